@@ -1,0 +1,141 @@
+"""Cells: the experiments of a study, one frozen dataclass for each kind of job.
+
+A cell has *axes*, which name its folder below ``results/raw`` (``train/network~alexnet/nodes~2/...``),
+and *settings*, which say how it is measured. Two cells with the same axes are the same experiment;
+changing a setting makes that experiment stale and leaves every other alone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import ClassVar, Self
+
+from stallpoint.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What every job is told: where it belongs and which hardware it runs on."""
+
+    kind: ClassVar[str]
+    axes: ClassVar[tuple[str, ...]]
+
+    hardware: str
+    """Name of the hardware entry."""
+    nodes: int
+    """Nodes that take part at once."""
+    repeat: int
+    """Which repetition of the whole job this is, from 1."""
+    workers_per_node: int
+    device: str
+    """``cpu`` or ``cuda``."""
+    threads_per_worker: int
+    seed: int
+    anonymise: bool
+    """Write ``node0``, ``node1``, ... instead of host names."""
+
+    @property
+    def ranks(self) -> int:
+        """Workers (MPI ranks) in all."""
+        return self.nodes * self.workers_per_node
+
+    @property
+    def path(self) -> str:
+        """Folder of the cell below ``results/raw``, e.g. ``sgemm/network~alexnet/hardware~cpu/repeat~1``."""
+        return "/".join([self.kind, *(f"{axis}~{getattr(self, axis)}" for axis in self.axes)])
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Rebuild a cell; raises `InputError` where the text is not a cell of this kind."""
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(f"--cell is not JSON: {error}") from None
+        expected = {field.name for field in fields(cls)}
+        if set(values) != expected:
+            wrong = sorted(set(values) ^ expected)
+            raise InputError(f"--cell does not describe a {cls.kind} cell: missing or unknown {wrong}")
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainCell(Cell):
+    """Synchronous data-parallel SGD on ``ranks`` workers."""
+
+    kind: ClassVar[str] = "train"
+    axes: ClassVar[tuple[str, ...]] = (
+        "network", "hardware", "nodes", "batch", "storage", "scaling", "sync", "prefetch", "repeat",
+    )  # fmt: skip
+
+    network: str
+    batch: int
+    """As configured: the global mini-batch B (``strong``) or the worker's b (``weak``, ``compute``)."""
+    storage: str
+    scaling: str
+    """``strong`` (b = B/ranks), ``weak`` (b fixed) or ``compute`` (one worker alone, at batch b)."""
+    sync: str
+    """``naive`` (all-reduce after the backward pass) or ``wfbp`` (during it)."""
+    prefetch: int
+    """Mini-batches read ahead while computing; 0 reads in line."""
+    worker_batch: int
+    """b, samples in one worker's mini-batch."""
+    iterations: int
+    """Iterations kept for statistics."""
+    warmup: int
+    """Iterations before them, recorded and marked."""
+    readers: int
+    """Threads that decode images when ``prefetch`` > 0."""
+    storage_path: str
+    storage_format: str
+
+    @property
+    def global_batch(self) -> int:
+        """B, samples in all workers' mini-batches together."""
+        return self.worker_batch * self.ranks
+
+
+@dataclass(frozen=True, slots=True)
+class SgemmCell(Cell):
+    """Single-precision matrix products of the network's layers (Keuper & Pfreundt, Table III)."""
+
+    kind: ClassVar[str] = "sgemm"
+    axes: ClassVar[tuple[str, ...]] = ("network", "hardware", "repeat")
+
+    network: str
+    batches: list[int]
+    """Values of b."""
+    samples: int
+    """Timed products for each shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectivesCell(Cell):
+    """All-reduce over message sizes."""
+
+    kind: ClassVar[str] = "collectives"
+    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "repeat")
+
+    message_bytes: list[int]
+    samples: int
+    """Timed calls for each size."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCell(Cell):
+    """Reading the training set from all nodes at once."""
+
+    kind: ClassVar[str] = "storage"
+    axes: ClassVar[tuple[str, ...]] = ("storage", "hardware", "nodes", "repeat")
+
+    storage: str
+    storage_path: str
+    storage_format: str
+    samples: int
+    """Samples read by each worker for each combination of order and cache state."""
+
+
+KINDS: dict[str, type[Cell]] = {cell.kind: cell for cell in (TrainCell, SgemmCell, CollectivesCell, StorageCell)}

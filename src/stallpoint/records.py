@@ -1,0 +1,525 @@
+"""Every table stallpoint writes: columns, types, units, and how files are written and read.
+
+A raw record is a Parquet file inside a cell's folder (``results/raw/<cell>/<table>.parquet``); a tidy
+table is the same columns from all cells (``results/tables/<table>.parquet``); model tables are derived
+from tidy tables. Units and descriptions stand in the field metadata of each file, with the schema
+version. Files appear whole or not at all: they are written under another name and renamed.
+
+Statistics of a quantity ``x`` are three columns: ``x`` (median or fit), ``x_low`` and ``x_high`` (90 % interval).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stallpoint.errors import InputError
+
+SCHEMA_VERSION = 1
+
+TEXT, INT, REAL, FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its type, its unit (None: a name, a count or a ratio) and what it means."""
+
+    name: str
+    type: pa.DataType
+    unit: str | None
+    description: str
+
+    @property
+    def field(self) -> pa.Field:
+        metadata = {"description": self.description, "unit": self.unit or "1"}
+        return pa.field(self.name, self.type, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A named list of columns; `schema` is its Arrow form with units in the metadata."""
+
+    name: str
+    description: str
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        metadata = {
+            "stallpoint_table": self.name,
+            "stallpoint_schema": str(SCHEMA_VERSION),
+            "description": self.description,
+        }
+        return pa.schema([column.field for column in self.columns], metadata=metadata)
+
+
+def _estimate(name: str, unit: str | None, description: str) -> tuple[Column, Column, Column]:
+    """A quantity with its 90 % interval."""
+    return (
+        Column(name, REAL, unit, description),
+        Column(f"{name}_low", REAL, unit, f"lower end of the 90 % interval of {name}"),
+        Column(f"{name}_high", REAL, unit, f"upper end of the 90 % interval of {name}"),
+    )
+
+
+# --- axes -----------------------------------------------------------------------------------------
+
+CELL = Column("cell", TEXT, None, "path of the cell below results/raw")
+NETWORK = Column("network", TEXT, None, "neural network")
+HARDWARE = Column("hardware", TEXT, None, "hardware entry of the study")
+NODES = Column("nodes", INT, None, "nodes taking part at once")
+RANKS = Column("ranks", INT, None, "workers (MPI ranks) in all")
+BATCH = Column("batch", INT, "samples", "mini-batch as configured: B for strong scaling, b for weak and compute")
+GLOBAL_BATCH = Column("global_batch", INT, "samples", "B, samples in all workers' mini-batches together")
+WORKER_BATCH = Column("worker_batch", INT, "samples", "b, samples in one worker's mini-batch")
+STORAGE = Column("storage", TEXT, None, "storage entry of the study")
+SCALING = Column("scaling", TEXT, None, "strong, weak or compute")
+SYNC = Column("sync", TEXT, None, "naive or wfbp (wait-free back-propagation)")
+PREFETCH = Column("prefetch", INT, None, "mini-batches read ahead; 0 reads in line")
+REPEAT = Column("repeat", INT, None, "repetition of the whole job, from 1")
+RANK = Column("rank", INT, None, "MPI rank of the worker")
+SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH)
+"""What stays fixed along one scaling curve."""
+TRAIN_AXES = (*SERIES, NODES, RANKS, GLOBAL_BATCH, WORKER_BATCH, REPEAT)
+SAMPLE = Column("sample", INT, None, "repetition inside the job, from 0")
+ITERATION = Column("iteration", INT, None, "iteration inside the job, from 0, warm-up included")
+WARMUP = Column("warmup", FLAG, None, "warm-up: recorded, left out of statistics")
+LAYER_TYPE = Column(
+    "layer_type", TEXT, None,
+    "convolution, fully-connected, relu, pooling, lrn, batch-norm, dropout, concat, add, loss, ...",
+)  # fmt: skip
+
+# --- raw records ----------------------------------------------------------------------------------
+
+RUNS = Table(
+    "runs",
+    "one row for each cell: what was asked for and how it ended",
+    (
+        CELL,
+        Column("kind", TEXT, None, "train, sgemm, collectives or storage"),
+        Column("status", TEXT, None, "ok, or failed: the job could not run here and says why"),
+        Column("reason", TEXT, None, "why a failed job could not run; empty when ok"),
+        HARDWARE,
+        NODES,
+        RANKS,
+        REPEAT,
+        Column("started", pa.timestamp("us", tz="UTC"), None, "start of the job"),
+        Column("duration", REAL, "s", "duration of the job"),
+        Column("settings", TEXT, None, "the whole cell as JSON"),
+    ),
+)
+
+ENVIRONMENTS = Table(
+    "environments",
+    "one row for each rank of each cell: the machine and software it really used",
+    (
+        CELL,
+        RANK,
+        Column("node", TEXT, None, "host name, or node0, node1, ... when anonymised"),
+        Column("device", TEXT, None, "cpu or cuda"),
+        Column("cpu_model", TEXT, None, "model name of the CPU"),
+        Column("gpu_model", TEXT, None, "model name of the GPU; empty without one"),
+        Column("cores_available", INT, None, "cores this process may run on"),
+        Column("threads", INT, None, "threads the tensor library really used"),
+        Column("load_average", REAL, None, "1-minute load average of the node at the start"),
+        Column("memory_bytes", INT, "B", "memory of the node"),
+        Column("kernel", TEXT, None, "operating system and kernel release"),
+        Column("python", TEXT, None, "version of Python"),
+        Column("torch", TEXT, None, "version of PyTorch"),
+        Column("mpi4py", TEXT, None, "version of mpi4py"),
+        Column("mpi_library", TEXT, None, "first line of the MPI library's own version text"),
+        Column("stallpoint", TEXT, None, "version of stallpoint"),
+        Column("git_commit", TEXT, None, "commit of the workflow; empty outside a repository"),
+        Column("git_dirty", FLAG, None, "the workflow had uncommitted changes"),
+        Column("slurm_job_id", TEXT, None, "Slurm job; empty outside Slurm"),
+    ),
+)
+
+ITERATIONS = Table(
+    "iterations",
+    "one row for each training iteration of each rank",
+    (
+        CELL,
+        *TRAIN_AXES,
+        RANK,
+        ITERATION,
+        WARMUP,
+        Column("data_wait", REAL, "s", "time the worker waited for its mini-batch"),
+        Column("read", REAL, "s", "time spent reading this mini-batch from the storage, summed over samples"),
+        Column("decode", REAL, "s", "time spent decoding and resizing this mini-batch, summed over samples"),
+        Column("host_to_device", REAL, "s", "copy of the mini-batch to the device"),
+        Column("forward", REAL, "s", "forward pass, loss included"),
+        Column("backward", REAL, "s", "backward pass"),
+        Column("communication", REAL, "s", "time in which at least one all-reduce was under way"),
+        Column("exposed_communication", REAL, "s", "from the end of the backward pass to the last gradient's arrival"),
+        Column("update", REAL, "s", "model update"),
+        Column("iteration_time", REAL, "s", "whole iteration"),
+        Column("loss", REAL, None, "training loss of the worker's mini-batch"),
+    ),
+)
+
+LAYERS = Table(
+    "layers",
+    "one row for each layer, training iteration and rank",
+    (
+        CELL,
+        *TRAIN_AXES,
+        RANK,
+        ITERATION,
+        WARMUP,
+        Column("layer_index", INT, None, "position in the forward pass, from 0"),
+        Column("layer", TEXT, None, "name of the layer"),
+        LAYER_TYPE,
+        Column("forward", REAL, "s", "forward time of the layer"),
+        Column("backward", REAL, "s", "backward time of the layer"),
+        Column("gradient_ready", REAL, "s", "when its gradients were complete, since the start of the iteration"),
+        Column("all_reduce_start", REAL, "s", "start of its all-reduce, since the start of the iteration"),
+        Column("all_reduce_end", REAL, "s", "end of its all-reduce, since the start of the iteration"),
+        Column("gradient_bytes", INT, "B", "size of its gradients; 0 where nothing is learned"),
+    ),
+)
+
+SGEMM = Table(
+    "sgemm",
+    "one row for each timed matrix product m x k · k x n, done `operations` times",
+    (
+        CELL,
+        NETWORK,
+        HARDWARE,
+        REPEAT,
+        Column("layer", TEXT, None, "layer whose forward pass needs this product, or reference"),
+        LAYER_TYPE,
+        WORKER_BATCH,
+        Column("m", INT, None, "rows of the left matrix"),
+        Column("k", INT, None, "columns of the left matrix"),
+        Column("n", INT, None, "columns of the right matrix"),
+        Column("operations", INT, None, "products of this shape in one forward pass"),
+        SAMPLE,
+        Column("seconds", REAL, "s", "time of all operations together"),
+        Column("gflops", REAL, "GFLOP/s", "2·m·k·n·operations / seconds / 1e9"),
+    ),
+)
+
+COLLECTIVES = Table(
+    "collectives",
+    "one row for each timed all-reduce of each rank",
+    (
+        CELL,
+        HARDWARE,
+        NODES,
+        RANKS,
+        REPEAT,
+        RANK,
+        Column("message_bytes", INT, "B", "size of the reduced buffer"),
+        SAMPLE,
+        WARMUP,
+        Column("seconds", REAL, "s", "time of the call, from a barrier on"),
+    ),
+)
+
+STORAGE_READS = Table(
+    "storage_reads",
+    "one row for each sample read from a storage by each rank",
+    (
+        CELL,
+        STORAGE,
+        HARDWARE,
+        NODES,
+        RANKS,
+        REPEAT,
+        RANK,
+        Column("order", TEXT, None, "sequential or random"),
+        Column("cache", TEXT, None, "page cache before the pass: cold (dropped) or warm (read before)"),
+        Column("resident", REAL, None, "share of the samples' pages found in the page cache before the pass"),
+        SAMPLE,
+        Column("start", REAL, "s", "start of the read, since all ranks began the pass"),
+        Column("seconds", REAL, "s", "time to read the sample"),
+        Column("bytes", INT, "B", "bytes of the sample"),
+    ),
+)
+
+RAW_TABLES: dict[str, tuple[Table, ...]] = {
+    "train": (RUNS, ENVIRONMENTS, ITERATIONS, LAYERS),
+    "sgemm": (RUNS, ENVIRONMENTS, SGEMM),
+    "collectives": (RUNS, ENVIRONMENTS, COLLECTIVES),
+    "storage": (RUNS, ENVIRONMENTS, STORAGE_READS),
+}
+"""Tables in a cell's folder, by kind; a failed cell holds `RUNS` alone."""
+
+# --- model tables ---------------------------------------------------------------------------------
+
+LAYER_SCALING = Table(
+    "layer_scaling",
+    "compute time of each layer type at falling mini-batch on one worker: free communication",
+    (
+        NETWORK,
+        HARDWARE,
+        Column("layer_type", TEXT, None, "layer type, or all"),
+        WORKER_BATCH,
+        *_estimate("seconds", "s", "forward and backward time in one iteration"),
+        *_estimate("share", None, "part of all layers' time"),
+        *_estimate("speedup", None, "time at the largest measured mini-batch over time at this one"),
+    ),
+)
+
+SGEMM_SPEEDUP = Table(
+    "sgemm_speedup",
+    "matrix products at falling mini-batch",
+    (
+        NETWORK,
+        HARDWARE,
+        Column("layer", TEXT, None, "layer, or reference (b x 4096 · 4096 x 9216)"),
+        LAYER_TYPE,
+        WORKER_BATCH,
+        *_estimate("seconds", "s", "time of all operations of one forward pass"),
+        *_estimate("gflops", "GFLOP/s", "rate"),
+        *_estimate("speedup", None, "time at the largest measured mini-batch over time at this one"),
+    ),
+)
+
+COMMUNICATION = Table(
+    "communication",
+    "all-reduce time alpha + beta · bytes, fitted for each node count (fit: nodes) and as a ring over all (fit: ring)",
+    (
+        HARDWARE,
+        Column("fit", TEXT, None, "nodes: one node count; ring: 2(p-1)·alpha + 2(p-1)/p·beta·bytes over all p = ranks"),
+        NODES,
+        RANKS,
+        *_estimate("alpha", "s", "latency"),
+        *_estimate("beta", "s/B", "time for each byte"),
+        Column("points", INT, None, "message sizes fitted"),
+        Column("residual", REAL, None, "median of |fit - measured| / measured"),
+    ),
+)
+
+PREDICTIONS = Table(
+    "predictions",
+    "iterations as the DAG model predicts them and as they were measured; measured columns are empty for "
+    "node counts nobody ran, predicted ones where a part of the model was not measured",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        GLOBAL_BATCH,
+        WORKER_BATCH,
+        Column("equation", TEXT, None, "equation of Shi et al. (2018) used, e.g. eq. 5"),
+        Column("extrapolated", FLAG, None, "no cell was measured here"),
+        Column("compute_source", TEXT, None, "where layer times come from: measured at b, or interpolated in b"),
+        Column("predicted_data", REAL, "s", "predicted t_io: reading and decoding the mini-batch"),
+        Column("predicted_forward", REAL, "s", "predicted t_f"),
+        Column("predicted_backward", REAL, "s", "predicted t_b"),
+        Column("predicted_communication", REAL, "s", "predicted t_c, all layers"),
+        Column("predicted_exposed_communication", REAL, "s", "predicted t_c^no"),
+        Column("predicted_update", REAL, "s", "predicted t_u"),
+        *_estimate("predicted_iteration", "s", "predicted iteration time"),
+        *_estimate("predicted_speedup", None, "predicted throughput over the series' predicted throughput at its fewest nodes"),
+        Column("measured_data", REAL, "s", "measured wait for data"),
+        Column("measured_forward", REAL, "s", "measured forward pass"),
+        Column("measured_backward", REAL, "s", "measured backward pass"),
+        Column("measured_communication", REAL, "s", "measured time with an all-reduce under way"),
+        Column("measured_exposed_communication", REAL, "s", "measured exposed communication"),
+        Column("measured_update", REAL, "s", "measured update"),
+        *_estimate("measured_iteration", "s", "measured iteration time, slowest rank"),
+        *_estimate("measured_speedup", None, "measured throughput over the series' measured throughput at its fewest nodes"),
+        Column("error", REAL, None, "predicted / measured iteration time - 1"),
+    ),
+)
+
+LAYER_PREDICTIONS = Table(
+    "layer_predictions",
+    "each layer's tasks in the DAG model and as measured, for measured cells (medians, rank 0)",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("layer_index", INT, None, "position in the forward pass, from 0"),
+        Column("layer", TEXT, None, "name of the layer"),
+        LAYER_TYPE,
+        Column("gradient_bytes", INT, "B", "size of its gradients"),
+        Column("predicted_forward", REAL, "s", "predicted forward time"),
+        Column("measured_forward", REAL, "s", "measured forward time"),
+        Column("predicted_backward", REAL, "s", "predicted backward time"),
+        Column("measured_backward", REAL, "s", "measured backward time"),
+        Column("predicted_all_reduce_start", REAL, "s", "predicted start, since the start of the backward pass"),
+        Column("predicted_all_reduce_end", REAL, "s", "predicted end, since the start of the backward pass"),
+        Column("measured_all_reduce_start", REAL, "s", "measured start, since the start of the backward pass"),
+        Column("measured_all_reduce_end", REAL, "s", "measured end, since the start of the backward pass"),
+    ),
+)
+
+AMDAHL = Table(
+    "amdahl",
+    "Amdahl's law S(n) = 1 / (s + (1-s)/n) fitted to falling compute time (free communication) and to measured speedup",
+    (
+        NETWORK,
+        HARDWARE,
+        Column("basis", TEXT, None, "compute (one worker at falling b, by layer type) or measured (strong scaling)"),
+        Column("layer_type", TEXT, None, "layer type, or all"),
+        Column("series", TEXT, None, "storage/sync/prefetch/batch of a measured curve; empty for compute"),
+        *_estimate("serial_fraction", None, "s, the part that does not get faster"),
+        *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold"),
+        *_estimate("speedup_limit", None, "1 / s"),
+        Column("points", INT, None, "different node counts (or mini-batches) fitted"),
+        Column("note", TEXT, None, "why nothing could be fitted; empty when it could"),
+    ),
+)
+
+CAUSES = Table(
+    "causes",
+    "what keeps an iteration from being n times faster (strong) or as fast as on the fewest nodes (weak)",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
+        Column("cause", TEXT, None, "communication, matrix shapes, non-scaling layers, training data, model update or imbalance"),
+        *_estimate("lost", "s", "time of the iteration above ideal scaling, by this cause"),
+        Column("share", REAL, None, "part of the iteration time"),
+        Column("verdict", TEXT, None, "dominant, minor, or not distinguishable from the largest"),
+    ),
+)
+
+STALLING = Table(
+    "stalling",
+    "where each scaling curve stops getting faster",
+    (
+        *SERIES,
+        *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold"),
+        Column("reached", FLAG, None, "false: no stall up to the largest node count considered (stall_nodes holds that count)"),
+        Column("basis", TEXT, None, "measured: inside the measured node counts; predicted: by the DAG model beyond them"),
+        *_estimate("best_speedup", None, "largest speedup at any node count considered"),
+        Column("largest_measured", INT, None, "largest node count measured"),
+        Column("largest_considered", INT, None, "largest node count considered"),
+        Column("dominant_cause", TEXT, None, "cause that dominates at the stalling point, or not distinguishable"),
+    ),
+)
+
+STORAGE_RATES = Table(
+    "storage_rates",
+    "reading the training set: rates over all nodes and latency percentiles",
+    (
+        STORAGE,
+        HARDWARE,
+        NODES,
+        Column("order", TEXT, None, "sequential or random"),
+        Column("cache", TEXT, None, "cold or warm"),
+        Column("resident", REAL, None, "share found in the page cache before the pass"),
+        *_estimate("samples_per_second", "1/s", "samples read by all nodes together"),
+        *_estimate("bytes_per_second", "B/s", "bytes read by all nodes together"),
+        Column("latency_p50", REAL, "s", "median time to read a sample"),
+        Column("latency_p95", REAL, "s", "95th percentile"),
+        Column("latency_p99", REAL, "s", "99th percentile"),
+    ),
+)
+
+DATA_SHARE = Table(
+    "data_share",
+    "part of an iteration spent waiting for training data",
+    (
+        *SERIES,
+        NODES,
+        WORKER_BATCH,
+        *_estimate("data_wait", "s", "wait for data in one iteration"),
+        *_estimate("share", None, "wait for data over iteration time"),
+    ),
+)
+
+MODEL_TABLES: tuple[Table, ...] = (
+    LAYER_SCALING, SGEMM_SPEEDUP, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CAUSES, STALLING,
+    STORAGE_RATES, DATA_SHARE,
+)  # fmt: skip
+
+TIDY_TABLES: tuple[Table, ...] = tuple({table.name: table for tables in RAW_TABLES.values() for table in tables}.values())
+TABLES: dict[str, Table] = {table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES)}
+
+# --- files ----------------------------------------------------------------------------------------
+
+Rows = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+
+
+@contextmanager
+def atomic(target: Path) -> Iterator[Path]:
+    """A path to write to instead of `target` (file or folder), renamed to it when the block ends well.
+
+    A full disk ends in an `InputError` that names the target; whatever was half written is removed.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield scratch / target.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(scratch / target.name, target)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise InputError(f"{target}: no space left on the device; nothing was written") from error
+        raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def to_arrow(table: Table, rows: Rows) -> pa.Table:
+    """Rows as an Arrow table of exactly the columns of `table`; `InputError` names a column that does not fit."""
+    if isinstance(rows, Sequence):
+        rows = {column.name: [row[column.name] for row in rows] for column in table.columns}
+    columns = rows.column_names if isinstance(rows, pa.Table) else list(rows)
+    expected = [column.name for column in table.columns]
+    if wrong := sorted(set(columns) ^ set(expected)):
+        raise InputError(f"table {table.name}: missing or unknown columns {wrong}")
+    if isinstance(rows, pa.Table):
+        return rows.select(expected).cast(table.schema)
+    return pa.table({name: rows[name] for name in expected}, schema=table.schema)
+
+
+def write(table: Table, rows: Rows, path: Path) -> None:
+    """Write `rows` to the Parquet file `path`, atomically."""
+    data = to_arrow(table, rows)
+    with atomic(path) as scratch:
+        pq.write_table(data, scratch, compression="zstd")
+
+
+def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
+    """Write a cell's folder with one file for each table; the folder appears whole or not at all."""
+    data = {name: to_arrow(TABLES[name], rows) for name, rows in tables.items()}
+    with atomic(folder) as scratch:
+        scratch.mkdir()
+        for name, arrow in data.items():
+            pq.write_table(arrow, scratch / f"{name}.parquet", compression="zstd")
+
+
+def open_file(table: Table, path: Path) -> pq.ParquetFile:
+    """Open a record; `InputError` says what is wrong with a file that is not one, and what to do."""
+    again = "delete it and run the cell again"
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such record; {again}") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: truncated or not a Parquet file ({error}); {again}") from None
+    version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
+    if version != str(SCHEMA_VERSION):
+        raise InputError(f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}; {again}")
+    if wrong := sorted(set(file.schema_arrow.names) ^ {column.name for column in table.columns}):
+        raise InputError(f"{path}: not a {table.name} record, missing or unknown columns {wrong}; {again}")
+    return file
+
+
+def read(table: Table, path: Path) -> pa.Table:
+    """The whole of one record as an Arrow table (``.to_pandas()`` for a data frame)."""
+    with open_file(table, path) as file:
+        return file.read().select([column.name for column in table.columns])
+
+
+def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
+    """The files of `table` in the given cell folders, in order; cells that could not run have none."""
+    return [file for folder in folders if (file := folder / f"{table.name}.parquet").exists()]
