@@ -46,6 +46,7 @@ class Cell:
         return "/".join([self.kind, *(f"{axis}~{getattr(self, axis)}" for axis in self.axes)])
 
     def to_json(self) -> str:
+        """The cell as one line of JSON, as jobs are told it."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod

@@ -10,20 +10,9 @@ Statistics of a quantity ``x`` are three columns: ``x`` (median or fit), ``x_low
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-
-from stallpoint.errors import InputError
 
 SCHEMA_VERSION = 1
 
@@ -41,6 +30,7 @@ class Column:
 
     @property
     def field(self) -> pa.Field:
+        """The Arrow field, with unit and description as metadata."""
         metadata = {"description": self.description, "unit": self.unit or "1"}
         return pa.field(self.name, self.type, metadata=metadata)
 
@@ -55,6 +45,7 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
+        """The Arrow schema, with the table's name and the schema version as metadata."""
         metadata = {
             "stallpoint_table": self.name,
             "stallpoint_schema": str(SCHEMA_VERSION),
@@ -322,7 +313,7 @@ PREDICTIONS = Table(
         Column("predicted_exposed_communication", REAL, "s", "predicted t_c^no"),
         Column("predicted_update", REAL, "s", "predicted t_u"),
         *_estimate("predicted_iteration", "s", "predicted iteration time"),
-        *_estimate("predicted_speedup", None, "predicted throughput over the series' predicted throughput at its fewest nodes"),
+        *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest nodes"),
         Column("measured_data", REAL, "s", "measured wait for data"),
         Column("measured_forward", REAL, "s", "measured forward pass"),
         Column("measured_backward", REAL, "s", "measured backward pass"),
@@ -330,7 +321,7 @@ PREDICTIONS = Table(
         Column("measured_exposed_communication", REAL, "s", "measured exposed communication"),
         Column("measured_update", REAL, "s", "measured update"),
         *_estimate("measured_iteration", "s", "measured iteration time, slowest rank"),
-        *_estimate("measured_speedup", None, "measured throughput over the series' measured throughput at its fewest nodes"),
+        *_estimate("measured_speedup", None, "measured throughput over that at the fewest nodes"),
         Column("error", REAL, None, "predicted / measured iteration time - 1"),
     ),
 )
@@ -382,7 +373,12 @@ CAUSES = Table(
         NODES,
         RANKS,
         Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
-        Column("cause", TEXT, None, "communication, matrix shapes, non-scaling layers, training data, model update or imbalance"),
+        Column(
+            "cause",
+            TEXT,
+            None,
+            "communication, matrix shapes, non-scaling layers, training data, model update, imbalance",
+        ),
         *_estimate("lost", "s", "time of the iteration above ideal scaling, by this cause"),
         Column("share", REAL, None, "part of the iteration time"),
         Column("verdict", TEXT, None, "dominant, minor, or not distinguishable from the largest"),
@@ -395,8 +391,8 @@ STALLING = Table(
     (
         *SERIES,
         *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold"),
-        Column("reached", FLAG, None, "false: no stall up to the largest node count considered (stall_nodes holds that count)"),
-        Column("basis", TEXT, None, "measured: inside the measured node counts; predicted: by the DAG model beyond them"),
+        Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_nodes then holds"),
+        Column("basis", TEXT, None, "measured, or predicted: by the DAG model beyond the measured nodes"),
         *_estimate("best_speedup", None, "largest speedup at any node count considered"),
         Column("largest_measured", INT, None, "largest node count measured"),
         Column("largest_considered", INT, None, "largest node count considered"),
@@ -439,87 +435,7 @@ MODEL_TABLES: tuple[Table, ...] = (
     STORAGE_RATES, DATA_SHARE,
 )  # fmt: skip
 
-TIDY_TABLES: tuple[Table, ...] = tuple({table.name: table for tables in RAW_TABLES.values() for table in tables}.values())
+TIDY_TABLES: tuple[Table, ...] = tuple(
+    {table.name: table for tables in RAW_TABLES.values() for table in tables}.values()
+)
 TABLES: dict[str, Table] = {table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES)}
-
-# --- files ----------------------------------------------------------------------------------------
-
-Rows = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
-
-
-@contextmanager
-def atomic(target: Path) -> Iterator[Path]:
-    """A path to write to instead of `target` (file or folder), renamed to it when the block ends well.
-
-    A full disk ends in an `InputError` that names the target; whatever was half written is removed.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        yield scratch / target.name
-        if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(scratch / target.name, target)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise InputError(f"{target}: no space left on the device; nothing was written") from error
-        raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def to_arrow(table: Table, rows: Rows) -> pa.Table:
-    """Rows as an Arrow table of exactly the columns of `table`; `InputError` names a column that does not fit."""
-    if isinstance(rows, Sequence):
-        rows = {column.name: [row[column.name] for row in rows] for column in table.columns}
-    columns = rows.column_names if isinstance(rows, pa.Table) else list(rows)
-    expected = [column.name for column in table.columns]
-    if wrong := sorted(set(columns) ^ set(expected)):
-        raise InputError(f"table {table.name}: missing or unknown columns {wrong}")
-    if isinstance(rows, pa.Table):
-        return rows.select(expected).cast(table.schema)
-    return pa.table({name: rows[name] for name in expected}, schema=table.schema)
-
-
-def write(table: Table, rows: Rows, path: Path) -> None:
-    """Write `rows` to the Parquet file `path`, atomically."""
-    data = to_arrow(table, rows)
-    with atomic(path) as scratch:
-        pq.write_table(data, scratch, compression="zstd")
-
-
-def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
-    """Write a cell's folder with one file for each table; the folder appears whole or not at all."""
-    data = {name: to_arrow(TABLES[name], rows) for name, rows in tables.items()}
-    with atomic(folder) as scratch:
-        scratch.mkdir()
-        for name, arrow in data.items():
-            pq.write_table(arrow, scratch / f"{name}.parquet", compression="zstd")
-
-
-def open_file(table: Table, path: Path) -> pq.ParquetFile:
-    """Open a record; `InputError` says what is wrong with a file that is not one, and what to do."""
-    again = "delete it and run the cell again"
-    try:
-        file = pq.ParquetFile(path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such record; {again}") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: truncated or not a Parquet file ({error}); {again}") from None
-    version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
-    if version != str(SCHEMA_VERSION):
-        raise InputError(f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}; {again}")
-    if wrong := sorted(set(file.schema_arrow.names) ^ {column.name for column in table.columns}):
-        raise InputError(f"{path}: not a {table.name} record, missing or unknown columns {wrong}; {again}")
-    return file
-
-
-def read(table: Table, path: Path) -> pa.Table:
-    """The whole of one record as an Arrow table (``.to_pandas()`` for a data frame)."""
-    with open_file(table, path) as file:
-        return file.read().select([column.name for column in table.columns])
-
-
-def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
-    """The files of `table` in the given cell folders, in order; cells that could not run have none."""
-    return [file for folder in folders if (file := folder / f"{table.name}.parquet").exists()]
