@@ -1,0 +1,102 @@
+"""How records become files: Parquet, written whole or not at all, and checked when read.
+
+Half-written files are never taken for whole ones: everything is written under another name in the same
+folder and renamed, a cell's folder at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stallpoint.errors import InputError
+from stallpoint.records import SCHEMA_VERSION, TABLES, Table
+
+Rows: TypeAlias = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+
+
+@contextmanager
+def atomic(target: Path) -> Iterator[Path]:
+    """A path to write to instead of `target` (file or folder), renamed to it when the block ends well.
+
+    A full disk ends in an `InputError` that names the target; whatever was half written is removed.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield scratch / target.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(scratch / target.name, target)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise InputError(f"{target}: no space left on the device; nothing was written") from error
+        raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def to_arrow(table: Table, rows: Rows) -> pa.Table:
+    """Rows as an Arrow table of exactly the columns of `table`; `InputError` names a column that does not fit."""
+    if isinstance(rows, Sequence):
+        rows = {column.name: [row[column.name] for row in rows] for column in table.columns}
+    columns = rows.column_names if isinstance(rows, pa.Table) else list(rows)
+    expected = [column.name for column in table.columns]
+    if wrong := sorted(set(columns) ^ set(expected)):
+        raise InputError(f"table {table.name}: missing or unknown columns {wrong}")
+    if isinstance(rows, pa.Table):
+        return rows.select(expected).cast(table.schema)
+    return pa.table({name: rows[name] for name in expected}, schema=table.schema)
+
+
+def write(table: Table, rows: Rows, path: Path) -> None:
+    """Write `rows` to the Parquet file `path`, atomically."""
+    data = to_arrow(table, rows)
+    with atomic(path) as scratch:
+        pq.write_table(data, scratch, compression="zstd")
+
+
+def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
+    """Write a cell's folder with one file for each table; the folder appears whole or not at all."""
+    data = {name: to_arrow(TABLES[name], rows) for name, rows in tables.items()}
+    with atomic(folder) as scratch:
+        scratch.mkdir()
+        for name, arrow in data.items():
+            pq.write_table(arrow, scratch / f"{name}.parquet", compression="zstd")
+
+
+def open_file(table: Table, path: Path) -> pq.ParquetFile:
+    """Open a record; `InputError` says what is wrong with a file that is not one, and what to do."""
+    again = "delete it and run the cell again"
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such record; {again}") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: truncated or not a Parquet file ({error}); {again}") from None
+    version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
+    if version != str(SCHEMA_VERSION):
+        raise InputError(f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}; {again}")
+    if wrong := sorted(set(file.schema_arrow.names) ^ {column.name for column in table.columns}):
+        raise InputError(f"{path}: not a {table.name} record, missing or unknown columns {wrong}; {again}")
+    return file
+
+
+def read(table: Table, path: Path) -> pa.Table:
+    """The whole of one record as an Arrow table (``.to_pandas()`` for a data frame)."""
+    with open_file(table, path) as file:
+        return file.read().select([column.name for column in table.columns])
+
+
+def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
+    """The files of `table` in the given cell folders, in order; cells that could not run have none."""
+    return [file for folder in folders if (file := folder / f"{table.name}.parquet").exists()]
