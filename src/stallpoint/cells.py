@@ -1,6 +1,6 @@
 """Cells: the experiments of a study, one frozen dataclass for each kind of job.
 
-A cell has *axes*, which name its folder below ``results/raw`` (``train/network~alexnet/nodes~2/...``),
+A cell has *axes*, which name its folder below the raw folder of its study (``train/network~alexnet/nodes~2/...``),
 and *settings*, which say how it is measured. Two cells with the same axes are the same experiment;
 changing a setting makes that experiment stale and leaves every other alone.
 """
@@ -8,7 +8,7 @@ changing a setting makes that experiment stale and leaves every other alone.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 from stallpoint.errors import InputError
@@ -42,12 +42,12 @@ class Cell:
 
     @property
     def path(self) -> str:
-        """Folder of the cell below ``results/raw``, e.g. ``sgemm/network~alexnet/hardware~cpu/repeat~1``."""
+        """Folder of the cell below the raw folder of its study, e.g. ``sgemm/network~alexnet/hardware~cpu/repeat~1``."""
         return "/".join([self.kind, *(f"{axis}~{getattr(self, axis)}" for axis in self.axes)])
 
     def to_json(self) -> str:
         """The cell as one line of JSON, as jobs are told it."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps({field.name: getattr(self, field.name) for field in fields(self)}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:

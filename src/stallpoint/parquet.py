@@ -38,7 +38,7 @@ def atomic(target: Path) -> Iterator[Path]:
             shutil.rmtree(target)
         os.replace(scratch / target.name, target)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise InputError(f"{target}: no space left on the device; nothing was written") from error
         raise
     finally:

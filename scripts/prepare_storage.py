@@ -1,0 +1,16 @@
+"""Generate or check the images of one storage entry and write their manifest."""
+
+import json
+from pathlib import Path
+
+from stallpoint.errors import plain_errors
+from stallpoint.parquet import atomic
+from stallpoint.storage import Storage
+from stallpoint.storage.generate import prepare
+
+with plain_errors():
+    entry = snakemake.params.entry
+    storage = Storage(snakemake.wildcards.storage, Path(entry["path"]), entry["format"])
+    manifest = prepare(storage, generate=entry.get("generate"), seed=snakemake.params.seed)
+    with atomic(Path(snakemake.output.manifest)) as scratch:
+        scratch.write_text(json.dumps(manifest, indent=2) + "\n")

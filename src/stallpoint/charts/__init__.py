@@ -1,0 +1,184 @@
+"""Charts: model tables in, Altair charts out; one module for each chart and this registry of them.
+
+Importing the registry is cheap, so that a Snakefile can list the names: Altair is imported when a chart is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+Tables: TypeAlias = "Mapping[str, pd.DataFrame]"
+"""Model tables (and tidy tables where a chart asks for them) by name, with the columns of `stallpoint.records`."""
+
+
+class NoData(LookupError):
+    """There is nothing to draw; the message says which cells of the study are missing."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One entry of the registry; the drawing itself is ``draw`` in the module of the same name."""
+
+    name: str
+    topic: str
+    """Part of the argument it belongs to; charts of one topic stand together."""
+    title: str
+    source: str
+    """Figures of the papers it corresponds to; empty where they have none."""
+    tables: tuple[str, ...]
+    """Names of the tables it is drawn from."""
+    text: str
+    """What is shown and how it is read; plain text that is also valid reStructuredText."""
+
+    @property
+    def caption(self) -> str:
+        """The caption: what is shown, how it is read, and the corresponding figure."""
+        return f"{self.text} After {self.source}." if self.source else self.text
+
+    def draw(self, tables: Tables) -> alt.TopLevelMixin:
+        """The chart without theme; raises `NoData` when the tables hold nothing for it."""
+        module = import_module(f"{__name__}.{self.name.replace('-', '_')}")
+        chart: alt.TopLevelMixin = module.draw(tables)
+        return chart
+
+
+ANSWER, COMMUNICATION, COMPUTE = "Where scaling stalls", "Communication of gradients", "Compute"
+DATA, MODEL = "Training data", "Accuracy of the DAG model"
+
+_CHARTS = (
+    Chart(
+        "speedup",
+        ANSWER,
+        "Speedup against nodes",
+        "Keuper & Pfreundt (2016), Fig. 1, and Shi et al. (2018), Figs. 2 to 4",
+        ("predictions", "stalling"),
+        "Training throughput over that at the fewest nodes: points with 90 % intervals are measured, dashed lines with "
+        "bands are predicted by the DAG model, the grey line is ideal. Triangles on the axis mark the stalling point: "
+        "from there on, doubling the nodes gains less than the threshold.",
+    ),
+    Chart(
+        "causes",
+        ANSWER,
+        "What costs the time",
+        "",
+        ("causes",),
+        "Share of each iteration lost to each cause, by node count; what is missing to 100 % is the time ideal scaling "
+        "would take. Narrow bars are predicted, for node counts nobody ran.",
+    ),
+    Chart(
+        "communication",
+        COMMUNICATION,
+        "Compute against communication time",
+        "Keuper & Pfreundt (2016), Fig. 3",
+        ("predictions",),
+        "Time of one iteration spent computing (forward, backward, update), with an all-reduce under way, and waiting "
+        "for one after the backward pass (exposed); median over storages and prefetch depths. Training is "
+        "communication bound where communication rises above compute.",
+    ),
+    Chart(
+        "all-reduce",
+        COMMUNICATION,
+        "All-reduce time",
+        "Shi et al. (2018), Table V",
+        ("communication", "collectives"),
+        "Time of one all-reduce by message size: points are medians over repeated calls of the slowest rank, with the "
+        "middle 90 % of them; dashed lines are the fit alpha + beta · bytes for each node count. The flat part is "
+        "latency, the rising part bandwidth.",
+    ),
+    Chart(
+        "overlap",
+        COMMUNICATION,
+        "Overlap of communication and backward pass",
+        "Shi et al. (2018), section IV",
+        ("layer_predictions",),
+        "When each layer's gradients are computed and all-reduced, since the start of the backward pass, as measured "
+        "and as predicted; last layer first. Communication right of the dotted line, the end of the measured backward "
+        "pass, is exposed. The web page offers the other networks in a menu.",
+    ),
+    Chart(
+        "free-communication",
+        COMPUTE,
+        "Speedup if communication were free",
+        "Keuper & Pfreundt (2016), Fig. 4",
+        ("layer_scaling",),
+        "Compute time of one worker at the largest mini-batch over that at smaller ones, with 90 % intervals: the "
+        "speedup that splitting the mini-batch could reach at best. Below the grey line, smaller mini-batches are "
+        "computed less efficiently.",
+    ),
+    Chart(
+        "layer-share",
+        COMPUTE,
+        "Share of each layer type",
+        "Keuper & Pfreundt (2016), Figs. 5 and 6",
+        ("layer_scaling",),
+        "Share of each layer type in the compute time of one iteration on one worker, by mini-batch. A share that "
+        "grows to the right belongs to a layer type that does not get faster with a smaller mini-batch.",
+    ),
+    Chart(
+        "layer-speedup",
+        COMPUTE,
+        "Speedup of each layer type",
+        "Keuper & Pfreundt (2016), Figs. 7 and 8",
+        ("layer_scaling",),
+        "Compute time of each layer type at the largest mini-batch over that at smaller ones, on one worker, with 90 % "
+        "intervals. Types far below the grey line limit the speedup of the whole.",
+    ),
+    Chart(
+        "sgemm",
+        COMPUTE,
+        "Speedup of matrix products",
+        "Keuper & Pfreundt (2016), Fig. 9",
+        ("sgemm_speedup",),
+        "Time of single-precision matrix products (sgemm) at the largest mini-batch over that at smaller ones: one "
+        "thin line for each layer of the network, and the reference product b x 4096 by 4096 x 9216 with its 90 % "
+        "interval.",
+    ),
+    Chart(
+        "amdahl",
+        COMPUTE,
+        "Amdahl's law",
+        "Keuper & Pfreundt (2016), Fig. 12",
+        ("amdahl",),
+        "Speedup by Amdahl's law with the serial fractions fitted to compute time at falling mini-batch (by layer "
+        "type, and with the 90 % interval for all layers) and to measured strong scaling (dotted). Each curve "
+        "levels off at 1 over its serial fraction.",
+    ),
+    Chart(
+        "data-share",
+        DATA,
+        "Wait for training data",
+        "Keuper & Pfreundt (2016), Fig. 13",
+        ("data_share",),
+        "Share of an iteration in which the workers wait for training data, by storage, with 90 % intervals. Compute "
+        "units are idle in this time.",
+    ),
+    Chart(
+        "storage",
+        DATA,
+        "Reading the training set",
+        "Keuper & Pfreundt (2016), section IV",
+        ("storage_rates",),
+        "Rate at which all nodes together read samples, with 90 % intervals, and the time to read one sample (point: "
+        "median, bar: up to the 99th percentile), by storage, order and state of the page cache. A rate that does not "
+        "rise with the nodes is the limit of a shared storage.",
+    ),
+    Chart(
+        "prediction",
+        MODEL,
+        "Predicted against measured iteration time",
+        "Shi et al. (2018), Fig. 4",
+        ("predictions",),
+        "One point for each measured combination, with 90 % intervals. On the grey line prediction and measurement "
+        "agree; points below it ran slower than the DAG model says.",
+    ),
+)
+
+CHARTS: dict[str, Chart] = {chart.name: chart for chart in _CHARTS}
+"""Every chart by name, in the order of the argument: the answer, then each cause, then how good the model is."""

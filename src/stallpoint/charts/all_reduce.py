@@ -1,0 +1,77 @@
+"""All-reduce time by message size and its fit alpha + beta · bytes (Shi et al., section V-D)."""
+
+from __future__ import annotations
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts.frames import compact, number, rows, with_interval
+
+CURVE = ["hardware", "nodes"]
+SIZE_LABEL = (
+    "datum.value >= 1048576 ? format(datum.value / 1048576, '~g') + ' MiB' : "
+    "datum.value >= 1024 ? format(datum.value / 1024, '~g') + ' KiB' : format(datum.value, '~g') + ' B'"
+)
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """Measured points with their spread, a fitted line for each node count."""
+    measured = _measured(tables)
+    fitted = _fitted(tables, measured)
+    frame = pd.concat([measured, fitted])
+    frame = frame.assign(panel=frame["hardware"]).sort_values([*CURVE, "message_bytes"], kind="stable")
+    sizes = sorted(measured["message_bytes"].unique())
+    ticks = [size for size in (4**power for power in range(20)) if sizes[0] <= size <= sizes[-1]]
+    x = alt.X(
+        "message_bytes:Q",
+        title="message size [bytes]",
+        scale=alt.Scale(type="log", base=2, domain=axes.log_domain(sizes), nice=False),
+        axis=alt.Axis(values=ticks, labelExpr=SIZE_LABEL, grid=False),
+    )
+    y = axes.log10_y(frame[["value", "low", "high"]].to_numpy().ravel(), "time of one all-reduce [s]")
+    frame = compact(
+        frame.assign(nodes=frame["nodes"].astype(str)),
+        ["panel", "nodes", "message_bytes", "basis", "value", "low", "high", "shown"],
+    )
+    colour = marks.colour(frame, "nodes", "nodes")
+    tips = marks.tips(nodes="nodes", message_bytes="message size [bytes]", shown="time")
+    points = marks.only("measured").encode(x=x, color=colour)
+    fit = marks.only("fitted").encode(x=x, y=y, color=colour, strokeDash=marks.dashes("fitted"))
+    fit_tips = marks.tips(nodes="nodes", shown="fit (90 % intervals)")
+    layers = [
+        fit.mark_line().encode(tooltip=fit_tips),
+        marks.error_bars(points, y),
+        marks.points(points, y).encode(tooltip=tips),
+    ]
+    return marks.panels(layers, frame)
+
+
+def _measured(tables: Tables) -> pd.DataFrame:
+    """Median and middle 90 % of the calls, each as long as its slowest rank."""
+    frame = rows(tables, "collectives", "collectives cells")
+    frame = frame[~frame["warmup"] & (frame["ranks"] > 1)]
+    if frame.empty:
+        raise NoData("no collectives cells with two workers or more")
+    calls = frame.groupby(["cell", *CURVE, "message_bytes", "sample"])["seconds"].max()
+    quantiles = calls.groupby([*CURVE, "message_bytes"]).quantile(np.array([0.05, 0.5, 0.95])).unstack()
+    frame = quantiles.set_axis(["low", "value", "high"], axis=1).reset_index()
+    spread = zip(frame["value"], frame["low"], frame["high"], strict=True)
+    return frame.assign(
+        basis="measured", shown=[f"{number(v)} s (middle 90 %: {number(a)} to {number(b)})" for v, a, b in spread]
+    )
+
+
+def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
+    """The fit of each node count, over the measured sizes."""
+    fits = tables.get("communication", pd.DataFrame(columns=["fit", "alpha"]))
+    fits = fits[(fits["fit"] == "nodes") & fits["alpha"].notna()]
+    if fits.empty:
+        return measured.iloc[:0]
+    texts = zip(with_interval(fits, "alpha", "s"), with_interval(fits, "beta", "s/B"), strict=True)
+    fits = fits.assign(shown=[f"alpha {alpha}, beta {beta}" for alpha, beta in texts])
+    sizes = np.geomspace(measured["message_bytes"].min(), measured["message_bytes"].max(), 40)
+    frame = fits.merge(pd.Series(sizes, name="message_bytes"), how="cross")
+    value = frame["alpha"] + frame["beta"] * frame["message_bytes"]
+    return frame.assign(basis="fitted", value=value, low=value, high=value)

@@ -1,0 +1,64 @@
+"""Amdahl's law with the fitted serial fractions (Keuper & Pfreundt, Fig. 12)."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.charts import NoData, Tables, axes, marks, theme
+from stallpoint.charts.frames import compact, number, rows, with_interval
+
+NODES = [2**power for power in range(11)]
+FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
+
+
+def speedup(serial_fraction: pd.Series[float], nodes: pd.Series[int]) -> pd.Series[float]:
+    """Amdahl's law, S(n) = 1 / (s + (1 - s) / n); Keuper & Pfreundt, section III-D."""
+    return 1 / (serial_fraction + (1 - serial_fraction) / nodes)
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """Curves of the law over node counts far beyond any measured one."""
+    fits = rows(tables, "amdahl", "train cells with scaling: compute or strong")
+    fits = fits[fits["serial_fraction"].notna()].sort_values(["network", "hardware"], kind="stable")
+    if fits.empty:
+        raise NoData("no train cells with scaling: compute or strong at enough mini-batches or node counts for a fit")
+    fits = fits.assign(
+        panel=fits["network"] + " · " + fits["hardware"],
+        basis=fits["basis"].map(FITTED_TO),
+        shown=with_interval(fits, "serial_fraction"),
+        limit=[number(limit) for limit in fits["speedup_limit"]],
+    )
+    frame = fits.merge(pd.Series(NODES, name="nodes"), how="cross")
+    # A larger serial fraction gives a smaller speedup: the ends of the interval change places.
+    frame = frame.assign(
+        value=speedup(frame["serial_fraction"], frame["nodes"]),
+        low=speedup(frame["serial_fraction_high"].fillna(frame["serial_fraction"]), frame["nodes"]),
+        high=speedup(frame["serial_fraction_low"].fillna(frame["serial_fraction"]), frame["nodes"]),
+    )
+    x, y = axes.nodes_x(frame), axes.ratio_y([1, NODES[-1]], "speedup by Amdahl's law")
+    columns = ["panel", "layer_type", "series", "nodes", "basis", "value", "low", "high", "shown", "limit", "start"]
+    drawn = compact(pd.concat([frame, marks.ideal_rows(frame, "nodes")]), columns)
+    return marks.panels(_layers(frame, x, y), drawn)
+
+
+def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """Thin lines for the layer types, thick ones and the band for all layers, dotted where speedup was fitted."""
+    tips = marks.tips(
+        layer_type="layers", basis="fitted to", series="series", shown="serial fraction (90 % interval)",
+        limit="largest speedup",
+    )  # fmt: skip
+    dash = alt.StrokeDash(
+        "basis:N",
+        scale=alt.Scale(domain=list(FITTED_TO.values()), range=[theme.SOLID, theme.DOTTED]),
+        legend=alt.Legend(title="fitted to", symbolType="stroke", symbolSize=marks.DASH_SIZE),
+    )
+    fit = alt.Chart().encode(x=x, color=marks.colour(frame, "layer_type"), detail="series:N")
+    types = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type != 'all'")
+    whole = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type == 'all'")
+    return [
+        marks.ideal(x, y),
+        types.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash, tooltip=tips),
+        marks.band(whole.transform_filter(f"datum.basis == '{FITTED_TO['compute']}'"), y),
+        whole.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash, tooltip=tips),
+    ]

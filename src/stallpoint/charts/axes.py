@@ -1,0 +1,96 @@
+"""Axes: nodes, mini-batches and sizes on log2 scales with ticks at the measured values, times on log10 scales."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import altair as alt
+import pandas as pd
+
+MARGIN = 1.18
+"""Free space at both ends of a logarithmic axis, as a factor."""
+
+
+def log_domain(values: Iterable[float]) -> list[float]:
+    """The positive values' range with a margin at both ends."""
+    positive = [value for value in values if value > 0 and math.isfinite(value)]
+    return [float(f"{min(positive) / MARGIN:.4g}"), float(f"{max(positive) * MARGIN:.4g}")]
+
+
+def log2_ticks(domain: list[float]) -> list[float]:
+    """Powers of two in the domain, with steps between them where the domain is short."""
+    low, high = (math.floor(math.log2(domain[0])), math.ceil(math.log2(domain[1])))
+    parts = (1.0, 1.25, 1.5, 1.75) if high - low <= 3 else (1.0,)
+    ticks = [2.0**power * part for power in range(low, high + 1) for part in parts]
+    return [tick for tick in ticks if domain[0] <= tick <= domain[1]]
+
+
+DECADE = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(tenth / 10 for tenth in range(10, 100)))
+"""Ticks within a decade, from sparse to dense."""
+
+
+def log10_ticks(domain: list[float]) -> list[float]:
+    """The sparsest ticks of `DECADE` of which four or more fall in the domain."""
+    low, high = (math.floor(math.log10(domain[0])), math.ceil(math.log10(domain[1])))
+    ticks: list[float] = []
+    for parts in DECADE:
+        ticks = [float(f"{part}e{power}") for power in range(low, high + 1) for part in parts]
+        ticks = [tick for tick in ticks if domain[0] <= tick <= domain[1]]
+        if len(ticks) >= 4:
+            break
+    return ticks
+
+
+def reach(frame: pd.DataFrame) -> list[float]:
+    """Ends of ``value`` and of its interval, the latter up to a factor of two beyond the values."""
+    least, most = frame["value"].min(), frame["value"].max()
+    return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
+
+
+def clipped(frame: pd.DataFrame, y: alt.Y) -> pd.DataFrame:
+    """Intervals cut at the ends of the axis; on a logarithmic one they may reach below zero."""
+    least, most = y["scale"]["domain"]
+    return frame.assign(low=frame["low"].clip(least, most), high=frame["high"].clip(least, most))
+
+
+def counts_x(
+    frame: pd.DataFrame, field: str, title: str, *, falling: bool = False, beyond: Iterable[float] = ()
+) -> alt.X:
+    """A log2 axis with integer ticks at the values of `field`, long enough for those `beyond` them as well.
+
+    `falling` puts the largest left.
+    """
+    values = sorted({int(value) for value in frame[field]})
+    scale = alt.Scale(type="log", base=2, domain=log_domain([*values, *beyond]), reverse=falling, nice=False)
+    return alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(values=values, format="d", grid=False))
+
+
+def nodes_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
+    """The nodes, log2."""
+    return counts_x(frame, "nodes", "nodes", beyond=beyond)
+
+
+def batch_x(frame: pd.DataFrame) -> alt.X:
+    """The worker's mini-batch b, log2, largest left: further right stands for more nodes."""
+    return counts_x(frame, "worker_batch", "mini-batch of one worker, b [samples]", falling=True)
+
+
+def ratio_y(values: Iterable[float], title: str) -> alt.Y:
+    """A log2 axis for ``value``, a speedup (a ratio, no unit)."""
+    domain = log_domain(values)
+    axis = alt.Axis(values=log2_ticks(domain), format="~g")
+    return alt.Y("value:Q", title=title, scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
+
+
+def log10(values: Iterable[float], number_format: str = "~g") -> tuple[alt.Scale, alt.Axis]:
+    """Scale and axis of a logarithmic quantity with a unit."""
+    domain = log_domain(values)
+    scale = alt.Scale(type="log", domain=domain, nice=False)
+    return scale, alt.Axis(values=log10_ticks(domain), format=number_format)
+
+
+def log10_y(values: Iterable[float], title: str, number_format: str = "~g") -> alt.Y:
+    """A log10 axis for ``value``, a time or rate."""
+    scale, axis = log10(values, number_format)
+    return alt.Y("value:Q", title=title, scale=scale, axis=axis)

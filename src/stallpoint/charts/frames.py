@@ -1,0 +1,110 @@
+"""Frames as charts need them: panel and series labels, numbers as text, few digits.
+
+A chart has one *panel* for each network and hardware (and whatever else would crowd it), and in a panel one
+*series* (a colour) for each remaining combination of the axes that vary.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from stallpoint.charts import NoData, Tables
+from stallpoint.records import SERIES
+
+AXES = tuple(column.name for column in SERIES)
+PANEL_AXES = ("network", "hardware", "scaling")
+SPLIT_ORDER = ("storage", "batch", "prefetch", "sync")
+"""Which axis leaves the colours for panels of its own first, when a panel would hold too many series."""
+MOST_SERIES = 6
+
+
+def rows(tables: Tables, name: str, cells: str) -> pd.DataFrame:
+    """A copy of the table; raises `NoData` that asks for `cells` when it is empty or absent."""
+    frame = tables.get(name)
+    if frame is None or frame.empty:
+        raise NoData(f"no {cells} (table {name} is empty)")
+    return frame.copy()
+
+
+def text_of(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
+    """The values of one axis as a reader says them: ``wfbp``, ``prefetch 2``, ``B = 256``."""
+    if axis == "batch":
+        symbol = frame["scaling"].map({"strong": "B = "}).fillna("b = ")
+        return symbol + frame["batch"].astype(str)
+    if axis == "prefetch":
+        return ("prefetch " + frame["prefetch"].astype(str)).where(frame["prefetch"] > 0, "no prefetch")
+    return frame[axis].astype(str) + (" scaling" if axis == "scaling" else "")
+
+
+def label(frame: pd.DataFrame, axes: list[str]) -> pd.Series[str]:
+    """One text for each row from the given axes, joined by a dot."""
+    texts = [text_of(frame, axis) for axis in axes]
+    joined = pd.Series("", index=frame.index)
+    for i, text in enumerate(texts):
+        joined = joined + (" · " if i else "") + text
+    return joined
+
+
+def varies(frame: pd.DataFrame, axis: str) -> bool:
+    """Whether an axis takes several values; a batch only counts within one way of scaling."""
+    if axis == "batch":
+        return bool((frame.groupby("scaling")["batch"].nunique() > 1).any())
+    return bool(frame[axis].nunique() > 1)
+
+
+def arrange(frame: pd.DataFrame, *, most: int = MOST_SERIES) -> pd.DataFrame:
+    """`frame` with the columns ``panel`` (two lines) and ``series``, at most `most` series in a panel."""
+    series = [axis for axis in AXES if axis not in PANEL_AXES and varies(frame, axis)]
+    crowded = [axis for axis in SPLIT_ORDER if axis in series]
+    moved: list[str] = []
+    while crowded and (label(frame, series).groupby(label(frame, [*PANEL_AXES, *moved])).nunique() > most).any():
+        moved.append(crowded.pop(0))
+        series.remove(moved[-1])
+    first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *moved])
+    panelled = frame.assign(panel=first + "\n" + second, series=label(frame, series or ["sync"]))
+    return panelled.sort_values([*AXES, "nodes"], kind="stable")
+
+
+def number(value: float) -> str:
+    """Three significant digits: ``1.83``, ``0.0124``, ``2.5e-07``, ``1200``."""
+    if pd.isna(value):
+        return "not known"
+    if math.isinf(value):
+        return "∞"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:.0f}" if 1000 <= abs(rounded) < 1e7 else f"{rounded:.3g}"
+
+
+def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> list[str]:
+    """Texts such as ``1.83 (1.71 to 1.95)`` for the estimate `name`, for tooltips."""
+    suffix = f" {unit}" if unit else ""
+    texts = []
+    for value, low, high in zip(frame[name], frame[f"{name}_low"], frame[f"{name}_high"], strict=True):
+        interval = "" if pd.isna(low) or pd.isna(high) else f" ({number(low * scale)} to {number(high * scale)})"
+        texts.append(number(value * scale) + suffix + interval)
+    return texts
+
+
+def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> pd.DataFrame:
+    """`frame` with the estimate `name` as ``value``, ``low``, ``high`` (times `scale`) and ``shown`` (its text).
+
+    Rows without a value are left out; where an interval is not known, it is the value itself.
+    """
+    known = frame[frame[name].notna()]
+    value = known[name] * scale
+    return known.assign(
+        value=value,
+        low=(known[f"{name}_low"] * scale).fillna(value),
+        high=(known[f"{name}_high"] * scale).fillna(value),
+        shown=with_interval(known, name, unit, scale),
+    )
+
+
+def compact(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Only what the chart reads, real numbers at five significant digits: small specs, equal on every machine."""
+    kept = frame[columns].copy()
+    for column in kept.select_dtypes("float"):
+        kept[column] = [float(f"{value:.5g}") for value in kept[column]]
+    return kept.reset_index(drop=True)

@@ -1,0 +1,124 @@
+"""Marks that several charts share: curves with intervals, an ideal line, and the panels they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.charts import theme
+
+LAYOUTS = {1: (1, 520, 300), 2: (2, 400, 250), 4: (2, 400, 200)}
+"""Number of panels: columns, and width and height of a panel; about as wide as a page."""
+FEW, MANY = (3, 275, 210), (3, 275, 160)
+"""The same for other numbers of panels, up to nine and beyond."""
+
+Axis = TypeVar("Axis", alt.X, alt.Y)
+
+
+FEWEST_BARS = 5
+"""Bars of a panel that holds fewer are as wide as if it held as many."""
+DASH_SIZE = 250
+"""Size of a line in a legend: long enough to show its dashes."""
+
+
+def colour(frame: pd.DataFrame, field: str, title: str | None = None) -> alt.Color:
+    """The fixed colours of `field` for the values present, with a legend where there are several."""
+    values = list(frame[field].unique())
+    legend = alt.Legend(title=title, symbolOpacity=1) if len(values) > 1 else None
+    return alt.Color(f"{field}:N", scale=theme.colours(field, values), legend=legend)
+
+
+def dashes(calculated: str = "predicted") -> alt.StrokeDash:
+    """Solid for measured, dashed for predicted (or `calculated` in another way)."""
+    scale = alt.Scale(domain=["measured", calculated], range=[theme.SOLID, theme.DASHED])
+    return alt.StrokeDash(
+        "basis:N", scale=scale, legend=alt.Legend(title=None, symbolType="stroke", symbolSize=DASH_SIZE)
+    )
+
+
+def tips(**titles: str) -> list[alt.Tooltip]:
+    """Tooltips: field name and the title shown for it."""
+    return [alt.Tooltip(field, title=title) for field, title in titles.items()]
+
+
+def bars_x(field: str, title: str, *, falling: bool = False) -> alt.X:
+    """An axis of bars, one for each value of `field`."""
+    order: Literal["ascending", "descending"] = "descending" if falling else "ascending"
+    return alt.X(f"{field}:O", title=title, sort=order, axis=alt.Axis(labelAngle=0))
+
+
+def bar_width(frame: pd.DataFrame, field: str) -> float:
+    """Width of a bar as a part of its place; a few bars stay slim."""
+    most = frame.groupby("panel")[field].nunique().max()
+    return 0.9 * min(1.0, float(most) / FEWEST_BARS)
+
+
+def at(channel: Axis, field: str) -> Axis:
+    """The same axis, reading another field."""
+    copy: Axis = channel.copy()
+    copy["shorthand"] = f"{field}:Q"
+    return copy
+
+
+def only(basis: str) -> alt.Chart:
+    """A chart of the rows with this ``basis``."""
+    chart: alt.Chart = alt.Chart().transform_filter(f"datum.basis == '{basis}'")
+    return chart
+
+
+def error_bars(base: alt.Chart, y: alt.Y) -> alt.Chart:
+    """Vertical intervals from ``low`` to ``high``."""
+    chart: alt.Chart = base.mark_rule(opacity=0.8).encode(y=at(y, "low"), y2="high:Q")
+    return chart
+
+
+def band(base: alt.Chart, y: alt.Y) -> alt.Chart:
+    """An area from ``low`` to ``high``."""
+    chart: alt.Chart = base.mark_area(opacity=0.16).encode(y=at(y, "low"), y2="high:Q")
+    return chart
+
+
+def points(base: alt.Chart, y: alt.Y) -> alt.Chart:
+    """Filled points at ``value``."""
+    chart: alt.Chart = base.mark_point(filled=True, size=45, opacity=1).encode(y=y)
+    return chart
+
+
+def ideal(x: alt.X, y: alt.Y) -> alt.Chart:
+    """The rows with basis ``ideal`` as a grey line for each ``start``."""
+    chart: alt.Chart = only("ideal").mark_line(style="ideal", clip=True).encode(x=x, y=y, detail="start:N")
+    return chart
+
+
+def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.DataFrame:
+    """Rows of the ideal line in each panel: in proportion to `field`, or to its inverse when it is `falling`."""
+    drawn = frame[["panel", field]].drop_duplicates()
+    if falling:
+        starts = frame.groupby(["panel", "series"])[field].max().reset_index(name="start")
+        lines = drawn.merge(starts[["panel", "start"]].drop_duplicates(), on="panel")
+        lines = lines[lines[field] <= lines["start"]]
+        return lines.assign(basis="ideal", value=lines["start"] / lines[field])
+    starts = frame.groupby("panel")[field].min().reset_index(name="start")
+    lines = drawn.merge(starts, on="panel")
+    return lines.assign(basis="ideal", value=lines[field] / lines["start"])
+
+
+def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, independent_x: bool = False) -> alt.FacetChart:
+    """The layers, drawn from `frame`, once for each value of its column ``panel``, in order of appearance.
+
+    Every panel has its own axis lines and titles, so that each can be read alone; scales are shared.
+    """
+    names = list(dict.fromkeys(frame["panel"]))
+    columns, width, height = LAYOUTS.get(len(names), FEW if len(names) <= 9 else MANY)
+    header = alt.Header(labelExpr="split(datum.value, '\\n')", labelAnchor="start")
+    chart = alt.layer(*layers, data=frame).properties(width=width, height=height)
+    facet: alt.FacetChart = chart.facet(
+        facet=alt.Facet("panel:N", sort=names, title=None, header=header), columns=columns
+    )
+    facet = facet.resolve_axis(x="independent", y="independent")
+    if independent_x:
+        facet = facet.resolve_scale(x="independent")
+    return facet

@@ -1,0 +1,67 @@
+"""Speedup against nodes, measured and predicted (Keuper & Pfreundt, Fig. 1; Shi et al., Figs. 2 to 4)."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts.frames import AXES, arrange, compact, estimate, rows, with_interval
+
+TITLE = "speedup over the fewest nodes"
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """Speedup curves with intervals, the ideal line, and the stalling points as triangles on the axis."""
+    cells = "train cells with scaling strong or weak"
+    predictions = rows(tables, "predictions", cells)
+    predictions = arrange(predictions[predictions["scaling"] != "compute"])
+    curves = pd.concat(
+        [estimate(predictions, f"{basis}_speedup").assign(basis=basis) for basis in ("measured", "predicted")]
+    )
+    if curves.empty:
+        raise NoData(f"no {cells} whose speedup is known")
+    y = axes.ratio_y(axes.reach(curves), TITLE)
+    stalls = _stalls(tables, predictions, bottom=y["scale"]["domain"][0])
+    x = axes.nodes_x(curves, beyond=stalls["nodes"])
+    least, most = x["scale"]["domain"]
+    stalls = stalls.assign(low=stalls["low"].clip(least, most), high=stalls["high"].clip(least, most))
+    frame = pd.concat([axes.clipped(curves, y), marks.ideal_rows(curves, "nodes"), stalls])
+    frame = compact(frame, ["panel", "series", "nodes", "basis", "value", "low", "high", "shown", "start"])
+    colour = marks.colour(curves, "series")
+    tips = marks.tips(series="series", nodes="nodes", basis="basis", shown="speedup (90 % interval)")
+    measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
+    lines = alt.Chart().transform_filter("datum.basis == 'measured' || datum.basis == 'predicted'")
+    stall = marks.only("stall").encode(color=colour)
+    layers = [
+        marks.ideal(x, y),
+        marks.band(predicted, y),
+        lines.mark_line().encode(x=x, y=y, color=colour, strokeDash=marks.dashes(), tooltip=tips),
+        marks.error_bars(measured, y),
+        marks.points(measured, y).encode(tooltip=tips),
+        stall.mark_rule(strokeWidth=2).encode(x=marks.at(x, "low"), x2="high:Q", y=y),
+        stall.mark_point(shape="triangle-up", filled=True, size=110, opacity=1).encode(
+            x=x, y=y, tooltip=marks.tips(series="series", shown="stalls at (90 % interval)", start="because of")
+        ),
+    ]
+    return marks.panels(layers, frame)
+
+
+def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.DataFrame:
+    """Stalling points that were reached, at the bottom of the panel of their curve."""
+    columns = ["panel", "series", "basis", "nodes", "value", "low", "high", "shown", "start"]
+    stalling = tables.get("stalling")
+    if stalling is None or stalling.empty:
+        return pd.DataFrame(columns=columns, dtype=float)
+    curves = predictions[[*AXES, "panel", "series"]].drop_duplicates()
+    points = stalling[stalling["reached"].astype(bool)].merge(curves, on=list(AXES))
+    points = points.assign(
+        basis="stall",
+        nodes=points["stall_nodes"],
+        value=bottom,
+        low=points["stall_nodes_low"].fillna(points["stall_nodes"]),
+        high=points["stall_nodes_high"].fillna(points["stall_nodes"]),
+        shown=with_interval(points, "stall_nodes", "nodes"),
+        start=points["dominant_cause"],
+    )
+    return points[columns]

@@ -1,0 +1,101 @@
+"""One look for all charts: colours that stay apart for colour-blind readers, fonts, sizes.
+
+Colours are fixed by meaning, so that one layer type, cause or network looks the same in every chart. They stay at
+least 2:1 off both a white and a dark page. Lines and marks that are no data ("ink") have named styles instead, which
+a dark page replaces (`config`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import altair as alt
+
+BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+VIOLET, LILAC, RED, LIME, GREY = "#6622FF", "#6677FF", "#BB1133", "#99BB66", "#6E7781"
+OTHERS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, VIOLET, LIME, RED, LILAC)
+"""For things without a fixed colour (series, storages), in this order."""
+
+COLOURS: dict[str, dict[str, str]] = {
+    "layer_type": {
+        "convolution": BLUE,
+        "fully-connected": VERMILION,
+        "relu": SKY,
+        "pooling": GREEN,
+        "lrn": PINK,
+        "batch-norm": ORANGE,
+        "dropout": VIOLET,
+        "concat": LIME,
+        "add": RED,
+        "loss": LILAC,
+        "all": GREY,
+        "reference": GREY,
+    },
+    "cause": {
+        "communication": BLUE,
+        "matrix shapes": VERMILION,
+        "non-scaling layers": ORANGE,
+        "training data": GREEN,
+        "model update": PINK,
+        "imbalance": SKY,
+    },
+    "network": {"alexnet": BLUE, "googlenet": ORANGE, "resnet50": GREEN},
+    "time": {"compute": VERMILION, "communication": BLUE, "exposed communication": SKY},
+    "task": {"backward pass": VERMILION, "all-reduce": BLUE},
+}
+"""Fixed colours: what is coloured -> its value -> colour."""
+
+SOLID, DASHED, DOTTED = [1, 0], [6, 4], [2, 3]
+"""Measured lines are solid, predicted and fitted ones dashed, in every chart that has both."""
+
+FONT = "Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+LIGHT = {"ink": "#1f2328", "soft": "#59636e", "grid": "#e4e7eb", "ideal": "#9aa3ad"}
+DARK = {"ink": "#e6e9ee", "soft": "#a5adb8", "grid": "#343a43", "ideal": "#7d8793"}
+
+
+def natural(text: str) -> list[str | int]:
+    """Key that sorts ``B = 64`` before ``B = 256``."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+
+
+def colours(kind: str, values: Iterable[str]) -> alt.Scale:
+    """The colour scale of `kind` for the values present, which a legend lists in the fixed order."""
+    fixed = COLOURS.get(kind, {})
+    present = set(values)
+    known = [value for value in fixed if value in present]
+    unknown = sorted(present - set(known), key=natural)
+    free = [colour for colour in OTHERS if colour not in fixed.values()] + list(OTHERS)
+    colour_of = {value: free[i % len(free)] for i, value in enumerate(unknown)}
+    return alt.Scale(domain=known + unknown, range=[fixed.get(v) or colour_of[v] for v in known + unknown])
+
+
+def config(*, dark: bool = False) -> dict[str, Any]:
+    """The Vega-Lite configuration of every chart, for a light or a dark page."""
+    c = DARK if dark else LIGHT
+    text = {"labelColor": c["soft"], "titleColor": c["ink"], "labelFontSize": 11, "titleFontSize": 12}
+    return {
+        "font": FONT,
+        "background": "transparent" if dark else "#ffffff",
+        "padding": 8,
+        "view": {"stroke": c["grid"]},
+        "title": {"anchor": "start", "color": c["ink"], "fontSize": 15, "offset": 12},
+        "axis": {
+            **text, "titleFontWeight": "normal", "gridColor": c["grid"], "domainColor": c["soft"],
+            "tickColor": c["soft"], "labelOverlap": "greedy", "labelSeparation": 4, "titlePadding": 6,
+        },
+        "header": {"labelColor": c["ink"], "labelFontSize": 12, "labelFontWeight": "bold", "labelPadding": 6},
+        "legend": {
+            **text, "orient": "top", "direction": "horizontal", "labelLimit": 0, "titleFontWeight": "normal",
+            "titleOrient": "left", "symbolStrokeWidth": 2, "symbolSize": 90, "symbolStrokeColor": c["soft"],
+            "columnPadding": 14, "layout": {"top": {"margin": 20, "anchor": "start"}},
+        },
+        "facet": {"spacing": 24},
+        "line": {"strokeWidth": 2},
+        "rule": {"strokeWidth": 1.2},
+        "style": {
+            "ideal": {"color": c["ideal"], "strokeWidth": 1.5},
+            "note": {"color": c["ink"], "fontSize": 13},
+        },
+    }  # fmt: skip

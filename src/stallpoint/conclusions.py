@@ -1,0 +1,340 @@
+"""What the study found, in numbers and in words: where scaling stalls, why, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.measured import SERIES
+from stallpoint.models.statistics import INTERVAL, bootstrap, estimate, generator, groups
+
+PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
+"""Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
+
+Conclusions = dict[str, Any]
+
+
+def conclude(tables: Mapping[str, pd.DataFrame], *, threshold: float = 0.10) -> Conclusions:
+    """Conclusions from the model tables and ``runs``, ready for JSON (what is unknown or unbounded is None).
+
+    `threshold` is the one the models were fitted with. Estimates are objects with value, low and high.
+    """
+    return {
+        "interval": INTERVAL,
+        "threshold": threshold,
+        "curves": list(_curves(tables)),
+        "amdahl": list(_amdahl(tables["amdahl"])),
+        "dag_errors": list(_dag_errors(tables["predictions"])),
+        "storages": list(_storages(tables["storage_rates"])),
+        "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
+    }
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _estimate(row: Mapping[str, Any], name: str) -> dict[str, float | None]:
+    return {"value": _number(row[name]), "low": _number(row[f"{name}_low"]), "high": _number(row[f"{name}_high"])}
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
+    """One entry for each scaling curve."""
+    causes = {key: _rows(rows) for key, rows in groups(tables["causes"], SERIES)}
+    shares = {key: _rows(rows) for key, rows in groups(tables["data_share"], SERIES)}
+    for row in _rows(tables["stalling"]):
+        key = tuple(row[name] for name in SERIES)
+        widest = max(shares[key], key=lambda share: share["nodes"])
+        yield {
+            **{name: row[name] for name in SERIES},
+            "stall_nodes": _estimate(row, "stall_nodes") if row["reached"] else None,
+            "stall_not_below": None if row["reached"] else int(row["stall_nodes_low"]),
+            "reached": bool(row["reached"]),
+            "basis": row["basis"],
+            "dominant_cause": row["dominant_cause"],
+            "best_speedup": _estimate(row, "best_speedup"),
+            "largest_measured": int(row["largest_measured"]),
+            "largest_considered": int(row["largest_considered"]),
+            "data_wait": {"nodes": int(widest["nodes"]), "share": _estimate(widest, "share")},
+            "causes": list(_causes(causes.get(key, []))),
+        }
+
+
+def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """For each node count the dominant cause, or those that cannot be told apart, largest first."""
+    for nodes in sorted({row["nodes"] for row in rows}):
+        here = sorted((row for row in rows if row["nodes"] == nodes), key=lambda row: -row["lost"])
+        leading = [row for row in here if row["verdict"] != "minor"]
+        yield {
+            "nodes": int(nodes),
+            "basis": here[0]["basis"],
+            "verdict": leading[0]["verdict"],
+            "leading": [
+                {"cause": r["cause"], "lost_seconds": _estimate(r, "lost"), "share": r["share"]} for r in leading
+            ],
+        }
+
+
+def _amdahl(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for row in _rows(table):
+        labels = {name: row[name] for name in ("network", "hardware", "basis", "layer_type", "series", "note")}
+        quantities = {name: _estimate(row, name) for name in ("serial_fraction", "speedup_limit", "stall_nodes")}
+        yield {**labels, **quantities, "points": int(row["points"])}
+
+
+def _dag_errors(predictions: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Median size of the error by network, and by network and synchronisation, where more than one rank ran."""
+    compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
+    for network, rows in groups(compared, "network"):
+        yield _dag_error(network, "all", rows)
+        for sync, of_sync in groups(rows, "sync"):
+            yield _dag_error(network, sync, of_sync)
+
+
+def _dag_error(network: str, sync: str, rows: pd.DataFrame) -> dict[str, Any]:
+    sizes = rows["error"].abs().to_numpy()
+    value, low, high = estimate(bootstrap(sizes, np.zeros(len(sizes)), generator(0, "errors", network, sync)))
+    return {
+        "network": network,
+        "sync": sync,
+        "median_error": {"value": value, "low": low, "high": high},
+        "points": len(sizes),
+        "published": PUBLISHED_ERRORS.get(network),
+    }
+
+
+def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each way of reading the storages' rates, and whether their intervals lie apart from the fastest's."""
+    for (hardware, nodes, order, cache), rows in groups(rates, ["hardware", "nodes", "order", "cache"]):
+        ranked = _rows(rows.sort_values("samples_per_second", ascending=False))
+        for row in ranked:
+            slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
+            other = "slower" if slower else "not distinguishable from the fastest"
+            yield {
+                "hardware": hardware,
+                "nodes": int(nodes),
+                "order": order,
+                "cache": cache,
+                "storage": row["storage"],
+                "samples_per_second": _estimate(row, "samples_per_second"),
+                "verdict": "fastest" if row is ranked[0] else other,
+            }
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def to_markdown(conclusions: Conclusions) -> str:
+    """The conclusions as a Markdown page."""
+    interval, threshold = (f"{100 * conclusions[name]:.0f} %" for name in ("interval", "threshold"))
+    blocks = [
+        "# Conclusions",
+        f"Intervals, in brackets, cover {interval}. A curve stalls at the node count from which doubling the nodes "
+        f"gains less than {threshold} in throughput. *Predicted* means: by the DAG model, not measured; its intervals "
+        "hold the uncertainty of its inputs, not that of the model.",
+        *_scaling_blocks(conclusions["curves"]),
+        *_amdahl_blocks(conclusions["amdahl"]),
+        *_error_blocks(conclusions["dag_errors"]),
+        *_storage_blocks(conclusions["storages"]),
+        *_failed_blocks(conclusions["failed"]),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def summary(conclusions: Conclusions) -> list[str]:
+    """The conclusions in a few lines, for the terminal."""
+    lines = []
+    kinds = dict.fromkeys((c["network"], c["hardware"], c["scaling"]) for c in conclusions["curves"])
+    for network, hardware, scaling in kinds:
+        alike = [
+            c for c in conclusions["curves"]
+            if (c["network"], c["hardware"], c["scaling"]) == (network, hardware, scaling)
+        ]  # fmt: skip
+        lines.append(f"{network} on {hardware}, {scaling} scaling: {_stalls_in_words(alike)}")
+    for error in conclusions["dag_errors"]:
+        if error["sync"] == "all":
+            lines.append(f"DAG model, {error['network']}: median error {_percent(error['median_error'])}")
+    if conclusions["failed"]:
+        lines.append(f"{_count(len(conclusions['failed']), 'cell')} could not run")
+    return lines
+
+
+def _stalls_in_words(curves: list[dict[str, Any]]) -> str:
+    stalled = [curve for curve in curves if curve["reached"]]
+    if not stalled:
+        largest = max(curve["largest_considered"] for curve in curves)
+        return f"no stall up to n = {largest} ({_count(len(curves), 'curve')})"
+    places = sorted(int(curve["stall_nodes"]["value"]) for curve in stalled)
+    where = f"{places[0]}" if places[0] == places[-1] else f"{places[0]} to {places[-1]}"
+    predicted = sum(curve["basis"] == "predicted" for curve in stalled)
+    basis = {0: "measured", len(stalled): "predicted, not measured"}.get(predicted, f"{predicted} of them predicted")
+    causes = Counter(curve["dominant_cause"] for curve in stalled)
+    why = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common())
+    which = f"{len(stalled)} of {_count(len(curves), 'curve')}"
+    return f"stalls at n = {where} ({which}; {basis}); dominant cause: {why}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _figure(value: float | None) -> str:
+    """Three significant digits; whole numbers from 100 on. What is known but has no number is unbounded."""
+    if value is None:
+        return "∞"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _with_interval(estimate: Mapping[str, float | None], scale: float = 1.0, unit: str = "") -> str:
+    value, low, high = (None if x is None else x * scale for x in (estimate[k] for k in ("value", "low", "high")))
+    return f"{_figure(value)}{unit} [{_figure(low)}, {_figure(high)}]"
+
+
+def _percent(estimate: Mapping[str, float | None]) -> str:
+    return _with_interval(estimate, 100, " %")
+
+
+def _series(curve: Mapping[str, Any]) -> str:
+    batch = "B" if curve["scaling"] == "strong" else "b"
+    ahead = f"prefetch {curve['prefetch']}" if curve["prefetch"] else "no prefetch"
+    return f"{curve['scaling']}, {batch} = {curve['batch']}, {curve['sync']}, {ahead}, {curve['storage']}"
+
+
+def _stall(curve: Mapping[str, Any]) -> str:
+    if curve["reached"]:
+        where = _with_interval(curve["stall_nodes"])
+        return f"{where}, measured" if curve["basis"] == "measured" else f"{where}, predicted, not measured"
+    largest = curve["largest_considered"]
+    if not curve["causes"]:
+        return f"cannot be judged: only n = {largest} is known"
+    below = f", interval from {curve['stall_not_below']}" if curve["stall_not_below"] < largest else ""
+    beyond = f" (beyond {curve['largest_measured']} predicted, not measured)"
+    return f"not reached up to n = {largest}{below}{beyond if largest > curve['largest_measured'] else ''}"
+
+
+def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    for network, hardware in dict.fromkeys((curve["network"], curve["hardware"]) for curve in curves):
+        here = [curve for curve in curves if (curve["network"], curve["hardware"]) == (network, hardware)]
+        yield f"## {network} on {hardware}"
+        yield _table(
+            ["curve", "stalls at n", "dominant cause there (or at the largest n)", "best speedup", "waiting for data"],
+            (
+                [
+                    _series(curve),
+                    _stall(curve),
+                    curve["dominant_cause"],
+                    _with_interval(curve["best_speedup"]),
+                    f"{_percent(curve['data_wait']['share'])} at n = {curve['data_wait']['nodes']}",
+                ]
+                for curve in here
+            ),
+        )
+        yield "Largest cause of the time lost against ideal scaling, in ms of an iteration (*predicted* in italics):"
+        yield _cause_table(here)
+
+
+def _cause_table(curves: list[dict[str, Any]]) -> str:
+    nodes = sorted({at["nodes"] for curve in curves for at in curve["causes"]})
+    rows = []
+    for curve in curves:
+        found = {at["nodes"]: _leading(at) for at in curve["causes"]}
+        rows.append([_series(curve), *(found.get(n, "") for n in nodes)])
+    return _table(["curve", *(f"n = {n}" for n in nodes)], rows)
+
+
+def _leading(at: Mapping[str, Any]) -> str:
+    causes = [f"{entry['cause']} {_with_interval(entry['lost_seconds'], 1000)}" for entry in at["leading"]]
+    if at["verdict"] == "dominant":
+        text = causes[0]
+    elif len(causes) == 1:
+        text = f"not distinguishable from no loss: {causes[0]}"
+    else:
+        text = f"not distinguishable: {'; '.join(causes)}"
+    return f"*{text}*" if at["basis"] == "predicted" else text
+
+
+def _amdahl_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    yield "## Amdahl's law"
+    yield "By layer type on one worker at falling mini-batch (free communication), and over measured strong scaling."
+    yield _table(
+        ["network", "hardware", "of", "serial fraction", "speedup limit", "doubling stops paying at n"],
+        ([row["network"], row["hardware"], _what(row), *_limits(row)] for row in rows),
+    )
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    return f"measured: {row['series']}" if row["basis"] == "measured" else f"compute: {row['layer_type']}"
+
+
+def _limits(row: Mapping[str, Any]) -> list[str]:
+    if row["note"]:
+        return [f"not fitted: {row['note']}", "", ""]
+    return [_with_interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_nodes")]
+
+
+def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
+    yield "## Accuracy of the DAG model"
+    if not errors:
+        yield "No prediction could be compared with a measurement on more than one rank."
+        return
+    yield (
+        "Median size of the error of the predicted iteration time on more than one rank. No cell takes part in its own "
+        "prediction. Published: mean errors of Shi et al. (2018), on other machines."
+    )
+    yield _table(
+        ["network", "synchronisation", "median error", "points", "published"],
+        (
+            [
+                error["network"],
+                error["sync"],
+                _percent(error["median_error"]),
+                str(error["points"]),
+                f"{100 * error['published']:.1f} %" if error["published"] else "–",
+            ]
+            for error in errors
+        ),
+    )
+
+
+def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    yield "## Storages"
+    yield "Samples per second read by all nodes together, at the largest node count."
+    largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: row["nodes"])}
+    yield _table(
+        ["hardware", "nodes", "order", "page cache", "storage", "samples/s", ""],
+        (
+            [
+                row["hardware"], str(row["nodes"]), row["order"], row["cache"], row["storage"],
+                _with_interval(row["samples_per_second"]), row["verdict"],
+            ]
+            for row in rows
+            if row["nodes"] == largest[row["hardware"]]
+        ),
+    )  # fmt: skip
+
+
+def _failed_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Cells that could not run"
+        yield _table(["cell", "reason"], ([f"`{row['cell']}`", row["reason"].replace("\n", " ")] for row in rows))

@@ -1,0 +1,21 @@
+"""One process of a measuring job: ``python -m stallpoint.measure KIND CELL_JSON FOLDER``.
+
+Started once, or once for each rank by an MPI launcher (`stallpoint.measure.launch`).
+"""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from stallpoint.cells import KINDS
+from stallpoint.errors import plain_errors
+from stallpoint.measure import job
+
+MODULES = {"train": "train", "sgemm": "sgemm", "collectives": "collectives", "storage": "storage_reads"}
+"""The module with the function ``measure`` for each kind of cell."""
+
+if __name__ == "__main__":
+    with plain_errors():
+        kind, cell, folder = sys.argv[1:]
+        module = import_module(f"stallpoint.measure.{MODULES[kind]}")
+        job.run(KINDS[kind].from_json(cell), module.measure, Path(folder))

@@ -1,0 +1,97 @@
+"""Clocks that follow the device: the host's for a CPU, events in the stream for a CUDA device.
+
+A mark is a point in time that costs next to nothing to take; its value is asked for after the iteration.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol, TypeAlias
+
+import torch
+
+Mark: TypeAlias = Any
+"""What a clock's `mark` returns; only that clock can read it."""
+
+host_mark = time.perf_counter_ns
+"""The host's time, whatever the device: for what threads do besides the computation, such as communication."""
+
+
+class Clock(Protocol):
+    """Times of one iteration at a time, in seconds since its start."""
+
+    def start(self) -> None:
+        """Begin an iteration; everything before has ended on the device."""
+
+    def mark(self) -> Mark:
+        """Now, in the device's own order of work."""
+
+    def wait(self) -> None:
+        """Until the device has passed all marks, which can be read from then on."""
+
+    def seconds(self, mark: Mark) -> float:
+        """Time of a mark since the start."""
+
+    def host_seconds(self, mark: int) -> float:
+        """Time of a `host_mark` since the start."""
+
+
+class HostClock:
+    """On a CPU work is done when the call returns."""
+
+    mark = staticmethod(host_mark)
+
+    def __init__(self) -> None:
+        self._start = host_mark()
+
+    def start(self) -> None:
+        """Begin an iteration."""
+        self._start = host_mark()
+
+    def wait(self) -> None:
+        """Nothing to wait for."""
+
+    def seconds(self, mark: Mark) -> float:
+        """Time of a mark since the start."""
+        return float(mark - self._start) * 1e-9
+
+    host_seconds = seconds
+
+
+class CudaClock:
+    """Events in the current stream: taking one waits for nothing.
+
+    The stream is idle when an iteration starts, so that the start is the same moment on the host and on
+    the device, and times of both can be compared.
+    """
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Begin an iteration; the stream must be idle (see `wait`)."""
+        self._host_start = host_mark()
+        self._start = self.mark()
+
+    def mark(self) -> Mark:
+        """An event behind the work queued so far."""
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def wait(self) -> None:
+        """Until the device is idle."""
+        torch.cuda.synchronize()
+
+    def seconds(self, mark: Mark) -> float:
+        """Time of a mark since the start."""
+        return float(self._start.elapsed_time(mark)) * 1e-3
+
+    def host_seconds(self, mark: int) -> float:
+        """Time of a `host_mark` since the start."""
+        return (mark - self._host_start) * 1e-9
+
+
+def clock_for(device: torch.device) -> Clock:
+    """The clock that follows `device`."""
+    return CudaClock() if device.type == "cuda" else HostClock()

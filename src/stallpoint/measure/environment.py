@@ -1,0 +1,85 @@
+"""The machine and the software one rank really uses."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import stallpoint
+from stallpoint.cells import Cell
+from stallpoint.errors import CannotRun
+from stallpoint.measure.world import MPI, World
+
+
+def describe(cell: Cell, world: World) -> dict[str, Any]:
+    """This rank's row of `records.ENVIRONMENTS`, less cell and rank; all ranks call it together."""
+    commit, dirty = git_state()
+    return {
+        "node": _node_name(world, cell.anonymise),
+        "device": cell.device,
+        "cpu_model": cpu_model(Path("/proc/cpuinfo").read_text()) or platform.machine(),
+        "gpu_model": torch.cuda.get_device_name() if cell.device == "cuda" else "",
+        "cores_available": len(os.sched_getaffinity(0)),
+        "threads": torch.get_num_threads(),
+        "load_average": os.getloadavg()[0],
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "mpi4py": version("mpi4py"),
+        "mpi_library": MPI.Get_library_version().splitlines()[0].rstrip("\0"),
+        "stallpoint": stallpoint.__version__,
+        "git_commit": commit,
+        "git_dirty": dirty,
+        "slurm_job_id": os.environ.get("SLURM_JOB_ID", ""),
+    }
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """Model of the first CPU in the text of /proc/cpuinfo; empty where it names none (as on some ARM kernels)."""
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model"):
+            return value.strip()
+    return ""
+
+
+def git_state(folder: Path = Path()) -> tuple[str, bool]:
+    """Commit of the repository that holds `folder`, and whether files it tracks were changed since."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return commit, bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.CalledProcessError):
+        return "", False
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(folder), *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def _node_name(world: World, anonymise: bool) -> str:
+    """Host name, or a number that is the same for all ranks of one node."""
+    names = world.comm.allgather(socket.gethostname())
+    own = names[world.rank]
+    return f"node{list(dict.fromkeys(names)).index(own)}" if anonymise else own
+
+
+def choose_gpu(world: World) -> None:
+    """Make one GPU of the node this worker's own; `CannotRun` where there is none or workers would share one."""
+    if not torch.cuda.is_available():
+        raise CannotRun("no GPU that PyTorch can use (device: cuda)")
+    node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
+    torch.cuda.set_device(node.rank % torch.cuda.device_count())
+    used = node.allgather(str(torch.cuda.get_device_properties().uuid))
+    node.Free()
+    if len(set(used)) < len(used):
+        raise CannotRun(f"{len(used)} workers on a node with {len(set(used))} GPU(s) they can use (device: cuda)")

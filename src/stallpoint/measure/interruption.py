@@ -1,0 +1,93 @@
+"""What happens to measured rows when a job is told to end (scancel, a time limit, Ctrl-C)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from stallpoint import parquet
+from stallpoint.cells import Cell
+from stallpoint.errors import InputError
+from stallpoint.measure.recorder import Recorder
+from stallpoint.records import ENVIRONMENTS
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Interruption:
+    """While open, SIGTERM and SIGINT call `save`, print the line it returns and end the process.
+
+    This works while the main thread waits inside MPI, where Python runs no signal handler: the signal's
+    number arrives in a pipe that another thread reads. Time is short: mpirun ends its processes for good
+    0.25 s after it passed the signal on, srun after 30 s.
+    """
+
+    def __init__(self, save: Callable[[], str]) -> None:
+        self._save = save
+        self._lock = threading.Lock()
+        self._held_off = False
+
+    def __enter__(self) -> Self:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._watcher = threading.Thread(target=self._watch, name="interruption", daemon=True)
+        self._watcher.start()
+        self._handlers = {number: signal.signal(number, self._stand_still) for number in _SIGNALS}
+        self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        os.close(self._writer)
+        self._watcher.join()
+        os.close(self._reader)
+
+    @contextmanager
+    def held_off(self) -> Iterator[None]:
+        """Within the block a signal waits for its end."""
+        self._held_off = True
+        with self._lock:
+            yield
+        self._held_off = False
+
+    def _watch(self) -> None:
+        while number := os.read(self._reader, 1):
+            if number[0] in _SIGNALS:
+                with self._lock:
+                    os.write(2, f"interrupted by {signal.Signals(number[0]).name}: {self._save()}\n".encode())
+                    os._exit(128 + number[0])
+
+    def _stand_still(self, *_: object) -> None:
+        """Keep the main thread from computing on, for the sake of the thread that saves."""
+        if not self._held_off:
+            threading.Event().wait()
+
+
+def interrupted_folder(cell: Cell, folder: Path) -> Path:
+    """Where rows of a job that did not end go: ``results/interrupted/<cell>`` for ``results/raw/<cell>``."""
+    raw = next((parent for parent in folder.parents if parent.name == "raw"), folder)
+    return raw.parent / "interrupted" / cell.path
+
+
+def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:
+    """Save this rank's rows so far, in the temporary folder where the results' disk is full; says what and where."""
+    if recorder.tables in ([], [ENVIRONMENTS]):
+        return f"rank {rank} had measured nothing yet"
+    spare = Path(tempfile.gettempdir()) / "stallpoint-interrupted" / cell.path
+    for target in (interrupted_folder(cell, folder), spare):
+        with suppress(InputError, OSError):
+            for table in recorder.tables:
+                parquet.write(table, recorder.arrow(table), target / f"rank~{rank}.{table.name}.parquet")
+            return f"the rows of rank {rank} so far are in {target}"
+    return f"the rows of rank {rank} are lost, neither results nor {tempfile.gettempdir()} can be written"

@@ -1,0 +1,224 @@
+"""The frame of every job: start MPI, measure, gather the rows of all ranks, write the cell's folder.
+
+How a job can end:
+
+- *ok*: the folder holds every table of the cell's kind.
+- *failed*: the cell cannot run here (`CannotRun`, out of memory); the folder holds `runs` with the reason, and
+  the job ends normally, so that the study goes on. Where a rank fails while others wait for it inside MPI,
+  the job can only be ended by force; `record_failure` tells that apart from other ends.
+- *error* (`InputError`, a defect): a message, an exit status, no folder. Rows measured until then go where those
+  of an interrupted job go (`interruption`).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import torch
+
+from stallpoint import parquet
+from stallpoint.cells import Cell
+from stallpoint.errors import EXIT_BAD_INPUT, CannotRun, InputError
+from stallpoint.measure import environment
+from stallpoint.measure.interruption import Interruption, save_rows
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.world import MPI, World, first_process
+from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, Table
+
+EXIT_DEFECT = 1
+EXIT_FAILED = 3
+"""Exit status of a job that recorded its failure and was then ended by force."""
+_KILLED = (137, -9)
+"""Exit statuses of a process ended by signal 9, as shells and launchers (128 + 9) and Python give them."""
+_GRACE = 10.0
+"""How long a rank that cannot go on waits for the others to end too, before it ends them, in s."""
+
+Measure = Callable[[Any, World, Recorder], None]
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Why a rank could not finish; with `EXIT_FAILED`, why the cell cannot run here."""
+
+    exit_code: int
+    message: str
+
+
+def run(cell: Cell, measure: Measure, folder: Path) -> None:
+    """Measure one cell and write its `folder`.
+
+    Every process of the launched job calls this. `measure` gets the cell, the world and a recorder for its
+    rank's rows. Leaves by `SystemExit` when the job ends in an error.
+    """
+    started = datetime.now(UTC)
+    try:
+        world = World.start(cell.ranks)
+    except CannotRun as error:
+        if first_process():
+            _write_failure(cell, folder, started, str(error))
+        return
+    _Job(cell, folder, started, world, Recorder(cell, world.rank)).run(measure)
+
+
+def record_failure(cell: Cell, folder: Path, exit_code: int, log: Path) -> bool:
+    """Record why a launched job died, if that is a result; returns whether the folder says so now.
+
+    A job ended by signal 9 was most likely out of memory: its failed record is written here, unless `log`
+    shows that it was cancelled or ran into its time limit. `EXIT_FAILED` means that the job wrote it itself.
+    """
+    if exit_code == EXIT_FAILED:
+        return (folder / f"{RUNS.name}.parquet").exists()
+    text = log.read_text(errors="replace") if log.exists() else ""
+    if exit_code not in _KILLED or any(words in text for words in ("interrupted by SIG", "CANCELLED", "TIME LIMIT")):
+        return False
+    _write_failure(cell, folder, datetime.now(UTC), "killed (signal 9): most likely out of memory")
+    return True
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One rank's part of a job."""
+
+    cell: Cell
+    folder: Path
+    started: datetime
+    world: World
+    recorder: Recorder
+
+    def run(self, measure: Measure) -> None:
+        """Measure, agree with the other ranks on how it ended, and write."""
+        agreement = self.world.comm.Dup()  # apart from the messages of ranks that are still measuring
+        with Interruption(self._save_rows) as interruption:
+            problem = _attempt(lambda: self._measure(measure))
+            if not _all_arrive(agreement, _GRACE if problem else math.inf):
+                self._end_alone(problem)
+            if self._ended(agreement.allgather(problem)):
+                return
+            tables = {table.name: self._gather(table) for table in RAW_TABLES[self.cell.kind][1:]}
+            with interruption.held_off():
+                problem = _attempt(lambda: self._write(tables)) if self.world.rank == 0 else None
+            self._ended(agreement.allgather(problem))
+
+    def _measure(self, measure: Measure) -> None:
+        """Prepare this process as the cell asks, note what it runs on, and measure."""
+        if self.cell.device == "cuda":
+            environment.choose_gpu(self.world)
+        torch.set_num_threads(self.cell.threads_per_worker)
+        self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world))
+        self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
+        measure(self.cell, self.world, self.recorder)
+
+    def _gather(self, table: Table) -> pa.Table | None:
+        """Rows of all ranks, in the order of the ranks, on rank 0."""
+        parts = self.world.comm.gather(_to_bytes(self.recorder.arrow(table)))
+        return pa.concat_tables(map(_from_bytes, parts)) if parts else None
+
+    def _write(self, tables: dict[str, pa.Table]) -> None:
+        parquet.write_cell(self.folder, {RUNS.name: [_run_row(self.cell, self.started)], **tables})
+
+    def _save_rows(self) -> str:
+        return save_rows(self.recorder, self.cell, self.world.rank, self.folder)
+
+    def _end_alone(self, problem: _Problem | None) -> NoReturn:
+        """End the whole job while other ranks still measure, most likely waiting for this one."""
+        assert problem, "only a rank with a problem stops waiting"
+        _say(f"error: {problem.message}\nrank {self.world.rank} ends the job; {self._save_rows()}")
+        if problem.exit_code == EXIT_FAILED:
+            with suppress(OSError, InputError):  # another rank may be writing the same
+                _write_failure(self.cell, self.folder, self.started, problem.message)
+        self.world.comm.Abort(problem.exit_code)
+        raise SystemExit(problem.exit_code)
+
+    def _ended(self, problems: list[_Problem | None]) -> bool:
+        """Whether a rank had a problem: then the first such rank says so, and all end."""
+        first = next((rank for rank, problem in enumerate(problems) if problem), None)
+        if first is None:
+            return False
+        saved = self._save_rows()
+        problem = problems[first]
+        assert problem
+        if self.world.rank == first:
+            _say(f"error: {problem.message}\n{saved}")
+            if problem.exit_code == EXIT_FAILED:
+                _write_failure(self.cell, self.folder, self.started, problem.message)
+        self.world.comm.Barrier()  # a launcher ends all ranks as soon as one leaves with an exit status
+        if problem.exit_code != EXIT_FAILED:
+            raise SystemExit(problem.exit_code)
+        return True
+
+
+def _attempt(step: Callable[[], None]) -> _Problem | None:
+    """Do `step`; what was in its way, if it could not be done."""
+    try:
+        step()
+    except CannotRun as error:
+        return _Problem(EXIT_FAILED, str(error))
+    except InputError as error:
+        return _Problem(EXIT_BAD_INPUT, str(error))
+    except Exception as error:
+        if _out_of_memory(error):
+            return _Problem(EXIT_FAILED, f"out of memory: {str(error).splitlines()[0]}")
+        return _Problem(EXIT_DEFECT, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
+    return None
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether Python, the GPU's or the CPU's allocator (which has no exception of its own) found no memory."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    )
+
+
+def _all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
+    """Wait for all ranks, at most `patience` seconds; sleeps, to leave the cores to ranks still measuring."""
+    deadline = time.monotonic() + patience
+    arrived = comm.Ibarrier()
+    while not arrived.Test():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _run_row(cell: Cell, started: datetime, failure: str = "") -> dict[str, Any]:
+    """The cell's row of `records.RUNS`."""
+    return {
+        "cell": cell.path,
+        "kind": cell.kind,
+        "status": "failed" if failure else "ok",
+        "reason": failure,
+        "started": started,
+        "duration": (datetime.now(UTC) - started).total_seconds(),
+        "settings": cell.to_json(),
+        **{name: getattr(cell, name) for name in ("hardware", "nodes", "ranks", "repeat")},
+    }
+
+
+def _write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
+    """Write the folder of a cell that cannot run here."""
+    parquet.write_cell(folder, {RUNS.name: [_run_row(cell, started, reason)]})
+
+
+def _say(text: str) -> None:
+    print(text.rstrip(), file=sys.stderr, flush=True)
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _from_bytes(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()

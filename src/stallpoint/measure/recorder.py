@@ -1,0 +1,73 @@
+"""Rows of one rank, collected while it measures; they become tables only at the end."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stallpoint.cells import Cell, TrainCell
+from stallpoint.parquet import to_arrow
+from stallpoint.records import TABLES, Table
+
+_Block = tuple[int, dict[str, Any]]
+
+
+class Recorder:
+    """Collects rows for the raw tables; columns that are the same for the whole cell need not be given.
+
+    Adding is one list append, so that it costs the measured loop next to nothing and another thread
+    can save the rows at any moment.
+    """
+
+    def __init__(self, cell: Cell, rank: int) -> None:
+        self._constants = _constants(cell, rank)
+        self._blocks: dict[str, list[_Block]] = {}
+
+    def add(self, table: Table, **values: object) -> None:
+        """Add one row, or as many as the lists, tuples or arrays among `values` are long (others are repeated).
+
+        Every call for a table names the same columns; lists are kept, not copied.
+        """
+        lengths = {len(value) for value in values.values() if isinstance(value, list | tuple | np.ndarray)}
+        if len(lengths) > 1:
+            raise ValueError(f"table {table.name}: columns of different lengths {sorted(lengths)}")
+        self._blocks.setdefault(table.name, []).append((lengths.pop() if lengths else 1, values))
+
+    @property
+    def tables(self) -> list[Table]:
+        """Tables that have rows."""
+        return [TABLES[name] for name in self._blocks]
+
+    def arrow(self, table: Table) -> pa.Table:
+        """The rows of `table` so far, with the cell's own columns."""
+        blocks = list(self._blocks.get(table.name, ()))
+        rows = sum(length for length, _ in blocks)
+        measured = blocks[0][1] if blocks else {}
+        columns = {name: _column(blocks, name) for name in measured}
+        if not rows:
+            return table.schema.empty_table()
+        for column in table.columns:
+            if column.name not in columns:
+                columns[column.name] = pa.repeat(pa.scalar(self._constants[column.name], column.type), rows)
+        return to_arrow(table, columns)
+
+
+def _column(blocks: list[_Block], name: str) -> list[Any]:
+    """One column of all blocks, single values repeated over their block."""
+    return list(
+        chain.from_iterable(
+            values[name] if isinstance(values[name], list | tuple | np.ndarray) else repeat(values[name], length)
+            for length, values in blocks
+        )
+    )
+
+
+def _constants(cell: Cell, rank: int) -> dict[str, Any]:
+    """Columns that are the same in every row of one rank: the cell's axes and what follows from them."""
+    constants: dict[str, Any] = {axis: getattr(cell, axis) for axis in cell.axes}
+    if isinstance(cell, TrainCell):
+        constants |= {"worker_batch": cell.worker_batch, "global_batch": cell.global_batch}
+    return constants | {"cell": cell.path, "rank": rank, "ranks": cell.ranks}

@@ -1,0 +1,227 @@
+"""Synchronous data-parallel SGD, with the time of everything an iteration does."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim.sgd import sgd
+
+from stallpoint.cells import TrainCell
+from stallpoint.measure import synchronisation
+from stallpoint.measure.clock import Mark, clock_for
+from stallpoint.measure.gradients import LayerGradients
+from stallpoint.measure.layer_timing import LayerTimer
+from stallpoint.measure.pipeline import InputPipeline, MiniBatch
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.world import MPI, World
+from stallpoint.networks import find
+from stallpoint.networks.layers import layers
+from stallpoint.records import ITERATIONS, LAYERS
+from stallpoint.storage import Storage
+
+# Caffe's values for AlexNet, but a smaller step: the smallest mini-batches must not diverge. Times do not depend on it.
+STEP_SIZE = 0.001
+MOMENTUM = 0.9
+WEIGHT_DECAY = 0.0005
+
+PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
+"""What an iteration does, one after the other; together they are its time."""
+
+PROGRESS_INTERVAL = 10.0
+"""Least time between two lines of progress, s."""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What one iteration of one rank measured: columns of `ITERATIONS` and, as lists, of `LAYERS`."""
+
+    phases: dict[str, float]
+    layers: dict[str, Sequence[Any]]
+
+
+class Trainer:
+    """One worker's part in the training of `network`, which it changes; a context manager.
+
+    All ranks must give the same weights. `device` is where it computes; `sync` is one of `SYNCHRONISATIONS`.
+    """
+
+    def __init__(self, network: nn.Module, world: World, sync: str, device: torch.device) -> None:
+        self._network = network.to(device)
+        self._world = world
+        self._device = device
+        self._clock = clock_for(device)
+        self._layers = layers(self._network)
+        self._gradients = LayerGradients(self._layers)
+        self._synchronisation = synchronisation.start(sync, world, self._gradients.buffers)
+        self._timer = LayerTimer(self._layers, self._clock, self._synchronisation.ready)
+        self._parameters: list[torch.Tensor] = list(self._network.parameters())
+        self._momenta: list[torch.Tensor | None] = [torch.zeros_like(weights) for weights in self._parameters]
+
+    def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:
+        """One iteration, from waiting for its mini-batch to the updated weights."""
+        mark = self._clock.mark
+        self._clock.start()
+        batch = next_batch()
+        loaded = mark()
+        images, labels = batch.images.to(self._device), batch.labels.to(self._device)
+        copied = mark()
+        loss = self._network(images, labels)
+        forward = mark()
+        (loss / self._world.size).backward()  # scaled here, summed gradients are averages
+        backward = mark()
+        self._synchronisation.finish()
+        synchronised = mark()
+        self._update()
+        self._gradients.zero()
+        updated = mark()
+        self._clock.wait()
+
+        ends = dict(zip(PHASES, (loaded, copied, forward, backward, synchronised, updated), strict=True))
+        return Iteration(self._phase_columns(batch, loss, ends), self._layer_columns(forward, backward))
+
+    def check_weights(self) -> None:
+        """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
+
+        Compares up to 1000 values of each parameter; nodes with different CPUs may round them differently.
+        """
+        values = [weights.detach().flatten() for weights in self._parameters]
+        low = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
+        high = low.copy()
+        self._world.comm.Allreduce(MPI.IN_PLACE, low, MPI.MIN)
+        self._world.comm.Allreduce(MPI.IN_PLACE, high, MPI.MAX)
+        if not np.allclose(low, high, rtol=1e-4, atol=1e-8):
+            raise ArithmeticError("the ranks' weights differ after training: not all gradients were summed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error the other ranks may have gone: what is under way might never end.
+        self._synchronisation.close(wait=error is None)
+
+    @torch.no_grad()
+    def _update(self) -> None:
+        """Move the weights against the averaged gradients (`torch.optim.SGD` itself takes seconds to import)."""
+        gradients = [weights.grad for weights in self._parameters if weights.grad is not None]
+        sgd(
+            self._parameters,
+            gradients,
+            self._momenta,
+            fused=True,
+            lr=STEP_SIZE,
+            momentum=MOMENTUM,
+            weight_decay=WEIGHT_DECAY,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+
+    def _all_reduces(self) -> dict[int, tuple[float, float]]:
+        """Start and end of each layer's all-reduce since the start of the iteration, s."""
+        seconds = self._clock.host_seconds
+        return {
+            layer: (seconds(start), seconds(end)) for layer, (start, end) in self._synchronisation.intervals.items()
+        }
+
+    def _phase_columns(self, batch: MiniBatch, loss: torch.Tensor, ends: dict[str, Mark]) -> dict[str, float]:
+        times = [0.0, *(self._clock.seconds(end) for end in ends.values())]
+        durations = (end - begin for begin, end in pairwise(times))
+        return {
+            **dict(zip(ends, durations, strict=True)),
+            "iteration_time": times[-1],
+            "read": batch.read,
+            "decode": batch.decode,
+            "communication": covered(self._all_reduces().values()),
+            "loss": loss.item(),
+        }
+
+    def _layer_columns(self, end_of_forward: Mark, end_of_backward: Mark) -> dict[str, Sequence[Any]]:
+        times = self._timer.times(end_of_forward, end_of_backward)
+        all_reduces = self._all_reduces()
+        intervals = [all_reduces.get(index, (None, None)) for index in range(len(self._layers))]
+        return {
+            "layer_index": list(range(len(self._layers))),
+            "layer": [layer.name for layer in self._layers],
+            "layer_type": [layer.type for layer in self._layers],
+            "gradient_bytes": [layer.gradient_bytes for layer in self._layers],
+            "forward": times.forward,
+            "backward": times.backward,
+            "gradient_ready": times.gradient_ready,
+            "all_reduce_start": [start for start, _ in intervals],
+            "all_reduce_end": [end for _, end in intervals],
+        }
+
+
+def covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """Length of the union of intervals (start, end)."""
+    total, reached = 0.0, -math.inf
+    for start, end in sorted(intervals):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
+    """Train for ``cell.warmup + cell.iterations`` iterations and keep every one.
+
+    Raises `ArithmeticError` where the loss is no number or the ranks' weights differ in the end: such times count
+    for nothing.
+    """
+    network = find(cell.network)
+    torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
+    with (
+        _pipeline(cell, world, network.image_size) as pipeline,
+        Trainer(network.build(cell.seed), world, cell.sync, torch.device(cell.device)) as trainer,
+    ):
+        progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
+        world.comm.Barrier()
+        for iteration in range(cell.warmup + cell.iterations):
+            measured = trainer.step(pipeline.next_batch)
+            which = {"iteration": iteration, "warmup": iteration < cell.warmup}
+            keep.add(ITERATIONS, **which, **measured.phases)
+            keep.add(LAYERS, **which, **measured.layers)
+            if not math.isfinite(measured.phases["loss"]):
+                raise ArithmeticError(f"the loss of iteration {iteration} is {measured.phases['loss']}")
+            progress.tell(iteration + 1, measured.phases["iteration_time"])
+        trainer.check_weights()
+
+
+def _pipeline(cell: TrainCell, world: World, image_size: int) -> InputPipeline:
+    return InputPipeline(
+        Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
+        image_size=image_size,
+        batch=cell.worker_batch,
+        rank=world.rank,
+        ranks=world.size,
+        prefetch=cell.prefetch,
+        readers=cell.readers,
+        seed=cell.seed,
+    )
+
+
+class _Progress:
+    """A line to stderr after the first iteration, now and then, and after the last."""
+
+    def __init__(self, iterations: int, *, silent: bool) -> None:
+        self._iterations = iterations
+        self._silent = silent
+        self._last = -math.inf
+
+    def tell(self, done: int, seconds: float) -> None:
+        now = time.monotonic()
+        if not self._silent and (now - self._last >= PROGRESS_INTERVAL or done == self._iterations):
+            self._last = now
+            print(f"iteration {done}/{self._iterations}: {seconds:.3f} s", file=sys.stderr, flush=True)

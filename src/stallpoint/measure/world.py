@@ -1,0 +1,74 @@
+"""The MPI world of a job: every worker of the cell, and nobody else.
+
+Import ``MPI`` from here: mpi4py initialises MPI as soon as it is imported, unless told before not to.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from dataclasses import dataclass
+from typing import Self
+
+import mpi4py
+
+mpi4py.rc.initialize = False
+# Without it waiting ranks spin, and take the cores from those that still compute when ranks outnumber cores.
+os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+
+from mpi4py import MPI  # noqa: E402  (after the settings above, which it reads)
+
+from stallpoint.errors import CannotRun  # noqa: E402
+
+__all__ = ["MPI", "World", "first_process"]
+
+
+@dataclass(frozen=True)
+class World:
+    """All workers of one job."""
+
+    comm: MPI.Intracomm
+    rank: int
+    size: int
+
+    @classmethod
+    def start(cls, expected_ranks: int) -> Self:
+        """Initialise MPI (``MPI_THREAD_MULTIPLE``: a thread may communicate during the backward pass).
+
+        Also works without a launcher when one rank is expected. Raises `CannotRun` where MPI and the
+        launcher disagree about the number of ranks, or the library does not serve threads.
+        """
+        if not MPI.Is_initialized():
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            atexit.register(MPI.Finalize)
+        comm = MPI.COMM_WORLD
+        if comm.size != expected_ranks:
+            raise CannotRun(_wrong_size(comm.size, expected_ranks))
+        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            raise CannotRun("the MPI library does not offer MPI_THREAD_MULTIPLE; choose one built with thread support")
+        return cls(comm, comm.rank, comm.size)
+
+
+def first_process() -> bool:
+    """Whether the launcher counts this process as the first of its job; needs no working MPI."""
+    # Slurm's last: under mpirun it is that of the step mpirun was started in.
+    for variable in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
+        if variable in os.environ:
+            return os.environ[variable] == "0"
+    return True
+
+
+def _wrong_size(size: int, expected: int) -> str:
+    """What is wrong with the launch, and what to try."""
+    problem = f"the job needs {expected} MPI ranks and MPI started {size}"
+    if size > 1:
+        return f"{problem}: mpirun or srun was told another number of processes (-n {expected} would be right)"
+    if int(os.environ.get("SLURM_NTASKS", "1")) > 1:
+        return (
+            f"{problem}: srun started every task as an MPI job of its own; it needs the PMIx plugin the MPI library "
+            "was built for (srun --mpi=pmix; srun --mpi=list shows those there are)"
+        )
+    return (
+        f"{problem}: either no mpirun or srun launched it, or one of another MPI library than mpi4py uses "
+        f"({MPI.Get_library_version().splitlines()[0]})"
+    )

@@ -1,0 +1,217 @@
+"""Forward and backward time of every layer at any mini-batch b, from training on one rank.
+
+One rank communicates nothing, so its times are those of "free communication" (Keuper & Pfreundt, section III).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stallpoint.models.measured import kept
+from stallpoint.models.statistics import Curve, Ensemble, Reals, bootstrap, columns, generator, groups
+
+ALL = "all"
+"""Stands for every layer type together."""
+_TOTALS = ("forward", "backward", "host_to_device", "update")
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of a network, in forward order."""
+
+    names: tuple[str, ...]
+    types: npt.NDArray[np.str_]
+    gradient_bytes: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A training cell on one rank."""
+
+    name: str
+    scaling: str
+    prefetch: int
+    worker_batch: int
+    repeat: int
+    seconds: Reals
+    """[iterations, quantities]: layers forward, layers backward, then `_TOTALS`."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Computing times of one iteration at one b; ensembles, in s."""
+
+    layers_forward: Ensemble
+    """[1 + REPLICATES, layers]."""
+    layers_backward: Ensemble
+    """[1 + REPLICATES, layers]."""
+    forward: Ensemble
+    """Whole pass; what is more than its layers passes between them."""
+    backward: Ensemble
+    host_to_device: Ensemble
+    update: Ensemble
+    source: str
+    """``measured at b``, ``interpolated in b`` or ``extrapolated in b``."""
+
+    @property
+    def backward_steps(self) -> Ensemble:
+        """Backward times of the layers with the time between layers spread evenly over them."""
+        between = np.maximum(self.backward - self.layers_backward.sum(-1), 0.0)
+        steps: Ensemble = self.layers_backward + (between / self.layers_backward.shape[-1])[:, None]
+        return steps
+
+
+class Compute:
+    """All single-rank cells, by network and hardware."""
+
+    def __init__(self, iterations: pd.DataFrame, layers: pd.DataFrame, seed: int) -> None:
+        self._seed = seed
+        self._pools: dict[tuple[str, ...], Ensemble] = {}
+        self.layers = {network: _layers(rows) for network, rows in groups(layers, "network")}
+        self.cells: dict[tuple[str, str], list[Cell]] = {}
+        alone, of_layers = kept(iterations), kept(layers)
+        of_cell = dict(groups(of_layers[of_layers["ranks"] == 1], "cell"))
+        for (network, hardware, name), rows in groups(alone[alone["ranks"] == 1], ["network", "hardware", "cell"]):
+            if name in of_cell:
+                self.cells.setdefault((network, hardware), []).append(_cell(name, rows, of_cell[name]))
+
+    def times(
+        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
+    ) -> Times | None:
+        """Times at b = `batch`; None when no cell tells (one b was measured, and another is asked for).
+
+        Cells that read ahead as the predicted one does are preferred, then compute cells. `without` names
+        cells that may not be used: those whose time is to be predicted.
+        """
+        cells = [cell for cell in self.cells.get((network, hardware), []) if cell.name not in without]
+        curve = self._curve([_best(at_b, prefetch) for at_b in _by_batch(cells)])
+        seconds = curve(batch) if curve else np.array(np.nan)
+        if curve is None or np.isnan(seconds).any():
+            return None
+        count = len(self.layers[network].names)
+        forward, backward, copy, update = (seconds[:, index] for index in range(2 * count, 2 * count + 4))
+        preposition = "at" if curve.source(batch) == "measured" else "in"
+        return Times(
+            layers_forward=seconds[:, :count],
+            layers_backward=seconds[:, count : 2 * count],
+            forward=forward,
+            backward=backward,
+            host_to_device=copy,
+            update=update,
+            source=f"{curve.source(batch)} {preposition} b",
+        )
+
+    def by_type(self, network: str, hardware: str) -> tuple[list[int], dict[str, Ensemble]]:
+        """Measured b, rising, and forward + backward time of each layer type at each, [1 + REPLICATES, len(b)].
+
+        Compute cells where there are any at that b, else whatever ran on one rank.
+        """
+        curve = self._curve([_best(at_b) for at_b in _by_batch(self.cells.get((network, hardware), []))])
+        if curve is None:
+            return [], {}
+        layers = self.layers[network]
+        count = len(layers.names)
+        seconds = curve.seconds[..., :count] + curve.seconds[..., count : 2 * count]
+        types = {str(kind): seconds[..., layers.types == kind].sum(-1) for kind in np.unique(layers.types)}
+        return list(curve.x), {ALL: seconds.sum(-1), **types}
+
+    def _curve(self, pools: list[list[Cell]]) -> Curve | None:
+        if not pools:
+            return None
+        return Curve([pool[0].worker_batch for pool in pools], np.stack([self._pool(pool) for pool in pools], axis=1))
+
+    def _pool(self, cells: list[Cell]) -> Ensemble:
+        key = tuple(cell.name for cell in cells)
+        if key not in self._pools:
+            values = np.concatenate([cell.seconds for cell in cells])
+            repeats = np.repeat([cell.repeat for cell in cells], [len(cell.seconds) for cell in cells])
+            self._pools[key] = bootstrap(values, repeats, generator(self._seed, "compute", *key))
+        return self._pools[key]
+
+
+def layer_scaling(compute: Compute) -> list[dict[str, object]]:
+    """Rows of the layer_scaling table: share and speedup of each layer type against b."""
+    return [row for network, hardware in compute.cells for row in _scaling_rows(compute, network, hardware)]
+
+
+def sgemm_speedup(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+    """Rows of the sgemm_speedup table: matrix products against b (Keuper & Pfreundt, section III-B)."""
+    matrices = groups(sgemm, ["network", "hardware", "layer"])
+    return [row for key, rows in matrices for row in _sgemm_rows(key, rows, seed)]
+
+
+def _layers(rows: pd.DataFrame) -> Layers:
+    first = rows.drop_duplicates("layer_index").sort_values("layer_index")
+    return Layers(
+        names=tuple(first["layer"]),
+        types=first["layer_type"].to_numpy(dtype=np.str_),
+        gradient_bytes=first["gradient_bytes"].to_numpy(dtype=np.int64),
+    )
+
+
+def _cell(name: str, rows: pd.DataFrame, layers: pd.DataFrame) -> Cell:
+    table = layers.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
+    totals = rows.set_index("iteration")[list(_TOTALS)].reindex(table.index)
+    first = rows.iloc[0]
+    return Cell(
+        name=name,
+        scaling=str(first["scaling"]),
+        prefetch=int(first["prefetch"]),
+        worker_batch=int(first["worker_batch"]),
+        repeat=int(first["repeat"]),
+        seconds=np.hstack([table.to_numpy(), totals.to_numpy()]),
+    )
+
+
+def _by_batch(cells: list[Cell]) -> list[list[Cell]]:
+    """Cells of the same b together, b rising."""
+    batches = sorted({cell.worker_batch for cell in cells})
+    return [[cell for cell in cells if cell.worker_batch == batch] for batch in batches]
+
+
+def _best(cells: list[Cell], prefetch: int | None = None) -> list[Cell]:
+    """The cells that resemble the predicted one most."""
+
+    def likeness(cell: Cell) -> tuple[bool, bool]:
+        return prefetch is None or (cell.prefetch > 0) == (prefetch > 0), cell.scaling == "compute"
+
+    best = max(map(likeness, cells))
+    return [cell for cell in cells if likeness(cell) == best]
+
+
+def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dict[str, object]]:
+    batches, seconds = compute.by_type(network, hardware)
+    for kind, times in seconds.items():
+        for index, batch in enumerate(batches):
+            labels = {"network": network, "hardware": hardware, "layer_type": kind, "worker_batch": batch}
+            here, largest = times[:, index], times[:, -1]
+            quantities = {"seconds": here, "share": here / seconds[ALL][:, index], "speedup": largest / here}
+            yield labels | _columns(quantities)
+
+
+def _sgemm_rows(key: tuple[str, ...], rows: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
+    samples = dict(groups(rows, "worker_batch"))
+    seconds = {
+        batch: bootstrap(at_b["seconds"], at_b["repeat"], generator(seed, "sgemm", *key, batch))
+        for batch, at_b in samples.items()
+    }
+    for batch, at_b in samples.items():
+        first = at_b.iloc[0]
+        operations = 2 * float(first["m"]) * float(first["k"]) * float(first["n"]) * float(first["operations"])
+        labels = dict(zip(("network", "hardware", "layer"), key, strict=True))
+        labels |= {"layer_type": str(first["layer_type"])}
+        quantities = {
+            "seconds": seconds[batch],
+            "gflops": operations / seconds[batch] / 1e9,
+            "speedup": seconds[max(samples)] / seconds[batch],
+        }
+        yield {**labels, "worker_batch": batch, **_columns(quantities)}
+
+
+def _columns(quantities: Mapping[str, Ensemble]) -> dict[str, object]:
+    return {column: value for name, ensemble in quantities.items() for column, value in columns(name, ensemble).items()}

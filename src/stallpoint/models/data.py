@@ -1,0 +1,139 @@
+"""Training data: how fast the storages are read, how long iterations wait, and t_io for the prediction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.measured import Measured, kept
+from stallpoint.models.statistics import Curve, Ensemble, bootstrap, columns, generator, groups
+
+_CURVE = ("storage", "hardware", "order", "cache")
+_PASS = ("storage", "hardware", "nodes", "order", "cache")
+
+
+class TrainingData:
+    """t_io(b, ranks): what single-rank cells spent on a sample, with reading as slow as the storage becomes.
+
+    The records of a storage say how the time to read a sample grows with the ranks that read at once; single-rank
+    training cells say how long reading and decoding take inside training.
+    """
+
+    def __init__(self, runs: pd.DataFrame, iterations: pd.DataFrame, storage_reads: pd.DataFrame, seed: int) -> None:
+        self._seed = seed
+        trained = runs[runs["kind"] == "train"]
+        self._readers = {
+            cell: int(json.loads(settings)["readers"])
+            for cell, settings in zip(trained["cell"], trained["settings"], strict=True)
+        }
+        frame = kept(iterations)
+        self._alone = frame[frame["ranks"] == 1]
+        self._samples: dict[tuple[str, ...], Ensemble] = {}
+        self._curves: dict[tuple[str, str], list[tuple[bool, Curve]]] = {}
+        for (storage, hardware, order, cache), rows in groups(storage_reads, _CURVE):
+            if rows["ranks"].nunique() > 1:
+                curve = _read_curve(rows, (storage, hardware, order, cache), seed)
+                self._curves.setdefault((hardware, storage), []).append((order != "random", curve))
+
+    def seconds(self, measured: Measured, ranks: int, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+        """t_io of the series of `measured` at b = `batch` on `ranks`, [1 + REPLICATES]; not a number if unknown.
+
+        With prefetching the reader threads share the work. `without` names cells that may not be used.
+        """
+        point = measured.point
+        rows = self._rows(point.hardware, point.storage, point.prefetch, without)
+        if rows.empty:
+            return np.array(np.nan)
+        sample = self._sample(rows)
+        read, decode = sample[:, 0], sample[:, 1]
+        slowdown = self._slowdown(point.hardware, point.storage, float(read[0]), ranks)
+        readers = self._readers[measured.cells[0]] if point.prefetch else 1
+        return batch * (read * slowdown + decode) / readers
+
+    def _rows(self, hardware: str, storage: str, prefetch: int, without: Collection[str]) -> pd.DataFrame:
+        """Iterations on one rank with this storage; those that read ahead likewise, when there are any."""
+        rows = self._alone
+        chosen = (rows["hardware"] == hardware) & (rows["storage"] == storage) & ~rows["cell"].isin(list(without))
+        alike = chosen & ((rows["prefetch"] > 0) == (prefetch > 0))
+        return rows[alike] if alike.any() else rows[chosen]
+
+    def _sample(self, rows: pd.DataFrame) -> Ensemble:
+        """Seconds to read and to decode one sample, [1 + REPLICATES, 2]."""
+        key = tuple(sorted(rows["cell"].unique()))
+        if key not in self._samples:
+            values = rows[["read", "decode"]].div(rows["worker_batch"], axis="index")
+            self._samples[key] = bootstrap(values, rows["repeat"], generator(self._seed, "data", *key))
+        return self._samples[key]
+
+    def _slowdown(self, hardware: str, storage: str, read: float, ranks: int) -> Ensemble:
+        """Time to read a sample with `ranks` reading at once over that of one alone.
+
+        Of the passes measured (order, page cache), random ones come first, as training reads at random, and among
+        them the one whose times are nearest to `read`. Without records for two different numbers of ranks
+        the storage is taken to keep pace.
+        """
+        curves = self._curves.get((hardware, storage), [])
+        if not curves or ranks == 1:
+            return np.array(1.0)
+        _, curve = min(curves, key=lambda entry: (entry[0], abs(np.log(entry[1](1)[0, 0] / read))))
+        return (curve(ranks) / curve(1))[:, 0]
+
+
+def _read_curve(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> Curve:
+    """Mean time to read a sample against the ranks that read at once."""
+    by_ranks = dict(groups(rows, "ranks"))
+    means = [
+        bootstrap(at_once[["seconds"]], at_once["repeat"], generator(seed, "reads", *key, ranks), np.mean)
+        for ranks, at_once in by_ranks.items()
+    ]
+    return Curve(list(by_ranks), np.stack(means, axis=1))
+
+
+def storage_rates(storage_reads: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+    """Rows of the storage_rates table."""
+    return [_rates(key, rows, seed) for key, rows in groups(storage_reads, _PASS)]
+
+
+def data_share(points: Iterable[Measured]) -> list[dict[str, object]]:
+    """Rows of the data_share table: wait for data over iteration time, for every measured point."""
+    return list(_shares(points))
+
+
+def _shares(points: Iterable[Measured]) -> Iterator[dict[str, object]]:
+    for measured in points:
+        wait = measured.times["data_wait"]
+        share = wait / measured.times["iteration_time"]
+        yield {**measured.point.labels("worker_batch"), **columns("data_wait", wait), **columns("share", share)}
+
+
+def _rates(key: tuple[Any, ...], rows: pd.DataFrame, seed: int) -> dict[str, object]:
+    """Rates of one pass: everything read over the time until the last rank was through.
+
+    Replicates draw the samples of each rank again: a rank takes as long as its reads together.
+    """
+    of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "rank"])
+    # Each read's part of its rank's time, what passes between two reads included.
+    spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
+    return _rate_row(key, spans, generator(seed, "rates", *key))
+
+
+def _rate_row(key: tuple[Any, ...], spans: pd.DataFrame, random: np.random.Generator) -> dict[str, object]:
+    seconds_per_sample = {
+        rank: bootstrap(rows["span"], rows["repeat"], random, np.mean) for rank, rows in groups(spans, "rank")
+    }
+    slowest = np.max(np.stack(list(seconds_per_sample.values())), axis=0)
+    samples = len(seconds_per_sample) / slowest
+    p50, p95, p99 = np.quantile(spans["seconds"], (0.50, 0.95, 0.99))
+    return {
+        **dict(zip(_PASS, key, strict=True)),
+        "resident": float(spans["resident"].mean()),
+        **columns("samples_per_second", samples),
+        **columns("bytes_per_second", samples * float(spans["bytes"].mean())),
+        "latency_p50": float(p50),
+        "latency_p95": float(p95),
+        "latency_p99": float(p99),
+    }

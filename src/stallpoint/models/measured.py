@@ -1,0 +1,94 @@
+"""What training cells measured, reduced over ranks: one set of ensembles for each point of a scaling curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from stallpoint import records
+from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups
+
+SERIES = tuple(column.name for column in records.SERIES)
+POINT = (*SERIES, "nodes", "ranks", "global_batch", "worker_batch")
+TIMES = (
+    "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
+    "iteration_time",
+)  # fmt: skip
+MATRIX_LAYERS = ("convolution", "fully-connected")
+"""Layer types whose time goes into matrix products whose shape depends on b (Keuper & Pfreundt, section III)."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a scaling curve: a series at a node count."""
+
+    network: str
+    hardware: str
+    storage: str
+    scaling: str
+    sync: str
+    prefetch: int
+    batch: int
+    nodes: int
+    ranks: int
+    global_batch: int
+    worker_batch: int
+
+    @property
+    def series(self) -> tuple[str | int, ...]:
+        """Values of `SERIES`."""
+        return tuple(getattr(self, name) for name in SERIES)
+
+    def labels(self, *more: str) -> dict[str, str | int]:
+        """The columns of `SERIES`, nodes and whatever else is named, as they stand in model tables."""
+        return {name: getattr(self, name) for name in (*SERIES, "nodes", *more)}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A point that was measured."""
+
+    point: Point
+    cells: tuple[str, ...]
+    times: Mapping[str, Ensemble]
+    """Seconds of `TIMES` and of ``matrix``, forward and backward of the layers in `MATRIX_LAYERS`."""
+
+
+def kept(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows that count: warm-up left out."""
+    return frame[~frame["warmup"].astype(bool)]
+
+
+def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
+    """One row for each kept iteration of each cell, with `TIMES` and ``matrix``.
+
+    The slowest rank decides the iteration time. Communication is that of the rank which waits least, the last
+    to arrive: what the others spend beyond it is waiting for it. All else is the mean over ranks. What
+    is left of the iteration is then the cost of ranks being unequal.
+    """
+    reduced = dict.fromkeys(TIMES, "mean")
+    reduced |= {"communication": "min", "exposed_communication": "min", "iteration_time": "max"}
+    frame = kept(iterations)
+    steps = frame.groupby([*POINT, "cell", "repeat", "iteration"], as_index=False).agg(reduced)
+    products = kept(layers)
+    products = products[products["layer_type"].isin(MATRIX_LAYERS)]
+    seconds = (products["forward"] + products["backward"]).groupby([products["cell"], products["iteration"]]).sum()
+    ranks = frame.groupby(["cell", "iteration"]).size()
+    matrix = (seconds / ranks).fillna(0.0).rename("matrix").rename_axis(["cell", "iteration"])
+    return steps.merge(matrix.reset_index(), on=["cell", "iteration"], how="left")
+
+
+def measured(steps: pd.DataFrame, seed: int) -> list[Measured]:
+    """Every measured point, with its ensembles; `steps` as `over_ranks` gives them."""
+    return list(_points(steps, seed))
+
+
+def _points(steps: pd.DataFrame, seed: int) -> Iterator[Measured]:
+    names = [*TIMES, "matrix"]
+    for key, rows in groups(steps, POINT):
+        point = Point(*key)
+        times = bootstrap(rows[names], rows["repeat"], generator(seed, "measured", *key))
+        cells = tuple(sorted(rows["cell"].unique()))
+        yield Measured(point, cells, {name: times[:, index] for index, name in enumerate(names)})

@@ -1,0 +1,241 @@
+"""Iterations as the DAG model predicts them, from layer times, the communication fit and the storage's records.
+
+No cell takes part in its own prediction. Intervals say what the uncertainty of these inputs does; whether
+the model itself holds is what the comparison with measured cells shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stallpoint.models import dag
+from stallpoint.models.communication import Communication, all_reduce_seconds
+from stallpoint.models.compute import Compute, Times
+from stallpoint.models.data import TrainingData
+from stallpoint.models.measured import MATRIX_LAYERS, SERIES, Measured, Point, kept
+from stallpoint.models.statistics import REPLICATES, Ensemble, columns, groups
+
+SCALINGS = ("strong", "weak")
+_PREDICTED = ("data", "forward", "backward", "communication", "exposed_communication", "update")
+_MEASURED = {"data": "data_wait"}
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A point as predicted; not a number where a part of the model was not measured."""
+
+    point: Point
+    equation: str
+    compute_source: str
+    times: Mapping[str, Ensemble]
+    """Seconds: data (t_io), host_to_device, forward, backward, communication, exposed_communication, update,
+    iteration_time, and matrix, as in `Measured.times`."""
+    layers: pd.DataFrame | None
+    """The columns of layer_predictions for each layer, without uncertainty."""
+    left_out: frozenset[str]
+    """Cells of this point that calibrated nothing; empty where none of the point's cells did."""
+
+
+@dataclass(frozen=True)
+class ScalingCurve:
+    """One scaling curve: points measured and predicted, by node count; the fewest nodes are measured."""
+
+    measured: Mapping[int, Measured]
+    predicted: Mapping[int, Predicted]
+
+    @property
+    def base(self) -> int:
+        """The fewest nodes, to which speedups refer."""
+        return min(self.measured)
+
+    @property
+    def strong(self) -> bool:
+        """Whether the global mini-batch is split (strong scaling) or grows (weak)."""
+        return self.measured[self.base].point.scaling == "strong"
+
+    def speedup(self, nodes: int, basis: str) -> Ensemble:
+        """Throughput at `nodes` over that at the fewest; `basis` is ``measured`` or ``predicted``."""
+        points: Mapping[int, Measured | Predicted] = self.measured if basis == "measured" else self.predicted
+        here, base = points[nodes], points[self.base]
+        larger = here.point.global_batch / base.point.global_batch
+        return np.asarray(larger * base.times["iteration_time"] / here.times["iteration_time"])
+
+
+class Model:
+    """The DAG model with everything that was measured for it."""
+
+    def __init__(self, compute: Compute, communication: Mapping[str, Communication], data: TrainingData) -> None:
+        self._compute, self._communication, self._data = compute, communication, data
+
+    def curves(self, points: Sequence[Measured], nodes: Iterable[int]) -> list[ScalingCurve]:
+        """Every scaling curve among `points`, predicted at its own node counts and at `nodes` beyond the fewest.
+
+        Strong scaling leaves out node counts that do not divide the global mini-batch.
+        """
+        series: dict[tuple[str | int, ...], dict[int, Measured]] = {}
+        for measured in points:
+            if measured.point.scaling in SCALINGS:
+                series.setdefault(measured.point.series, {})[measured.point.nodes] = measured
+        return [self._curve(dict(sorted(at.items())), nodes) for at in series.values()]
+
+    def _curve(self, measured: dict[int, Measured], nodes: Iterable[int]) -> ScalingCurve:
+        base = min(measured)
+        wanted = sorted({*measured, *(n for n in nodes if n > base)})
+        points = {n: measured[n].point if n in measured else _elsewhere(measured[base].point, n) for n in wanted}
+        predicted = {n: self._predict(point, measured) for n, point in points.items() if point is not None}
+        return ScalingCurve(measured, predicted)
+
+    def _predict(self, point: Point, curve: Mapping[int, Measured]) -> Predicted:
+        """Predict from other cells; on one rank without any, from other repeats of the same cell."""
+        here = curve.get(point.nodes)
+        own = frozenset(here.cells) if here and point.ranks == 1 else frozenset()
+        prediction = self._predict_without(point, curve, own)
+        if len(own) < 2 or not np.isnan(prediction.times["iteration_time"]).any():
+            return prediction
+        first = frozenset({min(own)})
+        prediction = self._predict_without(point, curve, first)
+        return replace(prediction, compute_source=f"{prediction.compute_source}, other repeats", left_out=first)
+
+    def _predict_without(self, point: Point, curve: Mapping[int, Measured], cells: frozenset[str]) -> Predicted:
+        times = self._compute.times(
+            point.network, point.hardware, point.worker_batch, prefetch=point.prefetch, without=cells
+        )
+        base = curve[min(curve)]
+        t_io = self._data.seconds(base, point.ranks, point.worker_batch, without=cells) + np.zeros(1 + REPLICATES)
+        if times is None:
+            unknown = np.full(1 + REPLICATES, np.nan)
+            _, equation = dag.iteration_seconds(*[unknown] * 6, sync=point.sync, prefetch=point.prefetch)
+            names = (*_PREDICTED, "host_to_device", "matrix", "iteration_time")
+            return Predicted(point, equation, "not measured", dict.fromkeys(names, unknown), None, frozenset())
+        return self._assemble(point, times, t_io)
+
+    def _assemble(self, point: Point, times: Times, t_io: Ensemble) -> Predicted:
+        layers = self._compute.layers[point.network]
+        all_reduce = self._all_reduces(point, layers.gradient_bytes)
+        backward = times.backward_steps
+        order = dag.wfbp_all_reduces if point.sync == "wfbp" else dag.naive_all_reduces
+        start, end = order(backward, all_reduce)
+        exposed = end[..., 0] - backward.sum(-1)
+        seconds, equation = dag.iteration_seconds(
+            t_io, times.host_to_device, times.forward, backward.sum(-1), exposed, times.update,
+            sync=point.sync, prefetch=point.prefetch,
+        )  # fmt: skip
+        of_matrix = np.isin(layers.types, MATRIX_LAYERS)
+        parts = {
+            "data": t_io,
+            "host_to_device": times.host_to_device,
+            "forward": times.forward,
+            "backward": backward.sum(-1),
+            "communication": all_reduce.sum(-1),
+            "exposed_communication": exposed,
+            "update": times.update,
+            "iteration_time": seconds,
+            "matrix": (times.layers_forward + times.layers_backward)[:, of_matrix].sum(-1),
+        }
+        communicated = (layers.gradient_bytes > 0) & (point.ranks > 1)
+        table = pd.DataFrame({
+            "layer_index": range(len(layers.names)),
+            "layer": layers.names,
+            "layer_type": layers.types,
+            "gradient_bytes": layers.gradient_bytes,
+            "predicted_forward": times.layers_forward[0],
+            "predicted_backward": times.layers_backward[0],
+            "predicted_all_reduce_start": np.where(communicated, start[0], np.nan),
+            "predicted_all_reduce_end": np.where(communicated, end[0], np.nan),
+        })  # fmt: skip
+        return Predicted(point, equation, times.source, parts, table, frozenset())
+
+    def _all_reduces(self, point: Point, sizes: npt.NDArray[np.int64]) -> Ensemble:
+        """t_c of each layer, [1 + REPLICATES, layers]."""
+        if point.ranks == 1:
+            return np.zeros((1 + REPLICATES, len(sizes)))
+        if point.hardware not in self._communication:
+            return np.full((1 + REPLICATES, len(sizes)), np.nan)
+        return all_reduce_seconds(self._communication[point.hardware].at(point.nodes), point.ranks, sizes)
+
+
+def _elsewhere(point: Point, nodes: int) -> Point | None:
+    """The point of the same series at another node count; None where the mini-batch cannot be split so."""
+    ranks = nodes * point.ranks // point.nodes
+    if point.scaling == "weak":
+        return replace(point, nodes=nodes, ranks=ranks, global_batch=point.worker_batch * ranks)
+    if point.global_batch % ranks:
+        return None
+    return replace(point, nodes=nodes, ranks=ranks, worker_batch=point.global_batch // ranks)
+
+
+def predictions(curves: Iterable[ScalingCurve], steps: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows of the predictions table; `steps` as `measured.over_ranks` gives them."""
+    return [_row(curve, nodes, steps) for curve in curves for nodes in curve.predicted]
+
+
+def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, object]:
+    predicted, measured = curve.predicted[nodes], curve.measured.get(nodes)
+    seconds = predicted.times["iteration_time"]
+    unknown = np.full(1 + REPLICATES, np.nan)
+    row: dict[str, object] = {
+        **predicted.point.labels("ranks", "global_batch", "worker_batch"),
+        "equation": predicted.equation,
+        "extrapolated": measured is None,
+        "compute_source": predicted.compute_source,
+        **{f"predicted_{name}": float(predicted.times[name][0]) for name in _PREDICTED},
+        **columns("predicted_iteration", seconds),
+        **columns("predicted_speedup", curve.speedup(nodes, "predicted")),
+    }
+    for name in _PREDICTED:
+        column = _MEASURED.get(name, name)
+        row[f"measured_{name}"] = float(measured.times[column][0]) if measured else np.nan
+    row |= columns("measured_iteration", measured.times["iteration_time"] if measured else unknown)
+    row |= columns("measured_speedup", curve.speedup(nodes, "measured") if measured else unknown)
+    row["error"] = float(seconds[0]) / _reference(predicted, measured, steps) - 1
+    return row
+
+
+def _reference(predicted: Predicted, measured: Measured | None, steps: pd.DataFrame) -> float:
+    """Measured iteration time to compare with: that of the cells that did not take part in the prediction."""
+    if measured is None:
+        return float("nan")
+    if not predicted.left_out:
+        return float(measured.times["iteration_time"][0])
+    return float(steps.loc[steps["cell"].isin(list(predicted.left_out)), "iteration_time"].median())
+
+
+def layer_predictions(
+    curves: Iterable[ScalingCurve], iterations: pd.DataFrame, layers: pd.DataFrame
+) -> list[dict[str, object]]:
+    """Rows of the layer_predictions table: every layer of every measured point."""
+    measured = _measured_layers(iterations, layers)
+    return [row for curve in curves for row in _layer_rows(curve, measured)]
+
+
+def _layer_rows(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> Iterator[dict[str, object]]:
+    for nodes in curve.measured:
+        predicted = curve.predicted[nodes]
+        key = (*predicted.point.series, nodes)
+        if predicted.layers is not None and key in measured:
+            table = predicted.layers.join(measured[key], on="layer_index").assign(**predicted.point.labels("ranks"))
+            yield from cast("list[dict[str, object]]", table.to_dict("records"))
+
+
+def _measured_layers(iterations: pd.DataFrame, layers: pd.DataFrame) -> dict[Any, pd.DataFrame]:
+    """Medians of rank 0 for each layer of each point; all-reduces since the start of the backward pass."""
+    steps = kept(iterations)
+    begin = steps[["data_wait", "host_to_device", "forward"]].sum(axis=1).rename("begin")
+    steps = pd.concat([steps[["cell", "rank", "iteration"]], begin], axis=1)
+    rows = kept(layers)
+    rows = rows[(rows["rank"] == 0) & rows["scaling"].isin(SCALINGS)].merge(steps, on=["cell", "rank", "iteration"])
+    key = [*SERIES, "nodes"]
+    values = rows[[*key, "layer_index"]].assign(
+        measured_forward=rows["forward"],
+        measured_backward=rows["backward"],
+        measured_all_reduce_start=rows["all_reduce_start"] - rows["begin"],
+        measured_all_reduce_end=rows["all_reduce_end"] - rows["begin"],
+    )
+    medians = values.groupby([*key, "layer_index"]).median().reset_index()
+    return {point: rows.set_index("layer_index").drop(columns=key) for point, rows in groups(medians, key)}

@@ -1,0 +1,137 @@
+"""Medians with intervals over repeats and iterations, and the small fits all models share.
+
+Every uncertain quantity is an *ensemble*: an array whose first entry along axis 0 is the value from the
+records as they are and whose other `REPLICATES` entries are the value from records drawn again with
+replacement (bootstrap). Models compute with whole ensembles, so that intervals follow from the inputs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+INTERVAL = 0.90
+"""Probability that an interval is meant to cover."""
+REPLICATES = 300
+"""Bootstrap replicates: enough for the 5 % and 95 % quantiles."""
+
+Reals: TypeAlias = npt.NDArray[np.float64]
+Ensemble: TypeAlias = npt.NDArray[np.float64]
+"""Shape [1 + REPLICATES, ...]."""
+
+_TAILS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
+
+
+def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """The rows of `frame` for each value of the column `by`, or for each tuple of values of several columns."""
+    yield from frame.groupby(by if isinstance(by, str) else list(by))
+
+
+def generator(seed: int, *key: object) -> np.random.Generator:
+    """Random numbers that depend on `seed` and `key` alone: other records do not change these draws."""
+    return np.random.default_rng([seed, zlib.crc32(repr(key).encode())])
+
+
+def bootstrap(
+    values: npt.ArrayLike,
+    repeats: npt.ArrayLike,
+    random: np.random.Generator,
+    statistic: Callable[..., Reals] = np.median,
+) -> Ensemble:
+    """Statistic of `values` [observations, ...] over a hierarchy: repeats of a job, observations in each.
+
+    Repeats are drawn first, then observations within them, so that what differs between jobs (placement,
+    neighbours) counts and not only what differs between iterations. Returns [1 + REPLICATES, ...].
+    """
+    values = np.asarray(values, dtype=np.float64)
+    _, group = np.unique(np.asarray(repeats), return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    counts = np.bincount(group)
+    first = np.cumsum(counts) - counts
+    drawn = random.integers(len(counts), size=(REPLICATES, len(counts)))[:, :, None]
+    inside = random.random((REPLICATES, len(counts), int(counts.max())))
+    picks = order[first[drawn] + (inside * counts[drawn]).astype(np.int64)].reshape(REPLICATES, -1)
+    return np.stack([statistic(values, axis=0), *(statistic(values[pick], axis=0) for pick in picks)])
+
+
+def estimate(ensemble: Ensemble) -> tuple[float, float, float]:
+    """Value and 90 % interval of an ensemble [1 + REPLICATES]; the interval holds the value."""
+    value = float(ensemble[0])
+    if np.isnan(ensemble).any():
+        return value, float("nan"), float("nan")
+    # A replicate may be infinite (no serial part: no limit), so the quantile is one of them, not between two.
+    low, high = np.quantile(ensemble[1:], _TAILS, method="inverted_cdf")
+    return value, min(value, float(low)), max(value, float(high))
+
+
+def columns(name: str, ensemble: Ensemble) -> dict[str, float]:
+    """The three columns of a quantity in a model table: `name`, `name`_low, `name`_high."""
+    return dict(zip((name, f"{name}_low", f"{name}_high"), estimate(ensemble), strict=True))
+
+
+def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
+    """Two non-negative coefficients c that bring `design` [points, 2] · c near `observed` [..., points].
+
+    Weighted least squares, sum of (design·c - observed)² / observed: small values count, and large ones too. (With
+    relative errors, squared, too small a fit costs at most 1 at each point, and what is not quite a straight line,
+    such as an all-reduce that outgrows the caches, is then fitted far below its largest values.)
+    With two coefficients the constrained optimum is the free one or lies on an axis. Returns [..., 2].
+    """
+    root = np.sqrt(observed)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled = np.where(root[..., None] > 0, np.asarray(design) / root[..., None], 0.0)
+    a, b = scaled[..., 0], scaled[..., 1]
+    aa, ab, bb = (a * a).sum(-1), (a * b).sum(-1), (b * b).sum(-1)
+    ra, rb = (a * root).sum(-1), (b * root).sum(-1)
+    determinant = aa * bb - ab * ab
+    solvable = determinant > 1e-12 * aa * bb
+    safe = np.where(solvable, determinant, 1.0)
+    free = np.stack([(bb * ra - ab * rb) / safe, (aa * rb - ab * ra) / safe], axis=-1)
+    only_a = np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0)
+    only_b = np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0)
+    # On an axis the sum of squares falls by (coefficient · r) against no fit at all.
+    on_axis = np.where(
+        (only_a * ra >= only_b * rb)[..., None],
+        np.stack([only_a, np.zeros_like(only_a)], axis=-1),
+        np.stack([np.zeros_like(only_b), only_b], axis=-1),
+    )
+    return np.where((solvable & (free >= 0).all(-1))[..., None], free, on_axis)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Times measured at some x: taken as they are there, between them by straight lines, outside by a fit.
+
+    Outside the measured range the time is t0 + t1·x, both non-negative, fitted to all points.
+    """
+
+    x: Sequence[int]
+    """Measured places, rising."""
+    seconds: Ensemble
+    """[1 + REPLICATES, len(x), quantities]."""
+
+    def __call__(self, x: float) -> Ensemble:
+        """Times at `x`, [1 + REPLICATES, quantities]; not a number outside a single measured point."""
+        if x in self.x:
+            return self.seconds[:, list(self.x).index(int(x))]
+        if len(self.x) < 2:
+            return np.full_like(self.seconds[:, 0], np.nan)
+        if self.x[0] < x < self.x[-1]:
+            right = int(np.searchsorted(self.x, x))
+            part = (x - self.x[right - 1]) / (self.x[right] - self.x[right - 1])
+            return (1 - part) * self.seconds[:, right - 1] + part * self.seconds[:, right]
+        design = np.stack([np.ones(len(self.x)), np.asarray(self.x, dtype=np.float64)], axis=-1)
+        coefficients = non_negative_fit(design, np.moveaxis(self.seconds, 1, -1))
+        return coefficients[..., 0] + coefficients[..., 1] * x
+
+    def source(self, x: float) -> str:
+        """How the times at `x` come about: ``measured``, ``interpolated`` or ``extrapolated``."""
+        if x in self.x:
+            return "measured"
+        return "interpolated" if len(self.x) > 1 and self.x[0] < x < self.x[-1] else "extrapolated"

@@ -1,0 +1,50 @@
+"""AlexNet as Caffe's bvlc_alexnet trains it (names and order of the layers are Caffe's).
+
+Krizhevsky, Sutskever & Hinton: ImageNet Classification with Deep Convolutional Neural Networks, NIPS 2012.
+Gradient sizes are those of Shi et al. (2018), Table VI.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from stallpoint.networks.layers import Classifier
+
+CLASSES = 1000
+
+
+def _normalisation() -> nn.Module:
+    return nn.LocalResponseNorm(size=5, alpha=1e-4, beta=0.75, k=1.0)
+
+
+def _pooling() -> nn.Module:
+    return nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True)
+
+
+def build() -> nn.Module:
+    """The network for images of 227 x 227 pixels."""
+    return Classifier(
+        conv1=nn.Conv2d(3, 96, kernel_size=11, stride=4),
+        relu1=nn.ReLU(inplace=True),
+        norm1=_normalisation(),
+        pool1=_pooling(),
+        conv2=nn.Conv2d(96, 256, kernel_size=5, padding=2, groups=2),
+        relu2=nn.ReLU(inplace=True),
+        norm2=_normalisation(),
+        pool2=_pooling(),
+        conv3=nn.Conv2d(256, 384, kernel_size=3, padding=1),
+        relu3=nn.ReLU(inplace=True),
+        conv4=nn.Conv2d(384, 384, kernel_size=3, padding=1, groups=2),
+        relu4=nn.ReLU(inplace=True),
+        conv5=nn.Conv2d(384, 256, kernel_size=3, padding=1, groups=2),
+        relu5=nn.ReLU(inplace=True),
+        pool5=_pooling(),
+        flatten=nn.Flatten(),
+        fc6=nn.Linear(256 * 6 * 6, 4096),
+        relu6=nn.ReLU(inplace=True),
+        drop6=nn.Dropout(0.5),
+        fc7=nn.Linear(4096, 4096),
+        relu7=nn.ReLU(inplace=True),
+        drop7=nn.Dropout(0.5),
+        fc8=nn.Linear(4096, CLASSES),
+    )

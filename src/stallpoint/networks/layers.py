@@ -1,0 +1,124 @@
+"""What networks are made of: every operation is a leaf module, so that it can be named, typed and timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Concat(nn.Module):
+    """Joins feature maps along the channels."""
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """Tensors [b, c_i, h, w] to one of [b, sum of c_i, h, w]."""
+        return torch.cat(inputs, dim=1)
+
+
+class Add(nn.Module):
+    """Adds two tensors of the same shape."""
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        """The sum, in new memory."""
+        return left + right
+
+
+class Loss(nn.Module):
+    """Softmax and cross-entropy, averaged over the mini-batch, times a weight."""
+
+    def __init__(self, weight: float = 1.0) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Logits [b, classes] and labels [b] to a scalar."""
+        return self.weight * functional.cross_entropy(logits, labels)
+
+
+class TotalLoss(nn.Module):
+    """Adds the losses of several classifiers."""
+
+    def forward(self, *losses: torch.Tensor) -> torch.Tensor:
+        """Scalars to their sum."""
+        return torch.stack(losses).sum()
+
+
+class Classifier(nn.Module):
+    """Layers (or blocks of them) applied one after the other, and a loss at the end, named ``loss``."""
+
+    def __init__(self, **layers: nn.Module) -> None:
+        super().__init__()
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+        self.loss = Loss()
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Images [b, 3, size, size] and labels [b] to the loss."""
+        *layers, loss = self.children()
+        values = images
+        for layer in layers:
+            values = layer(values)
+        total: torch.Tensor = loss(values, labels)
+        return total
+
+
+LAYER_TYPES: dict[type[nn.Module], str] = {
+    nn.Conv2d: "convolution",
+    nn.Linear: "fully-connected",
+    nn.ReLU: "relu",
+    nn.MaxPool2d: "pooling",
+    nn.AvgPool2d: "pooling",
+    nn.LocalResponseNorm: "lrn",
+    nn.BatchNorm2d: "batch-norm",
+    nn.Dropout: "dropout",
+    nn.Flatten: "flatten",
+    Concat: "concat",
+    Add: "add",
+    Loss: "loss",
+    TotalLoss: "loss",
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One leaf module of a network."""
+
+    name: str
+    """Path of the module, e.g. ``inception_3a.conv_1x1.conv``."""
+    type: str
+    """A value of `LAYER_TYPES`."""
+    module: nn.Module
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """What the layer learns: weight and bias, or nothing."""
+        return list(self.module.parameters())
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Size of its gradients; 0 where nothing is learned."""
+        return sum(parameter.nbytes for parameter in self.parameters)
+
+
+def layers(network: nn.Module) -> list[Layer]:
+    """The leaf modules of `network` in the order in which they run, the loss last."""
+    leaves = ((name, module) for name, module in network.named_modules() if not any(module.children()))
+    return [Layer(name, LAYER_TYPES[type(module)], module) for name, module in leaves]
+
+
+def initialise(network: nn.Module, seed: int) -> None:
+    """Draw the weights of convolutions and fully-connected layers; biases start at 0.
+
+    The variance is 1/inputs (Caffe's "xavier" filler, bvlc_googlenet's choice): the loss then starts near
+    ln(classes), with and without batch normalisation.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="linear", generator=generator)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.BatchNorm2d):
+            module.reset_parameters()

@@ -1,0 +1,226 @@
+"""The report: one web page with the answer, the charts in the order of the argument, and what was not measured.
+
+The page opens from disk without network: libraries, data and style are in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pandas as pd
+import vl_convert as vlc
+
+from stallpoint.charts import CHARTS, Chart, Tables, theme
+from stallpoint.charts.frames import AXES, label, number
+from stallpoint.charts.render import VEGA_LITE, spec
+from stallpoint.conclusions import Conclusions, summary
+from stallpoint.parquet import atomic
+from stallpoint.study import LeftOut
+
+CURVE_AXES = [axis for axis in AXES if axis not in ("network", "hardware")]
+ENVIRONMENT = {
+    "node": "nodes",
+    "cpu_model": "CPU",
+    "gpu_model": "GPU",
+    "cores_available": "cores",
+    "threads": "threads of a worker",
+    "memory_bytes": "memory",
+    "kernel": "kernel",
+    "python": "Python",
+    "torch": "PyTorch",
+    "mpi_library": "MPI",
+    "mpi4py": "mpi4py",
+    "stallpoint": "stallpoint",
+    "git_commit": "commit of the workflow",
+    "git_dirty": "uncommitted changes",
+    "slurm_job_id": "Slurm jobs",
+}
+"""Columns of the table ``environments`` that the report sums up, and what it calls them."""
+MOST_VALUES = 6
+LIBRARIES = "window.vegaEmbed = vegaEmbed;"
+"""What the embedded libraries give to the page."""
+
+
+def write_report(
+    conclusions: Conclusions, tables: Tables, path: Path, *, study: str = "study", left_out: Sequence[LeftOut] = ()
+) -> None:
+    """Write the page to `path`, whole or not at all.
+
+    `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are the model tables and the tidy tables
+    ``runs``, ``environments`` and ``collectives`` by name; `study` is its name and `left_out` what it does not run.
+    """
+    page = Template(files("stallpoint").joinpath("report.html").read_text(encoding="utf-8")).substitute(
+        study=escape(study),
+        lead=escape(_lead(study, conclusions)),
+        contents=_contents(),
+        answer=_answer(conclusions),
+        charts=_charts(),
+        cells=_not_measured(conclusions["failed"], left_out),
+        environment=_environment(tables),
+        libraries=_libraries(),
+        specs=_packed({name: spec(name, tables) for name in CHARTS}),
+        themes=_packed({"light": theme.config(), "dark": theme.config(dark=True)}),
+    )
+    with atomic(path) as scratch:
+        scratch.write_text(page, encoding="utf-8")
+
+
+@cache
+def _libraries() -> str:
+    """Vega-Embed with all it needs, as one script."""
+    bundle: str = vlc.javascript_bundle(LIBRARIES, VEGA_LITE)
+    return bundle.replace("</script", "<\\/script")
+
+
+def _packed(value: object) -> str:
+    """JSON, compressed (a large study's charts repeat themselves twentyfold) and as base64, free of any tag."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _lead(study: str, conclusions: Conclusions) -> str:
+    covered, threshold = 100 * conclusions["interval"], 100 * conclusions["threshold"]
+    return (
+        f"Study {study}. Intervals, in brackets, cover {covered:.0f} %. A curve stalls at the node count n from which "
+        f"doubling the nodes gains less than {threshold:.0f} % in throughput. Predicted means: by the DAG model, not "
+        "measured."
+    )
+
+
+def _topics() -> Iterable[tuple[str, str, list[Chart]]]:
+    """Topics of the charts in order: anchor, topic, its charts."""
+    for topic, charts in groupby(CHARTS.values(), lambda chart: chart.topic):
+        yield topic.lower().replace(" ", "-"), topic, list(charts)
+
+
+def _contents() -> str:
+    topics = [(anchor, topic) for anchor, topic, _ in _topics()]
+    links = [*topics, ("cells", "Cells not measured"), ("environment", "Environment")]
+    return " ".join(f'<a href="#{anchor}">{escape(text)}</a>' for anchor, text in links)
+
+
+def _charts() -> str:
+    """A section for each topic; the specs are drawn into the empty places."""
+    return "\n".join(
+        f'<section id="{anchor}"><h2>{escape(topic)}</h2>\n' + "\n".join(map(_figure, charts)) + "\n</section>"
+        for anchor, topic, charts in _topics()
+    )
+
+
+def _figure(chart: Chart) -> str:
+    return (
+        f'<figure id="{chart.name}"><h3>{escape(chart.title)}</h3>'
+        f"<figcaption>{escape(chart.caption)}</figcaption>"
+        f'<div class="chart" id="chart-{chart.name}"></div></figure>'
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose first column names the rows (narrow pages repeat the head in each cell); escapes the texts."""
+    lines = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"]
+    for first, *others in rows:
+        named = zip(head[1:], others, strict=True)
+        cells = "".join(f'<td data-head="{escape(name)}">{escape(text)}</td>' for name, text in named)
+        lines.append(f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>')
+    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+
+def _answer(conclusions: Conclusions) -> str:
+    """One card for each network and hardware: the answer in words, then each curve with its intervals."""
+    curves = conclusions["curves"]
+    if not curves:
+        return "<p>No scaling curve was measured: the study has no train cell with scaling strong or weak that ran.</p>"
+    places = dict.fromkeys((curve["network"], curve["hardware"]) for curve in curves)
+    return "\n".join(
+        _card(
+            network, hardware, [c for c in curves if (c["network"], c["hardware"]) == (network, hardware)], conclusions
+        )
+        for network, hardware in places
+    )
+
+
+def _card(network: str, hardware: str, curves: list[dict[str, Any]], conclusions: Conclusions) -> str:
+    words = summary({**conclusions, "curves": curves, "dag_errors": [], "failed": []})
+    prefix = f"{network} on {hardware}, "
+    points = "".join(f"<li>{escape(line.removeprefix(prefix))}</li>" for line in words)
+    names = label(pd.DataFrame(curves), CURVE_AXES)
+    rows = [
+        [name, _stall(curve), curve["dominant_cause"], _interval(curve["best_speedup"]), _wait(curve["data_wait"])]
+        for name, curve in zip(names, curves, strict=True)
+    ]
+    head = ["curve", "stalls at n", "why there (or at the largest n)", "best speedup", "waiting for data"]
+    return (
+        f'<div class="card"><h3>{escape(network)} on {escape(hardware)}</h3><ul>{points}</ul>{_table(head, rows)}</div>'
+    )
+
+
+def _interval(estimate: Mapping[str, float | None], scale: float = 1.0, unit: str = "") -> str:
+    """``1.83 [1.71, 1.95]``; None stands for unbounded."""
+    value, low, high = (
+        "∞" if estimate[name] is None else number(float(estimate[name] or 0) * scale)
+        for name in ("value", "low", "high")
+    )
+    return f"{value}{unit} [{low}, {high}]"
+
+
+def _stall(curve: Mapping[str, Any]) -> str:
+    if curve["reached"]:
+        return f"{_interval(curve['stall_nodes'])}, {curve['basis']}"
+    return f"not up to {curve['largest_considered']}, measured up to {curve['largest_measured']}"
+
+
+def _wait(wait: Mapping[str, Any]) -> str:
+    return f"{_interval(wait['share'], 100, ' %')} at n = {wait['nodes']}"
+
+
+# --- what was not measured, and where the rest was ------------------------------------------------
+
+
+def _not_measured(failed: Sequence[Mapping[str, str]], left_out: Sequence[LeftOut]) -> str:
+    """Cells that could not run, and combinations left out, counted by reason with one example each."""
+    blocks = []
+    if failed:
+        blocks += [
+            "<h3>Could not run</h3>",
+            _table(["cell", "reason"], [[row["cell"], row["reason"]] for row in failed]),
+        ]
+    if left_out:
+        examples = {entry.reason: entry.axes for entry in reversed(left_out)}
+        rows = [
+            [reason, str(count), ", ".join(f"{axis} {value}" for axis, value in examples[reason].items())]
+            for reason, count in Counter(entry.reason for entry in left_out).items()
+        ]
+        blocks += ["<h3>Left out of the matrix</h3>", _table(["reason", "combinations", "such as"], rows)]
+    return "\n".join(blocks) or "<p>None: every cell of the study ran, and nothing was left out.</p>"
+
+
+def _environment(tables: Tables) -> str:
+    """A column for each hardware entry, a row for each property, with every value that occurred."""
+    runs, environments = tables.get("runs"), tables.get("environments")
+    if runs is None or environments is None or environments.empty:
+        return "<p>No job recorded its environment.</p>"
+    known = environments.merge(runs[["cell", "hardware"]], on="cell")
+    known = known.assign(memory_bytes=[f"{size / 2**30:.0f} GiB" for size in known["memory_bytes"]])
+    hardware, frames = zip(*known.groupby("hardware"), strict=True)
+    rows = [[name, *(_values(frame[column]) for frame in frames)] for column, name in ENVIRONMENT.items()]
+    return _table(["", *map(str, hardware)], [row for row in rows if any(row[1:])])
+
+
+def _values(values: pd.Series[Any]) -> str:
+    texts = sorted({str(value) for value in values.dropna()} - {""}, key=theme.natural)
+    more = f" and {len(texts) - MOST_VALUES} more" if len(texts) > MOST_VALUES else ""
+    return ", ".join(texts[:MOST_VALUES]) + more

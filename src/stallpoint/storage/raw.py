@@ -1,0 +1,75 @@
+"""Format ``raw``: images decoded once, beforehand, and stored as pixels; nothing to decode while training.
+
+So did Caffe-MPI and MXNet in Shi et al. (2018), section V, who convert the training set before.
+``images.npy`` is uint8 [samples, 3, 256, 256], ``labels.npy`` int64 [samples].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from stallpoint.errors import InputError
+from stallpoint.storage.images import Entry, ImageSet, Pixels, decode_image
+
+STORED_SIZE = 256
+"""Height and width of written images: enough for 224- and 227-pixel inputs."""
+
+
+class RawImages(ImageSet):
+    """Pixels in one array file, which is read in pieces.
+
+    Not memory-mapped: a mapped page cannot be dropped from the page cache, and cold reads could not be measured.
+    """
+
+    layout = "images.npy, uint8 [samples, 3, height, width], and labels.npy, int64 [samples]"
+    keep_open = True
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._shape: tuple[int, ...] = _array(path / "images.npy").shape[1:] if self.samples else (3, 0, 0)
+
+    @staticmethod
+    def scan(path: Path) -> Iterator[Entry]:
+        """The images of the array, one after another."""
+        if not (path / "images.npy").exists():
+            return
+        images, labels = _array(path / "images.npy"), _array(path / "labels.npy")
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != 3 or len(labels) != len(images):
+            raise InputError(f"{path}: not a raw storage; expected {RawImages.layout}")
+        size = int(np.prod(images.shape[1:]))
+        for number, label in enumerate(labels):
+            yield Entry("images.npy", images.offset + number * size, size, int(label))
+
+    def decode(self, index: int, data: bytes, size: int) -> Pixels:
+        """The central [3, size, size] of the stored pixels, without a copy."""
+        height, width = self._shape[1:]
+        if size > min(height, width):
+            raise InputError(f"{self.path}: images of {height}x{width} pixels are too small for a {size}-pixel input")
+        top, left = (height - size) // 2, (width - size) // 2
+        pixels: Pixels = np.frombuffer(data, np.uint8).reshape(self._shape)
+        return pixels[:, top : top + size, left : left + size]
+
+    @staticmethod
+    def write(path: Path, images: Iterable[tuple[bytes, int]], samples: int) -> None:
+        """Decode the JPEGs and write their pixels."""
+        path.mkdir(parents=True)
+        shape = (samples, 3, STORED_SIZE, STORED_SIZE)
+        pixels = np.lib.format.open_memmap(path / "images.npy", mode="w+", dtype=np.uint8, shape=shape)
+        labels = np.empty(samples, np.int64)
+        for number, (data, label) in enumerate(images):
+            pixels[number] = decode_image(data, STORED_SIZE, f"image {number}")
+            labels[number] = label
+        pixels.flush()
+        np.save(path / "labels.npy", labels)
+
+
+def _array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[np.uint8]]:
+    """The array file, mapped only to look at its header and labels."""
+    try:
+        array: np.memmap[tuple[int, ...], np.dtype[np.uint8]] = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable array file ({error})") from error
+    return array

@@ -1,0 +1,451 @@
+#!/usr/bin/env python3
+"""A real Slurm cluster inside one machine, for the tests: a controller and four nodes.
+
+Each host of the cluster is a network namespace on one bridge, with its own host name and mounts.
+Every process of the cluster, jobs included, lives in one of these namespaces, and everything else
+has a fixed name or place; so ``down`` finds all of it again without a list that a crash could spoil.
+
+Needs root, Debian or Ubuntu, and the packages of install.sh; no package of Python's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HOME = Path("/var/lib/stallpoint-cluster")
+LOGS = HOME / "log"
+MUNGE_SOCKET = HOME / "run" / "munge.socket"
+SLURM = Path("/etc/slurm")  # the default place: a job step of Snakemake's Slurm executor drops SLURM_CONF
+NAMESPACES = Path("/run/netns")
+CGROUPS = Path("/sys/fs/cgroup")
+CONFIG = Path(__file__).with_name("cluster.toml")
+
+FILES = ("slurm.conf", "mpi.conf", "cgroup.conf")  # in SLURM, written by ``up``
+MARKER = "# Written by the test cluster of stallpoint (tests/cluster/cluster.py), which also removes it."
+PREFIX = "stallpoint-"  # of namespaces and cgroups
+PORT_PREFIX = "stallp-"  # of links; the kernel allows 15 characters in all
+BRIDGE = "stallpoint0"
+PROGRAMS = ("slurmctld", "slurmd", "sinfo", "munged", "ip", "tc", "nsenter", "unshare")
+USABLE = {"idle", "mix", "alloc", "comp"}  # states of a node that takes jobs
+UNLIMITED = "unlimited"
+CONTROLLER_PORT = 6817  # Slurm's own default
+
+QUOTA_PERIOD = 10_000  # µs; short, so that a node with half a core is slow rather than stop-and-go
+SHAPER_TIME = 0.002  # s of a link's speed that may pass in one burst
+START_TIME = 30.0  # s until the nodes have to be ready
+STOP_TIME = 10.0  # s until the processes have to be gone
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot do what was asked; the message says why and what helps."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host of the cluster: its name and its address on the bridge."""
+
+    name: str
+    address: str
+
+    @property
+    def namespace(self) -> str:
+        return PREFIX + self.name
+
+    @property
+    def port(self) -> str:
+        """The bridge's end of the host's link; its other end is the host's eth0."""
+        return PORT_PREFIX + self.name
+
+    @property
+    def disk(self) -> Path:
+        """What belongs to this host alone."""
+        return HOME / "hosts" / self.name
+
+    @property
+    def cpu_group(self) -> Path:
+        """The cgroup that limits the host's CPU time."""
+        return CGROUPS / ("" if has_unified_cgroups() else "cpu") / self.namespace
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster that cluster.toml describes. Only one can exist at a time."""
+
+    network: str
+    nodes: tuple[Host, ...]
+    cpus: int
+    memory_mb: int
+    node_cores: str
+    node_link: str
+    partitions: dict[str, list[str]]
+
+    @classmethod
+    def read(cls, path: Path = CONFIG) -> Cluster:
+        table: dict[str, Any] = tomllib.loads(path.read_text())
+        network, nodes = table["network"], table["nodes"]
+        hosts = tuple(Host(name, f"{network}.{11 + index}") for index, name in enumerate(nodes["names"]))
+        limits = check_cores(str(nodes["cores"])), check_rate(nodes["link"])
+        return cls(network, hosts, nodes["cpus"], nodes["memory_mb"], *limits, table["partitions"])
+
+    @property
+    def controller(self) -> Host:
+        return Host("control", f"{self.network}.2")
+
+    def up(self) -> None:
+        """Start the cluster and wait until every node is ready; does nothing where it is up already."""
+        if problem := obstacle():
+            raise ClusterError(problem)
+        if self.is_up():
+            return
+        self.down()  # what a crash left, if anything
+        shutil.rmtree(LOGS, ignore_errors=True)
+        for folder in (LOGS, HOME / "state", HOME / "run", HOME / "pmix", SLURM):
+            folder.mkdir(parents=True, exist_ok=True)
+        for name, text in slurm_files(self).items():
+            (SLURM / name).write_text(f"{MARKER}\n{text}")
+        make_bridge(f"{self.network}.1")
+        start_controller(self.controller)
+        for node in self.nodes:
+            start_node(node, self.node_cores, self.node_link)
+        wait_until(self.is_up, START_TIME, f"the nodes are not ready; see {LOGS}")
+
+    def down(self) -> None:
+        """Stop the cluster, also what a crash or half an ``up`` left of it; only the logs stay."""
+        wait_until(lambda: not signal_processes(signal.SIGTERM), STOP_TIME / 2)
+        wait_until(lambda: not signal_processes(signal.SIGKILL), STOP_TIME, "some processes do not end")
+        for link in links():
+            run("ip", "link", "delete", link)
+        for namespace in namespaces():
+            run("ip", "netns", "delete", namespace)
+        for group in cgroups():
+            group.rmdir()
+        for path in filter(is_ours, (SLURM / name for name in FILES)):
+            path.unlink()
+        for path in HOME.glob("*"):
+            if path != LOGS:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def link(self, rate: str) -> None:
+        """Change the speed of every node's link while the cluster runs."""
+        for node in self.nodes:
+            shape_link(node, check_rate(rate))
+
+    def cores(self, cores: str) -> None:
+        """Change every node's CPU time while the cluster runs."""
+        for node in self.nodes:
+            limit_cores(node, check_cores(cores))
+
+    def is_up(self) -> bool:
+        """Whether every node answers and takes jobs."""
+        return set(self.states().values()) <= USABLE
+
+    def states(self) -> dict[str, str]:
+        """Slurm's word for the state of each node (``idle``, ...); ``gone`` where no controller answers."""
+        states = dict.fromkeys((node.name for node in self.nodes), "gone")
+        if is_ours(SLURM / "slurm.conf") and accepts_connections(self.controller.address):
+            with contextlib.suppress(ClusterError):  # it may end at this very moment
+                lines = run("sinfo", "--noheader", "--Node", "--format=%N %t").splitlines()
+                states.update(line.split() for line in lines)
+        return states
+
+    def status(self) -> str:
+        """The state of the cluster in a few lines."""
+        states = self.states()
+        word = "up" if set(states.values()) <= USABLE else "down"
+        nodes = [f"{node.name:8} {states[node.name]:6} {limits(node)}" for node in self.nodes]
+        return "\n".join([f"cluster: {word}", *nodes, f"logs: {LOGS}"])
+
+
+# -- May it run here?
+
+
+def obstacle() -> str | None:
+    """Why no cluster can be started here, or None where it can."""
+    if os.geteuid() != 0:
+        return "the test cluster needs root"
+    if not re.search(r"^ID(_LIKE)?=.*(debian|ubuntu)", Path("/etc/os-release").read_text(), re.MULTILINE):
+        return "the test cluster needs Debian or Ubuntu"
+    if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
+        return f"{', '.join(missing)} not found: run tests/cluster/install.sh"
+    foreign = [str(SLURM / name) for name in FILES if (SLURM / name).exists() and not is_ours(SLURM / name)]
+    if foreign:
+        return f"{', '.join(foreign)}: not written by the test cluster; this machine seems to have a Slurm of its own"
+    probe = subprocess.run(["unshare", "--net", "--uts", "--mount", "true"], capture_output=True, text=True)
+    return f"no namespaces can be made here: {probe.stderr.strip()}" if probe.returncode else None
+
+
+def is_ours(path: Path) -> bool:
+    return path.is_file() and path.read_text().startswith(MARKER)
+
+
+def accepts_connections(address: str) -> bool:
+    """Whether a controller listens there; Slurm's own commands would wait ten seconds for one."""
+    try:
+        socket.create_connection((address, CONTROLLER_PORT), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+# -- Starting
+
+
+def make_bridge(address: str) -> None:
+    """The cluster's switch, on which this machine has ``address``."""
+    run("ip", "link", "add", BRIDGE, "type", "bridge")
+    run("ip", "address", "add", f"{address}/24", "dev", BRIDGE)
+    run("ip", "link", "set", BRIDGE, "up")
+
+
+def connect(host: Host) -> None:
+    """Give a host its namespace and its link to the bridge."""
+    inside = ("ip", "-netns", host.namespace)
+    run("ip", "netns", "add", host.namespace)
+    run("ip", "link", "add", host.port, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
+    run("ip", "link", "set", host.port, "master", BRIDGE, "up")
+    run(*inside, "address", "add", f"{host.address}/24", "dev", "eth0")
+    run(*inside, "link", "set", "eth0", "up")
+    run(*inside, "link", "set", "lo", "up")
+
+
+def start_controller(host: Host) -> None:
+    """Start munge (the cluster's own, with its own key, for all hosts) and Slurm's controller."""
+    connect(host)
+    key = HOME / "munge.key"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(128))
+    files = {"key": key, "pid": HOME / "run/munged.pid", "log": LOGS / "munged.log", "seed": HOME / "munged.seed"}
+    start(host, "munged", f"--socket={MUNGE_SOCKET}", *(f"--{kind}-file={path}" for kind, path in files.items()))
+    start(host, "slurmctld")
+
+
+def start_node(node: Host, cores: str, link: str) -> None:
+    connect(node)
+    shape_link(node, link)
+    limit_cores(node, cores)
+    start(node, "slurmd", "-N", node.name)
+
+
+def start(host: Host, *daemon: str) -> None:
+    """Start a daemon on a host: with its network, host name, shared memory, PMIx folder and CPU time.
+
+    Not ``ip netns exec``: it mounts another /sys, where slurmd finds no cgroups.
+    """
+    pmix = host.disk / "pmix"
+    pmix.mkdir(parents=True, exist_ok=True)
+    setup = [
+        f"hostname {host.name}",
+        f"mount --bind {pmix} {HOME}/pmix",
+        "mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
+        'exec "$@"',
+    ]
+    if host.cpu_group.exists():
+        setup.insert(0, f"echo $$ >{host.cpu_group}/cgroup.procs")
+    enter = ["nsenter", f"--net={NAMESPACES / host.namespace}", "unshare", "--uts", "--mount"]
+    try:
+        run(*enter, "sh", "-ec", "\n".join(setup), "sh", *daemon)
+    except ClusterError as error:
+        raise ClusterError(f"{daemon[0]} does not start on {host.name}; see {LOGS} ({error})") from None
+
+
+def slurm_files(cluster: Cluster) -> dict[str, str]:
+    """The texts of `FILES`, without the marker."""
+    settings = {
+        "ClusterName": "stallpoint",
+        "SlurmctldHost": f"{cluster.controller.name}({cluster.controller.address})",
+        "SlurmUser": "root",
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={MUNGE_SOCKET}",
+        "StateSaveLocation": HOME / "state",
+        "SlurmdSpoolDir": HOME / "hosts/%n/spool",
+        "SlurmctldPidFile": HOME / "run/slurmctld.pid",
+        "SlurmdPidFile": HOME / "run/slurmd-%n.pid",
+        "SlurmctldLogFile": LOGS / "slurmctld.log",
+        "SlurmdLogFile": LOGS / "slurmd-%n.log",
+        "ProctrackType": "proctrack/linuxproc",
+        "TaskPlugin": "task/none",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_Core_Memory",
+        "SlurmdParameters": "config_overrides",  # a node has the CPUs written here, not this machine's
+        "ReturnToService": "2",
+    }
+    lines = [f"{key}={value}" for key, value in settings.items()]
+    size = f"CPUs={cluster.cpus} RealMemory={cluster.memory_mb}"
+    lines += [f"NodeName={node.name} NodeAddr={node.address} NodeHostname={node.name} {size}" for node in cluster.nodes]
+    default = "YES"
+    for name, nodes in cluster.partitions.items():
+        lines.append(f"PartitionName={name} Nodes={','.join(nodes)} Default={default} MaxTime=INFINITE State=UP")
+        default = "NO"
+    mpi = f"PMIxCliTmpDirBase={HOME}/pmix\n"  # each host has its own folder there
+    cgroup = "CgroupPlugin=cgroup/v1\n"  # Slurm uses no cgroups here; this plugin alone starts without systemd
+    return dict(zip(FILES, ("\n".join(lines) + "\n", mpi, cgroup), strict=True))
+
+
+# -- Limits, also while the cluster runs
+
+
+def check_rate(text: str) -> str:
+    if text != UNLIMITED and not re.fullmatch(r"[1-9]\d*(kbit|mbit|gbit)", text):
+        raise ClusterError(f"link speed {text!r}: expected e.g. 100mbit or 1gbit, or {UNLIMITED}")
+    return text
+
+
+def check_cores(text: str) -> str:
+    if text != UNLIMITED and not (re.fullmatch(r"\d+(\.\d+)?", text) and float(text) >= 0.1):
+        raise ClusterError(f"cores {text!r}: expected a number from 0.1, or {UNLIMITED}")
+    return text
+
+
+def shape_link(node: Host, rate: str) -> None:
+    """Limit a node's link in both directions; what stays within a node does not pass it."""
+    for where, device in (((), node.port), (("-netns", node.namespace), "eth0")):
+        qdisc = ("tc", *where, "qdisc")
+        if rate != UNLIMITED:
+            burst = max(16_000, int(bytes_per_second(rate) * SHAPER_TIME))
+            shaper = ("tbf", "rate", rate, "burst", str(burst), "latency", "50ms")
+            run(*qdisc, "replace", "dev", device, "root", *shaper)
+        elif "tbf" in run(*qdisc, "show", "dev", device):
+            run(*qdisc, "delete", "dev", device, "root")
+
+
+def bytes_per_second(rate: str) -> int:
+    return int(rate[:-4]) * {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}[rate[-4:]] // 8
+
+
+def limit_cores(node: Host, cores: str) -> None:
+    """Give all processes of a node together the CPU time of ``cores`` cores."""
+    quota = None if cores == UNLIMITED else int(float(cores) * QUOTA_PERIOD)
+    try:
+        write_quota(node.cpu_group, quota)
+    except OSError as error:
+        if quota is not None:
+            raise ClusterError(f"CPU time cannot be limited here ({error}): use {UNLIMITED} cores") from None
+
+
+def write_quota(group: Path, quota: int | None) -> None:
+    """Write a quota in µs of each period (None: no limit) for version 1 or 2 of the cgroups."""
+    if has_unified_cgroups():
+        (CGROUPS / "cgroup.subtree_control").write_text("+cpu")
+        group.mkdir(exist_ok=True)
+        (group / "cpu.max").write_text(f"{'max' if quota is None else quota} {QUOTA_PERIOD}")
+    else:
+        group.mkdir(exist_ok=True)
+        (group / "cpu.cfs_period_us").write_text(str(QUOTA_PERIOD))
+        (group / "cpu.cfs_quota_us").write_text(str(-1 if quota is None else quota))
+
+
+def has_unified_cgroups() -> bool:
+    """Whether this machine has version 2 of the cgroups."""
+    return (CGROUPS / "cgroup.controllers").exists()
+
+
+def limits(node: Host) -> str:
+    """The limits in force on a node."""
+    if not (NAMESPACES / node.namespace).exists():
+        return ""
+    shaper = re.search(r"tbf .*rate (\S+)", run("tc", "qdisc", "show", "dev", node.port))
+    file = node.cpu_group / ("cpu.max" if has_unified_cgroups() else "cpu.cfs_quota_us")
+    quota = file.read_text().split()[0] if file.exists() else "max"
+    cores = UNLIMITED if quota in ("max", "-1") else f"{int(quota) / QUOTA_PERIOD:g}"
+    return f"link {shaper[1].lower() if shaper else UNLIMITED}, cores {cores}"
+
+
+# -- What there is of the cluster
+
+
+def processes() -> list[int]:
+    return [int(pid) for namespace in namespaces() for pid in run("ip", "netns", "pids", namespace).split()]
+
+
+def signal_processes(number: signal.Signals) -> list[int]:
+    """Signal every process of the cluster; returns the processes found (none: all have ended)."""
+    found = processes()
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+    return found
+
+
+def namespaces() -> list[str]:
+    return [path.name for path in NAMESPACES.glob(f"{PREFIX}*")]
+
+
+def links() -> list[str]:
+    devices = Path("/sys/class/net")
+    return [path.name for pattern in (f"{PORT_PREFIX}*", BRIDGE) for path in devices.glob(pattern)]
+
+
+def cgroups() -> list[Path]:
+    return [path for folder in (CGROUPS, CGROUPS / "cpu") for path in folder.glob(f"{PREFIX}*")]
+
+
+# -- Small helpers, and the command line
+
+
+def run(*words: str, timeout: float = START_TIME) -> str:
+    """Run a command and return what it printed; raises `ClusterError` with its complaint where it fails."""
+    result = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
+    if result.returncode:
+        raise ClusterError(f"{words[0]} failed: {result.stderr.strip() or f'exit status {result.returncode}'}")
+    return result.stdout
+
+
+def wait_until(done: Callable[[], bool], seconds: float, complaint: str | None = None) -> None:
+    """Wait until ``done``, or for so long; then raises `ClusterError` where there is a complaint to make."""
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            if complaint:
+                raise ClusterError(complaint)
+            return
+        time.sleep(0.2)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The Slurm test cluster of stallpoint (see README.md beside it).")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("up", help="start it; harmless where it is up")
+    commands.add_parser("down", help="stop it and remove all of it but the logs")
+    commands.add_parser("status", help="say what is up; exit status 1 where it is down")
+    commands.add_parser("link", help="change the nodes' links").add_argument("rate", help=f"e.g. 100mbit, {UNLIMITED}")
+    commands.add_parser("cores", help="change the nodes' CPU time").add_argument("cores", help=f"e.g. 0.5, {UNLIMITED}")
+    options = parser.parse_args()
+    try:
+        return perform(Cluster.read(), options)
+    except ClusterError as error:
+        print(f"cluster.py: {error}", file=sys.stderr)
+        return 2
+
+
+def perform(cluster: Cluster, options: argparse.Namespace) -> int:
+    match options.command:
+        case "up":
+            cluster.up()
+        case "down":
+            cluster.down()
+            return 0
+        case "link":
+            cluster.link(options.rate)
+        case "cores":
+            cluster.cores(options.cores)
+    status = cluster.status()
+    print(status)
+    return 0 if status.startswith("cluster: up") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+import os
+from collections.abc import Iterator
+
+import pytest
+from cluster import Cluster, obstacle
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The Slurm cluster, up; it is taken down at the end, unless it was up before."""
+    if problem := obstacle():
+        refuse = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        refuse(problem)
+    cluster = Cluster.read()
+    was_up = cluster.is_up()
+    cluster.up()
+    yield cluster
+    if not was_up:
+        cluster.down()

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Installs what the Slurm test cluster needs on Debian or Ubuntu (root); does nothing where it is all there.
+set -eu
+# slurm-wlm: controller, node daemon and commands; munge: their authentication; iproute2: namespaces, links, tc;
+# util-linux: nsenter, unshare; procps: ps, for people; libpmix-dev: Slurm's PMIx plugin opens libpmix.so, and only
+# this package has the file of that name (libpmix2 has libpmix.so.2).
+packages="slurm-wlm munge iproute2 util-linux procps libpmix-dev"
+
+missing=""
+for package in $packages; do
+    if ! dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed; then
+        missing="$missing $package"
+    fi
+done
+if [ -n "$missing" ]; then
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q
+    # shellcheck disable=SC2086  # one word for each package
+    apt-get install -q -y --no-install-recommends $missing
+fi

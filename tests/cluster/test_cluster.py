@@ -1,0 +1,218 @@
+"""The test cluster itself: is it a cluster, and does it leave the machine as it was?"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import cluster as program
+import pytest
+from cluster import HOME, LOGS, SLURM, UNLIMITED, Cluster, ClusterError, run, wait_until
+
+pytestmark = pytest.mark.cluster
+
+REPOSITORY = Path(__file__).parents[2]
+
+WHO = """
+import json, socket
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+hosts = world.gather(socket.gethostname())
+total = world.allreduce(world.rank)
+if world.rank == 0:
+    print(json.dumps({"hosts": hosts, "total": total}))
+"""
+
+SEND = """
+import time
+from mpi4py import MPI
+import numpy
+world = MPI.COMM_WORLD
+message = numpy.zeros(2_000_000, dtype=numpy.uint8)
+world.Barrier()
+start = time.monotonic()
+(world.Send if world.rank == 0 else world.Recv)([message, MPI.BYTE], 1 - world.rank)
+if world.rank == 1:
+    print(time.monotonic() - start)
+"""
+
+COMPUTE = """
+import time
+start = time.monotonic()
+while time.process_time() < 0.5:
+    pass
+print(time.monotonic() - start)
+"""
+
+# What Snakemake's Slurm executor does to the environment of an MPI job before it runs the rule.
+NESTED = """#!/bin/sh
+for name in $(env | grep -o '^S[A-Z]*_[A-Za-z0-9_]*' | grep -E '^(SLURM|SRUN)_' | grep -vx SLURM_JOB_ID); do
+    unset $name
+done
+pwd
+srun --ntasks=4 hostname
+"""
+
+LONG = 86_399  # s; a job that would outlive the cluster
+
+
+@pytest.fixture
+def stopped(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, down; it is up again afterwards."""
+    cluster.down()
+    yield cluster
+    cluster.up()
+
+
+@pytest.fixture
+def limited(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, to be limited; it has its configured limits afterwards."""
+    yield cluster
+    cluster.link(cluster.node_link)
+    cluster.cores(cluster.node_cores)
+
+
+def srun(*words: str) -> str:
+    return run("srun", "--chdir", str(REPOSITORY), *words, timeout=60)
+
+
+def submit(folder: Path, script: str, *options: str) -> str:
+    """Submit a batch job; returns its id."""
+    (folder / "job.sh").write_text(script)
+    where = [f"--chdir={REPOSITORY}", f"--output={folder}/output"]
+    return run("sbatch", "--parsable", *where, *options, str(folder / "job.sh")).strip()
+
+
+def state(job: str) -> str:
+    return run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").strip()
+
+
+def test_every_node_is_idle(cluster: Cluster) -> None:
+    assert cluster.states() == dict.fromkeys(["node1", "node2", "node3", "node4"], "idle")
+
+
+def test_partitions_are_those_of_the_configuration(cluster: Cluster) -> None:
+    lines = run("sinfo", "--noheader", "--format=%P %N").split()
+    assert lines == ["cpu*", "node[1-4]", "slow", "node[3-4]"]
+
+
+def test_ranks_are_one_world_on_four_hosts(cluster: Cluster) -> None:
+    world = json.loads(srun("--nodes=4", "--ntasks=4", "--mpi=pmix", sys.executable, "-c", WHO))
+    assert sorted(world["hosts"]) == ["node1", "node2", "node3", "node4"]
+    assert world["total"] == 0 + 1 + 2 + 3
+
+
+def test_two_ranks_of_a_node_are_one_world(cluster: Cluster) -> None:
+    world = json.loads(srun("--nodes=1", "--ntasks=2", "--mpi=pmix", sys.executable, "-c", WHO))
+    assert len(set(world["hosts"])) == 1
+    assert world["total"] == 0 + 1
+
+
+def test_a_batch_job_starts_in_the_repository_and_finds_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    job = submit(tmp_path, NESTED, "--nodes=4", "--ntasks=4")
+    wait_until(lambda: state(job) == "COMPLETED", 30, "the job did not complete")
+    folder, *hosts = (tmp_path / "output").read_text().split()
+    assert folder == str(REPOSITORY)
+    assert sorted(hosts) == ["node1", "node2", "node3", "node4"]
+
+
+def test_nothing_is_faster_than_a_limited_link(limited: Cluster) -> None:
+    limited.link("40mbit")
+    assert limited.status().count("link 40mbit") == 4
+    seconds = float(srun("--nodes=2", "--ntasks=2", "--mpi=pmix", sys.executable, "-c", SEND))
+    assert seconds > 0.9 * 2_000_000 * 8 / 40e6
+    limited.link(UNLIMITED)
+    assert limited.status().count(f"link {UNLIMITED}") == 4
+
+
+def test_nothing_computes_faster_than_limited_cores(limited: Cluster) -> None:
+    limited.cores("0.25")
+    assert limited.status().count("cores 0.25") == 4
+    assert float(srun("--ntasks=1", sys.executable, "-c", COMPUTE)) > 0.9 * 0.5 / 0.25
+
+
+@pytest.mark.parametrize("rate", ["fast", "100", "0mbit", "-1gbit"])
+def test_a_wrong_link_speed_is_refused(cluster: Cluster, rate: str) -> None:
+    with pytest.raises(ClusterError, match=r"expected e\.g\. 100mbit"):
+        cluster.link(rate)
+
+
+def test_up_twice_is_harmless(cluster: Cluster) -> None:
+    before = program.processes()
+    cluster.up()
+    assert program.processes() == before
+
+
+def test_up_repairs_what_a_crash_left(cluster: Cluster) -> None:
+    wait_until(lambda: not program.signal_processes(signal.SIGKILL), 10, "the processes did not end")
+    assert not cluster.is_up()
+    cluster.up()
+    assert cluster.is_up()
+
+
+def test_down_leaves_nothing_but_the_logs(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.cores("0.5")
+    job = submit(tmp_path, f"#!/bin/sh\ntrap '' TERM\nsleep {LONG} & sleep {LONG}\n")
+    wait_until(lambda: state(job) == "RUNNING", 30, "the job did not start")
+    cluster.down()
+    try:
+        assert remains() == []
+        assert sorted(HOME.iterdir()) == [LOGS]
+        assert (LOGS / "slurmctld.log").stat().st_size > 0
+    finally:
+        cluster.up()
+    assert cluster.is_up()
+    assert srun("hostname").startswith("node")
+
+
+def remains() -> list[str]:
+    """What is left of a cluster on this machine, found without the program's own help."""
+    programs = ("slurmctld", "slurmd", "slurmstepd", "munged", f"sleep\0{LONG}")
+    found = [text for pid in os.listdir("/proc") if pid.isdigit() and (text := command_of(pid)).startswith(programs)]
+    found += [name for name in os.listdir("/sys/class/net") if name.startswith("stallp")]
+    found += [line for line in run("ip", "netns", "list").splitlines() if line.startswith("stallp")]
+    found += [str(path) for path in Path("/sys/fs/cgroup").rglob("stallp*")]
+    found += [str(path) for path in SLURM.glob("*.conf") if path.read_text().startswith(program.MARKER)]
+    return found + [line for line in Path("/proc/self/mounts").read_text().splitlines() if "stallp" in line]
+
+
+def command_of(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def test_down_removes_half_an_up(stopped: Cluster) -> None:
+    program.make_bridge(f"{stopped.network}.1")
+    program.connect(stopped.nodes[0])
+    run("ip", "netns", "add", stopped.nodes[1].namespace)
+    stopped.down()
+    assert remains() == []
+
+
+def test_down_when_down_is_harmless(stopped: Cluster) -> None:
+    stopped.down()
+    assert remains() == []
+
+
+def test_the_slurm_of_somebody_else_is_left_alone(stopped: Cluster) -> None:
+    foreign = SLURM / "slurm.conf"
+    foreign.write_text("ClusterName=production\n")
+    try:
+        with pytest.raises(ClusterError, match="seems to have a Slurm of its own"):
+            stopped.up()
+        stopped.down()
+        assert foreign.read_text() == "ClusterName=production\n"
+    finally:
+        foreign.unlink()
+
+
+def test_the_program_tells_whether_the_cluster_is_up(cluster: Cluster) -> None:
+    answer = subprocess.run([program.__file__, "status"], capture_output=True, text=True)
+    assert answer.returncode == 0
+    assert answer.stdout.startswith("cluster: up\n")
+    assert str(LOGS) in answer.stdout

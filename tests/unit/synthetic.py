@@ -1,0 +1,274 @@
+"""A made-up study whose causes are known: fits must find them again, predictions must agree with its records.
+
+`study` gives all tidy tables, as the collect stage would. Nothing here uses `stallpoint.models`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.records import TABLES, TIDY_TABLES
+
+Rows: TypeAlias = dict[str, list[dict[str, Any]]]
+Reals: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: its times are ``fixed + each * b`` seconds; the backward pass takes twice the forward pass."""
+
+    name: str
+    type: str
+    fixed: float
+    each: float
+    gradient_bytes: int = 0
+
+
+NETWORK = (
+    Layer("conv1", "convolution", 0.2e-3, 0.40e-3, 140_000),
+    Layer("relu1", "relu", 0.1e-3, 0.02e-3),
+    Layer("pool1", "pooling", 0.3e-3, 0.02e-3),
+    Layer("conv2", "convolution", 0.2e-3, 0.30e-3, 1_230_000),
+    Layer("fc6", "fully-connected", 12e-3, 0.10e-3, 30_000_000),
+    Layer("fc7", "fully-connected", 6e-3, 0.05e-3, 12_000_000),
+    Layer("loss", "loss", 0.1e-3, 0.001e-3),
+)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the made-up cluster is like."""
+
+    layers: tuple[Layer, ...] = NETWORK
+    alpha: float = 200e-6
+    """Latency of one step of the ring all-reduce, s."""
+    beta: float = 0.8e-9
+    """Time for each byte, s/B."""
+    read: float = 0.10e-3
+    """Reading one sample from an idle storage, s."""
+    contention: float = 0.5
+    """Storage ``shared``: each further node slows every read by this part."""
+    decode: float = 0.40e-3
+    """Decoding one sample, s."""
+    update: float = 4e-3
+    """Model update, s."""
+    noise: float = 0.02
+    """Standard deviation of the logarithm of every measured time."""
+
+    def all_reduce(self, ranks: int, size: float) -> float:
+        """Ring all-reduce of `size` bytes, s; nothing to do for one rank or an empty buffer."""
+        return 2 * (ranks - 1) * (self.alpha + self.beta * size / ranks) if size else 0.0
+
+    def read_seconds(self, storage: str, nodes: int) -> float:
+        """Reading one sample while `nodes` nodes read at once, s."""
+        return self.read * (1 + self.contention * (nodes - 1) if storage == "shared" else 1)
+
+    def iteration(self, cell: TrainCell) -> float:
+        """Iteration without noise (Shi et al., eqs. (2), (3) and (5), with the update kept), s."""
+        b = cell.worker_batch
+        forward = sum(layer.fixed + layer.each * b for layer in self.layers)
+        ready, done, total = 0.0, 0.0, 0.0
+        for layer in reversed(self.layers):
+            seconds = self.all_reduce(cell.ranks, layer.gradient_bytes)
+            ready += 2 * (layer.fixed + layer.each * b)
+            done = max(done, ready) + seconds
+            total += seconds
+        exposed = done - ready if cell.sync == "wfbp" else total
+        compute = 3 * forward + exposed + self.update
+        data = b * (self.read_seconds(cell.storage, cell.nodes) + self.decode)
+        return max(data / cell.readers, compute) if cell.prefetch else data + compute
+
+
+def study(
+    truth: Truth | None = None,
+    *,
+    networks: Sequence[str] = ("alexnet",),
+    hardware: str = "cpu",
+    nodes: Sequence[int] = (1, 2, 4),
+    workers_per_node: int = 1,
+    batch: int = 64,
+    storages: Sequence[str] = ("local", "shared"),
+    syncs: Sequence[str] = ("naive", "wfbp"),
+    prefetches: Sequence[int] = (0, 2),
+    compute_batches: Sequence[int] = (64, 32, 16, 8, 4),
+    repeats: int = 2,
+    iterations: int = 6,
+    seed: int = 0,
+) -> dict[str, pd.DataFrame]:
+    """All tidy tables of the made-up study: strong, weak and compute scaling, sgemm, collectives, storage.
+
+    One train cell at 8 nodes failed for want of memory, and is in ``runs`` alone.
+    """
+    truth = truth or Truth()
+    rng = np.random.default_rng(seed)
+    rows: Rows = {table.name: [] for table in TIDY_TABLES}
+
+    def common(n: int, repeat: int, workers: int = workers_per_node) -> dict[str, Any]:
+        return {
+            "hardware": hardware, "nodes": n, "repeat": repeat, "workers_per_node": workers, "device": "cpu",
+            "threads_per_worker": 1, "seed": seed, "anonymise": False,
+        }  # fmt: skip
+
+    def train(network: str, n: int, repeat: int, axes: dict[str, Any]) -> TrainCell:
+        workers = 1 if axes["scaling"] == "compute" else workers_per_node
+        b = batch // (n * workers) if axes["scaling"] == "strong" else axes["batch"]
+        return TrainCell(
+            **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
+            storage_path=f"data/{axes['storage']}", storage_format="images", **axes,
+        )  # fmt: skip
+
+    for network, repeat in product(networks, range(1, repeats + 1)):
+        for n, storage, sync, prefetch in product(nodes, storages, syncs, prefetches):
+            axes = {"scaling": "strong", "batch": batch, "storage": storage, "sync": sync, "prefetch": prefetch}
+            _train_rows(truth, train(network, n, repeat, axes), rng, rows)
+        for n in nodes:
+            axes = {"scaling": "weak", "batch": batch // 4, "storage": storages[0], "sync": syncs[-1]}
+            _train_rows(truth, train(network, n, repeat, {**axes, "prefetch": prefetches[-1]}), rng, rows)
+        for b in compute_batches:
+            axes = {"scaling": "compute", "batch": b, "storage": storages[0], "sync": "none"}
+            _train_rows(truth, train(network, 1, repeat, {**axes, "prefetch": prefetches[0]}), rng, rows)
+        cell = SgemmCell(**common(1, repeat, 1), network=network, batches=[1, 4, 16, 64], samples=5)
+        _sgemm_rows(truth, cell, rng, rows)
+    for repeat, n in product(range(1, repeats + 1), nodes):
+        sizes = [2**10, 2**14, 2**18, 2**22, 2**26]
+        if n * workers_per_node > 1:
+            _collectives_rows(truth, CollectivesCell(**common(n, repeat), message_bytes=sizes, samples=5), rng, rows)
+        for storage in storages:
+            place = {"storage": storage, "storage_path": f"data/{storage}", "storage_format": "images"}
+            _storage_rows(truth, StorageCell(**common(n, repeat), samples=40, **place), rng, rows)
+    axes = {"scaling": "strong", "batch": batch, "storage": storages[0], "sync": syncs[0], "prefetch": prefetches[0]}
+    failed = train(networks[0], 8, 1, axes)
+    _run_row(failed, rows, reason="out of memory on rank 0")
+    return {name: pd.DataFrame(rows[name], columns=[c.name for c in TABLES[name].columns]) for name in rows}
+
+
+def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
+    rows["runs"].append({
+        "cell": cell.path, "kind": cell.kind, "status": "failed" if reason else "ok", "reason": reason,
+        "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks, "repeat": cell.repeat,
+        "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(),
+    })  # fmt: skip
+    for rank in range(0 if reason else cell.ranks):
+        rows["environments"].append({
+            "cell": cell.path, "rank": rank, "node": f"node{rank // cell.workers_per_node}", "device": "cpu",
+            "cpu_model": "made-up CPU", "gpu_model": "", "cores_available": 1, "threads": 1, "load_average": 0.1,
+            "memory_bytes": 2**33, "kernel": "Linux", "python": "3.11", "torch": "2.6", "mpi4py": "4.0",
+            "mpi_library": "made-up MPI", "stallpoint": "0", "git_commit": "", "git_dirty": False, "slurm_job_id": "",
+        })  # fmt: skip
+
+
+def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: Rows) -> None:
+    _run_row(cell, rows)
+    axes = {
+        "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "storage": cell.storage,
+        "scaling": cell.scaling, "sync": cell.sync, "prefetch": cell.prefetch, "batch": cell.batch,
+        "nodes": cell.nodes, "ranks": cell.ranks, "global_batch": cell.global_batch,
+        "worker_batch": cell.worker_batch, "repeat": cell.repeat,
+    }  # fmt: skip
+    for iteration in range(cell.warmup + cell.iterations):
+        slow = 3.0 if iteration < cell.warmup else 1.0  # warm-up must not count
+        for rank, (times, layers) in enumerate(_iteration(truth, cell, rng, slow)):
+            label = {**axes, "rank": rank, "iteration": iteration, "warmup": iteration < cell.warmup}
+            rows["iterations"].append({**label, **times, "loss": 7.0})
+            rows["layers"].extend({**label, **layer} for layer in layers)
+
+
+def _iteration(
+    truth: Truth, cell: TrainCell, rng: np.random.Generator, slow: float
+) -> Iterator[tuple[dict[str, float], list[dict[str, Any]]]]:
+    """Times of one iteration and its layers, for each rank."""
+    b, ranks, count = cell.worker_batch, cell.ranks, len(truth.layers)
+
+    def noisy(seconds: float | Reals, *shape: int) -> Reals:
+        return np.asarray(seconds * slow * np.exp(truth.noise * rng.standard_normal(shape)))
+
+    ideal = np.array([layer.fixed + layer.each * b for layer in truth.layers])
+    forward, backward = noisy(ideal, ranks, count), noisy(2 * ideal, ranks, count)
+    read = noisy(b * truth.read_seconds(cell.storage, cell.nodes), ranks)
+    decode = noisy(b * truth.decode, ranks)
+    update = noisy(truth.update, ranks)
+    wait = np.zeros(ranks) if cell.prefetch else read + decode
+    # Gradients of layer l are complete when the layers behind it and its own are through.
+    ready = (wait + forward.sum(1))[:, None] + backward[:, ::-1].cumsum(1)[:, ::-1]
+    begin, end = np.zeros(count), np.zeros(count)
+    free = 0.0
+    for index in reversed(range(count)):
+        arrived = (ready[:, index] if cell.sync == "wfbp" else ready[:, 0]).max()
+        begin[index] = max(free, arrived)
+        free = end[index] = begin[index] + noisy(truth.all_reduce(ranks, truth.layers[index].gradient_bytes))
+    last = max(float(free), float(ready[:, 0].max())) if ranks > 1 else ready[:, 0]
+    exposed = last - ready[:, 0]
+    busy = wait + forward.sum(1) + backward.sum(1) + exposed + update
+    if cell.prefetch:
+        wait = np.maximum(0.0, (read + decode) / cell.readers - busy)
+        busy = busy + wait
+    learned = [index for index, layer in enumerate(truth.layers) if layer.gradient_bytes]
+    under_way = sum(end[index] - begin[index] for index in learned)
+    for rank in range(ranks):
+        shift = wait[rank] if cell.prefetch else 0.0
+        times = {
+            "data_wait": wait[rank], "read": read[rank], "decode": decode[rank], "host_to_device": 0.0,
+            "forward": forward[rank].sum(), "backward": backward[rank].sum(), "communication": under_way,
+            "exposed_communication": exposed[rank], "update": update[rank], "iteration_time": busy[rank],
+        }  # fmt: skip
+        layers = [
+            {
+                "layer_index": index, "layer": layer.name, "layer_type": layer.type,
+                "forward": forward[rank, index], "backward": backward[rank, index],
+                "gradient_ready": ready[rank, index] + shift,
+                "all_reduce_start": begin[index] + shift if layer.gradient_bytes else np.nan,
+                "all_reduce_end": end[index] + shift if layer.gradient_bytes else np.nan,
+                "gradient_bytes": layer.gradient_bytes,
+            }
+            for index, layer in enumerate(truth.layers)
+        ]  # fmt: skip
+        yield times, layers
+
+
+def _sgemm_rows(truth: Truth, cell: SgemmCell, rng: np.random.Generator, rows: Rows) -> None:
+    _run_row(cell, rows)
+    shapes = [("reference", "fully-connected", 4096, 9216), ("fc7", "fully-connected", 4096, 4096)]
+    for (layer, kind, n, k), b, sample in product(shapes, cell.batches, range(cell.samples)):
+        seconds = (1e-3 + 2e-4 * b) * np.exp(truth.noise * rng.standard_normal())
+        rows["sgemm"].append({
+            "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "repeat": cell.repeat,
+            "layer": layer, "layer_type": kind, "worker_batch": b, "m": b, "k": k, "n": n, "operations": 1,
+            "sample": sample, "seconds": seconds, "gflops": 2 * b * k * n / seconds / 1e9,
+        })  # fmt: skip
+
+
+def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Generator, rows: Rows) -> None:
+    _run_row(cell, rows)
+    for size, sample in product(cell.message_bytes, range(cell.samples + 1)):
+        slowest = truth.all_reduce(cell.ranks, size) * np.exp(truth.noise * rng.standard_normal())
+        slowest *= 5 if sample == 0 else 1  # warm-up must not count
+        for rank in range(cell.ranks):
+            rows["collectives"].append({
+                "cell": cell.path, "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks,
+                "repeat": cell.repeat, "rank": rank, "message_bytes": size, "sample": sample, "warmup": sample == 0,
+                "seconds": slowest * (1.0 if rank == sample % cell.ranks else 0.8),
+            })  # fmt: skip
+
+
+def _storage_rows(truth: Truth, cell: StorageCell, rng: np.random.Generator, rows: Rows) -> None:
+    _run_row(cell, rows)
+    for order, cache, rank in product(("sequential", "random"), ("cold", "warm"), range(cell.ranks)):
+        typical = truth.read_seconds(cell.storage, cell.nodes) if cache == "cold" else truth.read / 10
+        start = 0.0
+        for sample in range(cell.samples):
+            seconds = typical * np.exp(truth.noise * rng.standard_normal())
+            rows["storage_reads"].append({
+                "cell": cell.path, "storage": cell.storage, "hardware": cell.hardware, "nodes": cell.nodes,
+                "ranks": cell.ranks, "repeat": cell.repeat, "rank": rank, "order": order, "cache": cache,
+                "resident": 0.0 if cache == "cold" else 1.0, "sample": sample, "start": start, "seconds": seconds,
+                "bytes": 100_000,
+            })  # fmt: skip
+            start += seconds

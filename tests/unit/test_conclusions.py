@@ -1,0 +1,123 @@
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+from synthetic import Layer, Truth, study
+
+from stallpoint.conclusions import conclude, summary, to_markdown
+from stallpoint.models import fit
+
+
+def concluded(records: dict[str, pd.DataFrame], nodes: list[int]) -> dict[str, Any]:
+    return conclude({**records, **fit(records, nodes=nodes)})
+
+
+@pytest.fixture(scope="module")
+def conclusions() -> dict[str, Any]:
+    return concluded(study(), nodes=[1, 2, 4, 8, 16, 32, 64, 128])
+
+
+def test_conclusions_are_valid_json(conclusions: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(conclusions, allow_nan=False)) == conclusions
+
+
+def test_every_curve_says_where_it_stalls_and_why(conclusions: dict[str, Any]) -> None:
+    strong = [curve for curve in conclusions["curves"] if curve["scaling"] == "strong"]
+    assert len(strong) == 8
+    for curve in strong:
+        assert curve["stall_nodes"] == {"value": 4, "low": 4, "high": 4}
+        assert (curve["reached"], curve["basis"]) == (True, "predicted")
+        assert [at["nodes"] for at in curve["causes"]] == [2, 4, 8, 16, 32, 64]
+        assert [at["basis"] for at in curve["causes"]] == ["measured"] * 2 + ["predicted"] * 4
+        causes = [at["leading"][0]["cause"] for at in curve["causes"]]
+        expected = ["communication"] * 6 if curve["sync"] == "naive" else ["matrix shapes"] * 3 + ["communication"] * 3
+        assert causes == expected
+
+
+def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
+    weak = next(curve for curve in conclusions["curves"] if curve["scaling"] == "weak")
+    assert weak["stall_nodes"] is None
+    assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in to_markdown(conclusions)
+    assert "alexnet on cpu, weak scaling: no stall up to n = 128 (1 curve)" in summary(conclusions)
+
+
+def test_dag_errors_stand_next_to_the_published_ones(conclusions: dict[str, Any]) -> None:
+    errors = {error["sync"]: error for error in conclusions["dag_errors"]}
+    assert set(errors) == {"all", "naive", "wfbp"}
+    assert errors["all"]["published"] == 0.094
+    assert errors["all"]["points"] == errors["naive"]["points"] + errors["wfbp"]["points"] == 18
+    estimate = errors["all"]["median_error"]
+    assert 0 < estimate["low"] <= estimate["value"] <= estimate["high"] < 0.02
+
+
+def test_storages_are_told_apart_only_by_their_intervals(conclusions: dict[str, Any]) -> None:
+    verdicts = {
+        (row["nodes"], row["storage"]): row["verdict"]
+        for row in conclusions["storages"]
+        if (row["order"], row["cache"]) == ("random", "cold")
+    }
+    assert verdicts[4, "local"] == "fastest"
+    assert verdicts[4, "shared"] == "slower"
+    assert {verdicts[1, "local"], verdicts[1, "shared"]} == {"fastest", "not distinguishable from the fastest"}
+
+
+def test_failed_cells_are_listed_with_their_reason(conclusions: dict[str, Any]) -> None:
+    assert [failed["reason"] for failed in conclusions["failed"]] == ["out of memory on rank 0"]
+    assert "nodes~8" in conclusions["failed"][0]["cell"]
+    assert "| out of memory on rank 0 |" in to_markdown(conclusions)
+    assert summary(conclusions)[-1] == "1 cell could not run"
+
+
+def test_page_marks_predictions_and_gives_intervals(conclusions: dict[str, Any]) -> None:
+    page = to_markdown(conclusions)
+    assert "| strong, B = 64, wfbp, prefetch 2, shared | 4 [4, 4], predicted, not measured | matrix shapes |" in page
+    row = next(
+        line for line in page.splitlines() if line.startswith("| strong, B = 64, naive, prefetch 2, local | comm")
+    )
+    cells = row.split(" | ")
+    assert cells[1].startswith("communication ")
+    assert cells[3].startswith("*communication ")
+    assert all("[" in cell for cell in cells[1:6])
+
+
+def test_summary_is_short(conclusions: dict[str, Any]) -> None:
+    lines = summary(conclusions)
+    assert len(lines) == 4
+    assert lines[0] == (
+        "alexnet on cpu, strong scaling: stalls at n = 4 (8 of 8 curves; predicted, not measured); "
+        "dominant cause: communication (4), matrix shapes (4)"
+    )
+
+
+def test_unbounded_is_not_a_number() -> None:
+    layers = (Layer("conv", "convolution", 0, 1e-3, 1000),)
+    found = concluded(study(Truth(layers=layers), nodes=(1, 2), repeats=1), nodes=[])
+    json.dumps(found, allow_nan=False)
+    row = next(row for row in found["amdahl"] if row["layer_type"] == "convolution")
+    assert row["speedup_limit"]["high"] is None
+    assert "∞]" in to_markdown(found)
+
+
+def test_causes_that_cannot_be_told_apart_are_all_named() -> None:
+    layers = (Layer("fc", "fully-connected", 10e-3, 1e-3, 1000), Layer("lrn", "lrn", 10e-3, 1e-3))
+    truth = Truth(layers=layers, noise=0.15, alpha=1e-9, update=1e-9)
+    found = concluded(study(truth, nodes=(1, 2, 4), storages=("local",), prefetches=(2,)), nodes=[])
+    at = next(curve for curve in found["curves"] if curve["scaling"] == "strong")["causes"][-1]
+    assert at["verdict"] == "not distinguishable"
+    assert {entry["cause"] for entry in at["leading"]} >= {"matrix shapes", "non-scaling layers"}
+    assert "not distinguishable: " in to_markdown(found)
+
+
+def test_one_node_count_is_no_curve() -> None:
+    page = to_markdown(concluded(study(nodes=(1,), repeats=1), nodes=[]))
+    assert "cannot be judged: only n = 1 is known" in page
+    assert "No prediction could be compared" in page
+
+
+def test_an_empty_study_has_conclusions() -> None:
+    nothing = {name: table.iloc[:0] for name, table in study(nodes=(1,), repeats=1).items()}
+    found = concluded(nothing, nodes=[1, 2])
+    assert found["curves"] == found["failed"] == []
+    assert summary(found) == []
+    assert to_markdown(found).startswith("# Conclusions\n")

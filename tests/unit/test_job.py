@@ -1,0 +1,221 @@
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from launching import run_job, start_job
+
+from stallpoint import parquet
+from stallpoint.cells import CollectivesCell
+from stallpoint.errors import CannotRun, InputError, plain_errors
+from stallpoint.measure import job
+from stallpoint.measure.interruption import interrupted_folder
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.world import World
+from stallpoint.records import COLLECTIVES, RUNS
+
+ROWS = 1000
+
+MEASURE_THEN = """
+def measure(cell, world, keep):
+    for sample in range({rows}):
+        keep.add(COLLECTIVES, message_bytes=4, sample=sample, warmup=False, seconds=1 / (1 + sample))
+    print("measured", flush=True)
+    {then}
+"""
+
+
+def a_cell(nodes: int) -> CollectivesCell:
+    return CollectivesCell("cpu", nodes, 1, 1, "cpu", 1, 1, True, message_bytes=[1024], samples=2)
+
+
+def add_row(keep: Recorder) -> None:
+    keep.add(COLLECTIVES, message_bytes=4, sample=0, warmup=False, seconds=0.5)
+
+
+def raising(error: Exception) -> Callable[[Any, World, Recorder], None]:
+    def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
+        add_row(keep)
+        raise error
+
+    return measure
+
+
+def failure(folder: Path) -> str:
+    """Why the cell in `folder` failed; checks that nothing else is recorded."""
+    assert [path.name for path in folder.iterdir()] == ["runs.parquet"]
+    (run,) = parquet.read(RUNS, folder / "runs.parquet").to_pylist()
+    assert run["status"] == "failed"
+    return str(run["reason"])
+
+
+def rows_saved(cell: CollectivesCell, folder: Path) -> dict[str, int]:
+    """Rows of the interrupted measurement, by file."""
+    files = interrupted_folder(cell, folder).glob("*.collectives.parquet")
+    return {file.name: parquet.read(COLLECTIVES, file).num_rows for file in files}
+
+
+def everything_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "results" / "raw" / a_cell(1).path
+
+
+def test_a_cell_that_cannot_run_leaves_a_record_of_why_and_its_rows(folder: Path) -> None:
+    job.run(a_cell(1), raising(CannotRun("no such device")), folder)
+    assert failure(folder) == "no such device"
+    assert rows_saved(a_cell(1), folder) == {"rank~0.collectives.parquet": 1}
+
+
+@pytest.mark.parametrize("allocate", [torch.empty, np.empty])
+def test_out_of_memory_is_a_result(folder: Path, allocate: Callable[[int], object]) -> None:
+    def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
+        allocate(2**52)
+
+    job.run(a_cell(1), measure, folder)
+    assert failure(folder).startswith("out of memory: ")
+
+
+def test_bad_input_ends_with_its_message_alone(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        job.run(a_cell(1), raising(InputError("image.jpg: not a readable image")), folder)
+    assert ended.value.code == 2
+    message, rows = capfd.readouterr().err.splitlines()
+    assert message == "error: image.jpg: not a readable image"
+    assert rows == f"the rows of rank 0 so far are in {interrupted_folder(a_cell(1), folder)}"
+    assert not folder.exists()
+
+
+def test_a_defect_says_what_it_is_before_where_it_is(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        job.run(a_cell(1), raising(ZeroDivisionError("division by zero")), folder)
+    assert ended.value.code == 1
+    first, second, *_ = capfd.readouterr().err.splitlines()
+    assert first == "error: ZeroDivisionError: division by zero"
+    assert second.startswith("Traceback")
+    assert not folder.exists()
+
+
+def test_signal_handlers_and_threads_are_as_before(folder: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    threads = torch.get_num_threads()
+    job.run(a_cell(1), lambda cell, world, keep: add_row(keep), folder)
+    torch.set_num_threads(threads)
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert parquet.read(COLLECTIVES, folder / "collectives.parquet").num_rows == 1
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, folder: Path) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+    elsewhere = f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
+    body = elsewhere + MEASURE_THEN.format(rows=5 * ROWS, then=limit)
+    status, output = run_job(a_cell(1), folder, ranks=1, body=body)
+    assert status == 2
+    assert f"error: {folder}: no space left on the device; nothing was written" in output.splitlines()
+    assert "Traceback" not in output
+    assert everything_below(tmp_path / "results" / "raw") == []
+    assert not folder.exists()
+
+
+def test_rows_go_to_the_temporary_folder_when_results_cannot_be_written(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "interrupted").write_text("a file where the folder would be")
+    with pytest.raises(SystemExit):
+        job.run(a_cell(1), raising(InputError("no")), folder)
+    spare = tmp_path / "stallpoint-interrupted" / a_cell(1).path
+    assert parquet.read(COLLECTIVES, spare / "rank~0.collectives.parquet").num_rows == 1
+    assert str(spare) in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_job_says_where_its_rows_are(tmp_path: Path, folder: Path, number: signal.Signals) -> None:
+    body = MEASURE_THEN.format(rows=ROWS, then="world.comm.recv()  # blocks inside MPI for ever")
+    with start_job(a_cell(1), folder, ranks=1, body=body) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "measured\n"
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+    saved = interrupted_folder(a_cell(1), folder)
+    assert process.returncode == 128 + number
+    assert errors == f"interrupted by {number.name}: the rows of rank 0 so far are in {saved}\n"
+    assert rows_saved(a_cell(1), folder) == {"rank~0.collectives.parquet": ROWS}
+    assert everything_below(tmp_path / "results" / "raw") == []
+
+
+def test_ranks_that_mpirun_ends_save_their_rows(tmp_path: Path, folder: Path) -> None:
+    body = MEASURE_THEN.format(rows=ROWS, then="world.comm.Barrier() if world.rank else world.comm.recv()")
+    with start_job(a_cell(2), folder, ranks=2, body=body) as process:
+        assert process.stdout
+        assert [process.stdout.readline() for _ in range(2)] == ["measured\n"] * 2
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert rows_saved(a_cell(2), folder) == {f"rank~{rank}.collectives.parquet": ROWS for rank in (0, 1)}
+    assert everything_below(tmp_path / "results" / "raw") == []
+
+
+def test_a_rank_that_fails_alone_ends_the_others_and_leaves_the_reason(folder: Path) -> None:
+    then = "if world.rank == 1: raise CannotRun('this GPU is broken')\n    world.comm.recv()"
+    body = "job._GRACE = 0.2\n" + MEASURE_THEN.format(rows=ROWS, then=then)
+    status, output = run_job(a_cell(2), folder, ranks=2, body=body)
+    assert status == job.EXIT_FAILED
+    assert "error: this GPU is broken" in output
+    assert failure(folder) == "this GPU is broken"
+    assert job.record_failure(a_cell(2), folder, status, folder / "no.log")
+    assert rows_saved(a_cell(2), folder)["rank~1.collectives.parquet"] == ROWS
+
+
+def test_ranks_that_fail_together_end_the_job_normally(folder: Path) -> None:
+    status, output = run_job(a_cell(2), folder, ranks=2, body="def measure(*_): raise CannotRun('no GPU')")
+    assert (status, output) == (0, "error: no GPU\nrank 0 had measured nothing yet\n")
+    assert failure(folder) == "no GPU"
+
+
+def test_the_wrong_number_of_ranks_is_recorded(folder: Path) -> None:
+    status, _ = run_job(a_cell(3), folder, ranks=1)
+    assert status == 0
+    assert failure(folder).startswith("the job needs 3 MPI ranks and MPI started 1")
+
+
+def test_a_killed_job_is_recorded_as_out_of_memory(tmp_path: Path, folder: Path) -> None:
+    log = tmp_path / "job.log"
+    body = MEASURE_THEN.format(rows=1, then="import os; os.kill(os.getpid(), 9)")
+    status, output = run_job(a_cell(2), folder, ranks=2, body=body)
+    log.write_text(output)
+    assert job.record_failure(a_cell(2), folder, status, log)
+    assert failure(folder) == "killed (signal 9): most likely out of memory"
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (1, "error: a defect"),
+        (2, "error: bad input"),
+        (143, "interrupted by SIGTERM: the rows of rank 0 ..."),
+        (137, "interrupted by SIGTERM: the rows of rank 0 ..."),
+        (137, "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT 2030-01-01T00:00:00 DUE TO TIME LIMIT ***"),
+        (job.EXIT_FAILED, "ended by force, but recorded nothing"),
+    ],
+)
+def test_other_ends_are_not_results(tmp_path: Path, folder: Path, status: int, text: str) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(text)
+    assert not job.record_failure(a_cell(1), folder, status, log)
+    assert not folder.exists()
+
+
+def test_a_scripts_bad_input_has_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, plain_errors():
+        raise InputError("network: unknown 'alexnot'")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: network: unknown 'alexnot'\n"

@@ -1,0 +1,124 @@
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import Layer, Truth, study
+
+from stallpoint.models import fit
+from stallpoint.models.attribution import verdicts
+from stallpoint.models.statistics import Ensemble
+
+FREE = {"alpha": 1e-9, "beta": 1e-15, "read": 1e-9, "decode": 1e-9, "update": 1e-9}
+"""A cluster on which only computing takes time."""
+SCALING = (Layer("conv", "convolution", 0, 1e-3, 8_000_000),)
+ONE = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
+
+
+def tables(truth: Truth, nodes: tuple[int, ...] = (1, 2, 4), **options: Any) -> dict[str, pd.DataFrame]:
+    return fit(study(truth, nodes=nodes, **{**ONE, **options}), nodes=[1, 2, 4, 8, 16, 32, 64])
+
+
+def ensemble(value: float, spread: float) -> Ensemble:
+    return np.array([value, *np.linspace(value - spread, value + spread, 101)])
+
+
+@pytest.mark.parametrize(
+    ("truth", "cause"),
+    [
+        (Truth(**{**FREE, "beta": 2e-9}, layers=SCALING), "communication"),
+        (Truth(**FREE, layers=(Layer("fc", "fully-connected", 20e-3, 1e-3, 8_000_000),)), "matrix shapes"),
+        (Truth(**FREE, layers=(*SCALING, Layer("lrn", "lrn", 20e-3, 0))), "non-scaling layers"),
+        (Truth(**{**FREE, "update": 50e-3}, layers=SCALING), "model update"),
+        (Truth(**{**FREE, "read": 2e-3, "contention": 1.0}, layers=SCALING), "training data"),
+    ],
+)
+def test_the_cause_that_was_built_in_dominates_measured_and_predicted(truth: Truth, cause: str) -> None:
+    storages = ("shared",) if cause == "training data" else ("local",)
+    table = tables(truth, storages=storages)["causes"]
+    for scaling in ("strong", "weak") if cause == "communication" else ("strong",):
+        rows = table[table["scaling"] == scaling]
+        assert set(rows["basis"]) == {"measured", "predicted"}
+        dominant = rows[rows["verdict"] == "dominant"]
+        assert set(dominant["cause"]) == {cause}
+        assert len(dominant) == rows["nodes"].nunique()
+
+
+def test_waiting_for_the_slowest_rank_is_imbalance() -> None:
+    records = study(Truth(**FREE, layers=SCALING), **ONE)
+    slow = records["iterations"]["rank"] == 1
+    extra = records["iterations"].loc[slow, "forward"]
+    records["iterations"].loc[slow, ["forward", "iteration_time"]] += np.stack([extra, extra], axis=-1)
+    # The other ranks spend that time waiting in their all-reduce.
+    of_slow = extra.groupby(records["iterations"].loc[slow, "cell"]).median()
+    waits = records["iterations"]["cell"].map(of_slow).where(~slow & (records["iterations"]["ranks"] > 1), 0.0)
+    for name in ("exposed_communication", "communication", "iteration_time"):
+        records["iterations"][name] += waits
+    causes = fit(records, nodes=[])["causes"].query("scaling == 'strong' and nodes == 4")
+    lost = causes.set_index("cause")["lost"]
+    assert lost["communication"] == pytest.approx(0, abs=1e-3)
+    assert lost["imbalance"] > 0.7 * extra[records["iterations"]["nodes"] == 4].median()
+
+
+def test_losses_add_up_to_the_distance_from_ideal_scaling() -> None:
+    found = tables(Truth())
+    predictions = found["predictions"].set_index(["scaling", "nodes"])
+    for (scaling, nodes, basis), rows in found["causes"].groupby(["scaling", "nodes", "basis"]):
+        seconds = predictions.loc[scaling, f"{basis}_iteration"]
+        ideal = seconds[1] / nodes if scaling == "strong" else seconds[1]
+        assert rows["lost"].sum() == pytest.approx(seconds[nodes] - ideal)
+        assert (rows["lost"] / rows["share"]).dropna().to_numpy() == pytest.approx(seconds[nodes])
+
+
+def test_verdicts_go_by_intervals() -> None:
+    clear = verdicts({"a": ensemble(5, 1), "b": ensemble(1, 0.5), "c": ensemble(0, 0)})
+    assert clear == {"a": "dominant", "b": "minor", "c": "minor"}
+    overlapping = verdicts({"a": ensemble(5, 1), "b": ensemble(4.5, 1), "c": ensemble(1, 0.1)})
+    assert overlapping == {"a": "not distinguishable", "b": "not distinguishable", "c": "minor"}
+    nothing = verdicts({"a": ensemble(0.1, 0.2), "b": ensemble(-3, 0.1)})
+    assert nothing == {"a": "not distinguishable", "b": "minor"}
+
+
+def test_measured_stall() -> None:
+    # t = 64/n + 256 ms: 320, 288, 272; doubling one node gains 11 %, doubling two 6 %.
+    layers = (Layer("fc", "fully-connected", 256e-3 / 3, 1e-3 / 3, 4),)
+    row = tables(Truth(**FREE, layers=layers, noise=0.001))["stalling"].query("scaling == 'strong'").iloc[0]
+    assert (row["stall_nodes"], row["stall_nodes_low"], row["stall_nodes_high"]) == (2, 2, 2)
+    assert row["reached"]
+    assert row["basis"] == "measured"
+    assert row["dominant_cause"] == "matrix shapes"
+    assert (row["largest_measured"], row["largest_considered"]) == (4, 64)
+    assert row["best_speedup"] == pytest.approx(320 / 260, abs=0.03)
+
+
+def test_predicted_stall() -> None:
+    # t = 192/n + 48 ms: (192/n + 48)/(96/n + 48) < 1.1 from n = 18 on
+    found = tables(Truth(**FREE, layers=(Layer("fc", "fully-connected", 16e-3, 1e-3, 4),)))
+    row = found["stalling"].query("scaling == 'strong'").iloc[0]
+    assert (row["reached"], row["stall_nodes"], row["basis"]) == (True, 32, "predicted")
+
+
+def test_no_stall() -> None:
+    # t = 192/n + 12 ms: (192/n + 12)/(96/n + 12) < 1.1 from n = 72 on, beyond B = 64
+    found = tables(Truth(**FREE, layers=(Layer("fc", "fully-connected", 4e-3, 1e-3, 4),)))
+    row = found["stalling"].query("scaling == 'strong'").iloc[0]
+    assert not row["reached"]
+    assert row["stall_nodes"] == row["largest_considered"] == 64
+    assert row["basis"] == "predicted"
+
+
+def test_a_stall_between_two_node_counts_has_an_interval() -> None:
+    # t = 115/n + 461 ms: doubling one node gains 11 %, so with this noise it may as well be less than 10 %
+    layers = (Layer("fc", "fully-connected", 256e-3 / 3 * 1.8, 1e-3 / 3 * 1.8, 4),)
+    noisy = study(Truth(**FREE, layers=layers, noise=0.1), repeats=3, **ONE)
+    row = fit(noisy, nodes=[1, 2, 4, 8])["stalling"].query("scaling == 'strong'").iloc[0]
+    assert row["stall_nodes_low"] < row["stall_nodes_high"]
+    assert {row["stall_nodes_low"], row["stall_nodes_high"]} <= {1, 2, 4, 8}
+
+
+def test_one_node_count_alone_cannot_be_judged() -> None:
+    records = study(nodes=(1,), **ONE)
+    row = fit(records, nodes=[])["stalling"].iloc[0]
+    assert not row["reached"]
+    assert row["largest_considered"] == 1
+    assert row["dominant_cause"] == "not distinguishable"

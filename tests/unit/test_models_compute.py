@@ -1,0 +1,105 @@
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import NETWORK, Layer, Truth, study
+
+from stallpoint.models.compute import Compute, layer_scaling, sgemm_speedup
+
+OPTIONS = {"nodes": (1, 2), "storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
+
+
+def compute_of(tables: dict[str, pd.DataFrame]) -> Compute:
+    return Compute(tables["iterations"], tables["layers"], seed=0)
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pd.DataFrame]:
+    return study(**OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def compute(tables: dict[str, pd.DataFrame]) -> Compute:
+    return compute_of(tables)
+
+
+@pytest.mark.parametrize(
+    ("batch", "source"),
+    [(16, "measured at b"), (48, "interpolated in b"), (1, "extrapolated in b"), (256, "extrapolated in b")],
+)
+def test_layer_times_at_any_mini_batch(compute: Compute, batch: int, source: str) -> None:
+    times = compute.times("alexnet", "cpu", batch, prefetch=0)
+    assert times is not None
+    assert times.source == source
+    expected = np.array([layer.fixed + layer.each * batch for layer in NETWORK])
+    assert times.layers_forward[0] == pytest.approx(expected, rel=0.06)
+    assert times.layers_backward[0] == pytest.approx(2 * expected, rel=0.06)
+    assert times.update[0] == pytest.approx(Truth().update, rel=0.05)
+    assert times.forward[0] == pytest.approx(expected.sum(), rel=0.03)
+
+
+def test_time_between_layers_belongs_to_the_backward_pass(tables: dict[str, pd.DataFrame]) -> None:
+    longer = tables["iterations"].assign(backward=lambda rows: rows["backward"] + 7e-3)
+    times = Compute(longer, tables["layers"], seed=0).times("alexnet", "cpu", 16, prefetch=0)
+    assert times is not None
+    steps = times.backward_steps[0]
+    assert steps.sum() == pytest.approx(times.backward[0])
+    assert steps - times.layers_backward[0] == pytest.approx(np.full(7, 1e-3), rel=0.2)
+
+
+def test_named_cells_take_no_part(compute: Compute) -> None:
+    at_64 = [cell.name for cell in compute.cells["alexnet", "cpu"] if cell.worker_batch == 64]
+    assert {name.split("scaling~")[1].split("/")[0] for name in at_64} == {"compute", "strong"}
+    without_compute = [name for name in at_64 if "scaling~compute" in name]
+    times = compute.times("alexnet", "cpu", 64, prefetch=0, without=without_compute)
+    assert times is not None
+    assert times.source == "measured at b"
+    times = compute.times("alexnet", "cpu", 64, prefetch=0, without=at_64)
+    assert times is not None
+    assert times.source == "extrapolated in b"
+
+
+def test_cells_that_read_ahead_likewise_are_preferred() -> None:
+    tables = study(**{**OPTIONS, "prefetches": (0, 2)})
+    slowed = tables["layers"].assign(forward=lambda rows: rows["forward"] * np.where(rows["prefetch"] > 0, 2, 1))
+    compute = Compute(tables["iterations"], slowed, seed=0)
+    alone, ahead = (compute.times("alexnet", "cpu", 64, prefetch=prefetch) for prefetch in (0, 2))
+    assert alone is not None
+    assert ahead is not None
+    assert ahead.layers_forward[0] == pytest.approx(2 * alone.layers_forward[0], rel=0.1)
+
+
+def test_what_was_never_measured_has_no_times(compute: Compute) -> None:
+    assert compute.times("resnet50", "cpu", 16, prefetch=0) is None
+    only = compute_of(study(**OPTIONS, compute_batches=(16,), repeats=1))
+    strong = [cell.name for cell in only.cells["alexnet", "cpu"] if cell.worker_batch == 64]
+    assert only.times("alexnet", "cpu", 8, prefetch=0, without=strong) is None  # one point makes no line
+
+
+def test_layer_scaling_is_that_of_free_communication(compute: Compute) -> None:
+    table = pd.DataFrame(layer_scaling(compute)).set_index(["layer_type", "worker_batch"])
+    for kind in ("convolution", "fully-connected"):
+        layers = [layer for layer in NETWORK if layer.type == kind]
+        time = {b: 3 * sum(layer.fixed + layer.each * b for layer in layers) for b in (64, 4)}
+        row = table.loc[(kind, 4)]
+        assert row["seconds"] == pytest.approx(time[4], rel=0.03)
+        assert row["speedup"] == pytest.approx(time[64] / time[4], rel=0.04)
+        assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
+    shares = table["share"].drop("all", level="layer_type")
+    assert shares.groupby("worker_batch").sum().to_numpy() == pytest.approx(1)
+    assert (table.xs(64, level="worker_batch")["speedup"] == 1).all()
+
+
+def test_layers_of_a_type_are_added_up() -> None:
+    twice = replace(Truth(), layers=(Layer("a", "relu", 1e-3, 0), Layer("b", "relu", 2e-3, 0)))
+    table = pd.DataFrame(layer_scaling(compute_of(study(twice, **OPTIONS))))
+    assert table.query("layer_type == 'relu'")["seconds"].to_numpy() == pytest.approx(9e-3, rel=0.03)
+
+
+def test_sgemm_speedup(tables: dict[str, pd.DataFrame]) -> None:
+    table = pd.DataFrame(sgemm_speedup(tables["sgemm"], seed=0)).set_index(["layer", "worker_batch"])
+    row = table.loc[("reference", 4)]
+    assert row["seconds"] == pytest.approx(1.8e-3, rel=0.03)
+    assert row["speedup"] == pytest.approx((1e-3 + 64 * 2e-4) / 1.8e-3, rel=0.04)
+    assert row["gflops"] == pytest.approx(2 * 4 * 4096 * 9216 / 1.8e-3 / 1e9, rel=0.03)

@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import study
+
+from stallpoint import parquet
+from stallpoint.models import fit
+from stallpoint.records import MODEL_TABLES, TABLES
+
+NODES = [1, 2, 4, 8]
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pd.DataFrame]:
+    return study(nodes=(1, 2), repeats=1)
+
+
+@pytest.fixture(scope="module")
+def fitted(tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    return fit(tables, nodes=NODES)
+
+
+def test_tables_can_be_written(fitted: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    assert list(fitted) == [table.name for table in MODEL_TABLES]
+    for table in MODEL_TABLES:
+        parquet.write(table, fitted[table.name], tmp_path / table.name)
+        assert parquet.read(table, tmp_path / table.name).num_rows == len(fitted[table.name]) > 0
+
+
+def test_intervals_hold_their_value_in_every_table(fitted: dict[str, pd.DataFrame]) -> None:
+    for name, table in fitted.items():
+        for column in (c.removesuffix("_low") for c in table if c.endswith("_low")):
+            known = table[table[f"{column}_low"].notna()]
+            assert (known[f"{column}_low"] <= known[column]).all(), (name, column)
+            assert (known[column] <= known[f"{column}_high"]).all(), (name, column)
+
+
+def test_the_same_records_give_the_same_numbers(
+    tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame]
+) -> None:
+    again = fit(tables, nodes=NODES)
+    other_seed = fit(tables, nodes=NODES, seed=1)
+    for name, table in fitted.items():
+        pd.testing.assert_frame_equal(table, again[name])
+    assert not fitted["communication"].equals(other_seed["communication"])
+    assert np.array_equal(fitted["communication"]["alpha"], other_seed["communication"]["alpha"])
+
+
+def test_tables_read_from_files_give_the_same_numbers(
+    tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame], tmp_path: Path
+) -> None:
+    read = {}
+    for name, table in tables.items():
+        parquet.write(TABLES[name], table, tmp_path / name)
+        read[name] = parquet.read(TABLES[name], tmp_path / name).to_pandas()
+        read[name] = read[name].astype({c: "category" for c in ("network", "storage", "layer") if c in table})
+    for name, table in fit(read, nodes=NODES).items():
+        pd.testing.assert_frame_equal(table, fitted[name])
+
+
+@pytest.mark.parametrize("empty", ["sgemm", "collectives", "storage_reads", "layers", "iterations"])
+def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.DataFrame], empty: str) -> None:
+    fitted = fit({**tables, empty: tables[empty].iloc[:0]}, nodes=NODES)
+    emptied = {name for name, table in fitted.items() if table.empty}
+    of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
+    assert (
+        emptied
+        == {
+            "sgemm": {"sgemm_speedup"},
+            "collectives": {"communication"},
+            "storage_reads": {"storage_rates"},
+            "layers": {"layer_scaling", "layer_predictions"},
+            "iterations": of_training,
+        }[empty]
+    )
+
+
+def test_nothing_measured_gives_empty_tables() -> None:
+    nothing = {name: pd.DataFrame(columns=list(table)) for name, table in study(nodes=(1,), repeats=1).items()}
+    fitted = fit(nothing, nodes=NODES)
+    for table in MODEL_TABLES:
+        assert fitted[table.name].empty
+        parquet.to_arrow(table, fitted[table.name])
+
+
+def test_warm_up_is_left_out(tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame]) -> None:
+    kept = {name: frame[~frame["warmup"]] if "warmup" in frame else frame for name, frame in tables.items()}
+    for name, table in fit(kept, nodes=NODES).items():
+        pd.testing.assert_frame_equal(table, fitted[name])
+
+
+def test_node_counts_of_the_caller_are_predicted(tables: dict[str, pd.DataFrame]) -> None:
+    assert set(fit(tables, nodes=[1, 32])["predictions"]["nodes"]) == {1, 2, 32}

@@ -1,0 +1,134 @@
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import NETWORK, Truth, study
+
+from stallpoint.cells import TrainCell
+from stallpoint.models import fit
+
+NODES = [1, 2, 4, 8, 16, 64, 128]
+AXES = ["scaling", "storage", "sync", "prefetch", "nodes"]
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pd.DataFrame]:
+    return study()
+
+
+@pytest.fixture(scope="module")
+def predictions(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    return fit(tables, nodes=NODES)["predictions"]
+
+
+def true_iteration(row: pd.Series, truth: Truth) -> float:
+    axes: Any = {name: row[name] for name in ("network", "hardware", "nodes", "batch", "storage", "scaling", "sync")}
+    cell = TrainCell(
+        **axes, prefetch=row["prefetch"], repeat=1, worker_batch=row["worker_batch"], iterations=1, warmup=0, readers=2,
+        storage_path="", storage_format="", workers_per_node=row["ranks"] // row["nodes"], device="cpu",
+        threads_per_worker=1, seed=0, anonymise=False,
+    )  # fmt: skip
+    return truth.iteration(cell)
+
+
+def test_predictions_agree_with_the_truth_measured_or_not(predictions: pd.DataFrame) -> None:
+    truth = predictions.apply(true_iteration, axis=1, truth=Truth())
+    assert (predictions["predicted_iteration"] / truth).to_numpy() == pytest.approx(1, abs=0.04)
+    assert set(predictions["equation"]) == {"eq. 2", "eq. 3", "eq. 5", "eq. 2 with t_c^no"}
+
+
+def test_errors_against_measured_cells_are_small(predictions: pd.DataFrame) -> None:
+    compared = predictions[~predictions["extrapolated"]]
+    assert (compared["error"].abs() < 0.03).all()
+    assert compared["error"].to_numpy() == pytest.approx(
+        compared["predicted_iteration"] / compared["measured_iteration"] - 1
+    )
+    assert predictions.loc[predictions["extrapolated"], "error"].isna().all()
+
+
+def test_which_node_counts_are_predicted(predictions: pd.DataFrame) -> None:
+    nodes = predictions.groupby("scaling")["nodes"].unique()
+    assert nodes["strong"].tolist() == [1, 2, 4, 8, 16, 64]  # B = 64 cannot be split over 128 ranks
+    assert nodes["weak"].tolist() == NODES
+    assert set(predictions.query("extrapolated")["nodes"]) == {8, 16, 64, 128}
+
+
+def test_speedup_refers_to_the_fewest_nodes(predictions: pd.DataFrame) -> None:
+    table = predictions.set_index(AXES).sort_index()
+    strong, weak = table.loc[("strong", "local", "wfbp", 2)], table.loc[("weak", "local", "wfbp", 2)]
+    assert strong["predicted_speedup"].to_numpy() == pytest.approx(
+        strong["predicted_iteration"][1] / strong["predicted_iteration"]
+    )
+    assert weak["measured_speedup"][4] == pytest.approx(
+        4 * weak["measured_iteration"][1] / weak["measured_iteration"][4]
+    )
+    for basis in ("predicted", "measured"):
+        assert (
+            strong[f"{basis}_speedup"][1]
+            == strong[f"{basis}_speedup_low"][1]
+            == strong[f"{basis}_speedup_high"][1]
+            == 1
+        )
+
+
+def test_intervals_hold_the_prediction(predictions: pd.DataFrame) -> None:
+    for name in ("predicted_iteration", "predicted_speedup"):
+        assert (predictions[f"{name}_low"] <= predictions[name]).all()
+        assert (predictions[name] <= predictions[f"{name}_high"]).all()
+
+
+def test_a_cell_takes_no_part_in_its_own_prediction(tables: dict[str, pd.DataFrame]) -> None:
+    before = fit(tables, nodes=[])["predictions"].set_index(AXES)
+    for axes in (("strong", "shared", "wfbp", 2, 4), ("strong", "shared", "wfbp", 2, 1)):
+        changed = {name: table.copy() for name, table in tables.items()}
+        for name in ("iterations", "layers"):
+            own = (changed[name][AXES] == list(axes)).all(axis=1)
+            times = changed[name].select_dtypes("float").columns
+            changed[name].loc[own, times] *= 10
+        after = fit(changed, nodes=[])["predictions"].set_index(AXES)
+        assert after.loc[axes, "measured_iteration"] == pytest.approx(10 * before.loc[axes, "measured_iteration"])
+        assert after.loc[axes, "predicted_iteration"] == before.loc[axes, "predicted_iteration"]
+
+
+def test_one_rank_alone_is_predicted_from_other_repeats() -> None:
+    options: dict[str, Any] = {"storages": ("local",), "syncs": ("wfbp",), "prefetches": (2,), "compute_batches": ()}
+    tables = study(nodes=(1, 2), repeats=3, **options)
+    # The first repeat ran twice as slowly: seen in the error, as the others made the prediction.
+    for name in ("iterations", "layers"):
+        first = (tables[name][["scaling", "nodes", "repeat"]] == ["strong", 1, 1]).all(axis=1)
+        tables[name].loc[first, tables[name].select_dtypes("float").columns] *= 2
+    row = fit(tables, nodes=[])["predictions"].set_index(["scaling", "nodes"]).loc[("strong", 1)]
+    assert row["compute_source"] == "measured at b, other repeats"
+    assert row["error"] == pytest.approx(-0.5, abs=0.03)
+    once = fit(study(nodes=(1, 2), repeats=1, **options), nodes=[])["predictions"].set_index(["scaling", "nodes"])
+    assert once.loc[("strong", 1), "compute_source"] == "not measured"
+    assert np.isnan(once.loc[("strong", 1), "predicted_iteration"])
+    assert once.loc[("strong", 2), "compute_source"] == "interpolated in b"
+
+
+def test_nothing_is_predicted_where_communication_was_not_measured(tables: dict[str, pd.DataFrame]) -> None:
+    silent = {**tables, "collectives": tables["collectives"].iloc[:0]}
+    table = fit(silent, nodes=NODES)["predictions"]
+    assert table.loc[table["ranks"] > 1, "predicted_iteration"].isna().all()
+    assert table.loc[table["ranks"] == 1, "predicted_iteration"].notna().all()
+    assert table["measured_iteration"].notna().sum() == 27
+
+
+def test_several_workers_on_a_node() -> None:
+    tables = study(nodes=(1, 2), workers_per_node=2, storages=("local",), syncs=("wfbp",), prefetches=(2,))
+    table = fit(tables, nodes=[1, 2, 8])["predictions"]
+    assert (table["ranks"] == 2 * table["nodes"]).all()
+    truth = table.apply(true_iteration, axis=1, truth=Truth())
+    assert (table["predicted_iteration"] / truth).to_numpy() == pytest.approx(1, abs=0.04)
+
+
+def test_layers_are_predicted_where_they_were_measured(tables: dict[str, pd.DataFrame]) -> None:
+    layers = fit(tables, nodes=NODES)["layer_predictions"]
+    assert len(layers) == 27 * len(NETWORK)
+    assert (layers["predicted_forward"] / layers["measured_forward"]).to_numpy() == pytest.approx(1, abs=0.08)
+    learned = (layers["gradient_bytes"] > 0) & (layers["ranks"] > 1)
+    for end in ("start", "end"):
+        predicted, measured = (layers.loc[learned, f"{basis}_all_reduce_{end}"] for basis in ("predicted", "measured"))
+        assert (predicted / measured).to_numpy() == pytest.approx(1, abs=0.06)
+    assert layers.loc[~learned, "predicted_all_reduce_start"].isna().all()

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import nnls
+
+from stallpoint.models.statistics import (
+    REPLICATES,
+    Curve,
+    Reals,
+    bootstrap,
+    columns,
+    estimate,
+    generator,
+    non_negative_fit,
+)
+
+
+def test_first_entry_is_the_statistic_of_the_records_themselves() -> None:
+    ensemble = bootstrap([[1.0, 10.0], [2.0, 20.0], [9.0, 90.0]], [1, 1, 2], generator(0))
+    assert ensemble.shape == (1 + REPLICATES, 2)
+    assert ensemble[0].tolist() == [2.0, 20.0]
+    assert np.allclose(ensemble[:, 1], 10 * ensemble[:, 0])  # quantities of one iteration stay together
+
+
+def test_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
+    covered = 0
+    for trial in range(200):
+        random = np.random.default_rng(trial)
+        jobs = random.normal(10, 1, size=(20, 1))
+        values = jobs + random.normal(0, 1, size=(20, 10))
+        _, low, high = estimate(bootstrap(values.ravel(), np.repeat(range(20), 10), random))
+        covered += low <= 10 <= high
+    assert 0.82 <= covered / 200 <= 0.97
+
+
+def test_differences_between_repeats_widen_the_interval() -> None:
+    values = np.concatenate([np.linspace(level, level + 0.1, 50) for level in (1.0, 2.0, 3.0)])
+    _, low, high = estimate(bootstrap(values, np.repeat([1, 2, 3], 50), generator(0)))
+    _, low_pooled, high_pooled = estimate(bootstrap(values, np.zeros(150), generator(0)))
+    assert high - low > 1.5 * (high_pooled - low_pooled)
+
+
+def test_repeats_of_different_length() -> None:
+    ensemble = bootstrap([1.0] * 3 + [5.0], [7, 7, 7, 9], generator(0))
+    assert set(np.unique(ensemble)) <= {1.0, 3.0, 5.0}
+    assert (ensemble == 5.0).any()
+
+
+def test_random_numbers_depend_on_seed_and_key_alone() -> None:
+    assert generator(1, "a", 2).random() == generator(1, "a", 2).random()
+    assert generator(1, "a", 2).random() != generator(1, "a", 3).random()
+    assert generator(1, "a", 2).random() != generator(2, "a", 2).random()
+
+
+def test_estimate_holds_its_value_and_tells_infinite_from_unknown() -> None:
+    value, low, high = estimate(np.array([5.0, *np.linspace(0, 1, 100)]))
+    assert (value, high) == (5.0, 5.0)
+    assert low == pytest.approx(0.05, abs=0.02)
+    assert estimate(np.array([np.inf, 4.0, np.inf, np.inf]))[2] == np.inf
+    assert np.isnan(estimate(np.array([1.0, np.nan]))[1])
+    assert columns("x", np.array([2.0, 2.0])) == {"x": 2.0, "x_low": 2.0, "x_high": 2.0}
+
+
+@settings(deadline=None)
+@given(
+    arrays(float, 6, elements=st.floats(0.1, 100), unique=True),
+    arrays(float, 6, elements=st.floats(0.01, 100)),
+)
+def test_fit_is_the_non_negative_least_squares_solution(x: Reals, y: Reals) -> None:
+    design = np.stack([np.ones(6), x], axis=-1)
+    _, norm = nnls(design / np.sqrt(y)[:, None], np.sqrt(y))
+    found = non_negative_fit(design, y)
+    assert (found >= 0).all()
+    assert np.linalg.norm((design @ found - y) / np.sqrt(y)) == pytest.approx(norm, abs=1e-6)
+
+
+def test_fit_of_many_at_once_and_of_a_part_that_takes_no_time() -> None:
+    design = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 4.0]])
+    truth = np.array([[0.5, 2.0], [3.0, 0.0], [0.0, 1.0]])
+    assert non_negative_fit(design, truth @ design.T) == pytest.approx(truth, abs=1e-9)
+    assert non_negative_fit(design, np.zeros(3)).tolist() == [0.0, 0.0]
+
+
+def test_curve_is_measured_interpolated_or_extrapolated() -> None:
+    at_two_and_eight = np.array([[[5.0], [11.0]]] * 3)  # 3 + 1·x
+    curve = Curve([2, 8], at_two_and_eight)
+    assert [curve.source(x) for x in (2, 4, 1, 16)] == ["measured", "interpolated", "extrapolated", "extrapolated"]
+    assert [float(curve(x)[0, 0]) for x in (2, 4, 1, 16)] == pytest.approx([5, 7, 4, 19])
+
+
+def test_one_measured_place_tells_nothing_about_others() -> None:
+    curve = Curve([4], np.full((3, 1, 2), 7.0))
+    assert (curve(4) == 7.0).all()
+    assert np.isnan(curve(2)).all()

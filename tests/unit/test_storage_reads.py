@@ -1,0 +1,84 @@
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from launching import run_job
+
+from stallpoint import parquet
+from stallpoint.cells import StorageCell
+from stallpoint.measure.storage_reads import drop, resident_share
+from stallpoint.records import STORAGE_READS
+from stallpoint.storage import Storage
+from stallpoint.storage.generate import prepare
+from stallpoint.storage.images import Extent
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def cold_share(folder: Path) -> float:
+    """Share of pages left after dropping them: none, but all where the file system is memory."""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", folder], capture_output=True, text=True, check=True).stdout.strip()
+    return 1.0 if kind in ("tmpfs", "ramfs") else 0.0
+
+
+@pytest.mark.parametrize("name", ["files", "tar"])
+def test_two_workers_read_cold_and_warm_in_both_orders(tmp_path: Path, name: str) -> None:
+    storage = Storage("synthetic", tmp_path / "set", name)
+    prepare(storage, generate=16, seed=1)
+    cell = StorageCell(
+        "cpu", 2, 1, 1, "cpu", 1, 1, True,
+        storage="synthetic", storage_path=str(storage.path), storage_format=name, samples=6,
+    )  # fmt: skip
+    folder = tmp_path / "raw" / cell.path
+    assert run_job(cell, folder, ranks=2) == (0, "")
+
+    passes = defaultdict(list)
+    for row in parquet.read(STORAGE_READS, folder / "storage_reads.parquet").to_pylist():
+        passes[row["order"], row["cache"], row["rank"]].append(row)
+        assert row["start"] >= 0
+        assert row["seconds"] > 0
+    assert len(passes) == 8
+    for (_, cache, _), rows in passes.items():
+        assert [row["sample"] for row in rows] == list(range(6))
+        assert [row["start"] for row in rows] == sorted(row["start"] for row in rows)
+        assert all(row["resident"] == pytest.approx(1.0 if cache == "warm" else cold_share(tmp_path)) for row in rows)
+    images = storage.open()
+    sizes = [images.extent(index).size for index in range(images.samples)]
+    for cache in ("cold", "warm"):
+        in_order = [row["bytes"] for rank in (0, 1) for row in passes["sequential", cache, rank]]
+        assert in_order == sizes[:12]
+    assert [row["bytes"] for row in passes["random", "cold", 1]] == [
+        row["bytes"] for row in passes["random", "warm", 1]
+    ]
+
+
+def test_resident_pages_are_counted_and_asking_reads_none(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(64 * PAGE))
+    whole, first = Extent(path, 0, 64 * PAGE), Extent(path, 10, PAGE - 20)
+    assert resident_share([whole]) == 1.0
+    drop({path})
+    assert resident_share([whole]) == cold_share(tmp_path)
+    assert resident_share([whole]) == cold_share(tmp_path)
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        file.read(PAGE)
+    assert resident_share([first]) == 1.0
+    assert resident_share([first, whole]) == pytest.approx(cold_share(tmp_path) or 2 / 65, abs=0.3)
+
+
+def test_files_of_others_have_an_unknown_share() -> None:
+    """The kernel calls every page of such files resident, whatever the truth."""
+    program = """
+import os
+from pathlib import Path
+from stallpoint.measure.storage_reads import resident_share
+from stallpoint.storage.images import Extent
+if os.getuid() == 0:
+    os.setuid(65534)
+print(resident_share([Extent(Path("/etc/passwd"), 0, 100)]))
+"""
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "None\n"

@@ -1,0 +1,67 @@
+# The study, expanded once, and the few functions that rules look things up with.
+import inspect
+import os
+import sys
+from operator import attrgetter
+from pathlib import Path
+
+import yaml
+from snakemake.exceptions import WorkflowError
+
+from stallpoint import study as studies
+from stallpoint.cells import KINDS, Cell
+from stallpoint.charts import CHARTS
+from stallpoint.errors import InputError
+
+SCHEMA = yaml.safe_load(Path(workflow.basedir, "workflow/schemas/study.schema.yaml").read_text())
+
+try:
+    STUDY = studies.expand(config, SCHEMA)
+except InputError as error:
+    raise WorkflowError(f"The study is not valid.\n{error}") from None
+
+RESULTS = f"results/{STUDY.name}"
+LOGS = f"logs/{STUDY.name}"
+
+if workflow.is_main_process:
+    print(STUDY.plan(), file=sys.stderr)
+
+
+
+wildcard_constraints:
+    chart="|".join(CHARTS),
+    **{axis: "|".join(map(re.escape, map(str, STUDY.values(axis)))) or "(?!)" for cell in KINDS.values() for axis in cell.axes},
+
+
+def cell_pattern(kind, folder):
+    """Path of a cell of this kind below a folder, with a wildcard for each axis."""
+    return "/".join([folder, kind, *(f"{axis}~{{{axis}}}" for axis in KINDS[kind].axes)])
+
+
+def cell_folders(*kinds):
+    return [f"{RESULTS}/raw/{cell.path}" for kind in kinds for cell in STUDY.of_kind(kind)]
+
+
+def of_cell(kind, value):
+    """Function from wildcards to a value of the cell that they name."""
+    pattern = cell_pattern(kind, "").lstrip("/")
+
+    def lookup_cell(wildcards):
+        path = pattern.format_map(wildcards)
+        try:
+            return value(STUDY.cells[path])
+        except KeyError:
+            raise WorkflowError(f"{path} is not a cell of study {STUDY.name} (snakemake -n lists them)") from None
+
+    # Snakemake inspects the signature several times for each job; found ready-made, planning is a tenth faster.
+    lookup_cell.__signature__ = inspect.signature(lookup_cell)
+    return lookup_cell
+
+
+def source_files(package):
+    """Python files of a package of the library: what it derives is stale once they change."""
+    return sorted(str(file.relative_to(workflow.basedir)) for file in Path(workflow.basedir, "src/stallpoint", package).glob("*.py"))
+
+
+def final_targets():
+    return [f"{RESULTS}/report.html", f"{RESULTS}/conclusions.md", f"{RESULTS}/conclusions.json"]

@@ -1,0 +1,27 @@
+# The jobs that measure. Each writes one folder of raw records, whole or not at all.
+#
+# On this machine a job takes every core (threads), so that nothing runs beside a measurement; on a cluster
+# it gets nodes × workers_per_node tasks of threads_per_worker cores (resources). How processes are launched
+# (resources.mpi, e.g. srun or mpirun) is a matter of the site and stands in the profile.
+
+
+for kind in KINDS:
+
+    rule:
+        name:
+            kind
+        input:
+            f"{RESULTS}/storage/{{storage}}.json" if "storage" in KINDS[kind].axes else [],
+        output:
+            folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
+        log:
+            cell_pattern(kind, LOGS) + ".log",
+        params:
+            cell=of_cell(kind, Cell.to_json),
+        threads: workflow.cores or 1
+        resources:
+            nodes=of_cell(kind, attrgetter("nodes")),
+            tasks=of_cell(kind, attrgetter("ranks")),
+            cpus_per_task=of_cell(kind, attrgetter("threads_per_worker")),
+        script:
+            "../../scripts/measure.py"

@@ -1,0 +1,63 @@
+# Model tables -> charts, conclusions and the report: the final rule.
+
+
+localrules:
+    chart,
+    conclude,
+    report_page,
+
+
+def chart_code(wildcards):
+    """The chart's own module and those that all charts share."""
+    others = {name.replace("-", "_") for name in CHARTS if name != wildcards.chart}
+    return [file for file in source_files("charts") if Path(file).stem not in others]
+
+
+rule chart:
+    input:
+        **rules.collect.output,
+        **rules.fit.output,
+        code=chart_code,
+    output:
+        html=f"{RESULTS}/figures/{{chart}}.html",
+        svg=report(
+            f"{RESULTS}/figures/{{chart}}.svg",
+            caption="../report/chart.rst",
+            category="Figures",
+            labels={"figure": "{chart}"},
+        ),
+        png=f"{RESULTS}/figures/{{chart}}.png",
+    params:
+        caption=lambda wildcards: CHARTS[wildcards.chart].caption,
+    script:
+        "../../scripts/chart.py"
+
+
+rule conclude:
+    input:
+        **rules.collect.output,
+        **rules.fit.output,
+        code="src/stallpoint/conclusions.py",
+    output:
+        md=report(f"{RESULTS}/conclusions.md", category="Conclusions"),
+        json=f"{RESULTS}/conclusions.json",
+    params:
+        threshold=STUDY.config["models"]["threshold"],
+    script:
+        "../../scripts/conclude.py"
+
+
+rule report_page:
+    input:
+        **rules.collect.output,
+        **rules.fit.output,
+        conclusions=rules.conclude.output.json,
+        charts=expand(rules.chart.output.svg, chart=CHARTS),
+        code=["src/stallpoint/report.py", "src/stallpoint/report.html"],
+    output:
+        f"{RESULTS}/report.html",
+    params:
+        study=STUDY.name,
+        left_out=[{"axes": dict(entry.axes), "reason": entry.reason} for entry in STUDY.left_out],
+    script:
+        "../../scripts/report_page.py"
