@@ -20,6 +20,6 @@ include: "workflow/rules/report.smk"
 
 rule all:
     default_target: True
-    localrule: True
     input:
         final_targets(),
+    localrule: True

@@ -4,9 +4,11 @@ from pathlib import Path
 
 from stallpoint.charts import CHARTS
 from stallpoint.charts.render import render
-from stallpoint.parquet import read
+from stallpoint.parquet import read_frames
+from stallpoint.program import program
 from stallpoint.records import TABLES
 
-name = snakemake.wildcards.chart
-tables = {table: read(TABLES[table], Path(snakemake.input[table])).to_pandas() for table in CHARTS[name].tables}
-render(name, tables, *(Path(snakemake.output[format]) for format in ("html", "svg", "png")))
+with program(Path(snakemake.log[0])):
+    name = snakemake.wildcards.chart
+    tables = read_frames([TABLES[table] for table in CHARTS[name].tables], snakemake.input)
+    render(name, tables, *(Path(snakemake.output[format]) for format in ("html", "svg", "png")))

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from stallpoint.collect import collect
-from stallpoint.errors import plain_errors
+from stallpoint.program import program
 from stallpoint.records import TIDY_TABLES
 
-with plain_errors():
+with program(Path(snakemake.log[0])):
     folders = [Path(folder) for folder in snakemake.input.folders]
     for table in TIDY_TABLES:
         collect(table, folders, Path(snakemake.output[table.name]))

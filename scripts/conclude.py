@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 from stallpoint.conclusions import conclude, to_markdown
-from stallpoint.parquet import atomic, read
+from stallpoint.parquet import atomic, read_frames
+from stallpoint.program import program
 from stallpoint.records import MODEL_TABLES, RUNS
 
-tables = {
-    table.name: read(table, Path(snakemake.input[table.name])).to_pandas() for table in (*MODEL_TABLES, RUNS)
-}
-conclusions = conclude(tables, threshold=snakemake.params.threshold)
-with atomic(Path(snakemake.output.md)) as scratch:
-    scratch.write_text(to_markdown(conclusions))
-with atomic(Path(snakemake.output.json)) as scratch:
-    scratch.write_text(json.dumps(conclusions, indent=2) + "\n")
+with program(Path(snakemake.log[0])):
+    tables = read_frames((*MODEL_TABLES, RUNS), snakemake.input)
+    conclusions = conclude(tables, threshold=snakemake.params.threshold)
+    with atomic(Path(snakemake.output.md)) as scratch:
+        scratch.write_text(to_markdown(conclusions))
+    with atomic(Path(snakemake.output.json)) as scratch:
+        scratch.write_text(json.dumps(conclusions, indent=2) + "\n")

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from stallpoint import models
-from stallpoint.errors import plain_errors
-from stallpoint.parquet import read, write
+from stallpoint.parquet import read_frames, write
+from stallpoint.program import program
 from stallpoint.records import MODEL_TABLES, TIDY_TABLES
 
-with plain_errors():
-    tidy = {table.name: read(table, Path(snakemake.input[table.name])).to_pandas() for table in TIDY_TABLES}
-    fitted = models.fit(tidy, **snakemake.params.models, seed=snakemake.params.seed)
+with program(Path(snakemake.log[0])):
+    fitted = models.fit(
+        read_frames(TIDY_TABLES, snakemake.input), **snakemake.params.models, seed=snakemake.params.seed
+    )
     for table in MODEL_TABLES:
         write(table, fitted[table.name], Path(snakemake.output[table.name]))

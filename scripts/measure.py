@@ -1,12 +1,12 @@
-"""Launch one measuring job."""
+"""Launch one measuring job; its own messages go to the log."""
 
 from pathlib import Path
 
 from stallpoint.cells import KINDS
-from stallpoint.errors import plain_errors
 from stallpoint.measure.launch import THIS_MACHINE, launch
+from stallpoint.program import program
 
-with plain_errors():
+with program():
     launch(
         KINDS[snakemake.rule].from_json(snakemake.params.cell),
         Path(snakemake.output.folder),

@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from stallpoint.errors import plain_errors
 from stallpoint.parquet import atomic
+from stallpoint.program import program
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
 
-with plain_errors():
+with program(Path(snakemake.log[0])):
     entry = snakemake.params.entry
     storage = Storage(snakemake.wildcards.storage, Path(entry["path"]), entry["format"])
     manifest = prepare(storage, generate=entry.get("generate"), seed=snakemake.params.seed)

@@ -3,15 +3,17 @@
 import json
 from pathlib import Path
 
-from stallpoint.parquet import read
+from stallpoint.parquet import read_frames
+from stallpoint.program import program
 from stallpoint.records import COLLECTIVES, ENVIRONMENTS, MODEL_TABLES, RUNS
 from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
-tables = {
-    table.name: read(table, Path(snakemake.input[table.name])).to_pandas()
-    for table in (*MODEL_TABLES, RUNS, ENVIRONMENTS, COLLECTIVES)
-}
-conclusions = json.loads(Path(snakemake.input.conclusions).read_text())
-left_out = [LeftOut(**entry) for entry in snakemake.params.left_out]
-write_report(conclusions, tables, Path(snakemake.output[0]), study=snakemake.params.study, left_out=left_out)
+with program(Path(snakemake.log[0])):
+    write_report(
+        json.loads(Path(snakemake.input.conclusions).read_text()),
+        read_frames((*MODEL_TABLES, RUNS, ENVIRONMENTS, COLLECTIVES), snakemake.input),
+        Path(snakemake.output[0]),
+        study=snakemake.params.study,
+        left_out=[LeftOut(**entry) for entry in snakemake.params.left_out],
+    )

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -100,3 +101,8 @@ def read(table: Table, path: Path) -> pa.Table:
 def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
     """The files of `table` in the given cell folders, in order; cells that could not run have none."""
     return [file for folder in folders if (file := folder / f"{table.name}.parquet").exists()]
+
+
+def read_frames(tables: Iterable[Table], files: Mapping[str, str | Path]) -> dict[str, pd.DataFrame]:
+    """The given tables as data frames by name; `files` holds a path for each name."""
+    return {table.name: read(table, Path(files[table.name])).to_pandas() for table in tables}

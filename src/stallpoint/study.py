@@ -51,7 +51,7 @@ class Study:
 
     def _counts(self) -> Iterator[str]:
         counts = Counter((cell.kind, cell.hardware, cell.nodes) for cell in self.cells.values())
-        width = max((len(hardware) for _, hardware, _ in counts), default=8) + 2
+        width = max(len("hardware"), *(len(hardware) for _, hardware, _ in counts)) + 2
         yield f"  {'kind':<13}{'hardware':<{width}}{'nodes':>5}{'cells':>8}"
         for (kind, hardware, nodes), count in sorted(
             counts.items(), key=lambda item: (list(KINDS).index(item[0][0]), item[0])

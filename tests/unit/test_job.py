@@ -11,7 +11,7 @@ from launching import run_job, start_job
 
 from stallpoint import parquet
 from stallpoint.cells import CollectivesCell
-from stallpoint.errors import CannotRun, InputError, plain_errors
+from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure import job
 from stallpoint.measure.interruption import interrupted_folder
 from stallpoint.measure.recorder import Recorder
@@ -212,10 +212,3 @@ def test_other_ends_are_not_results(tmp_path: Path, folder: Path, status: int, t
     log.write_text(text)
     assert not job.record_failure(a_cell(1), folder, status, log)
     assert not folder.exists()
-
-
-def test_a_scripts_bad_input_has_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended, plain_errors():
-        raise InputError("network: unknown 'alexnot'")
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: network: unknown 'alexnot'\n"

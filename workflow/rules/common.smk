@@ -27,15 +27,18 @@ if workflow.is_main_process:
     print(STUDY.plan(), file=sys.stderr)
 
 
-
 wildcard_constraints:
+    **{
+        axis: "|".join(map(re.escape, map(str, STUDY.values(axis)))) or "(?!)"
+        for cell in KINDS.values()
+        for axis in cell.axes
+    },
     chart="|".join(CHARTS),
-    **{axis: "|".join(map(re.escape, map(str, STUDY.values(axis)))) or "(?!)" for cell in KINDS.values() for axis in cell.axes},
 
 
 def cell_pattern(kind, folder):
     """Path of a cell of this kind below a folder, with a wildcard for each axis."""
-    return "/".join([folder, kind, *(f"{axis}~{{{axis}}}" for axis in KINDS[kind].axes)])
+    return os.path.join(folder, kind, *(f"{axis}~{{{axis}}}" for axis in KINDS[kind].axes))
 
 
 def cell_folders(*kinds):
@@ -44,14 +47,16 @@ def cell_folders(*kinds):
 
 def of_cell(kind, value):
     """Function from wildcards to a value of the cell that they name."""
-    pattern = cell_pattern(kind, "").lstrip("/")
+    pattern = cell_pattern(kind, "")
 
     def lookup_cell(wildcards):
         path = pattern.format_map(wildcards)
         try:
             return value(STUDY.cells[path])
         except KeyError:
-            raise WorkflowError(f"{path} is not a cell of study {STUDY.name} (snakemake -n lists them)") from None
+            raise WorkflowError(
+                f"{path} is not a cell of study {STUDY.name} (snakemake -n lists them)"
+            ) from None
 
     # Snakemake inspects the signature several times for each job; found ready-made, planning is a tenth faster.
     lookup_cell.__signature__ = inspect.signature(lookup_cell)
@@ -60,7 +65,16 @@ def of_cell(kind, value):
 
 def source_files(package):
     """Python files of a package of the library: what it derives is stale once they change."""
-    return sorted(str(file.relative_to(workflow.basedir)) for file in Path(workflow.basedir, "src/stallpoint", package).glob("*.py"))
+    return sorted(
+        str(file.relative_to(workflow.basedir))
+        for file in Path(workflow.basedir, "src/stallpoint", package).glob("*.py")
+    )
+
+
+def chart_code(wildcards):
+    """The chart's own module and those that all charts share."""
+    others = {name.replace("-", "_") for name in CHARTS if name != wildcards.chart}
+    return [file for file in source_files("charts") if Path(file).stem not in others]
 
 
 def final_targets():

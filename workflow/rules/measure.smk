@@ -16,12 +16,12 @@ for kind in KINDS:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
         log:
             cell_pattern(kind, LOGS) + ".log",
-        params:
-            cell=of_cell(kind, Cell.to_json),
         threads: workflow.cores or 1
         resources:
             nodes=of_cell(kind, attrgetter("nodes")),
             tasks=of_cell(kind, attrgetter("ranks")),
             cpus_per_task=of_cell(kind, attrgetter("threads_per_worker")),
+        params:
+            cell=of_cell(kind, Cell.to_json),
         script:
             "../../scripts/measure.py"

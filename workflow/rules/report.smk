@@ -7,12 +7,6 @@ localrules:
     report_page,
 
 
-def chart_code(wildcards):
-    """The chart's own module and those that all charts share."""
-    others = {name.replace("-", "_") for name in CHARTS if name != wildcards.chart}
-    return [file for file in source_files("charts") if Path(file).stem not in others]
-
-
 rule chart:
     input:
         **rules.collect.output,
@@ -27,6 +21,8 @@ rule chart:
             labels={"figure": "{chart}"},
         ),
         png=f"{RESULTS}/figures/{{chart}}.png",
+    log:
+        f"{LOGS}/chart/{{chart}}.log",
     params:
         caption=lambda wildcards: CHARTS[wildcards.chart].caption,
     script:
@@ -41,6 +37,8 @@ rule conclude:
     output:
         md=report(f"{RESULTS}/conclusions.md", category="Conclusions"),
         json=f"{RESULTS}/conclusions.json",
+    log:
+        f"{LOGS}/conclude.log",
     params:
         threshold=STUDY.config["models"]["threshold"],
     script:
@@ -56,6 +54,8 @@ rule report_page:
         code=["src/stallpoint/report.py", "src/stallpoint/report.html"],
     output:
         f"{RESULTS}/report.html",
+    log:
+        f"{LOGS}/report_page.log",
     params:
         study=STUDY.name,
         left_out=[{"axes": dict(entry.axes), "reason": entry.reason} for entry in STUDY.left_out],

@@ -8,14 +8,14 @@ from importlib import import_module
 from pathlib import Path
 
 from stallpoint.cells import KINDS
-from stallpoint.errors import plain_errors
 from stallpoint.measure import job
+from stallpoint.program import program
 
 MODULES = {"train": "train", "sgemm": "sgemm", "collectives": "collectives", "storage": "storage_reads"}
 """The module with the function ``measure`` for each kind of cell."""
 
 if __name__ == "__main__":
-    with plain_errors():
+    with program():
         kind, cell, folder = sys.argv[1:]
         module = import_module(f"stallpoint.measure.{MODULES[kind]}")
         job.run(KINDS[kind].from_json(cell), module.measure, Path(folder))

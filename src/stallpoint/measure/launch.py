@@ -11,7 +11,6 @@ from pathlib import Path
 from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 
-
 THIS_MACHINE = "mpirun --oversubscribe --bind-to none"
 """Launcher without a scheduler: workers share this machine's cores, and each computes with as many as its cell says."""
 

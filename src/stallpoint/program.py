@@ -1,0 +1,48 @@
+"""What every program of the workflow does around its work: messages to the terminal and a log, errors in plain words."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from io import TextIOBase
+from pathlib import Path
+from typing import TextIO
+
+from stallpoint.errors import EXIT_BAD_INPUT, InputError
+
+
+class _Tee(TextIOBase):
+    """A text stream that writes to two."""
+
+    def __init__(self, first: TextIO, second: TextIO) -> None:
+        self._streams = first, second
+
+    def write(self, text: str) -> int:
+        for stream in self._streams:
+            stream.write(text)
+            stream.flush()
+        return len(text)
+
+
+@contextmanager
+def program(log: Path | None = None) -> Iterator[None]:
+    """Run the block as a program: what it prints to stderr also goes to `log`.
+
+    An `InputError` ends it with the message alone (no traceback) and exit status 2, a defect with its traceback
+    and exit status 1.
+    """
+    if log:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w", encoding="utf-8") as file, redirect_stderr(_Tee(sys.stderr, file)), program():
+            yield
+        return
+    try:
+        yield
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(1)

@@ -1,0 +1,23 @@
+"""How programs of the workflow end."""
+
+from pathlib import Path
+
+import pytest
+
+from stallpoint.errors import InputError
+from stallpoint.program import program
+
+
+def test_bad_input_ends_with_the_message_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended, program(tmp_path / "logs" / "job.log"):
+        raise InputError("network: unknown 'alexnot'")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: network: unknown 'alexnot'\n"
+    assert (tmp_path / "logs" / "job.log").read_text() == "error: network: unknown 'alexnot'\n"
+
+
+def test_a_defect_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended, program(tmp_path / "job.log"):
+        raise ZeroDivisionError
+    assert ended.value.code == 1
+    assert "ZeroDivisionError" in (tmp_path / "job.log").read_text()

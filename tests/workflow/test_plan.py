@@ -1,0 +1,56 @@
+"""Planning: the papers' studies, the plan printed first, wrong entries in plain words, and Snakemake's own linter."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import Checkout
+
+
+@pytest.mark.parametrize(("name", "cells"), [("keuper-2016", "xeon"), ("shi-2018", "v100-4gpu")])
+def test_the_papers_matrices_pass_a_dry_run(new_checkout: Callable[..., Checkout], name: str, cells: str) -> None:
+    ran = new_checkout().snakemake("-n", "--configfile", f"config/studies/{name}.yaml")
+    assert ran.status == 0, ran.text
+    assert ran.text.index(f"study {name}:") < ran.text.index("Job stats")
+    assert cells in ran.text
+    assert ran.jobs["train"] > 100
+
+
+def test_the_plan_says_what_is_left_out_and_why(new_checkout: Callable[..., Checkout]) -> None:
+    study = new_checkout()
+    study.write_study(matrix=[{**study.study["matrix"][0], "nodes": [1, 2, 4]}], exclude=["scaling == 'compute'"])
+    text = study.snakemake("-n").text
+    assert "3 × excluded: scaling == 'compute'" in text
+    assert "1 × 4 nodes, but hardware local has 2" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hardwares": {}}, "unknown key 'hardwares', did you mean 'hardware'"),
+        ({"matrix": [{"network": "alexnett"}]}, "matrix[0]: missing hardware, nodes, batch, storage, scaling"),
+        ({"iterations": -1}, "iterations: -1 is less than 1"),
+    ],
+)
+def test_wrong_entries_are_named_without_a_traceback(
+    new_checkout: Callable[..., Checkout], changes: dict[str, Any], message: str
+) -> None:
+    study = new_checkout()
+    study.write_study(**changes)
+    ran = study.snakemake("-n")
+    assert ran.status != 0
+    assert message in ran.text
+    assert "Traceback" not in ran.text
+
+
+def test_a_cell_that_is_not_in_the_study_is_refused(new_checkout: Callable[..., Checkout]) -> None:
+    ran = new_checkout().snakemake("-n", "results/tiny/raw/sgemm/network~vgg/hardware~local/repeat~1")
+    assert ran.status != 0
+    assert "MissingRuleException" in ran.text or "is not a cell" in ran.text
+
+
+def test_snakemake_lints_nothing_but_the_missing_conda_environments(new_checkout: Callable[..., Checkout]) -> None:
+    """Rules run in the environment Snakemake itself runs in, pinned by requirements.lock."""
+    found = set(re.findall(r"^    \* (.*):$", new_checkout().snakemake("--lint").text, re.MULTILINE))
+    assert found == {"Specify a conda environment or container for each rule."}

@@ -1,0 +1,194 @@
+"""A whole study run by Snakemake on this machine, and what has to be done again after a change."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Checkout
+
+from stallpoint.charts import CHARTS
+from stallpoint.parquet import read
+from stallpoint.records import ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, TIDY_TABLES
+
+DERIVED = {"collect": 1, "fit": 1, "chart": len(CHARTS), "conclude": 1, "report_page": 1, "all": 1}
+
+
+@pytest.fixture
+def study(finished: Checkout) -> Iterator[Checkout]:
+    """The finished study; whatever a test writes into its configuration or code is put back."""
+    module = finished.folder / "src/stallpoint/charts/speedup.py"
+    source = module.read_bytes()
+    yield finished
+    finished.write_study()
+    if module.read_bytes() != source:
+        module.write_bytes(source)
+
+
+def test_every_cell_ran(finished: Checkout) -> None:
+    runs = read(RUNS, finished.results("tables/runs.parquet")).to_pandas()
+    assert runs.groupby("kind").size().to_dict() == {"train": 4, "sgemm": 1, "collectives": 1, "storage": 2}
+    assert set(runs["status"]) == {"ok"}
+
+
+def test_iterations_of_every_rank_are_kept_with_warmup_marked(finished: Checkout) -> None:
+    rows = read(ITERATIONS, finished.results("tables/iterations.parquet")).to_pandas()
+    assert len(rows) == 3 * (1 + 2 + 1 + 1)
+    assert rows.groupby(["cell", "rank"])["warmup"].sum().eq(1).all()
+    parts = ["data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update"]
+    covered = rows[parts].sum(axis=1) / rows["iteration_time"]
+    assert covered.between(0.95, 1.0001).all()
+
+
+def test_layers_of_two_ranks_were_all_reduced(finished: Checkout) -> None:
+    rows = read(LAYERS, finished.results("tables/layers.parquet")).to_pandas()
+    learned = rows[(rows["ranks"] == 2) & (rows["gradient_bytes"] > 0)]
+    assert learned.groupby(["rank", "iteration"])["gradient_bytes"].sum().eq(4 * 60_965_224).all()
+    assert (learned["all_reduce_start"] >= learned["gradient_ready"]).all()
+    assert (learned["all_reduce_end"] > learned["all_reduce_start"]).all()
+
+
+def test_environments_say_what_was_used(finished: Checkout) -> None:
+    rows = read(ENVIRONMENTS, finished.results("tables/environments.parquet")).to_pandas()
+    assert rows["threads"].eq(1).all()
+    assert rows["mpi_library"].str.len().gt(0).all()
+
+
+def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
+    for table in TIDY_TABLES:
+        read(table, finished.results(f"tables/{table.name}.parquet"))
+    for table in MODEL_TABLES:
+        read(table, finished.results(f"models/{table.name}.parquet"))
+    for chart in CHARTS:
+        assert {file.suffix for file in finished.results("figures").glob(f"{chart}.*")} == {".html", ".svg", ".png"}
+    conclusions = json.loads(finished.results("conclusions.json").read_text())
+    assert [curve["network"] for curve in conclusions["curves"]] == ["alexnet"]
+    assert "alexnet" in finished.results("conclusions.md").read_text()
+    assert finished.results("report.html").stat().st_size < 5_000_000
+
+
+def test_the_prediction_of_two_nodes_does_not_use_them(finished: Checkout) -> None:
+    predictions = read(
+        next(table for table in MODEL_TABLES if table.name == "predictions"),
+        finished.results("models/predictions.parquet"),
+    ).to_pandas()
+    two = predictions[predictions["nodes"] == 2].iloc[0]
+    assert two["compute_source"].startswith("measured")
+    assert two["predicted_iteration"] > 0
+    assert two["error"] == pytest.approx(two["predicted_iteration"] / two["measured_iteration"] - 1)
+
+
+def test_a_second_run_has_nothing_to_do(study: Checkout) -> None:
+    assert "Nothing to be done" in study.snakemake("-n").text
+
+
+def test_editing_one_cell_reruns_that_cell_and_what_depends_on_it(study: Checkout) -> None:
+    block = study.study["matrix"][0]
+    study.write_study(include=[{**block, "nodes": 2, "scaling": "strong", "iterations": 3}])
+    assert study.snakemake("-n").jobs == {"train": 1, **DERIVED}
+
+
+def test_editing_a_chart_reruns_that_chart_and_no_measurement(study: Checkout) -> None:
+    module = study.folder / "src/stallpoint/charts/speedup.py"
+    module.write_text(module.read_text() + "\n# edited\n")
+    assert study.snakemake("-n").jobs == {"chart": 1, "report_page": 1, "all": 1}
+
+
+def test_a_single_cell_can_be_asked_for_and_forced(study: Checkout) -> None:
+    cell = next(study.results("raw/collectives").rglob("repeat~1")).relative_to(study.folder)
+    assert study.snakemake("-n", "-f", str(cell)).jobs == {"collectives": 1}
+    assert study.snakemake("-n", "-R", "sgemm").jobs == {"sgemm": 1, **DERIVED}
+
+
+def test_snakemakes_own_report_carries_every_chart(study: Checkout) -> None:
+    ran = study.snakemake("--report", "snakemake-report.html")
+    assert ran.status == 0, ran.text
+    page = (study.folder / "snakemake-report.html").read_text()
+    for chart in CHARTS:
+        assert f"{chart}.svg" in page
+
+
+def test_a_truncated_record_is_named_and_not_taken_for_whole(study: Checkout) -> None:
+    record = next(study.results("raw/train").rglob("layers.parquet"))
+    whole = record.read_bytes()
+    record.write_bytes(whole[: len(whole) // 2])
+    try:
+        ran = study.snakemake("-R", "collect", "--until", "collect")
+    finally:
+        record.write_bytes(whole)
+    assert ran.status != 0
+    message = f"error: {record.relative_to(study.folder)}: truncated or not a Parquet file"
+    assert message in ran.text
+    assert "Traceback" not in ran.text[: ran.text.index(message)]
+
+
+def test_a_cell_that_cannot_run_is_recorded_and_the_study_goes_on(new_checkout: Callable[..., Checkout]) -> None:
+    study = new_checkout(
+        hardware={"local": {"device": "cpu", "nodes": 1}, "gpu": {"device": "cuda", "nodes": 1}},
+        matrix=[
+            {
+                "network": "alexnet",
+                "hardware": ["local", "gpu"],
+                "nodes": 1,
+                "batch": 2,
+                "storage": "jpeg",
+                "scaling": "compute",
+            }
+        ],
+        iterations=1,
+        sgemm={"batches": [1], "samples": 1},
+    )
+    ran = study.snakemake()
+    assert ran.status == 0, ran.text
+    runs = read(RUNS, study.results("tables/runs.parquet")).to_pandas()
+    on_gpu = runs[(runs["hardware"] == "gpu") & runs["kind"].isin(["train", "sgemm"])]
+    assert on_gpu["status"].eq("failed").all()
+    assert on_gpu["reason"].str.contains("cuda", case=False).all()
+    assert len(on_gpu) == 2
+    assert set(runs.loc[runs["hardware"] == "local", "status"]) == {"ok"}
+    assert on_gpu["reason"].iloc[0] in study.results("conclusions.md").read_text()
+
+
+def break_an_image(folder: Path) -> Path:
+    image = sorted(folder.rglob("*.jpg"))[3]
+    image.write_bytes(image.read_bytes()[:200])
+    return image
+
+
+def test_an_unreadable_image_is_named(new_checkout: Callable[..., Checkout]) -> None:
+    study = new_checkout(
+        storage={"own": {"path": "own", "format": "files"}}, matrix=[{**study_block("own"), "nodes": 1}]
+    )
+    made = new_checkout()
+    assert made.snakemake("results/tiny/storage/jpeg.json").status == 0
+    (made.folder / "images").rename(study.folder / "own")
+    broken = break_an_image(study.folder / "own")
+    ran = study.snakemake("results/tiny/storage/own.json")
+    assert ran.status != 0
+    assert str(broken.relative_to(study.folder)) in ran.text
+    assert not study.results("storage/own.json").exists()
+
+
+def study_block(storage: str) -> dict[str, object]:
+    return {
+        "network": "alexnet",
+        "hardware": "local",
+        "nodes": [1, 2],
+        "batch": 2,
+        "storage": storage,
+        "scaling": "strong",
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [(False, "storage own: nowhere does not exist or is not a folder"), (True, "storage own: no images in nowhere")],
+)
+def test_a_storage_without_images_is_named(new_checkout: Callable[..., Checkout], make: bool, message: str) -> None:
+    study = new_checkout(storage={"own": {"path": "nowhere", "format": "files"}}, matrix=[study_block("own")])
+    if make:
+        (study.folder / "nowhere").mkdir()
+    ran = study.snakemake("results/tiny/storage/own.json")
+    assert ran.status != 0
+    assert f"error: {message}" in ran.text
+    assert "Traceback" not in ran.text[: ran.text.index(message)]
