@@ -1,15 +1,15 @@
-"""Launch one measuring job; its own messages go to the log."""
+"""Launch one measuring job; its own messages go to the log.
 
+usage: measure.py KIND CELL_JSON FOLDER LOG LAUNCHER
+"""
+
+import sys
 from pathlib import Path
 
 from stallpoint.cells import KINDS
-from stallpoint.measure.launch import THIS_MACHINE, launch
+from stallpoint.measure.launch import launch
 from stallpoint.program import program
 
 with program():
-    launch(
-        KINDS[snakemake.rule].from_json(snakemake.params.cell),
-        Path(snakemake.output.folder),
-        launcher=snakemake.resources.get("mpi", THIS_MACHINE),
-        log=Path(snakemake.log[0]),
-    )
+    kind, cell, folder, log, launcher = sys.argv[1:]
+    launch(KINDS[kind].from_json(cell), Path(folder), launcher=launcher, log=Path(log))

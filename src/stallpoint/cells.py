@@ -42,7 +42,7 @@ class Cell:
 
     @property
     def path(self) -> str:
-        """Folder of the cell below the raw folder of its study, e.g. ``sgemm/network~alexnet/hardware~cpu/repeat~1``."""
+        """Folder below the raw folder of the study, e.g. ``sgemm/network~alexnet/hardware~cpu/repeat~1``."""
         return "/".join([self.kind, *(f"{axis}~{getattr(self, axis)}" for axis in self.axes)])
 
     def to_json(self) -> str:

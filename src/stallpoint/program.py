@@ -1,4 +1,4 @@
-"""What every program of the workflow does around its work: messages to the terminal and a log, errors in plain words."""
+"""What every program of the workflow does around its work: messages to terminal and log, errors in plain words."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Cluster:
         if is_ours(SLURM / "slurm.conf") and accepts_connections(self.controller.address):
             with contextlib.suppress(ClusterError):  # it may end at this very moment
                 lines = run("sinfo", "--noheader", "--Node", "--format=%N %t").splitlines()
-                states.update(line.split() for line in lines)
+                states.update((node, state) for node, state in map(str.split, lines))
         return states
 
     def status(self) -> str:

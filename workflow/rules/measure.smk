@@ -1,8 +1,8 @@
 # The jobs that measure. Each writes one folder of raw records, whole or not at all.
 #
 # On this machine a job takes every core (threads), so that nothing runs beside a measurement; on a cluster
-# it gets nodes × workers_per_node tasks of threads_per_worker cores (resources). How processes are launched
-# (resources.mpi, e.g. srun or mpirun) is a matter of the site and stands in the profile.
+# it gets nodes × workers_per_node tasks of threads_per_worker cores (resources). How its processes are
+# started there is a matter of the site: resources.launcher in the profile.
 
 
 for kind in KINDS:
@@ -20,8 +20,9 @@ for kind in KINDS:
         resources:
             nodes=of_cell(kind, attrgetter("nodes")),
             tasks=of_cell(kind, attrgetter("ranks")),
-            cpus_per_task=of_cell(kind, attrgetter("threads_per_worker")),
+            cpus_per_task=of_hardware(kind, "threads_per_worker"),
+            launcher=THIS_MACHINE,
         params:
             cell=of_cell(kind, Cell.to_json),
-        script:
-            "../../scripts/measure.py"
+        shell:
+            "{PYTHON:q} {SCRIPTS:q}/measure.py {rule} {params.cell:q} {output.folder:q} {log:q} {resources.launcher:q}"

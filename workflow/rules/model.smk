@@ -21,7 +21,7 @@ rule collect:
 rule fit:
     input:
         **rules.collect.output,
-        code=source_files("models"),
+        code=source_files("models", "*.py"),
     output:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in MODEL_TABLES},
     log:

@@ -33,7 +33,7 @@ rule conclude:
     input:
         **rules.collect.output,
         **rules.fit.output,
-        code="src/stallpoint/conclusions.py",
+        code=source_files("conclusions.py"),
     output:
         md=report(f"{RESULTS}/conclusions.md", category="Conclusions"),
         json=f"{RESULTS}/conclusions.json",
@@ -51,7 +51,7 @@ rule report_page:
         **rules.fit.output,
         conclusions=rules.conclude.output.json,
         charts=expand(rules.chart.output.svg, chart=CHARTS),
-        code=["src/stallpoint/report.py", "src/stallpoint/report.html"],
+        code=source_files("report.*"),
     output:
         f"{RESULTS}/report.html",
     log:

@@ -11,20 +11,23 @@ from pathlib import Path
 from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 
-THIS_MACHINE = "mpirun --oversubscribe --bind-to none"
+THIS_MACHINE = "mpirun --oversubscribe --bind-to none -n {ranks}"
 """Launcher without a scheduler: workers share this machine's cores, and each computes with as many as its cell says."""
+
+FIELDS = ("ranks", "nodes", "workers_per_node", "threads_per_worker")
+"""What a launcher's text can name in braces."""
 
 
 def launch(cell: Cell, folder: Path, *, launcher: str, log: Path) -> None:
     """Run the job that measures `cell` into `folder`, its messages going to the file `log`.
 
-    `launcher` starts MPI processes, e.g. ``srun --mpi=pmix`` or ``mpirun``; it gets ``-n <ranks>``. One rank is
-    started without it. A job that was killed for want of memory is recorded as failed; any other bad end raises
-    `InputError` with the job's last words.
+    `launcher` starts MPI processes, e.g. ``mpirun -n {ranks}`` (see `FIELDS`). One rank is started without it. A
+    job that was killed for want of memory is recorded as failed; any other bad end raises `InputError` with the
+    job's last words.
     """
     command = [sys.executable, "-m", "stallpoint.measure", cell.kind, cell.to_json(), str(folder)]
     if cell.ranks > 1:
-        command = [*shlex.split(launcher), "-n", str(cell.ranks), *command]
+        command = [*_started_by(launcher, cell), *command]
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
         with log.open("wb") as messages:
@@ -32,12 +35,23 @@ def launch(cell: Cell, folder: Path, *, launcher: str, log: Path) -> None:
                 command, env=_environment(), stdin=subprocess.DEVNULL, stdout=messages, stderr=messages
             ).returncode
     except FileNotFoundError:
-        raise InputError(f"resource mpi: no program {command[0]!r} here; set the launcher in the profile") from None
+        raise InputError(
+            f"no program {command[0]!r} to start {cell.ranks} ranks with; set resource launcher in the profile"
+        ) from None
     if exit_code:
         from stallpoint.measure.job import record_failure  # only here: loads the tensor library
 
         if not record_failure(cell, folder, exit_code, log):
             raise InputError(f"{cell.path} ended with exit status {exit_code}; {log} ends with\n{_last_words(log)}")
+
+
+def _started_by(launcher: str, cell: Cell) -> list[str]:
+    """The launcher's command line for this cell."""
+    try:
+        return shlex.split(launcher.format(**{field: getattr(cell, field) for field in FIELDS}))
+    except (KeyError, IndexError, ValueError) as error:
+        names = ", ".join(f"{{{field}}}" for field in FIELDS)
+        raise InputError(f"resource launcher {launcher!r}: {error}; it can name {names}") from None
 
 
 def _environment() -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import time
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,6 +20,10 @@ os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 from mpi4py import MPI  # noqa: E402  (after the settings above, which it reads)
 
 from stallpoint.errors import CannotRun  # noqa: E402
+
+# In Open MPI 5 a message that reaches a rank still inside MPI_Init crashes it, about once in 100 starts on several
+# nodes (open-mpi/ompi issue 12495); waiting, in s, lets all ranks arrive before the first message.
+_SETTLE = 0.2
 
 __all__ = ["MPI", "World", "first_process"]
 
@@ -41,6 +46,8 @@ class World:
         if not MPI.Is_initialized():
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
             atexit.register(MPI.Finalize)
+            if MPI.COMM_WORLD.size > 1:
+                time.sleep(_SETTLE)
         comm = MPI.COMM_WORLD
         if comm.size != expected_ranks:
             raise CannotRun(_wrong_size(comm.size, expected_ranks))
