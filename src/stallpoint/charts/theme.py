@@ -14,7 +14,7 @@ from typing import Any
 import altair as alt
 
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
-VIOLET, LILAC, RED, LIME, GREY = "#6622FF", "#6677FF", "#BB1133", "#99BB66", "#6E7781"
+VIOLET, LILAC, RED, LIME, GREY, SAND = "#6622FF", "#6677FF", "#BB1133", "#99BB66", "#6E7781", "#CFC5A5"
 OTHERS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, VIOLET, LIME, RED, LILAC)
 """For things without a fixed colour (series, storages), in this order."""
 
@@ -30,6 +30,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "concat": LIME,
         "add": RED,
         "loss": LILAC,
+        "flatten": SAND,
         "all": GREY,
         "reference": GREY,
     },
