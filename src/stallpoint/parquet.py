@@ -13,14 +13,16 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
 from stallpoint.records import SCHEMA_VERSION, TABLES, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Rows: TypeAlias = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 

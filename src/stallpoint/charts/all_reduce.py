@@ -30,7 +30,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         scale=alt.Scale(type="log", base=2, domain=axes.log_domain(sizes), nice=False),
         axis=alt.Axis(values=ticks, labelExpr=SIZE_LABEL, grid=False),
     )
-    y = axes.log10_y(frame[["value", "low", "high"]].to_numpy().ravel(), "time of one all-reduce [s]")
+    y = axes.log10_y(frame[["value", "low", "high"]].to_numpy().ravel(), "time of one all-reduce [s]", "~s")
     frame = compact(
         frame.assign(nodes=frame["nodes"].astype(str)),
         ["panel", "nodes", "message_bytes", "basis", "value", "low", "high", "shown"],
