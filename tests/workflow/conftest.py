@@ -1,95 +1,9 @@
-"""A checkout of the workflow in a folder of its own, and Snakemake run in it."""
+"""Checkouts of the workflow with a tiny study, for this machine."""
 
-import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-
-ROOT = Path(__file__).parents[2]
-PARTS = ("Snakefile", "workflow", "scripts", "profiles", "config", "src")
-
-
-@dataclass(frozen=True)
-class Ran:
-    """How a Snakemake call ended."""
-
-    status: int
-    text: str
-    """stdout and stderr, as they came."""
-
-    @property
-    def jobs(self) -> dict[str, int]:
-        """Planned jobs by rule."""
-        table = re.search(r"^job +count\n[- ]+\n(.*?)^total ", self.text, re.MULTILINE | re.DOTALL)
-        return {name: int(count) for name, count in map(str.split, table[1].splitlines())} if table else {}
-
-
-class Checkout:
-    """A copy of the workflow with one study."""
-
-    def __init__(self, folder: Path, study: dict[str, Any]) -> None:
-        self.folder = folder
-        for part in PARTS:
-            if (ROOT / part).is_dir():
-                shutil.copytree(
-                    ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
-                )
-            else:
-                shutil.copy(ROOT / part, folder / part)
-        self.study = study
-        self.write_study()
-
-    def write_study(self, **changes: Any) -> None:
-        """Write the study, with some entries changed."""
-        (self.folder / "config/config.yaml").write_text(yaml.safe_dump({**self.study, **changes}))
-
-    def snakemake(self, *arguments: str, timeout: float = 600) -> Ran:
-        """Run Snakemake as a user would, from the root of the checkout."""
-        command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", *arguments]
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=timeout,
-        )
-        return Ran(done.returncode, done.stdout)
-
-    def results(self, *parts: str) -> Path:
-        """A path below the study's results."""
-        return self.folder.joinpath("results", self.study["study"], *parts)
-
-
-TINY: dict[str, Any] = {
-    "study": "tiny",
-    "seed": 1,
-    "iterations": 2,
-    "warmup": 1,
-    "hardware": {"local": {"device": "cpu", "nodes": 2}},
-    "storage": {"jpeg": {"path": "images", "format": "files", "generate": 16}},
-    "matrix": [
-        {
-            "network": "alexnet",
-            "hardware": "local",
-            "nodes": [1, 2],
-            "batch": 2,
-            "storage": "jpeg",
-            "scaling": ["strong", "compute"],
-            "sync": "wfbp",
-        }
-    ],
-    "sgemm": {"batches": [1, 2], "samples": 1},
-    "collectives": {"largest": 1048576, "samples": 2},
-    "storage_reads": {"samples": 4},
-}
+from checkout import TINY, Checkout
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Checkout
+from checkout import Checkout
 
 
 @pytest.mark.parametrize(("name", "cells"), [("keuper-2016", "xeon"), ("shi-2018", "v100-4gpu")])

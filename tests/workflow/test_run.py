@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Checkout
+from checkout import Checkout
 
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read

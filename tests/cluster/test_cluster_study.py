@@ -1,0 +1,217 @@
+"""Studies run by ``snakemake --profile slurm`` on the cluster: whole, and with the errors users make there."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from checkout import Checkout
+from cluster import Cluster, run, wait_until
+
+from stallpoint.charts import CHARTS
+from stallpoint.parquet import read
+from stallpoint.records import ENVIRONMENTS, ITERATIONS, MODEL_TABLES, RUNS
+
+pytestmark = pytest.mark.cluster
+
+BLOCK: dict[str, Any] = {"network": "googlenet", "hardware": "cpu", "batch": 4, "storage": "jpeg", "scaling": "strong"}
+SMALL: dict[str, Any] = {
+    "study": "small",
+    "seed": 1,
+    "iterations": 1,
+    "warmup": 0,
+    "hardware": {"cpu": {"device": "cpu", "nodes": 4}},
+    "storage": {"jpeg": {"path": "images", "format": "files", "generate": 16}},
+    "matrix": [
+        {**BLOCK, "nodes": [1, 4], "sync": "wfbp"},
+        {**BLOCK, "nodes": 2, "sync": "naive"},
+        {**BLOCK, "nodes": 4, "scaling": "compute"},
+    ],
+    "sgemm": {"batches": [1, 2], "samples": 1},
+    "collectives": {"largest": 1048576, "samples": 2},
+    "storage_reads": {"samples": 4},
+}
+ELSEWHERE: dict[str, Any] = {
+    **{key: SMALL[key] for key in ("study", "iterations", "warmup", "storage", "collectives")},
+    "hardware": {
+        "slow": {"device": "cpu", "nodes": 2, "workers_per_node": 2},
+        "gpu": {"device": "cuda", "nodes": 1},
+    },
+    "matrix": [
+        {**BLOCK, "hardware": "slow", "nodes": 2},
+        {**BLOCK, "hardware": "gpu", "nodes": 1, "scaling": "compute"},
+    ],
+}
+LONG = {**BLOCK, "nodes": 2, "sync": "wfbp", "prefetch": 0, "iterations": 1000}
+"""A cell that takes many minutes, to be added to the study."""
+LONG_PATH = (
+    "train/network~googlenet/hardware~cpu/nodes~2/batch~4/storage~jpeg/scaling~strong/sync~wfbp/prefetch~0/repeat~1"
+)
+
+ON_SLURM = ("--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2")
+
+
+@pytest.fixture(scope="session")
+def new_checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Checkout]:
+    """Makes checkouts, each with the study it is given."""
+    return lambda study: Checkout(tmp_path_factory.mktemp("checkout"), study)
+
+
+@pytest.fixture(scope="session")
+def finished(new_checkout: Callable[..., Checkout]) -> Checkout:
+    """A checkout whose study has been run to the end, with the profile as it is shipped."""
+    checkout = new_checkout(SMALL)
+    ran = checkout.snakemake(*ON_SLURM)
+    assert ran.status == 0, ran.text
+    return checkout
+
+
+@pytest.fixture
+def with_long_cell(finished: Checkout) -> Iterator[Checkout]:
+    """The finished study with one cell more, which is taken out again."""
+    finished.write_study(include=[LONG])
+    yield finished
+    finished.write_study()
+
+
+@pytest.fixture(scope="session")
+def adapted(new_checkout: Callable[..., Checkout]) -> Checkout:
+    """A checkout with the hardware and the profile of another site, run until its records are collected.
+
+    Its profile is right about the partitions, and wrong about how MPI jobs are launched, but for training; and its
+    nodes have no GPU.
+    """
+    checkout = new_checkout(ELSEWHERE)
+    file = checkout.folder / "profiles/slurm/config.yaml"
+    profile = yaml.safe_load(file.read_text())
+    profile["default-resources"]["slurm_partition"] = "{'slow': 'slow'}.get(wildcards.get('hardware'), 'cpu')"
+    train = profile["set-resources"]["train"]
+    wrong = {**train, "launcher": train["launcher"].replace("--mpi=pmix", "--mpi=none")}
+    profile["set-resources"]["collectives"] = wrong
+    file.write_text(yaml.safe_dump(profile))
+    ran = checkout.snakemake(*ON_SLURM, "--until", "collect")
+    assert ran.status == 0, ran.text
+    return checkout
+
+
+def runs(study: Checkout) -> pd.DataFrame:
+    return read(RUNS, study.results("tables/runs.parquet")).to_pandas()
+
+
+def environments(study: Checkout) -> pd.DataFrame:
+    """The environment of every rank, and which job it belonged to."""
+    rows = read(ENVIRONMENTS, study.results("tables/environments.parquet")).to_pandas()
+    return rows.merge(runs(study)[["cell", "kind", "hardware", "nodes"]], on="cell", validate="many_to_one")
+
+
+def queue() -> list[str]:
+    """Ids of the jobs that are waiting or running."""
+    return run("squeue", "--noheader", "--format=%A").split()
+
+
+# -- A whole study
+
+
+def test_every_kind_of_job_ran_on_one_two_and_four_nodes(finished: Checkout) -> None:
+    rows = runs(finished)
+    assert set(rows["status"]) == {"ok"}
+    assert rows.groupby("kind")["nodes"].apply(sorted).to_dict() == {
+        "train": [1, 1, 2, 4],
+        "sgemm": [1],
+        "collectives": [2, 4],
+        "storage": [1, 2, 4],
+    }
+
+
+def test_every_cell_was_a_slurm_job_of_its_own(finished: Checkout) -> None:
+    jobs = environments(finished).groupby("cell")["slurm_job_id"].unique()
+    assert jobs.str.len().eq(1).all()
+    assert len(jobs) == len(runs(finished))
+    assert jobs.str[0].str.fullmatch(r"\d+").all()
+    assert jobs.str[0].is_unique
+
+
+def test_every_rank_was_on_a_node_of_its_own(finished: Checkout, cluster: Cluster) -> None:
+    ranks = environments(finished)
+    nodes = ranks.groupby(["cell", "nodes"])["node"].agg(["size", "nunique"]).reset_index()
+    assert nodes["size"].eq(nodes["nodes"]).all()
+    assert nodes["nunique"].eq(nodes["nodes"]).all()
+    assert set(ranks["node"]) == {node.name for node in cluster.nodes}
+
+
+def test_the_final_rule_made_everything(finished: Checkout) -> None:
+    for table in MODEL_TABLES:
+        read(table, finished.results(f"models/{table.name}.parquet"))
+    for chart in CHARTS:
+        assert {file.suffix for file in finished.results("figures").glob(f"{chart}.*")} == {".html", ".svg", ".png"}
+    conclusions = json.loads(finished.results("conclusions.json").read_text())
+    assert {curve["network"] for curve in conclusions["curves"]} == {"googlenet"}
+    assert finished.results("report.html").stat().st_size > 0
+
+
+@pytest.mark.parametrize("options", [(), ON_SLURM], ids=["here", "slurm"])
+def test_a_second_run_has_nothing_to_do(finished: Checkout, options: tuple[str, ...]) -> None:
+    ran = finished.snakemake(*options)
+    assert ran.status == 0
+    assert "Nothing to be done" in ran.text
+
+
+# -- Other sites
+
+
+def test_hardware_is_found_in_its_partition_with_two_workers_on_each_node(adapted: Checkout) -> None:
+    ranks = environments(adapted).query("hardware == 'slow' and kind == 'train'")
+    assert ranks.sort_values("rank")["node"].tolist() == ["node3", "node3", "node4", "node4"]
+    assert ranks["slurm_job_id"].nunique() == 1
+
+
+def test_a_launcher_that_does_not_fit_mpi_is_recorded_with_a_hint(adapted: Checkout) -> None:
+    (cell,) = runs(adapted).query("kind == 'collectives'").to_dict("records")
+    assert cell["status"] == "failed"
+    assert cell["reason"].startswith("the job needs 4 MPI ranks and MPI started 1: srun started every task as an MPI")
+    assert "srun --mpi=list" in cell["reason"]
+
+
+def test_a_missing_gpu_is_recorded(adapted: Checkout) -> None:
+    (cell,) = runs(adapted).query("hardware == 'gpu'").to_dict("records")
+    assert cell["status"] == "failed"
+    assert cell["reason"] == "no GPU that PyTorch can use (device: cuda)"
+
+
+def test_a_cell_beside_those_that_cannot_run_is_measured(adapted: Checkout) -> None:
+    (cell,) = runs(adapted).query("hardware == 'slow' and kind == 'train'").to_dict("records")
+    assert cell["status"] == "ok"
+
+
+def test_a_wrong_partition_is_named(with_long_cell: Checkout) -> None:
+    target = with_long_cell.results("raw", LONG_PATH).relative_to(with_long_cell.folder)
+    ran = with_long_cell.snakemake(*ON_SLURM, "--default-resources", "slurm_partition=nosuch", "--", str(target))
+    assert ran.status != 0
+    assert "invalid partition specified: nosuch" in ran.text
+    assert "Traceback" not in ran.text
+    assert queue() == []
+
+
+def test_a_cancelled_job_leaves_its_rows_and_nothing_half_written(with_long_cell: Checkout) -> None:
+    folder = with_long_cell.results("raw", LONG_PATH)
+    log = with_long_cell.folder / f"logs/small/{LONG_PATH}.log"
+    with ThreadPoolExecutor() as pool:
+        ending = pool.submit(with_long_cell.snakemake, *ON_SLURM, str(folder.relative_to(with_long_cell.folder)))
+        try:
+            wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
+            time.sleep(1)
+        finally:
+            run("scancel", *queue())
+    ran = ending.result()
+    assert ran.status != 0
+    assert "SLURM status is: 'CANCELLED'" in ran.text
+    assert "Traceback" not in ran.text
+    assert not list(folder.parent.glob("*"))
+    for rank in range(2):
+        saved = with_long_cell.results("interrupted", LONG_PATH, f"rank~{rank}.{ITERATIONS.name}.parquet")
+        assert 0 < len(read(ITERATIONS, saved)) < LONG["iterations"]
+        assert f"interrupted by SIGTERM: the rows of rank {rank} so far are in results/small/" in log.read_text()
