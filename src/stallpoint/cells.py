@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from stallpoint.errors import InputError
 
@@ -47,20 +47,8 @@ class Cell:
 
     def to_json(self) -> str:
         """The cell as one line of JSON, as jobs are told it."""
-        return json.dumps({field.name: getattr(self, field.name) for field in fields(self)}, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Rebuild a cell; raises `InputError` where the text is not a cell of this kind."""
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InputError(f"--cell is not JSON: {error}") from None
-        expected = {field.name for field in fields(cls)}
-        if set(values) != expected:
-            wrong = sorted(set(values) ^ expected)
-            raise InputError(f"--cell does not describe a {cls.kind} cell: missing or unknown {wrong}")
-        return cls(**values)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.dumps({"kind": self.kind, **values}, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +128,17 @@ class StorageCell(Cell):
 
 
 KINDS: dict[str, type[Cell]] = {cell.kind: cell for cell in (TrainCell, SgemmCell, CollectivesCell, StorageCell)}
+
+
+def cell_from_json(text: str) -> Cell:
+    """Rebuild a cell from `Cell.to_json`; raises `InputError` where the text is not a cell."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"a cell is expected as JSON: {error}") from None
+    kind = values.pop("kind", None)
+    if kind not in KINDS:
+        raise InputError(f"a cell of unknown kind {kind!r}; known: {', '.join(KINDS)}")
+    if wrong := sorted(set(values) ^ {field.name for field in fields(KINDS[kind])}):
+        raise InputError(f"not a {kind} cell: missing or unknown {', '.join(wrong)}")
+    return KINDS[kind](**values)

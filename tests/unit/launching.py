@@ -17,20 +17,21 @@ ENVIRONMENT = {
 JOB = """
 import sys
 from pathlib import Path
-from stallpoint.cells import KINDS
+from stallpoint.cells import cell_from_json
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure import collectives, job, storage_reads
 from stallpoint.records import COLLECTIVES
-kind, cell, folder = sys.argv[1:]
-measure = collectives.measure if kind == "collectives" else storage_reads.measure
+text, folder = sys.argv[1:]
+cell = cell_from_json(text)
+measure = collectives.measure if cell.kind == "collectives" else storage_reads.measure
 {body}
-job.run(KINDS[kind].from_json(cell), measure, Path(folder))
+job.run(cell, measure, Path(folder))
 """
 
 
 def start_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> subprocess.Popen[str]:
     """Start `cell` on `ranks` processes; `body` is Python that may put another function in place of `measure`."""
-    program = [sys.executable, "-c", JOB.format(body=body), cell.kind, cell.to_json(), str(folder)]
+    program = [sys.executable, "-c", JOB.format(body=body), cell.to_json(), str(folder)]
     launcher = [*MPIRUN, "-n", str(ranks)] if ranks > 1 else []
     return subprocess.Popen(
         [*launcher, *program], env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE

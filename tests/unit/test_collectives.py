@@ -3,7 +3,7 @@ from pathlib import Path
 from launching import run_job
 
 from stallpoint import parquet
-from stallpoint.cells import CollectivesCell
+from stallpoint.cells import CollectivesCell, cell_from_json
 from stallpoint.records import COLLECTIVES, ENVIRONMENTS, RUNS
 
 
@@ -14,7 +14,7 @@ def test_two_ranks_record_every_call_of_every_size(tmp_path: Path) -> None:
 
     (run,) = parquet.read(RUNS, folder / "runs.parquet").to_pylist()
     assert (run["status"], run["reason"], run["ranks"], run["cell"]) == ("ok", "", 2, cell.path)
-    assert CollectivesCell.from_json(run["settings"]) == cell
+    assert cell_from_json(run["settings"]) == cell
     assert run["duration"] > 0
 
     environments = parquet.read(ENVIRONMENTS, folder / "environments.parquet").to_pylist()

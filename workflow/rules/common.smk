@@ -2,6 +2,7 @@
 import gc
 import inspect
 import os
+import shlex
 import sys
 from operator import attrgetter
 from pathlib import Path
@@ -24,8 +25,9 @@ except InputError as error:
 
 RESULTS = f"results/{STUDY.name}"
 LOGS = f"logs/{STUDY.name}"
-PYTHON = sys.executable
-SCRIPTS = Path(workflow.basedir, "scripts")
+
+# Rules use the Python that Snakemake itself runs in, also on nodes and when its environment is not activated.
+shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 # A plan is millions of objects that all stay: looking through them for garbage again and again takes a fifth of the
 # time and finds none. Once jobs run, it goes on as usual.

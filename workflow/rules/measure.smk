@@ -25,4 +25,4 @@ for kind in KINDS:
         params:
             cell=of_cell(kind, Cell.to_json),
         shell:
-            "{PYTHON:q} {SCRIPTS:q}/measure.py {rule} {params.cell:q} {output.folder:q} {log:q} {resources.launcher:q}"
+            "python scripts/measure.py {params.cell:q} {output.folder:q} {log:q} {resources.launcher:q}"

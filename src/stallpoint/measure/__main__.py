@@ -1,4 +1,4 @@
-"""One process of a measuring job: ``python -m stallpoint.measure KIND CELL_JSON FOLDER``.
+"""One process of a measuring job: ``python -m stallpoint.measure CELL_JSON FOLDER``.
 
 Started once, or once for each rank by an MPI launcher (`stallpoint.measure.launch`).
 """
@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from stallpoint.cells import KINDS
+from stallpoint.cells import cell_from_json
 from stallpoint.measure import job
 from stallpoint.program import program
 
@@ -16,6 +16,6 @@ MODULES = {"train": "train", "sgemm": "sgemm", "collectives": "collectives", "st
 
 if __name__ == "__main__":
     with program():
-        kind, cell, folder = sys.argv[1:]
-        module = import_module(f"stallpoint.measure.{MODULES[kind]}")
-        job.run(KINDS[kind].from_json(cell), module.measure, Path(folder))
+        text, folder = sys.argv[1:]
+        cell = cell_from_json(text)
+        job.run(cell, import_module(f"stallpoint.measure.{MODULES[cell.kind]}").measure, Path(folder))

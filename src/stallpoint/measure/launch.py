@@ -25,7 +25,7 @@ def launch(cell: Cell, folder: Path, *, launcher: str, log: Path) -> None:
     job that was killed for want of memory is recorded as failed; any other bad end raises `InputError` with the
     job's last words.
     """
-    command = [sys.executable, "-m", "stallpoint.measure", cell.kind, cell.to_json(), str(folder)]
+    command = [sys.executable, "-m", "stallpoint.measure", cell.to_json(), str(folder)]
     if cell.ranks > 1:
         command = [*_started_by(launcher, cell), *command]
     log.parent.mkdir(parents=True, exist_ok=True)
