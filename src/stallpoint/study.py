@@ -173,33 +173,27 @@ def _impossible(combination: Mapping[str, Any], config: Mapping[str, Any]) -> st
 
 def _train_cells(combination: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[TrainCell]:
     """One cell for each repeat. Compute cells stand alone: one worker, nothing to synchronise, batch = b."""
-    hardware, storage = config["hardware"][combination["hardware"]], config["storage"][combination["storage"]]
+    storage = config["storage"][combination["storage"]]
     compute = combination["scaling"] == "compute"
+    alone_or_together = {"nodes": 1, "workers_per_node": 1} if compute else {"nodes": combination["nodes"]}
     worker_batch = combination["batch"]
     if combination["scaling"] != "weak":
         worker_batch //= _ranks(combination, config)
     for repeat in range(1, combination["repeats"] + 1):
         yield TrainCell(
             network=combination["network"],
-            hardware=combination["hardware"],
-            nodes=1 if compute else combination["nodes"],
             batch=worker_batch if compute else combination["batch"],
             storage=combination["storage"],
             scaling=combination["scaling"],
             sync="none" if compute else combination["sync"],
             prefetch=combination["prefetch"],
-            repeat=repeat,
             worker_batch=worker_batch,
-            workers_per_node=1 if compute else hardware["workers_per_node"],
-            device=hardware["device"],
-            threads_per_worker=hardware["threads_per_worker"],
             iterations=combination["iterations"],
             warmup=combination["warmup"],
             readers=config["readers"],
             storage_path=storage["path"],
             storage_format=storage["format"],
-            seed=config["seed"],
-            anonymise=config["anonymise"],
+            **_common(config, combination["hardware"], repeat=repeat, **alone_or_together),
         )
 
 
