@@ -8,6 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import yaml
+from snakemake.common import overwrite_function_params
 from snakemake.exceptions import WorkflowError
 
 from stallpoint import study as studies
@@ -62,20 +63,20 @@ def cell_folders(*kinds):
 
 
 def of_cell(kind, value):
-    """Function from wildcards to a value of the cell that they name."""
-    pattern = cell_pattern(kind, "")
+    """Function from wildcards (the cell's axes, in their order) to a value of the cell that they name."""
+    cells = {tuple(str(getattr(cell, axis)) for axis in cell.axes): cell for cell in STUDY.of_kind(kind)}
 
     def lookup_cell(wildcards):
-        path = pattern.format_map(wildcards)
         try:
-            return value(STUDY.cells[path])
+            return value(cells[tuple(wildcards)])
         except KeyError:
+            path = cell_pattern(kind, "").format_map(wildcards)
             raise WorkflowError(
                 f"{path} is not a cell of study {STUDY.name} (snakemake -n lists them)"
             ) from None
 
-    # Snakemake inspects the signature several times for each job; found ready-made, planning is a tenth faster.
-    lookup_cell.__signature__ = inspect.signature(lookup_cell)
+    # Snakemake inspects the parameters several times for each job; found ready-made, planning is a tenth faster.
+    overwrite_function_params(lookup_cell, inspect.signature(lookup_cell).parameters)
     return lookup_cell
 
 
