@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -12,6 +12,7 @@ from stallpoint.cells import KINDS, Cell, CollectivesCell, SgemmCell, StorageCel
 from stallpoint.configuration import check, known
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
+from stallpoint.presets import Preset, preset_from, presets_of
 
 AXES = ("network", "hardware", "nodes", "batch", "storage", "scaling", "sync", "prefetch")
 SETTINGS = ("iterations", "warmup", "repeats")
@@ -86,7 +87,7 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
     for combination in _without_excluded(list(_combinations(config)), config, left_out):
         _add(combination, config, train, left_out)
     for entry in config["include"]:
-        combination = {"sync": "wfbp", "prefetch": 1, **_settings(config), **entry}
+        combination = {**_settings(config), **entry}
         for path in _paths_without_repeat(combination, config, train):
             del train[path]
         _add(combination, config, train, left_out)
@@ -99,13 +100,18 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
 
 
 def _check_names(config: Mapping[str, Any]) -> None:
-    """Networks, hardware and storage entries that are named must exist."""
-    choices = {"network": list(NETWORKS), "hardware": list(config["hardware"]), "storage": list(config["storage"])}
+    """Networks, hardware, storage entries and presets that are named must exist."""
+    choices = {
+        "network": ("network", list(NETWORKS)),
+        "hardware": ("hardware", list(config["hardware"])),
+        "storage": ("storage", list(config["storage"])),
+        "sync": ("preset", list(presets_of(config["presets"]))),
+    }
     for section in ("matrix", "include"):
         for index, block in enumerate(config[section]):
-            for axis, names in choices.items():
+            for axis, (what, names) in choices.items():
                 for name in _as_list(block[axis]):
-                    known(name, names, f"{section}[{index}].{axis}", axis)
+                    known(name, names, f"{section}[{index}].{axis}", what)
     formats: dict[str, tuple[str, str]] = {}
     for name, entry in config["storage"].items():
         other, used = formats.setdefault(entry["path"], (name, entry["format"]))
@@ -179,6 +185,7 @@ def _train_cells(combination: Mapping[str, Any], config: Mapping[str, Any]) -> I
     worker_batch = combination["batch"]
     if combination["scaling"] != "weak":
         worker_batch //= _ranks(combination, config)
+    preset = asdict(Preset() if compute else presets_of(config["presets"])[combination["sync"]])
     for repeat in range(1, combination["repeats"] + 1):
         yield TrainCell(
             network=combination["network"],
@@ -193,6 +200,7 @@ def _train_cells(combination: Mapping[str, Any], config: Mapping[str, Any]) -> I
             readers=config["readers"],
             storage_path=storage["path"],
             storage_format=storage["format"],
+            preset=preset,
             **_common(config, combination["hardware"], repeat=repeat, **alone_or_together),
         )
 
@@ -230,14 +238,14 @@ def _supporting_cells(config: Mapping[str, Any], train: list[TrainCell]) -> Iter
                     samples=config["sgemm"]["samples"],
                     **_common(config, hardware, nodes=1, workers_per_node=1, repeat=repeat),
                 )
-        sizes = sorted(dict.fromkeys((cell.hardware, cell.nodes) for cell in train if cell.scaling != "compute"))
-        for hardware, nodes in sizes:
-            common = _common(config, hardware, nodes=nodes, repeat=repeat)
-            if "collectives" in config and nodes * common["workers_per_node"] > 1:
+        if "collectives" in config:
+            for hardware, nodes, backend, reduction in sorted(set(_reductions(train))):
                 yield CollectivesCell(
+                    backend=backend,
+                    reduction=reduction,
                     message_bytes=_message_sizes(config["collectives"]),
                     samples=config["collectives"]["samples"],
-                    **common,
+                    **_common(config, hardware, nodes=nodes, repeat=repeat),
                 )
         if "storage_reads" in config:
             readings = dict.fromkeys((cell.storage, cell.hardware, cell.nodes) for cell in train)
@@ -249,6 +257,14 @@ def _supporting_cells(config: Mapping[str, Any], train: list[TrainCell]) -> Iter
                     samples=config["storage_reads"]["samples"],
                     **_common(config, hardware, nodes=nodes, workers_per_node=1, repeat=repeat),
                 )
+
+
+def _reductions(train: Iterable[TrainCell]) -> Iterator[tuple[str, int, str, str]]:
+    """Hardware, nodes, backend and reduction scheme of every training cell that communicates."""
+    for cell in train:
+        if cell.ranks > 1:
+            preset = preset_from(cell.preset)
+            yield cell.hardware, cell.nodes, preset.communicator, preset.reduction
 
 
 def _common(config: Mapping[str, Any], hardware: str, **fixed: int) -> dict[str, Any]:

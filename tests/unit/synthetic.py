@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.presets import PRESETS, Preset
 from stallpoint.records import TABLES, TIDY_TABLES
 
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -122,7 +123,8 @@ def study(
         b = batch // (n * workers) if axes["scaling"] == "strong" else axes["batch"]
         return TrainCell(
             **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
-            storage_path=f"data/{axes['storage']}", storage_format="images", **axes,
+            storage_path=f"data/{axes['storage']}", storage_format="images",
+            preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset), **axes,
         )  # fmt: skip
 
     for network, repeat in product(networks, range(1, repeats + 1)):
@@ -138,9 +140,12 @@ def study(
         cell = SgemmCell(**common(1, repeat, 1), network=network, batches=[1, 4, 16, 64], samples=5)
         _sgemm_rows(truth, cell, rng, rows)
     for repeat, n in product(range(1, repeats + 1), nodes):
+        scheme = {"backend": "mpi", "reduction": "library"}
         sizes = [2**10, 2**14, 2**18, 2**22, 2**26]
         if n * workers_per_node > 1:
-            _collectives_rows(truth, CollectivesCell(**common(n, repeat), message_bytes=sizes, samples=5), rng, rows)
+            _collectives_rows(
+                truth, CollectivesCell(**scheme, **common(n, repeat), message_bytes=sizes, samples=5), rng, rows
+            )
         for storage in storages:
             place = {"storage": storage, "storage_path": f"data/{storage}", "storage_format": "images"}
             _storage_rows(truth, StorageCell(**common(n, repeat), samples=40, **place), rng, rows)
@@ -210,6 +215,8 @@ def _iteration(
     if cell.prefetch:
         wait = np.maximum(0.0, (read + decode) / cell.readers - busy)
         busy = busy + wait
+    backward_order = [index for index in reversed(range(count)) if truth.layers[index].gradient_bytes]
+    message = {index: place for place, index in enumerate(backward_order if ranks > 1 else [])}
     learned = [index for index, layer in enumerate(truth.layers) if layer.gradient_bytes]
     under_way = sum(end[index] - begin[index] for index in learned)
     for rank in range(ranks):
@@ -226,7 +233,8 @@ def _iteration(
                 "gradient_ready": ready[rank, index] + shift,
                 "all_reduce_start": begin[index] + shift if layer.gradient_bytes else np.nan,
                 "all_reduce_end": end[index] + shift if layer.gradient_bytes else np.nan,
-                "gradient_bytes": layer.gradient_bytes,
+                "gradient_bytes": layer.gradient_bytes, "message": message.get(index, -1),
+                "message_bytes": layer.gradient_bytes if index in message else 0,
             }
             for index, layer in enumerate(truth.layers)
         ]  # fmt: skip
@@ -253,7 +261,8 @@ def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Genera
         for rank in range(cell.ranks):
             rows["collectives"].append({
                 "cell": cell.path, "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks,
-                "repeat": cell.repeat, "rank": rank, "message_bytes": size, "sample": sample, "warmup": sample == 0,
+                "backend": cell.backend, "reduction": cell.reduction, "repeat": cell.repeat, "rank": rank,
+                "message_bytes": size, "sample": sample, "warmup": sample == 0,
                 "seconds": slowest * (1.0 if rank == sample % cell.ranks else 0.8),
             })  # fmt: skip
 

@@ -132,7 +132,7 @@ def test_supporting_jobs_follow_from_the_training_cells() -> None:
         ({"matrix": [block(bacth=3)]}, "matrix[0]: unknown key 'bacth', did you mean 'batch'"),
         ({"matrix": [block(batch=-4)]}, "matrix[0].batch: -4 is less than 1"),
         ({"matrix": [block(batch=[8, -4])]}, "matrix[0].batch[1]: -4 is less than 1"),
-        ({"matrix": [block(sync="wfpb")]}, "matrix[0].sync: 'wfpb' is not one of naive, wfbp, did you mean 'wfbp'"),
+        ({"matrix": [block(sync="wfpb")]}, "matrix[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
         ({"matrix": [block(nodes="two")]}, "matrix[0].nodes: 'two' should be of type integer"),
         ({"iteration": 3}, "unknown key 'iteration', did you mean 'iterations'"),
         ({"storage": {"disk": {"format": "files"}}}, "storage.disk: missing path"),
@@ -183,8 +183,28 @@ def test_shipped_studies_are_valid_and_cells_survive_json(name: str) -> None:
         assert cell.path == path
 
 
-def test_the_documentation_of_the_configuration_is_that_of_the_schema() -> None:
+@pytest.mark.parametrize(
+    ("script", "page"), [("document_config.py", "config/README.md"), ("document_presets.py", "docs/presets.md")]
+)
+def test_generated_pages_are_up_to_date(script: str, page: str) -> None:
     written = subprocess.run(
-        [sys.executable, str(ROOT / "scripts/document_config.py")], capture_output=True, text=True, check=True
+        [sys.executable, str(ROOT / "scripts" / script)], capture_output=True, text=True, check=True
     )
-    assert written.stdout == (ROOT / "config/README.md").read_text()
+    assert written.stdout == (ROOT / page).read_text()
+
+
+def test_cells_carry_what_their_preset_does() -> None:
+    cells = train_cells(study(presets={"short": {"like": "wfbp", "gradient_bits": 8}}, matrix=[block(sync="short")]))
+    assert {cell.sync for cell in cells} == {"short"}
+    assert all(cell.preset["gradient_bits"] == 8 for cell in cells)
+
+
+def test_collectives_are_timed_for_each_reduction_that_is_used() -> None:
+    expanded = study(
+        collectives={}, matrix=[block(nodes=[1, 2], sync=["naive", "wfbp", "horovod", "ddp"], scaling="strong")]
+    )
+    assert [(cell.nodes, cell.backend, cell.reduction) for cell in expanded.of_kind("collectives")] == [
+        (2, "mpi", "library"),
+        (2, "mpi", "ring"),
+        (2, "torch", "library"),
+    ]

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from stallpoint import records
+from stallpoint.cells import TrainCell, cell_from_json
 from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups
+from stallpoint.presets import Preset, preset_from
 
 SERIES = tuple(column.name for column in records.SERIES)
 POINT = (*SERIES, "nodes", "ranks", "global_batch", "worker_batch")
@@ -78,6 +80,12 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     ranks = frame.groupby(["cell", "iteration"]).size()
     matrix = (seconds / ranks).fillna(0.0).rename("matrix").rename_axis(["cell", "iteration"])
     return steps.merge(matrix.reset_index(), on=["cell", "iteration"], how="left")
+
+
+def presets(runs: pd.DataFrame) -> dict[str, Preset]:
+    """The presets that training cells ran with, by the names they have in the column ``sync``."""
+    cells = [cell_from_json(settings) for settings in runs.loc[runs["kind"] == TrainCell.kind, "settings"]]
+    return {cell.sync: preset_from(cell.preset) for cell in cells if isinstance(cell, TrainCell)}
 
 
 def measured(steps: pd.DataFrame, seed: int) -> list[Measured]:
