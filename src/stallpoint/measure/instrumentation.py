@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -18,40 +20,58 @@ PAIRS = 15
 """Passes with and without timing that are compared, about 0.2 s in all on a CPU."""
 
 
-def tiny_network() -> nn.Module:
-    """As little computation in `TINY_LAYERS` layers as can be, half of which learn: what is added can be seen."""
-    return nn.Sequential(*(layer for _ in range(TINY_LAYERS // 2) for layer in (nn.Linear(4, 4), nn.ReLU())))
+@dataclass(frozen=True)
+class PassTimes:
+    """What one forward and backward pass took, s."""
+
+    seconds: float
+    seconds_read: float
+    """With the reading of the layers' times, as it follows an iteration."""
+    forward_closure: float
+    """Sum of the layers' times over that of the pass; 0 without timing."""
+    backward_closure: float
 
 
 class Pass:
-    """Forward and backward pass of a tiny network, with or without its layers timed."""
+    """Forward and backward pass of a network, with or without its layers timed."""
 
-    def __init__(self, device: torch.device, *, timed: bool) -> None:
+    def __init__(
+        self, network: nn.Module, inputs: Sequence[torch.Tensor], device: torch.device, *, timed: bool
+    ) -> None:
+        self.network = network.to(device)
+        self._inputs = [values.to(device) for values in inputs]
         self._clock = clock_for(device)
-        self._network = tiny_network().to(device)
-        self._input = torch.ones(1, 4, device=device)
-        self._timer = LayerTimer(layers(self._network), self._clock, lambda _: None) if timed else None
+        self._timer = LayerTimer(layers(network), self._clock, lambda _: None) if timed else None
 
-    def run(self, *, read: bool = False) -> float:
-        """Seconds of one pass; with `read`, the reading of the layers' times counts too, as after an iteration."""
-        mark = self._clock.mark
+    def run(self) -> PassTimes:
+        """Once through, as in an iteration."""
+        mark, seconds = self._clock.mark, self._clock.seconds
         begin = host_mark()
         self._clock.start()
-        loss = self._network(self._input).sum()
+        loss = self.network(*self._inputs).sum()
         forward = mark()
         loss.backward()
         backward = mark()
         self._clock.wait()
         end = host_mark()
+        closures = [0.0, 0.0]
         if self._timer:
-            self._timer.times(forward, backward)
-        return ((host_mark() if read else end) - begin) * 1e-9
+            times = self._timer.times(forward, backward)
+            ends = seconds(forward), seconds(backward)
+            closures = [sum(times.forward) / ends[0], sum(times.backward) / (ends[1] - ends[0])]
+        return PassTimes((end - begin) * 1e-9, (host_mark() - begin) * 1e-9, *closures)
+
+
+def tiny_pass(device: torch.device, *, timed: bool) -> Pass:
+    """As little computation in `TINY_LAYERS` layers as can be, half of which learn: what is added can be seen."""
+    pairs = ((nn.Linear(4, 4), nn.ReLU()) for _ in range(TINY_LAYERS // 2))
+    return Pass(nn.Sequential(*chain.from_iterable(pairs)), [torch.ones(1, 4)], device, timed=timed)
 
 
 def timing_cost(device: torch.device) -> float:
     """Seconds that timing adds to an iteration for each layer and call: the median over pairs of passes."""
-    bare, timed = Pass(device, timed=False), Pass(device, timed=True)
-    pairs = [(bare.run(), timed.run()) for _ in range(1 + PAIRS)][1:]
+    bare, timed = tiny_pass(device, timed=False), tiny_pass(device, timed=True)
+    pairs = [(bare.run().seconds, timed.run().seconds) for _ in range(1 + PAIRS)][1:]
     return statistics.median(with_timing - without for without, with_timing in pairs) / TINY_LAYERS
 
 
