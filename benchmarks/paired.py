@@ -43,11 +43,11 @@ class Figure:
         """For people."""
         value, low, high = (f"{number:.{digits}f}" for number in (self.value, self.low, self.high))
         wanted = f", wanted {self.wanted}" if self.wanted else ""
-        return f"  {f'{self.candidate}: {self.quantity}':<58}{value}{unit} [{low}, {high}]{wanted}"
+        return f"  {f'{self.candidate}: {self.quantity}':<84}{value}{unit} [{low}, {high}]{wanted}"
 
 
 def interleaved(benchmark: str, candidates: Mapping[str, Callable[[], float]], count: int) -> list[Timing]:
-    """Let every candidate, which returns its own seconds, run once in each of `count` rounds, after one for warm-up."""
+    """Let every candidate, which returns its own seconds, run in each of `count` rounds, and once before."""
     for candidate in candidates.values():
         candidate()
     return [Timing(benchmark, name, number, candidates[name]()) for number, name in _order(list(candidates), count)]
@@ -63,10 +63,10 @@ def rounds(
 
 
 def _order(names: list[str], count: int) -> Iterable[tuple[int, str]]:
-    """Round and name; the order turns, so that none is always first."""
+    """Round and name, in another order each round: what one leaves in the caches must not always meet the same one."""
+    random = generator(0, "order")
     for number in range(count):
-        first = number % len(names)
-        yield from ((number, name) for name in names[first:] + names[:first])
+        yield from ((number, str(name)) for name in random.permutation(names))
 
 
 def run(command: Sequence[str], folder: Path | None = None) -> tuple[float, int]:

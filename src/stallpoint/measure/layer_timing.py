@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -34,7 +35,8 @@ from stallpoint.errors import InputError
 from stallpoint.measure.clock import Clock, Mark
 from stallpoint.networks.layers import Layer
 
-_operations_created = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]  # the next operation's number
+_next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+"""The number that the autograd engine will give to the next operation: it undoes them from the highest down."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class LayerTimer:
         self._marks: list[Mark] = []
         self._running: int | None = None
         self._followed = 0
-        """Operations created so far whose turn is settled."""
+        """Number of the first operation whose turn is not settled."""
         self._undone = [self._hook_holder(index) for index in range(len(layers))]
         self._ready: list[tuple[int, Mark]] = []
         self._parameters: list[str] = []
@@ -96,32 +98,40 @@ class LayerTimer:
     def times(self, end_of_forward: Mark, end_of_backward: Mark) -> LayerTimes:
         """Times of the iteration that just ended; the timer is then ready for the next one."""
         seconds = self._clock.seconds
-        forward, backward = [0.0] * len(self._layers), [0.0] * len(self._layers)
         middle = seconds(end_of_forward)
-        ends = [*map(seconds, self._marks), seconds(end_of_backward)]
-        for turn, begin, end in zip(self._turns, ends, ends[1:], strict=False):
-            if begin < middle:
-                forward[turn] += min(end, middle) - begin
-            if end > middle:
-                backward[turn] += end - max(begin, middle)
-        ready = {index: seconds(mark) for index, mark in self._ready}
+        marks = [*map(seconds, self._marks)]
+        turns = sum(mark < middle for mark in marks)
+        last = self._turns[turns - 1] if turns else len(self._layers)  # its turn goes on behind the forward pass
+        times = LayerTimes(
+            self._sums(self._turns[:turns], [*marks[:turns], middle]),
+            self._sums([last, *self._turns[turns:]], [middle, *marks[turns:], seconds(end_of_backward)]),
+            [None] * len(self._layers),
+            turns,
+        )
+        for index, mark in self._ready:
+            times.gradient_ready[index] = seconds(mark)
         for finished in (self._turns, self._marks, self._ready, self._accumulated):
             finished.clear()
-        return LayerTimes(
-            forward, backward, [ready.get(index) for index in range(len(self._layers))], sum(m < middle for m in ends)
-        )
+        return times
+
+    def _sums(self, turns: Sequence[int], marks: Sequence[float]) -> list[float]:
+        """Seconds of each layer in all its turns, each from its mark to the next."""
+        sums = [0.0] * (len(self._layers) + 1)  # the last for nobody
+        for turn, (begin, end) in zip(turns, pairwise(marks), strict=True):
+            sums[turn] += end - begin
+        return sums[:-1]
 
     def _follow_calls(self, index: int, module: nn.Module) -> None:
         """Mark where calls of `module` begin and, inside another layer, end.
 
         Around ``forward`` and not by the module's hooks, which cost twice as much.
         """
-        forward = module.forward
+        forward, undone = module.forward, self._undone[index]
         take_turn, take_mark, now = self._turns.append, self._marks.append, self._clock.mark
 
         def timed(*inputs: Any, **named: Any) -> Any:
             outer, self._running = self._running, index
-            if _operations_created() != self._followed:
+            if _next_number() != self._followed:
                 self._follow_operations((inputs, named))
             take_turn(index)
             take_mark(now())
@@ -129,7 +139,12 @@ class LayerTimer:
                 outputs = forward(*inputs, **named)
             finally:  # checkpointing stops a forward pass done again in its middle, by an exception
                 self._running = outer
-            if _operations_created() != self._followed:
+            if isinstance(outputs, torch.Tensor):  # in short what `_follow_operations` does
+                operation = outputs.grad_fn
+                if operation is not None and (number := operation._sequence_nr()) >= self._followed:
+                    operation._register_hook_dict(undone)
+                    self._followed = number + 1
+            else:
                 self._follow_operations(outputs)
             if outer is not None:
                 take_turn(outer)
@@ -140,17 +155,16 @@ class LayerTimer:
 
     def _follow_operations(self, values: object) -> None:
         """See to a mark where the newest operations, found from the tensors in `values`, begin to be undone."""
-        followed = self._followed
         if not self._turns:
-            self._followed = _operations_created()
+            self._followed = _next_number()
             return
-        undone = self._undone[self._turns[-1]]
-        for tensor in (values,) if isinstance(values, torch.Tensor) else _tensors(values):
+        first, undone = self._followed, self._undone[self._turns[-1]]
+        for tensor in _tensors(values):
+            # Of the operation, not the tensor: an in-place ReLU gives the tensor another one.
             operation = tensor.grad_fn
-            if operation is not None and operation._sequence_nr() >= followed:
-                # On the operation, not the tensor: an in-place ReLU gives the tensor another one.
+            if operation is not None and operation._sequence_nr() >= first:
                 operation._register_hook_dict(undone)
-                self._followed = _operations_created()
+                self._followed = _next_number()
 
     def _hook_holder(self, index: int) -> torch.Tensor:
         """A tensor whose hook marks that operations of the layer begin to be undone.
@@ -171,6 +185,7 @@ class LayerTimer:
     def _follow_gradients(self, index: int, layer: Layer) -> None:
         """Tell when the last of a layer's parameters has its gradient."""
         missing = len(layer.parameters)
+        take_note, take_mark = self._accumulated.append, self._clock.mark
         names = {id(parameter): name for name, parameter in layer.module.named_parameters(recurse=False)}
 
         def follow(parameter: nn.Parameter) -> None:
@@ -179,11 +194,11 @@ class LayerTimer:
 
             def accumulated(_parameter: torch.Tensor) -> None:
                 nonlocal missing
-                self._accumulated.append(place)
+                take_note(place)
                 missing -= 1
                 if not missing:
                     missing = len(layer.parameters)
-                    self._ready.append((index, self._clock.mark()))
+                    self._ready.append((index, take_mark()))
                     self._gradients_ready(index)
 
             parameter.register_post_accumulate_grad_hook(accumulated)  # type: ignore[no-untyped-call]
