@@ -10,10 +10,10 @@ Whose time it is:
   are none (functional operations, glue, other hooks), time belongs to the layer that ran last.
 - *Backward*: an operation belongs to the layer that had the turn when the forward pass did it. A mark is taken
   where the engine comes to the newest operations of a turn: the tensors that leave a layer, or arrive at the next
-  one, lead to them. Operations that no such tensor leads to (results kept elsewhere, a mask made for a later layer)
-  count for the layer undone just before them. What the engine does to pass on from an operation, such as
-  accumulating gradients, and `gradients_ready` belong to the layer whose turn it is, and so does a
-  forward pass done again (activation checkpointing): to the backward time of the layers it calls.
+  one, lead to them. Operations that no such tensor leads to (a mask that only a later layer needs, say) count for
+  the layer undone just before them. To whose turn it is belong what the engine does besides, such as accumulating
+  gradients, and `gradients_ready`. A forward pass done again (activation checkpointing) is backward time of the
+  layers it calls.
 - What comes before the first layer is nobody's. What follows the last one, up to the first mark of the backward
   pass, is the last one's: how the loss is scaled, the start of the engine.
 

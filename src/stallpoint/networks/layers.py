@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from stallpoint.errors import InputError
+
 
 class Concat(nn.Module):
     """Joins feature maps along the channels."""
@@ -110,11 +112,17 @@ def layers(network: nn.Module) -> list[Layer]:
     """The layers of `network` in the order in which its modules were added (here: in which they run, the loss last).
 
     A module used in several places is one layer. A parameter that several modules share belongs to the first;
-    one that is frozen (``requires_grad`` is False) belongs to none, for nothing is to be learned.
+    one that is frozen (``requires_grad`` is False) belongs to none, for nothing is to be learned. Raises `InputError`
+    for compiled modules, whose parts cannot be told apart.
     """
     found: list[Layer] = []
     taken: set[int] = set()
     for name, module in network.named_modules():
+        if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod"):
+            raise InputError(
+                f"network: {name or type(network).__name__} is compiled (torch.compile or TorchScript), so that its "
+                "layers cannot be timed; give the module it was compiled from"
+            )
         own = list(module.parameters(recurse=False))
         if own or next(module.children(), None) is None:
             learned = [parameter for parameter in own if parameter.requires_grad and id(parameter) not in taken]
