@@ -184,6 +184,24 @@ LAYERS = Table(
     ),
 )
 
+INSTRUMENTATION = Table(
+    "instrumentation",
+    "one row for each rank of each training job: what timing its layers cost, and whether their times add up",
+    (
+        CELL,
+        *TRAIN_AXES,
+        RANK,
+        Column("layers", INT, None, "layers timed"),
+        Column("turns", INT, None, "marks taken in a forward pass: one for each call of a layer; more within layers"),
+        Column("timing_cost", REAL, "s", "time that timing adds to an iteration for each turn, measured in this job"),
+        Column(
+            "timing_share", REAL, None, "part of the iteration that timing takes: timing_cost · turns / median time"
+        ),
+        Column("forward_closure", REAL, None, "layers' forward times over the forward pass, median of the iterations"),
+        Column("backward_closure", REAL, None, "the same of the backward pass; 1 where the layers add up to the pass"),
+    ),
+)
+
 SGEMM = Table(
     "sgemm",
     "one row for each timed matrix product m x k · k x n, done `operations` times",
@@ -246,7 +264,7 @@ STORAGE_READS = Table(
 )
 
 RAW_TABLES: dict[str, tuple[Table, ...]] = {
-    "train": (RUNS, ENVIRONMENTS, ITERATIONS, LAYERS),
+    "train": (RUNS, ENVIRONMENTS, ITERATIONS, LAYERS, INSTRUMENTATION),
     "sgemm": (RUNS, ENVIRONMENTS, SGEMM),
     "collectives": (RUNS, ENVIRONMENTS, COLLECTIVES),
     "storage": (RUNS, ENVIRONMENTS, STORAGE_READS),

@@ -24,7 +24,14 @@ import vl_convert as vlc
 from stallpoint.charts import CHARTS, Chart, Tables, theme
 from stallpoint.charts.frames import AXES, label, number
 from stallpoint.charts.render import VEGA_LITE, spec
-from stallpoint.conclusions import Conclusions, summary
+from stallpoint.conclusions import (
+    INSTRUMENTATION_CAPTION,
+    INSTRUMENTATION_HEAD,
+    Conclusions,
+    instrumentation_rows,
+    instrumentation_warnings,
+    summary,
+)
 from stallpoint.parquet import atomic
 from stallpoint.study import LeftOut
 
@@ -66,6 +73,7 @@ def write_report(
         contents=_contents(),
         answer=_answer(conclusions),
         charts=_charts(),
+        timing=_timing(conclusions["instrumentation"]),
         cells=_not_measured(conclusions["failed"], left_out),
         environment=_environment(tables),
         libraries=_libraries(),
@@ -106,7 +114,7 @@ def _topics() -> Iterable[tuple[str, str, list[Chart]]]:
 
 def _contents() -> str:
     topics = [(anchor, topic) for anchor, topic, _ in _topics()]
-    links = [*topics, ("cells", "Cells not measured"), ("environment", "Environment")]
+    links = [*topics, ("timing", "Timing"), ("cells", "Cells not measured"), ("environment", "Environment")]
     return " ".join(f'<a href="#{anchor}">{escape(text)}</a>' for anchor, text in links)
 
 
@@ -154,7 +162,7 @@ def _answer(conclusions: Conclusions) -> str:
 
 
 def _card(network: str, hardware: str, curves: list[dict[str, Any]], conclusions: Conclusions) -> str:
-    words = summary({**conclusions, "curves": curves, "dag_errors": [], "failed": []})
+    words = summary({**conclusions, "curves": curves, "dag_errors": [], "instrumentation": [], "failed": []})
     prefix = f"{network} on {hardware}, "
     points = "".join(f"<li>{escape(line.removeprefix(prefix))}</li>" for line in words)
     names = label(pd.DataFrame(curves), CURVE_AXES)
@@ -187,7 +195,16 @@ def _wait(wait: Mapping[str, Any]) -> str:
     return f"{_interval(wait['share'], 100, ' %')} at n = {wait['nodes']}"
 
 
-# --- what was not measured, and where the rest was ------------------------------------------------
+# --- how well it was measured, what was not, and where --------------------------------------------
+
+
+def _timing(entries: Sequence[Mapping[str, Any]]) -> str:
+    """What the timing cost and whether layers add up, with warnings first."""
+    if not entries:
+        return "<p>No training job ran.</p>"
+    warnings = "".join(f"<p><strong>{escape(line)}</strong></p>" for line in instrumentation_warnings(entries))
+    caption = f'<p class="soft">{escape(INSTRUMENTATION_CAPTION)}</p>'
+    return warnings + caption + _table(INSTRUMENTATION_HEAD, instrumentation_rows(entries))
 
 
 def _not_measured(failed: Sequence[Mapping[str, str]], left_out: Sequence[LeftOut]) -> str:

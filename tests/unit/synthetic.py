@@ -184,6 +184,13 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
             label = {**axes, "rank": rank, "iteration": iteration, "warmup": iteration < cell.warmup}
             rows["iterations"].append({**label, **times, "loss": 7.0})
             rows["layers"].extend({**label, **layer} for layer in layers)
+    rows["instrumentation"].extend(
+        {
+            **axes, "rank": rank, "layers": len(truth.layers), "turns": len(truth.layers), "timing_cost": 3e-6,
+            "timing_share": 0.001, "forward_closure": 0.999, "backward_closure": 1.0,
+        }
+        for rank in range(cell.ranks)
+    )  # fmt: skip
 
 
 def _iteration(

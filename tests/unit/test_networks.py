@@ -1,10 +1,12 @@
 import math
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS, Network, find
@@ -94,6 +96,24 @@ def test_googlenet_starts_at_the_loss_of_a_guess_with_auxiliary_losses_weighted(
     guess = math.log(1000)
     assert losses == pytest.approx({"loss1": 0.3 * guess, "loss2": 0.3 * guess, "loss3": guess}, rel=0.2)
     assert total.item() == pytest.approx(sum(losses.values()))
+
+
+def test_layers_of_any_module_have_the_type_of_the_class_they_derive_from() -> None:
+    class Half(nn.Linear):
+        pass
+
+    class Unknown(nn.Module):
+        pass
+
+    network = nn.Sequential(Half(2, 2), Unknown(), nn.Sequential())
+    assert [layer.type for layer in layers(network)] == ["fully-connected", "other", "other"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("compiled", [torch.jit.script, torch.compile], ids=["TorchScript", "torch.compile"])
+def test_compiled_networks_are_refused(compiled: Callable[[nn.Module], nn.Module]) -> None:
+    with pytest.raises(InputError, match=r"inner is compiled .* give the module it was compiled from"):
+        layers(nn.Sequential(OrderedDict(inner=compiled(nn.Sequential(nn.Linear(2, 2))))))
 
 
 def test_an_unknown_network_is_named_beside_the_known_ones() -> None:

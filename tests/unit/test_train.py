@@ -10,15 +10,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from launching import ENVIRONMENT, MPIRUN, run_job
+from torch import nn
 
 from stallpoint.cells import TrainCell
+from stallpoint.errors import InputError
 from stallpoint.measure import SYNCHRONISATIONS, train
+from stallpoint.measure.pipeline import MiniBatch
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks import find
-from stallpoint.networks.layers import layers
+from stallpoint.networks.layers import Loss, layers
 from stallpoint.parquet import read
-from stallpoint.records import ITERATIONS, LAYERS
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_images
 
@@ -92,6 +95,12 @@ def test_one_worker_has_nothing_to_communicate(cell: TrainCell, tmp_path: Path) 
     assert per_layer["all_reduce_start"].isna().all()
     assert per_layer["all_reduce_end"].isna().all()
 
+    (row,) = read(INSTRUMENTATION, tmp_path / "cell" / "instrumentation.parquet").to_pylist()
+    assert row["layers"] == row["turns"] == len(layers(find(cell.network).outline())), "each is called once"
+    assert row["timing_share"] == pytest.approx(row["timing_cost"] * row["turns"] / iterations["iteration_time"][1])
+    of_pass = per_layer[per_layer["iteration"] == 1][["forward", "backward"]].sum() / iterations.loc[1]
+    assert [row["forward_closure"], row["backward_closure"]] == pytest.approx([of_pass.forward, of_pass.backward])
+
 
 @pytest.mark.parametrize("sync", SYNCHRONISATIONS)
 def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
@@ -128,3 +137,37 @@ def test_covered_counts_overlaps_once(intervals: list[tuple[int, int]]) -> None:
 
 def test_covered_of_nothing_is_0() -> None:
     assert train.covered([]) == 0
+
+
+class Partly(nn.Module):
+    """Learns with one layer, has a frozen one, and one that may stay unused."""
+
+    def __init__(self, *, use: bool) -> None:
+        super().__init__()
+        self.frozen, self.fc, self.unused = nn.Linear(12, 4), nn.Linear(4, 6), nn.Linear(6, 6)
+        self.frozen.requires_grad_(False)
+        self.loss = Loss()
+        self.use = use
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        logits = self.fc(self.frozen(images.flatten(1)))
+        return self.loss(self.unused(logits) if self.use else logits, labels)
+
+
+def one_step(*, use: bool) -> dict[str, torch.Tensor]:
+    network = Partly(use=use)
+    before = {name: weights.clone() for name, weights in network.state_dict().items()}
+    batch = MiniBatch(torch.ones(2, 3, 2, 2), torch.tensor([0, 1]), read=0.0, decode=0.0)
+    with train.Trainer(network, World.start(1), "wfbp", torch.device("cpu")) as trainer:
+        trainer.step(lambda: batch)
+    return {name: weights - before[name] for name, weights in network.state_dict().items()}
+
+
+def test_frozen_parameters_stay_as_they_are() -> None:
+    moved = {name for name, change in one_step(use=True).items() if change.any()}
+    assert moved == {"fc.weight", "fc.bias", "unused.weight", "unused.bias"}
+
+
+def test_parameters_without_gradient_end_the_training_before_anyone_waits_for_them() -> None:
+    with pytest.raises(InputError, match=r"no gradient in this iteration for unused\.weight, unused\.bias"):
+        one_step(use=False)

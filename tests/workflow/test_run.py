@@ -63,6 +63,9 @@ def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
         assert {file.suffix for file in finished.results("figures").glob(f"{chart}.*")} == {".html", ".svg", ".png"}
     conclusions = json.loads(finished.results("conclusions.json").read_text())
     assert [curve["network"] for curve in conclusions["curves"]] == ["alexnet"]
+    (timing,) = conclusions["instrumentation"]
+    assert timing["network"] == "alexnet"
+    assert [timing["forward_closure"], timing["backward_closure"]] == pytest.approx([1, 1], abs=0.02)
     assert "alexnet" in finished.results("conclusions.md").read_text()
     assert finished.results("report.html").stat().st_size < 5_000_000
 

@@ -21,13 +21,14 @@ from stallpoint.cells import TrainCell
 from stallpoint.measure import synchronisation
 from stallpoint.measure.clock import Mark, clock_for
 from stallpoint.measure.gradients import LayerGradients
-from stallpoint.measure.layer_timing import LayerTimer
+from stallpoint.measure.instrumentation import Instrumentation
+from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import MPI, World
 from stallpoint.networks import find
 from stallpoint.networks.layers import layers
-from stallpoint.records import ITERATIONS, LAYERS
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
 from stallpoint.storage import Storage
 
 # Caffe's values for AlexNet, but a smaller step: the smallest mini-batches must not diverge. Times do not depend on it.
@@ -48,6 +49,8 @@ class Iteration:
 
     phases: dict[str, float]
     layers: dict[str, Sequence[Any]]
+    turns: int
+    """See `LayerTimes.turns`."""
 
 
 class Trainer:
@@ -65,7 +68,7 @@ class Trainer:
         self._gradients = LayerGradients(self._layers)
         self._synchronisation = synchronisation.start(sync, world, self._gradients.buffers)
         self._timer = LayerTimer(self._layers, self._clock, self._synchronisation.ready)
-        self._parameters: list[torch.Tensor] = list(self._network.parameters())
+        self._parameters: list[torch.Tensor] = [parameter for layer in self._layers for parameter in layer.parameters]
         self._momenta: list[torch.Tensor | None] = [torch.zeros_like(weights) for weights in self._parameters]
 
     def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:
@@ -80,6 +83,7 @@ class Trainer:
         forward = mark()
         (loss / self._world.size).backward()  # scaled here, summed gradients are averages
         backward = mark()
+        self._timer.check_gradients()
         self._synchronisation.finish()
         synchronised = mark()
         self._update()
@@ -88,7 +92,8 @@ class Trainer:
         self._clock.wait()
 
         ends = dict(zip(PHASES, (loaded, copied, forward, backward, synchronised, updated), strict=True))
-        return Iteration(self._phase_columns(batch, loss, ends), self._layer_columns(forward, backward))
+        times = self._timer.times(forward, backward)
+        return Iteration(self._phase_columns(batch, loss, ends), self._layer_columns(times), times.turns)
 
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
@@ -148,8 +153,7 @@ class Trainer:
             "loss": loss.item(),
         }
 
-    def _layer_columns(self, end_of_forward: Mark, end_of_backward: Mark) -> dict[str, Sequence[Any]]:
-        times = self._timer.times(end_of_forward, end_of_backward)
+    def _layer_columns(self, times: LayerTimes) -> dict[str, Sequence[Any]]:
         all_reduces = self._all_reduces()
         intervals = [all_reduces.get(index, (None, None)) for index in range(len(self._layers))]
         return {
@@ -181,10 +185,12 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     for nothing.
     """
     network = find(cell.network)
+    device = torch.device(cell.device)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
+    instrumentation = Instrumentation()
     with (
         _pipeline(cell, world, network.image_size) as pipeline,
-        Trainer(network.build(cell.seed), world, cell.sync, torch.device(cell.device)) as trainer,
+        Trainer(network.build(cell.seed), world, cell.sync, device) as trainer,
     ):
         progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
         world.comm.Barrier()
@@ -193,10 +199,13 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
             which = {"iteration": iteration, "warmup": iteration < cell.warmup}
             keep.add(ITERATIONS, **which, **measured.phases)
             keep.add(LAYERS, **which, **measured.layers)
+            if not which["warmup"]:
+                instrumentation.add(measured.phases, measured.layers, measured.turns)
             if not math.isfinite(measured.phases["loss"]):
                 raise ArithmeticError(f"the loss of iteration {iteration} is {measured.phases['loss']}")
             progress.tell(iteration + 1, measured.phases["iteration_time"])
         trainer.check_weights()
+    keep.add(INSTRUMENTATION, **instrumentation.row(device))
 
 
 def _pipeline(cell: TrainCell, world: World, image_size: int) -> InputPipeline:

@@ -1,4 +1,7 @@
-"""What networks are made of: every operation is a leaf module, so that it can be named, typed and timed."""
+"""What networks are made of: layers, so that each can be named, typed and timed.
+
+In the networks here every operation is a leaf module; a user's network may be any module.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 from torch.nn import functional
+
+from stallpoint.errors import InputError
 
 
 class Concat(nn.Module):
@@ -81,20 +86,21 @@ LAYER_TYPES: dict[type[nn.Module], str] = {
 }
 
 
+OTHER = "other"
+"""Type of layers that `LAYER_TYPES` does not know."""
+
+
 @dataclass(frozen=True)
 class Layer:
-    """One leaf module of a network."""
+    """A module with work of its own: a leaf module, or a container that holds parameters itself."""
 
     name: str
-    """Path of the module, e.g. ``inception_3a.conv_1x1.conv``."""
+    """Path of the module, e.g. ``inception_3a.conv_1x1.conv``; of the network itself, the name of its class."""
     type: str
-    """A value of `LAYER_TYPES`."""
+    """A value of `LAYER_TYPES`, or `OTHER`."""
     module: nn.Module
-
-    @property
-    def parameters(self) -> list[nn.Parameter]:
-        """What the layer learns: weight and bias, or nothing."""
-        return list(self.module.parameters())
+    parameters: list[nn.Parameter]
+    """What the layer learns: weight and bias, say, or nothing. Each parameter belongs to one layer."""
 
     @property
     def gradient_bytes(self) -> int:
@@ -103,9 +109,31 @@ class Layer:
 
 
 def layers(network: nn.Module) -> list[Layer]:
-    """The leaf modules of `network` in the order in which they run, the loss last."""
-    leaves = ((name, module) for name, module in network.named_modules() if not any(module.children()))
-    return [Layer(name, LAYER_TYPES[type(module)], module) for name, module in leaves]
+    """The layers of `network` in the order in which its modules were added (here: in which they run, the loss last).
+
+    A module used in several places is one layer. A parameter that several modules share belongs to the first;
+    one that is frozen (``requires_grad`` is False) belongs to none, for nothing is to be learned. Raises `InputError`
+    for compiled modules, whose parts cannot be told apart.
+    """
+    found: list[Layer] = []
+    taken: set[int] = set()
+    for name, module in network.named_modules():
+        if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod"):
+            raise InputError(
+                f"network: {name or type(network).__name__} is compiled (torch.compile or TorchScript), so that its "
+                "layers cannot be timed; give the module it was compiled from"
+            )
+        own = list(module.parameters(recurse=False))
+        if own or next(module.children(), None) is None:
+            learned = [parameter for parameter in own if parameter.requires_grad and id(parameter) not in taken]
+            taken.update(map(id, learned))
+            found.append(Layer(name or type(module).__name__, _layer_type(module), module, learned))
+    return found
+
+
+def _layer_type(module: nn.Module) -> str:
+    """The type of the module's class, or of the nearest class it is derived from."""
+    return next((LAYER_TYPES[kind] for kind in type(module).__mro__ if kind in LAYER_TYPES), OTHER)
 
 
 def initialise(network: nn.Module, seed: int) -> None:
