@@ -55,7 +55,7 @@ def rows(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name, part in schema.get("properties", {}).items():
         entry = resolved(part)
         default = "required" if name in required else f"`{entry['default']}`" if "default" in entry else ""
-        if prefix and name in SCHEMA["properties"] and "$ref" in part:
+        if prefix and name in SCHEMA["properties"] and "$ref" in part and name not in required:
             default = "the study's"
         yield f"| `{prefix}{name}` | {kind(entry)} | {default} | {entry.get('description', '')} |"
         inner = entry.get("additionalProperties")

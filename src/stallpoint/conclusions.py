@@ -31,6 +31,7 @@ def conclude(tables: Mapping[str, pd.DataFrame], *, threshold: float = 0.10) -> 
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": list(_dag_errors(tables["predictions"])),
         "storages": list(_storages(tables["storage_rates"])),
+        "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
     }
 
@@ -148,6 +149,7 @@ def to_markdown(conclusions: Conclusions) -> str:
         *_amdahl_blocks(conclusions["amdahl"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
+        *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
     ]
     return "\n\n".join(blocks) + "\n"
@@ -166,6 +168,8 @@ def summary(conclusions: Conclusions) -> list[str]:
     for error in conclusions["dag_errors"]:
         if error["sync"] == "all":
             lines.append(f"DAG model, {error['network']}: median error {_percent(error['median_error'])}")
+    if conclusions["imported"]:
+        lines.append(f"{_count(len(conclusions['imported']), 'cell')} imported, not measured here")
     if conclusions["failed"]:
         lines.append(f"{_count(len(conclusions['failed']), 'cell')} could not run")
     return lines
@@ -332,6 +336,16 @@ def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
             if row["nodes"] == largest[row["hardware"]]
         ),
     )  # fmt: skip
+
+
+def _imported_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Imported"
+        yield (
+            "Not measured here, but read from files. Those of training runs say how long the parts of an iteration "
+            "took; iteration times are composed of them, and stand above where measured ones do."
+        )
+        yield _table(["cell", "files"], ([f"`{row['cell']}`", row["source"]] for row in rows))
 
 
 def _failed_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -66,7 +66,7 @@ def write_report(
         contents=_contents(),
         answer=_answer(conclusions),
         charts=_charts(),
-        cells=_not_measured(conclusions["failed"], left_out),
+        cells=_not_measured(conclusions, left_out),
         environment=_environment(tables),
         libraries=_libraries(),
         specs=_packed({name: spec(name, tables) for name in CHARTS}),
@@ -154,7 +154,7 @@ def _answer(conclusions: Conclusions) -> str:
 
 
 def _card(network: str, hardware: str, curves: list[dict[str, Any]], conclusions: Conclusions) -> str:
-    words = summary({**conclusions, "curves": curves, "dag_errors": [], "failed": []})
+    words = summary({**conclusions, "curves": curves, "dag_errors": [], "imported": [], "failed": []})
     prefix = f"{network} on {hardware}, "
     points = "".join(f"<li>{escape(line.removeprefix(prefix))}</li>" for line in words)
     names = label(pd.DataFrame(curves), CURVE_AXES)
@@ -190,10 +190,16 @@ def _wait(wait: Mapping[str, Any]) -> str:
 # --- what was not measured, and where the rest was ------------------------------------------------
 
 
-def _not_measured(failed: Sequence[Mapping[str, str]], left_out: Sequence[LeftOut]) -> str:
-    """Cells that could not run, and combinations left out, counted by reason with one example each."""
+def _not_measured(conclusions: Conclusions, left_out: Sequence[LeftOut]) -> str:
+    """Cells imported and cells that could not run, and combinations left out, by reason with one example each."""
     blocks = []
-    if failed:
+    if imported := conclusions["imported"]:
+        blocks += [
+            "<h3>Imported</h3>",
+            "<p>Iteration times of imported training runs are composed of what their files say of its parts.</p>",
+            _table(["cell", "files"], [[row["cell"], row["source"]] for row in imported]),
+        ]
+    if failed := conclusions["failed"]:
         blocks += [
             "<h3>Could not run</h3>",
             _table(["cell", "reason"], [[row["cell"], row["reason"]] for row in failed]),

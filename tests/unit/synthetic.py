@@ -154,7 +154,7 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
     rows["runs"].append({
         "cell": cell.path, "kind": cell.kind, "status": "failed" if reason else "ok", "reason": reason,
         "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks, "repeat": cell.repeat,
-        "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(),
+        "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(), "source": "",
     })  # fmt: skip
     for rank in range(0 if reason else cell.ranks):
         rows["environments"].append({
@@ -173,12 +173,15 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
         "nodes": cell.nodes, "ranks": cell.ranks, "global_batch": cell.global_batch,
         "worker_batch": cell.worker_batch, "repeat": cell.repeat,
     }  # fmt: skip
+    start = 0.0
     for iteration in range(cell.warmup + cell.iterations):
         slow = 3.0 if iteration < cell.warmup else 1.0  # warm-up must not count
-        for rank, (times, layers) in enumerate(_iteration(truth, cell, rng, slow)):
+        ranks = list(_iteration(truth, cell, rng, slow))
+        for rank, (times, layers) in enumerate(ranks):
             label = {**axes, "rank": rank, "iteration": iteration, "warmup": iteration < cell.warmup}
-            rows["iterations"].append({**label, **times, "loss": 7.0})
+            rows["iterations"].append({**label, **times, "start": start, "loss": 7.0})
             rows["layers"].extend({**label, **layer} for layer in layers)
+        start += max(times["iteration_time"] for times, _ in ranks)
 
 
 def _iteration(

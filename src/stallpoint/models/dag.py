@@ -221,6 +221,12 @@ def naive_all_reduces(backward: npt.ArrayLike, all_reduce: npt.ArrayLike) -> tup
     return end - all_reduce, end
 
 
+def all_reduces(backward: npt.ArrayLike, all_reduce: npt.ArrayLike, *, sync: str) -> tuple[Reals, Reals]:
+    """Start and end of each layer's all-reduce since the start of the backward pass, as `sync` orders them."""
+    order = wfbp_all_reduces if sync == "wfbp" else naive_all_reduces
+    return order(backward, all_reduce)
+
+
 def exposed_communication(backward: npt.ArrayLike, all_reduce: npt.ArrayLike) -> Reals:
     """t_c^no of eq. (5): time from the end of the backward pass to the end of the last all-reduce."""
     _, end = wfbp_all_reduces(backward, all_reduce)

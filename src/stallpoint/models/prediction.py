@@ -119,8 +119,7 @@ class Model:
         layers = self._compute.layers[point.network]
         all_reduce = self._all_reduces(point, layers.gradient_bytes)
         backward = times.backward_steps
-        order = dag.wfbp_all_reduces if point.sync == "wfbp" else dag.naive_all_reduces
-        start, end = order(backward, all_reduce)
+        start, end = dag.all_reduces(backward, all_reduce, sync=point.sync)
         exposed = end[..., 0] - backward.sum(-1)
         seconds, equation = dag.iteration_seconds(
             t_io, times.host_to_device, times.forward, backward.sum(-1), exposed, times.update,
