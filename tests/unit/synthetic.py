@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
-from stallpoint.records import TABLES, TIDY_TABLES
+from stallpoint.parquet import write_cell
+from stallpoint.records import RAW_TABLES, TABLES, TIDY_TABLES
 
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
 Reals: TypeAlias = npt.NDArray[np.float64]
@@ -148,6 +151,13 @@ def study(
     failed = train(networks[0], 8, 1, axes)
     _run_row(failed, rows, reason="out of memory on rank 0")
     return {name: pd.DataFrame(rows[name], columns=[c.name for c in TABLES[name].columns]) for name in rows}
+
+
+def write_raw(tidy: dict[str, pd.DataFrame], cell: str, folder: Path) -> None:
+    """Write the folder that the job of one cell of the study would have written."""
+    of_cell = {name: frame[frame["cell"] == cell] for name, frame in tidy.items()}
+    tables = [table for table in RAW_TABLES[of_cell["runs"]["kind"].item()] if len(of_cell[table.name])]
+    write_cell(folder, {t.name: pa.Table.from_pandas(of_cell[t.name], t.schema, preserve_index=False) for t in tables})
 
 
 def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:

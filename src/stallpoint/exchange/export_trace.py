@@ -63,11 +63,11 @@ def _study(run: TrainRecords, files: list[str]) -> str:
         "files": files,
         **{axis: getattr(cell, axis) for axis in cell.axes if axis not in ("hardware", "repeat")},
         "iterations": int(iterations["iteration"].nunique()),
-        "host_to_device": float(iterations["host_to_device"].median()),
-        "update": float(iterations["update"].median()),
+        "host_to_device": _seconds(iterations["host_to_device"]),
+        "update": _seconds(iterations["update"]),
     }
     if cell.prefetch:
-        trace["read"] = float((iterations["read"] + iterations["decode"]).median()) / cell.readers
+        trace["read"] = _seconds((iterations["read"] + iterations["decode"]) / cell.readers)
     if cell.scaling == "compute":
         del trace["sync"]
     facts = {name: getattr(cell, name) for name in ("device", "nodes", "workers_per_node", "threads_per_worker")}
@@ -81,3 +81,8 @@ def _study(run: TrainRecords, files: list[str]) -> str:
         f"      - {json.dumps(trace)}",
     ]
     return "\n".join([*lines, ""])
+
+
+def _seconds(values: pd.Series[float]) -> float:
+    """The median, with as many digits as the files have."""
+    return float(f"{values.median():.6g}")

@@ -4,10 +4,11 @@ Format: *Trace Event Format* (Chromium project): complete events (``ph`` X) with
 microseconds, and metadata events (``ph`` M) that name and order processes and threads. Here a rank is a process, and
 its lanes are threads:
 
-- *compute*: forward and backward pass with their layers inside, and the model update;
-- *communication*: each all-reduce, with its bytes; further lanes where several are under way at once;
-- *data*: the iteration with the wait for its mini-batch and the copy to the device inside. When readers worked ahead
-  is not recorded; how long they took for the mini-batch stands with the wait.
+- *iterations*: each from its start to its updated weights;
+- *data*: the wait for the mini-batch and its copy to the device. When readers worked ahead is not recorded; how long
+  reading and decoding took, summed over samples, stands with the wait;
+- *compute*: forward and backward pass with their layers inside, the wait for gradients and the model update;
+- *communication*: each all-reduce, with its bytes; further lanes where several are under way at once.
 
 Time 0 is the start of the first iteration, which all ranks begin together.
 """
@@ -27,9 +28,9 @@ from stallpoint.parquet import atomic
 
 Event = dict[str, Any]
 
-COMPUTE, DATA, COMMUNICATION = 0, 1, 2
-"""Lanes of a rank; more for communication follow."""
-LANES = {COMPUTE: "compute", DATA: "data", COMMUNICATION: "communication"}
+ITERATIONS, DATA, COMPUTE, COMMUNICATION = range(4)
+LANES = ("iterations", "data", "compute", "communication")
+"""Lanes of a rank, from the top; more for communication follow."""
 _LANES_PER_RANK = 100
 """Threads have numbers of their own over all ranks, from 1 on: some viewers take 0 for an idle processor."""
 
@@ -88,8 +89,8 @@ def _iteration(row: Mapping[str, Any], layers: pd.DataFrame) -> Iterator[Event]:
     backward = forward + row["backward"]
     gradients = backward + row["exposed_communication"]
     name = f"iteration {row['iteration']}" + (" (warm-up)" if row["warmup"] else "")
-    yield place.event(DATA, name, 0.0, row["iteration_time"])
-    took = {"read_ms": 1e3 * row["read"], "decode_ms": 1e3 * row["decode"]}
+    yield place.event(ITERATIONS, name, 0.0, row["iteration_time"])
+    took = {f"{what}_us": round(1e6 * row[what], 3) for what in ("read", "decode")}
     yield place.event(DATA, "wait for data", 0.0, loaded, **took)
     yield place.event(DATA, "copy to device", loaded, copied)
     yield place.event(COMPUTE, "forward", copied, forward)
@@ -131,8 +132,8 @@ def _metadata(run: TrainRecords, drawn: Iterable[Event]) -> Iterator[Event]:
     for rank in sorted({rank for rank, _ in used}):
         node = run.nodes.get(rank, "")
         name = f"rank {rank}" + (f" on {node}" if node else "")
-        yield _named("process_name", rank, COMPUTE, name=name)
-        yield _named("process_sort_index", rank, COMPUTE, sort_index=rank)
+        yield _named("process_name", rank, ITERATIONS, name=name)
+        yield _named("process_sort_index", rank, ITERATIONS, sort_index=rank)
         for lane in sorted(thread - 1 - rank * _LANES_PER_RANK for owner, thread in used if owner == rank):
             more = f" {lane - COMMUNICATION + 1}" if lane > COMMUNICATION else ""
             yield _named("thread_name", rank, lane, name=_category(lane) + more)
