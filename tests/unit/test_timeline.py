@@ -1,19 +1,16 @@
 """Timelines as trace events: valid, nested, and with the times of the records."""
 
 import json
-from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 import synthetic
 from test_export_trace import WORDS, cell_of
+from trace_events import Event, check_nesting, lanes
 
 from stallpoint.exchange.timeline import export_timeline
 
-Event = dict[str, Any]
 RANKS = 4
 
 
@@ -42,20 +39,6 @@ def events(records: dict[str, pd.DataFrame], tmp_path_factory: pytest.TempPathFa
     return timeline(records, tmp_path_factory.mktemp("timeline"))
 
 
-def lanes(events: Sequence[Event]) -> dict[tuple[str, str], list[Event]]:
-    """Complete events by the names of their process and thread."""
-    named: dict[tuple[str, Any], str] = {}
-    for event in events:
-        if event["name"] in ("process_name", "thread_name"):
-            key = (event["name"], event["pid"] if event["name"] == "process_name" else (event["pid"], event["tid"]))
-            named[key] = event["args"]["name"]
-    found = defaultdict(list)
-    for event in (event for event in events if event["ph"] == "X"):
-        place = named["process_name", event["pid"]], named["thread_name", (event["pid"], event["tid"])]
-        found[place].append(event)
-    return found
-
-
 def test_every_event_is_complete_or_metadata(events: list[Event]) -> None:
     for event in events:
         assert event["ph"] in ("X", "M")
@@ -79,14 +62,7 @@ def test_each_rank_is_a_process_with_its_lanes(events: list[Event]) -> None:
 
 
 def test_events_of_a_lane_nest_or_follow_one_another(events: list[Event]) -> None:
-    for lane in lanes(events).values():
-        open_until: list[float] = []
-        for event in sorted(lane, key=lambda event: (event["ts"], -event["dur"])):
-            end = event["ts"] + event["dur"]
-            while open_until and open_until[-1] <= event["ts"] + 1e-6:
-                open_until.pop()
-            assert not open_until or end <= open_until[-1] + 1e-6, event
-            open_until.append(end)
+    check_nesting(events)
 
 
 def test_times_are_those_of_the_records(events: list[Event], records: dict[str, pd.DataFrame]) -> None:
@@ -138,4 +114,4 @@ def test_all_reduces_at_the_same_time_get_lanes_of_their_own(records: dict[str, 
     layers.loc[layers["layer"] == "conv2", ["all_reduce_start", "all_reduce_end"]] = (0.02, 0.04)
     events = timeline({**records, "layers": layers}, tmp_path)
     assert ("rank 3 on node3", "communication 2") in lanes(events)
-    test_events_of_a_lane_nest_or_follow_one_another(events)
+    check_nesting(events)
