@@ -1,5 +1,5 @@
 # Records in and out: what other programs measured becomes raw records; runs become files that other programs read.
-from stallpoint.cells import IMPORTED, TrainCell
+from stallpoint.cells import IMPORTED
 
 
 localrules:
@@ -24,10 +24,6 @@ for kind in IMPORTED:
             cell=of_cell(kind, Cell.to_json),
         script:
             "../../scripts/import_records.py"
-
-
-def train_cells():
-    return [cell.path for cell in STUDY.cells.values() if isinstance(cell, TrainCell)]
 
 
 wildcard_constraints:
@@ -59,5 +55,4 @@ rule timeline:
 # Both for every training cell: `snakemake traces`.
 rule traces:
     input:
-        expand(rules.layer_trace.output.folder, cell=train_cells()),
-        expand(rules.timeline.output.timeline, cell=train_cells()),
+        all_traces,
