@@ -38,6 +38,7 @@ def conclude(tables: Mapping[str, pd.DataFrame], *, threshold: float = 0.10) -> 
         "dag_errors": list(_dag_errors(tables["predictions"])),
         "storages": list(_storages(tables["storage_rates"])),
         "instrumentation": list(_instrumentation(tables["instrumentation"])),
+        "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
     }
 
@@ -183,6 +184,7 @@ def to_markdown(conclusions: Conclusions) -> str:
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
         *_instrumentation_blocks(conclusions["instrumentation"]),
+        *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
     ]
     return "\n\n".join(blocks) + "\n"
@@ -202,6 +204,8 @@ def summary(conclusions: Conclusions) -> list[str]:
         if error["sync"] == "all":
             lines.append(f"DAG model, {error['network']}: median error {_percent(error['median_error'])}")
     lines += instrumentation_warnings(conclusions["instrumentation"])
+    if conclusions["imported"]:
+        lines.append(f"{_count(len(conclusions['imported']), 'cell')} imported, not measured here")
     if conclusions["failed"]:
         lines.append(f"{_count(len(conclusions['failed']), 'cell')} could not run")
     return lines
@@ -413,6 +417,16 @@ def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:
         yield INSTRUMENTATION_CAPTION
         yield _table(INSTRUMENTATION_HEAD, instrumentation_rows(entries))
         yield from (f"**{line[0].upper()}{line[1:]}.**" for line in instrumentation_warnings(entries))
+
+
+def _imported_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Imported"
+        yield (
+            "Not measured here, but read from files. Those of training runs say how long the parts of an iteration "
+            "took; iteration times are composed of them, and stand above where measured ones do."
+        )
+        yield _table(["cell", "files"], ([f"`{row['cell']}`", row["source"]] for row in rows))
 
 
 def _failed_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:

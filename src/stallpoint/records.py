@@ -99,7 +99,7 @@ RUNS = Table(
     "one row for each cell: what was asked for and how it ended",
     (
         CELL,
-        Column("kind", TEXT, None, "train, sgemm, collectives or storage"),
+        Column("kind", TEXT, None, "train, sgemm, collectives or storage; imported-train or imported-collectives"),
         Column("status", TEXT, None, "ok, or failed: the job could not run here and says why"),
         Column("reason", TEXT, None, "why a failed job could not run; empty when ok"),
         HARDWARE,
@@ -109,6 +109,7 @@ RUNS = Table(
         Column("started", pa.timestamp("us", tz="UTC"), None, "start of the job"),
         Column("duration", REAL, "s", "duration of the job"),
         Column("settings", TEXT, None, "the whole cell as JSON"),
+        Column("source", TEXT, None, "imported files, each with its SHA-256; empty where the job ran here"),
     ),
 )
 
@@ -147,6 +148,7 @@ ITERATIONS = Table(
         RANK,
         ITERATION,
         WARMUP,
+        Column("start", REAL, "s", "start of the iteration, since the ranks began the first one together"),
         Column("data_wait", REAL, "s", "time the worker waited for its mini-batch"),
         Column("read", REAL, "s", "time spent reading this mini-batch from the storage, summed over samples"),
         Column("decode", REAL, "s", "time spent decoding and resizing this mini-batch, summed over samples"),
@@ -268,8 +270,10 @@ RAW_TABLES: dict[str, tuple[Table, ...]] = {
     "sgemm": (RUNS, ENVIRONMENTS, SGEMM),
     "collectives": (RUNS, ENVIRONMENTS, COLLECTIVES),
     "storage": (RUNS, ENVIRONMENTS, STORAGE_READS),
+    "imported-train": (RUNS, ITERATIONS, LAYERS),
+    "imported-collectives": (RUNS, COLLECTIVES),
 }
-"""Tables in a cell's folder, by kind; a failed cell holds `RUNS` alone."""
+"""Tables in a cell's folder, by kind; a failed cell holds `RUNS` alone. Where others measured is not known."""
 
 # --- model tables ---------------------------------------------------------------------------------
 

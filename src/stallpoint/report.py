@@ -74,7 +74,7 @@ def write_report(
         answer=_answer(conclusions),
         charts=_charts(),
         timing=_timing(conclusions["instrumentation"]),
-        cells=_not_measured(conclusions["failed"], left_out),
+        cells=_not_measured(conclusions, left_out),
         environment=_environment(tables),
         libraries=_libraries(),
         specs=_packed({name: spec(name, tables) for name in CHARTS}),
@@ -162,7 +162,8 @@ def _answer(conclusions: Conclusions) -> str:
 
 
 def _card(network: str, hardware: str, curves: list[dict[str, Any]], conclusions: Conclusions) -> str:
-    words = summary({**conclusions, "curves": curves, "dag_errors": [], "instrumentation": [], "failed": []})
+    others: Conclusions = {name: [] for name in ("dag_errors", "instrumentation", "imported", "failed")}
+    words = summary({**conclusions, "curves": curves, **others})
     prefix = f"{network} on {hardware}, "
     points = "".join(f"<li>{escape(line.removeprefix(prefix))}</li>" for line in words)
     names = label(pd.DataFrame(curves), CURVE_AXES)
@@ -207,10 +208,16 @@ def _timing(entries: Sequence[Mapping[str, Any]]) -> str:
     return warnings + caption + _table(INSTRUMENTATION_HEAD, instrumentation_rows(entries))
 
 
-def _not_measured(failed: Sequence[Mapping[str, str]], left_out: Sequence[LeftOut]) -> str:
-    """Cells that could not run, and combinations left out, counted by reason with one example each."""
+def _not_measured(conclusions: Conclusions, left_out: Sequence[LeftOut]) -> str:
+    """Cells imported and cells that could not run, and combinations left out, by reason with one example each."""
     blocks = []
-    if failed:
+    if imported := conclusions["imported"]:
+        blocks += [
+            "<h3>Imported</h3>",
+            "<p>Iteration times of imported training runs are composed of what their files say of its parts.</p>",
+            _table(["cell", "files"], [[row["cell"], row["source"]] for row in imported]),
+        ]
+    if failed := conclusions["failed"]:
         blocks += [
             "<h3>Could not run</h3>",
             _table(["cell", "reason"], [[row["cell"], row["reason"]] for row in failed]),

@@ -117,7 +117,7 @@ def test_figure_1_wait_free_back_propagation() -> None:
 
 
 def test_exposed_communication_of_figure_1() -> None:
-    start, end = dag.wfbp_all_reduces(COSTS.backward, COSTS.all_reduce)
+    start, end = dag.all_reduces(COSTS.backward, COSTS.all_reduce, overlap=True)
     assert start.tolist() == [8, 5, 2]
     assert end.tolist() == [9, 8, 5]
     assert dag.exposed_communication(COSTS.backward, COSTS.all_reduce) == 3
@@ -146,7 +146,7 @@ def test_schedule_agrees_with_equation_3(costs: Costs) -> None:
 @given(costs())
 def test_schedule_agrees_with_equations_4_and_5(costs: Costs) -> None:
     t_io, t_h2d, t_f, t_b, _, t_u = sums(costs)
-    start, _ = dag.wfbp_all_reduces(costs.backward, costs.all_reduce)
+    start, _ = dag.all_reduces(costs.backward, costs.all_reduce, overlap=True)
     exposed = dag.exposed_communication(costs.backward, costs.all_reduce)
     by_start = dag.wfbp_seconds_by_start(t_io, t_h2d, t_f, costs.backward[-1], start, costs.all_reduce[0], t_u)
     assert simulated(costs, "wfbp", prefetch=True) == pytest.approx(by_start)

@@ -18,7 +18,7 @@ def measured(table: Table, names: str) -> dict[str, float]:
 
 def test_columns_of_the_cell_are_added_to_every_row() -> None:
     recorder = Recorder(CELL, rank=3)
-    phases = "data_wait read decode host_to_device forward backward communication exposed_communication update"
+    phases = "start data_wait read decode host_to_device forward backward communication exposed_communication update"
     recorder.add(ITERATIONS, **measured(ITERATIONS, f"{phases} iteration_time loss"))
     (row,) = recorder.arrow(ITERATIONS).to_pylist()
     assert row["cell"] == CELL.path

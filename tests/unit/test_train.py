@@ -77,6 +77,9 @@ def check_consistency(cell: TrainCell, iterations: pd.DataFrame, per_layer: pd.D
     total = sum(iterations[part] for part in parts)
     assert list(total) == pytest.approx(list(iterations["iteration_time"]), rel=1e-9)
     assert (iterations["data_wait"] >= iterations["read"] + iterations["decode"]).all(), "read in line"
+    for _, rows in iterations.groupby("rank"):
+        ends = rows["start"] + rows["iteration_time"]
+        assert (rows["start"] >= ends.shift(fill_value=0.0)).all(), "iterations follow one another"
     network = layers(find(cell.network).outline())
     assert len(per_layer) == len(network) * len(iterations)
     for key, rows in per_layer.groupby(["rank", "iteration"]):

@@ -19,7 +19,7 @@ from torch.optim.sgd import sgd
 
 from stallpoint.cells import TrainCell
 from stallpoint.measure import synchronisation
-from stallpoint.measure.clock import Mark, clock_for
+from stallpoint.measure.clock import Mark, clock_for, host_mark
 from stallpoint.measure.gradients import LayerGradients
 from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
@@ -194,10 +194,12 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     ):
         progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
         world.comm.Barrier()
+        begun = host_mark()
         for iteration in range(cell.warmup + cell.iterations):
+            start = (host_mark() - begun) * 1e-9
             measured = trainer.step(pipeline.next_batch)
             which = {"iteration": iteration, "warmup": iteration < cell.warmup}
-            keep.add(ITERATIONS, **which, **measured.phases)
+            keep.add(ITERATIONS, **which, start=start, **measured.phases)
             keep.add(LAYERS, **which, **measured.layers)
             if not which["warmup"]:
                 instrumentation.add(measured.phases, measured.layers, measured.turns)

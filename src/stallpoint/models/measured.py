@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from stallpoint import records
-from stallpoint.cells import TrainCell, cell_from_json
+from stallpoint.cells import ImportedTrainCell, TrainCell, cell_from_json
 from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups
 from stallpoint.presets import Preset, preset_from
 
@@ -84,7 +84,8 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
 def presets(runs: pd.DataFrame) -> dict[str, Preset]:
     """The presets that training cells ran with, by the names they have in the column ``sync``."""
-    cells = [cell_from_json(settings) for settings in runs.loc[runs["kind"] == TrainCell.kind, "settings"]]
+    trained = runs["kind"].isin([TrainCell.kind, ImportedTrainCell.kind])
+    cells = [cell_from_json(settings) for settings in runs.loc[trained, "settings"]]
     return {cell.sync: preset_from(cell.preset) for cell in cells if isinstance(cell, TrainCell)}
 
 
