@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from stallpoint.errors import InputError
 
@@ -77,9 +77,11 @@ class TrainCell(Cell):
     warmup: int
     """Iterations before them, recorded and marked."""
     readers: int
-    """Threads that decode images when ``prefetch`` > 0."""
+    """Threads that decode samples when ``prefetch`` > 0."""
     storage_path: str
     storage_format: str
+    own_network: dict[str, Any] | None = None
+    """The study's entry under ``networks``; None for a network of the registry."""
 
     @property
     def global_batch(self) -> int:
@@ -99,6 +101,8 @@ class SgemmCell(Cell):
     """Values of b."""
     samples: int
     """Timed products for each shape."""
+    own_network: dict[str, Any] | None = None
+    """As in `TrainCell`."""
 
 
 @dataclass(frozen=True, slots=True)

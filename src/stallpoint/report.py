@@ -26,6 +26,7 @@ from stallpoint.charts.frames import AXES, label, number
 from stallpoint.charts.render import VEGA_LITE, spec
 from stallpoint.conclusions import Conclusions, summary
 from stallpoint.parquet import atomic
+from stallpoint.published import HEAD, texts
 from stallpoint.study import LeftOut
 
 CURVE_AXES = [axis for axis in AXES if axis not in ("network", "hardware")]
@@ -57,8 +58,9 @@ def write_report(
 ) -> None:
     """Write the page to `path`, whole or not at all.
 
-    `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are the model tables and the tidy tables
-    ``runs``, ``environments`` and ``collectives`` by name; `study` is its name and `left_out` what it does not run.
+    `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are by name the model tables, the tidy tables
+    ``runs``, ``environments`` and ``collectives``, and ``network_layers`` and ``published``; `study` is its name and
+    `left_out` what it does not run.
     """
     page = Template(files("stallpoint").joinpath("report.html").read_text(encoding="utf-8")).substitute(
         study=escape(study),
@@ -66,6 +68,7 @@ def write_report(
         contents=_contents(),
         answer=_answer(conclusions),
         charts=_charts(),
+        networks=_networks(tables),
         cells=_not_measured(conclusions["failed"], left_out),
         environment=_environment(tables),
         libraries=_libraries(),
@@ -106,7 +109,7 @@ def _topics() -> Iterable[tuple[str, str, list[Chart]]]:
 
 def _contents() -> str:
     topics = [(anchor, topic) for anchor, topic, _ in _topics()]
-    links = [*topics, ("cells", "Cells not measured"), ("environment", "Environment")]
+    links = [*topics, ("networks", "Networks"), ("cells", "Cells not measured"), ("environment", "Environment")]
     return " ".join(f'<a href="#{anchor}">{escape(text)}</a>' for anchor, text in links)
 
 
@@ -185,6 +188,36 @@ def _stall(curve: Mapping[str, Any]) -> str:
 
 def _wait(wait: Mapping[str, Any]) -> str:
     return f"{_interval(wait['share'], 100, ' %')} at n = {wait['nodes']}"
+
+
+# --- the networks ---------------------------------------------------------------------------------
+
+
+def _networks(tables: Tables) -> str:
+    """What each network is made of, and what was published of it beside ours."""
+    layers, published = tables.get("network_layers"), tables.get("published")
+    if layers is None or layers.empty:
+        return "<p>No network was described.</p>"
+    head = ["network", "layers", "parameters", "gradients", "multiply-adds of a sample's forward pass", "layer types"]
+    blocks = [_table(head, [_network(str(name), rows) for name, rows in layers.groupby("network", sort=False)])]
+    if published is not None and not published.empty:
+        blocks.append(f"<h3>{escape(published['source'].iloc[0])}, beside ours</h3>")
+        blocks.append(_table(HEAD, texts(published)))
+    return "\n".join(blocks)
+
+
+def _network(name: str, layers: pd.DataFrame) -> list[str]:
+    """One network's row."""
+    parameters, size, work = (int(layers[column].sum()) for column in ("parameters", "gradient_bytes", "multiply_adds"))
+    types = ", ".join(f"{count} {kind}" for kind, count in Counter(layers["layer_type"]).most_common(MOST_VALUES))
+    return [
+        name,
+        str(len(layers)),
+        f"{parameters:,}",
+        f"{number(size / 1e6)} MB",
+        f"{number(work / 1e9)} billion",
+        types,
+    ]
 
 
 # --- what was not measured, and where the rest was ------------------------------------------------

@@ -68,7 +68,7 @@ class Branches(nn.Module):
 
 def timed(network: nn.Module, clock: WorkClock) -> tuple[LayerTimer, list[str]]:
     """A timer on the leaves of `network`, and the names of layers as their gradients become ready."""
-    leaves = [Layer(name, "work", module) for name, module in network.named_children()]
+    leaves = [Layer(name, "work", part, list(part.parameters())) for name, part in network.named_children()]
     ready: list[str] = []
     return LayerTimer(leaves, clock, lambda index: ready.append(leaves[index].name)), ready
 
