@@ -32,8 +32,7 @@ PUBLISHED = {
         "multiply_adds": ("724e6", "Sze et al., Table II"),
     },
     "googlenet": {
-        # without its auxiliary classifiers, see the test of its rows for those of the paper
-        "parameters": ("13.4e6", "bvlc_googlenet.caffemodel (Caffe's model zoo) has 53.5 MB of float32"),
+        "parameters": ("13.4e6", "Shi et al. (2018), Table IV: ~53 million, which are bytes (4 for a parameter)"),
         "multiply_adds": ("1.6e9", "Szegedy et al., CVPR 2015, section 1: a budget of 1.5 billion multiply-adds"),
     },
     "resnet50": {
@@ -42,7 +41,7 @@ PUBLISHED = {
     },
     "vgg16": {
         "parameters": ("138357544", "torchvision, VGG16_Weights.IMAGENET1K_V1: num_params"),
-        "multiply_adds": ("15.47e9", "torchvision, VGG16_Weights.IMAGENET1K_V1: GFLOPS (which it counts as multiply-adds)"),
+        "multiply_adds": ("15.47e9", "torchvision, VGG16_Weights.IMAGENET1K_V1: GFLOPS, which are multiply-adds"),
     },
     "vit-b-16": {
         "parameters": ("86567656", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: num_params"),

@@ -59,10 +59,8 @@ def test_the_studys_own_mini_batches_are_compared(layers: pd.DataFrame) -> None:
 
 
 def test_a_difference_nobody_explained_is_called_so(layers: pd.DataFrame) -> None:
-    table: dict[str, Any] = {
-        "source": "a paper",
-        "rows": [{"property": "layers", "alexnet": {"published": 7, "digits": 1}}],
-    }
+    cell = {"published": 7, "digits": 1}
+    table: dict[str, Any] = {"source": "a paper", "rows": [{"property": "layers", "alexnet": cell}]}
     assert [row["explanation"] for row in compare(table, layers, {})] == [UNEXPLAINED]
 
 
@@ -116,11 +114,10 @@ def test_their_layers_are_caffes(layers: pd.DataFrame, network: str, more_in_caf
 
 def test_their_fully_connected_layers_lack_fc8_and_the_auxiliary_classifiers(layers: pd.DataFrame) -> None:
     connected = layers[layers["layer_type"] == "fully-connected"].set_index("layer")["parameters"] / 1e6
-    assert round(connected["fc6"] + connected["fc7"]) == published(
-        "weights in fully-connected layers [million]", "alexnet"
-    )
+    weights = "weights in fully-connected layers [million]"
+    assert round(connected["fc6"] + connected["fc7"]) == published(weights, "alexnet")
     assert round(connected["fc8"]) == 4
-    assert round(connected["classifier3"]) == published("weights in fully-connected layers [million]", "googlenet")
+    assert round(connected["classifier3"]) == published(weights, "googlenet")
     auxiliary = connected[[name for name in connected.index if name.startswith(("classifier1", "classifier2"))]]
     assert len(auxiliary) == 4
     assert round(auxiliary.sum()) == 6

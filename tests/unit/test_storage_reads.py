@@ -24,7 +24,7 @@ def cold_share(folder: Path) -> float:
     return 1.0 if kind in ("tmpfs", "ramfs") else 0.0
 
 
-@pytest.mark.parametrize("name", ["files", "tar"])
+@pytest.mark.parametrize("name", ["files", "tar", "tokens"])
 def test_two_workers_read_cold_and_warm_in_both_orders(tmp_path: Path, name: str) -> None:
     storage = Storage("synthetic", tmp_path / "set", name)
     prepare(storage, generate=16, seed=1)
