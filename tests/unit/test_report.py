@@ -78,12 +78,8 @@ def test_networks_stand_with_their_size_and_the_published_values(
     tables: Tables, conclusions: Conclusions, tmp_path: Path
 ) -> None:
     layers = pd.DataFrame(describe(find("alexnet")))
-    table = {
-        "source": "A & B",
-        "rows": [
-            {"property": "convolutional layers", "alexnet": {"published": 6, "digits": 1, "differs": "They <err>."}}
-        ],
-    }
+    cell = {"published": 6, "digits": 1, "differs": "They <err>."}
+    table = {"source": "A & B", "rows": [{"property": "convolutional layers", "alexnet": cell}]}
     published = pd.DataFrame(compare(table, layers, {}))
     write_report(conclusions, {**tables, "network_layers": layers, "published": published}, tmp_path / "report.html")
     text = words((tmp_path / "report.html").read_text(encoding="utf-8"))

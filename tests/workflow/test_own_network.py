@@ -1,4 +1,4 @@
-"""A study of a user's own network, on tokens: measured and modelled, stale when its file changes, refused when wrong."""
+"""A study of a user's own network, on tokens: measured, modelled, stale when its file changes, refused when wrong."""
 
 from collections.abc import Callable
 
