@@ -140,7 +140,12 @@ class WithLoss(nn.Module):
             found = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
             wanted = [*labels.shape, "classes"]
             raise InputError(f"returns {found} where logits {wanted} are expected".replace("'", ""))
-        loss: torch.Tensor = self.loss(logits, labels)
+        try:
+            loss: torch.Tensor = self.loss(logits, labels)
+        except IndexError as error:  # on a CPU; a GPU says so itself
+            raise InputError(
+                f"the network tells {logits.shape[-1]} classes apart, the data has more: {error}"
+            ) from error
         return loss
 
 
