@@ -13,6 +13,7 @@ if not workflow.configfiles:
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/prepare.smk"
+include: "workflow/rules/published.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/exchange.smk"
 include: "workflow/rules/model.smk"

@@ -77,11 +77,13 @@ class TrainCell(Cell):
     warmup: int
     """Iterations before them, recorded and marked."""
     readers: int
-    """Threads that decode images when ``prefetch`` > 0."""
+    """Threads that decode samples when ``prefetch`` > 0."""
     storage_path: str
     storage_format: str
     preset: dict[str, Any]
     """Fields of the `stallpoint.presets.Preset` that `sync` names."""
+    own_network: dict[str, Any] | None
+    """The study's entry under ``networks``; None for a network of the registry."""
 
     @property
     def global_batch(self) -> int:
@@ -101,6 +103,8 @@ class SgemmCell(Cell):
     """Values of b."""
     samples: int
     """Timed products for each shape."""
+    own_network: dict[str, Any] | None
+    """As in `TrainCell`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ ITERATION = Column("iteration", INT, None, "iteration inside the job, from 0, wa
 WARMUP = Column("warmup", FLAG, None, "warm-up: recorded, left out of statistics")
 LAYER_TYPE = Column(
     "layer_type", TEXT, None,
-    "convolution, fully-connected, relu, pooling, lrn, batch-norm, dropout, concat, add, loss, ...",
+    "convolution, fully-connected, attention, embedding, relu, pooling, batch-norm, dropout, add, loss, ...",
 )  # fmt: skip
 
 # --- raw records ----------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ SGEMM = Table(
         NETWORK,
         HARDWARE,
         REPEAT,
-        Column("layer", TEXT, None, "layer whose forward pass needs this product, or reference"),
+        Column("layer", TEXT, None, "layer (and which of its products) whose forward pass needs it, or reference"),
         LAYER_TYPE,
         WORKER_BATCH,
         Column("m", INT, None, "rows of the left matrix"),
@@ -465,7 +465,38 @@ MODEL_TABLES: tuple[Table, ...] = (
     STORAGE_RATES, DATA_SHARE,
 )  # fmt: skip
 
+# --- networks, as they are before anything is measured ---------------------------------------------
+
+NETWORK_LAYERS = Table(
+    "network_layers",
+    "one row for each layer of a network",
+    (
+        NETWORK,
+        Column("layer_index", INT, None, "position in the forward pass, from 0"),
+        Column("layer", TEXT, None, "name of the layer"),
+        LAYER_TYPE,
+        Column("parameters", INT, None, "learned values; what layers share is counted at the first of them"),
+        Column("gradient_bytes", INT, "B", "size of its gradients"),
+        Column("multiply_adds", INT, None, "multiply-adds of its matrix products in one sample's forward pass"),
+    ),
+)
+
+PUBLISHED = Table(
+    "published",
+    "one row for each cell of a published table of network properties: theirs beside ours",
+    (
+        Column("source", TEXT, None, "where it was published"),
+        Column("property", TEXT, None, "what the row of the published table says"),
+        NETWORK,
+        Column("published", REAL, None, "their value, in the unit of the property's name"),
+        Column("ours", REAL, None, "our value in the same unit; empty where we have none"),
+        Column("digits", INT, None, "significant digits that their value was published with"),
+        Column("agrees", FLAG, None, "ours, rounded to as many digits, is theirs"),
+        Column("explanation", TEXT, None, "why ours differs; empty where it agrees"),
+    ),
+)
+
 TIDY_TABLES: tuple[Table, ...] = tuple(
     {table.name: table for tables in RAW_TABLES.values() for table in tables}.values()
 )
-TABLES: dict[str, Table] = {table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES)}
+TABLES: dict[str, Table] = {table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES, NETWORK_LAYERS, PUBLISHED)}

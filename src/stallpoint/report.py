@@ -33,6 +33,7 @@ from stallpoint.conclusions import (
     summary,
 )
 from stallpoint.parquet import atomic
+from stallpoint.published import HEAD, texts
 from stallpoint.study import LeftOut
 
 CURVE_AXES = [axis for axis in AXES if axis not in ("network", "hardware")]
@@ -64,8 +65,9 @@ def write_report(
 ) -> None:
     """Write the page to `path`, whole or not at all.
 
-    `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are the model tables and the tidy tables
-    ``runs``, ``environments`` and ``collectives`` by name; `study` is its name and `left_out` what it does not run.
+    `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are by name the model tables, the tidy tables
+    ``runs``, ``environments`` and ``collectives``, and ``network_layers`` and ``published``; `study` is its name and
+    `left_out` what it does not run.
     """
     page = Template(files("stallpoint").joinpath("report.html").read_text(encoding="utf-8")).substitute(
         study=escape(study),
@@ -73,6 +75,7 @@ def write_report(
         contents=_contents(),
         answer=_answer(conclusions),
         charts=_charts(),
+        networks=_networks(tables),
         timing=_timing(conclusions["instrumentation"]),
         cells=_not_measured(conclusions, left_out),
         environment=_environment(tables),
@@ -114,7 +117,13 @@ def _topics() -> Iterable[tuple[str, str, list[Chart]]]:
 
 def _contents() -> str:
     topics = [(anchor, topic) for anchor, topic, _ in _topics()]
-    links = [*topics, ("timing", "Timing"), ("cells", "Cells not measured"), ("environment", "Environment")]
+    closing = [
+        ("networks", "Networks"),
+        ("timing", "Timing"),
+        ("cells", "Cells not measured"),
+        ("environment", "Environment"),
+    ]
+    links = [*topics, *closing]
     return " ".join(f'<a href="#{anchor}">{escape(text)}</a>' for anchor, text in links)
 
 
@@ -194,6 +203,36 @@ def _stall(curve: Mapping[str, Any]) -> str:
 
 def _wait(wait: Mapping[str, Any]) -> str:
     return f"{_interval(wait['share'], 100, ' %')} at n = {wait['nodes']}"
+
+
+# --- the networks ---------------------------------------------------------------------------------
+
+
+def _networks(tables: Tables) -> str:
+    """What each network is made of, and what was published of it beside ours."""
+    layers, published = tables.get("network_layers"), tables.get("published")
+    if layers is None or layers.empty:
+        return "<p>No network was described.</p>"
+    head = ["network", "layers", "parameters", "gradients", "multiply-adds of a sample's forward pass", "layer types"]
+    blocks = [_table(head, [_network(str(name), rows) for name, rows in layers.groupby("network", sort=False)])]
+    if published is not None and not published.empty:
+        blocks.append(f"<h3>{escape(published['source'].iloc[0])}, beside ours</h3>")
+        blocks.append(_table(HEAD, texts(published)))
+    return "\n".join(blocks)
+
+
+def _network(name: str, layers: pd.DataFrame) -> list[str]:
+    """One network's row."""
+    parameters, size, work = (int(layers[column].sum()) for column in ("parameters", "gradient_bytes", "multiply_adds"))
+    types = ", ".join(f"{count} {kind}" for kind, count in Counter(layers["layer_type"]).most_common(MOST_VALUES))
+    return [
+        name,
+        str(len(layers)),
+        f"{parameters:,}",
+        f"{number(size / 1e6)} MB",
+        f"{number(work / 1e9)} billion",
+        types,
+    ]
 
 
 # --- how well it was measured, what was not, and where --------------------------------------------

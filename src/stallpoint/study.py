@@ -21,7 +21,11 @@ from stallpoint.cells import (
 from stallpoint.configuration import check, known
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
+from stallpoint.networks.inputs import Inputs, Tokens
+from stallpoint.networks.own import own_network
 from stallpoint.presets import Preset, preset_from, presets_of
+from stallpoint.storage import FORMATS
+from stallpoint.storage.tokens import Sequences, TokenSequences
 
 BACKENDS = {"nccl-tests": "torch", "osu": "mpi"}
 """Backend that an imported log of all-reduces stands for, by its format, unless the study says otherwise."""
@@ -116,7 +120,7 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
 def _check_names(config: Mapping[str, Any]) -> None:
     """Networks, hardware, storage entries and presets that are named must exist."""
     choices = {
-        "network": ("network", list(NETWORKS)),
+        "network": ("network", [*NETWORKS, *config["networks"]]),
         "hardware": ("hardware", list(config["hardware"])),
         "storage": ("storage", list(config["storage"])),
         "sync": ("preset", list(presets_of(config["presets"]))),
@@ -137,6 +141,18 @@ def _check_names(config: Mapping[str, Any]) -> None:
         other, used = formats.setdefault(entry["path"], (name, entry["format"]))
         if used != entry["format"]:
             raise InputError(f"storage.{name}.path: {entry['path']} already holds the {used} images of storage.{other}")
+        _check_sequences(name, entry)
+    for name, entry in config["networks"].items():
+        if name in NETWORKS:
+            raise InputError(f"networks.{name}: is a network of stallpoint already; give yours another name")
+        own_network(name, entry)
+
+
+def _check_sequences(name: str, entry: Mapping[str, Any]) -> None:
+    """Only a text that is to be generated has a shape of its own."""
+    for key in ("sequence_length", "vocabulary"):
+        if key in entry and not (entry["format"] == "tokens" and "generate" in entry):
+            raise InputError(f"storage.{name}.{key}: only says how to generate a storage of format tokens")
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -183,8 +199,34 @@ def _without_excluded(
     return [combination for row, combination in enumerate(combinations) if row not in excluded]
 
 
+def _takes(network: str, config: Mapping[str, Any]) -> Inputs:
+    """What the network takes, of the registry or the study's own."""
+    own = config["networks"]
+    return own_network(network, own[network]).takes if network in own else NETWORKS[network].takes
+
+
+def sequences(entry: Mapping[str, Any]) -> Sequences:
+    """The shape of the text that a storage entry asks to be generated."""
+    return Sequences(**{key: entry[key] for key in ("sequence_length", "vocabulary") if key in entry})
+
+
+def _unfit(network: str, storage: str, config: Mapping[str, Any]) -> str | None:
+    """Why the network cannot be fed from the storage; None when it can, as far as can be known before."""
+    takes, entry = _takes(network, config), config["storage"][storage]
+    held = FORMATS[entry["format"]]
+    if takes.kind != held.kind:
+        return f"network {network} takes {takes.kind}, but storage {storage} holds {held.kind}"
+    if isinstance(takes, Tokens) and issubclass(held, TokenSequences) and "generate" in entry:
+        text = sequences(entry)
+        if text.sequence_length < takes.length or text.vocabulary > takes.vocabulary:
+            return f"network {network} takes {takes}, but storage {storage} holds {text}"
+    return None
+
+
 def _impossible(combination: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
     """Why a combination cannot run; None when it can."""
+    if unfit := _unfit(combination["network"], combination["storage"], config):
+        return unfit
     hardware = config["hardware"][combination["hardware"]]
     nodes, batch, ranks = combination["nodes"], combination["batch"], _ranks(combination, config)
     if combination["scaling"] != "compute" and nodes > hardware["nodes"]:
@@ -221,6 +263,7 @@ def _train_cells(combination: Mapping[str, Any], config: Mapping[str, Any]) -> I
             storage_path=storage["path"],
             storage_format=storage["format"],
             preset=preset,
+            own_network=config["networks"].get(combination["network"]),
             **_common(config, combination["hardware"], repeat=repeat, **alone_or_together),
         )
 
@@ -261,6 +304,7 @@ def _supporting_cells(config: Mapping[str, Any], train: list[TrainCell], importe
                     network=network,
                     batches=sorted(_as_list(config["sgemm"]["batches"])),
                     samples=config["sgemm"]["samples"],
+                    own_network=config["networks"].get(network),
                     **_common(config, hardware, nodes=1, workers_per_node=1, repeat=repeat),
                 )
         if "collectives" in config:
@@ -345,6 +389,7 @@ def _imported_train_cell(
         **{axis: trace[axis] for axis in ("network", "batch", "storage", "scaling", "prefetch")},
         sync="none" if compute else trace["sync"],
         preset=asdict(preset),
+        own_network=None,
         worker_batch=batch // ranks if trace["scaling"] == "strong" else batch,
         iterations=trace["iterations"] - trace["warmup"],
         warmup=trace["warmup"],

@@ -127,7 +127,7 @@ def study(
         return TrainCell(
             **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
             storage_path=f"data/{axes['storage']}", storage_format="images",
-            preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset), **axes,
+            preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset), own_network=None, **axes,
         )  # fmt: skip
 
     for network, repeat in product(networks, range(1, repeats + 1)):
@@ -140,7 +140,7 @@ def study(
         for b in compute_batches:
             axes = {"scaling": "compute", "batch": b, "storage": storages[0], "sync": "none"}
             _train_rows(truth, train(network, 1, repeat, {**axes, "prefetch": prefetches[0]}), rng, rows)
-        cell = SgemmCell(**common(1, repeat, 1), network=network, batches=[1, 4, 16, 64], samples=5)
+        cell = SgemmCell(**common(1, repeat, 1), network=network, batches=[1, 4, 16, 64], samples=5, own_network=None)
         _sgemm_rows(truth, cell, rng, rows)
     for repeat, n in product(range(1, repeats + 1), nodes):
         scheme = {"backend": "mpi", "reduction": "library"}

@@ -59,7 +59,7 @@ def test_columns_of_different_lengths_are_refused() -> None:
 
 
 def test_a_column_that_is_neither_measured_nor_the_cells_is_an_error() -> None:
-    cell = SgemmCell("cpu", 1, 1, 1, "cpu", 1, 1, True, network="alexnet", batches=[1], samples=1)
+    cell = SgemmCell("cpu", 1, 1, 1, "cpu", 1, 1, True, network="alexnet", batches=[1], samples=1, own_network=None)
     recorder = Recorder(cell, rank=0)
     recorder.add(SGEMM, layer="fc6", layer_type="fully-connected", m=1, k=1, n=1, operations=1, sample=0, seconds=1.0)
     with pytest.raises(KeyError, match="worker_batch"):

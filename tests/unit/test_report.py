@@ -15,6 +15,9 @@ from stallpoint import models
 from stallpoint.charts import CHARTS
 from stallpoint.charts.render import render
 from stallpoint.conclusions import Conclusions, conclude
+from stallpoint.networks import find
+from stallpoint.networks.description import describe
+from stallpoint.published import compare
 from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
@@ -69,6 +72,20 @@ def test_each_curve_stands_with_its_interval_and_cause(report: Path, conclusions
         assert f"{speedup['value']:.3g} [{speedup['low']:.3g}, {speedup['high']:.3g}]" in text
         assert curve["dominant_cause"] in text
     assert "not up to 8, measured up to 4" in text  # weak scaling does not stall
+
+
+def test_networks_stand_with_their_size_and_the_published_values(
+    tables: Tables, conclusions: Conclusions, tmp_path: Path
+) -> None:
+    layers = pd.DataFrame(describe(find("alexnet")))
+    cell = {"published": 6, "digits": 1, "differs": "They <err>."}
+    table = {"source": "A & B", "rows": [{"property": "convolutional layers", "alexnet": cell}]}
+    published = pd.DataFrame(compare(table, layers, {}))
+    write_report(conclusions, {**tables, "network_layers": layers, "published": published}, tmp_path / "report.html")
+    text = words((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "alexnet 24 60,965,224 244 MB 0.724 billion 7 relu, 5 convolution" in text
+    assert "A & B, beside ours" in text
+    assert "convolutional layers alexnet 6 5 They <err>." in text
 
 
 def test_captions_are_those_of_the_registry(report: Path) -> None:

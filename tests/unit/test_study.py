@@ -104,6 +104,50 @@ def test_impossible_combinations_are_left_out_with_the_reason(change: dict[str, 
     assert reason in expanded.plan()
 
 
+TEXT = {"path": "text", "format": "tokens", "generate": 4}
+
+
+@pytest.mark.parametrize(
+    ("network", "storage", "reason"),
+    [
+        ("gpt2-small", "disk", "network gpt2-small takes tokens, but storage disk holds images"),
+        ("alexnet", "text", "network alexnet takes images, but storage text holds tokens"),
+        (
+            "gpt2-small",
+            "short",
+            "sequences of 1024 tokens out of 50257, but storage short holds sequences of 512",
+        ),
+        ("small", "text", "small takes sequences of 16 tokens out of 100, but storage text holds sequences of 1024"),
+    ],
+)
+def test_a_network_and_a_storage_that_do_not_fit_are_left_out(network: str, storage: str, reason: str) -> None:
+    expanded = study(
+        storage={**CONFIG["storage"], "text": TEXT, "short": {**TEXT, "path": "short", "sequence_length": 512}},
+        networks={"small": {"build": "small:build", "sequence_length": 16, "vocabulary": 100}},
+        matrix=[
+            block(nodes=1),
+            block(nodes=1, network="gpt2-small", storage="text"),
+            block(network=network, storage=storage),
+        ],
+        sgemm={"batches": 1},
+    )
+    assert [(cell.network, cell.storage) for cell in train_cells(expanded)] == [
+        ("alexnet", "disk"),
+        ("gpt2-small", "text"),
+    ]
+    assert [cell.network for cell in expanded.of_kind("sgemm")] == ["alexnet", "gpt2-small"]
+    assert len(expanded.left_out) == 3
+    assert all(reason in text for text in reasons(expanded))
+
+
+def test_cells_of_a_users_network_carry_its_entry_and_others_none() -> None:
+    mine = {"build": "my_package.nets:build", "image_size": 64}
+    expanded = study(networks={"mine": mine}, matrix=[block(network=["mine", "alexnet"])], sgemm={"batches": 1})
+    for cell in [*train_cells(expanded), *expanded.of_kind("sgemm")]:
+        assert cell.own_network == (mine if cell.network == "mine" else None)
+        assert cell_from_json(cell.to_json()) == cell
+
+
 def test_conditions_exclude_cells_of_the_matrix() -> None:
     expanded = study(exclude=["network == 'alexnet' and nodes > 1", "worker_batch < 3"])
     assert [cell.nodes for cell in train_cells(expanded)] == [1]
@@ -154,6 +198,19 @@ def test_supporting_jobs_follow_from_the_training_cells() -> None:
         ({"storage": {"disk": {"format": "files"}}}, "storage.disk: missing path"),
         ({"exclude": ["nods > 1"]}, "exclude[0]: 'nods > 1'"),
         ({"matrix": [block(nodes=8)]}, "no cell to run"),
+        (
+            {"networks": {"mine": {"build": "a:b"}}},
+            "networks.mine: should say what it takes, image_size, or sequence_length and vocabulary, but says nothing",
+        ),
+        ({"networks": {"mine": {"build": "a:b", "image_size": 0}}}, "networks.mine.image_size: 0 is less than 1"),
+        (
+            {"networks": {"alexnet": {"build": "a:b", "image_size": 8}}},
+            "networks.alexnet: is a network of stallpoint already",
+        ),
+        (
+            {"storage": {"disk": {**CONFIG["storage"]["disk"], "vocabulary": 9}}},
+            "storage.disk.vocabulary: only says how to generate a storage of format tokens",
+        ),
         (
             {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "images", "format": "raw"}}},
             "storage.b.path: images already holds the files images of storage.disk",

@@ -23,7 +23,7 @@ from stallpoint.networks.layers import Loss, layers
 from stallpoint.parquet import read
 from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
 from stallpoint.storage import Storage
-from stallpoint.storage.generate import write_images
+from stallpoint.storage.generate import write_synthetic
 
 TRAIN = "from stallpoint.measure.train import measure"
 
@@ -52,7 +52,7 @@ def test_two_ranks_with_half_a_batch_each_train_the_network_one_rank_trains(
 def cell(tmp_path_factory: pytest.TempPathFactory) -> TrainCell:
     """Two small iterations of GoogLeNet, by one worker."""
     folder = tmp_path_factory.mktemp("storage") / "images"
-    write_images(Storage("local", folder, "files"), 6, seed=1)
+    write_synthetic(Storage("local", folder, "files"), 6, seed=1)
     return TrainCell(
         hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
         anonymise=False, network="googlenet", batch=1, storage="local", scaling="weak", sync="wfbp", prefetch=0,

@@ -70,6 +70,15 @@ def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
     assert finished.results("report.html").stat().st_size < 5_000_000
 
 
+def test_the_papers_table_of_networks_stands_beside_ours(finished: Checkout) -> None:
+    page = finished.results("published/keuper-2016-table-ii.md").read_text()
+    assert "| convolutional layers | alexnet | 5 | 5 |" in page
+    assert "googlenet" not in page, "the study does not train it"
+    report = finished.results("report.html").read_text()
+    assert "Keuper &amp; Pfreundt (2016), Table II, beside ours" in report
+    assert "60,965,224" in report
+
+
 def test_the_prediction_of_two_nodes_does_not_use_them(finished: Checkout) -> None:
     predictions = read(
         next(table for table in MODEL_TABLES if table.name == "predictions"),

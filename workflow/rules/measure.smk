@@ -12,6 +12,10 @@ for kind in MEASURED:
             kind
         input:
             f"{RESULTS}/storage/{{storage}}.json" if "storage" in MEASURED[kind].axes else [],
+            # One that does not work is found before anything is measured. Those of the registry do.
+            f"{RESULTS}/networks/{{network}}.parquet"
+            if STUDY.config["networks"] and "network" in MEASURED[kind].axes
+            else [],
         output:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
         log:

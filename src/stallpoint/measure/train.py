@@ -18,7 +18,7 @@ from torch import nn
 from torch.optim.sgd import sgd
 
 from stallpoint.cells import TrainCell
-from stallpoint.measure import synchronisation
+from stallpoint.measure import STEP_SIZE, synchronisation
 from stallpoint.measure.clock import Mark, clock_for, host_mark
 from stallpoint.measure.gradients import LayerGradients
 from stallpoint.measure.instrumentation import Instrumentation
@@ -26,13 +26,13 @@ from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import MPI, World
-from stallpoint.networks import find
+from stallpoint.networks import network_of
+from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
 from stallpoint.storage import Storage
 
-# Caffe's values for AlexNet, but a smaller step: the smallest mini-batches must not diverge. Times do not depend on it.
-STEP_SIZE = 0.001
+# Caffe's values for AlexNet; for the step see `STEP_SIZE`.
 MOMENTUM = 0.9
 WEIGHT_DECAY = 0.0005
 
@@ -77,9 +77,9 @@ class Trainer:
         self._clock.start()
         batch = next_batch()
         loaded = mark()
-        images, labels = batch.images.to(self._device), batch.labels.to(self._device)
+        inputs, labels = batch.inputs.to(self._device), batch.labels.to(self._device)
         copied = mark()
-        loss = self._network(images, labels)
+        loss = self._network(inputs, labels)
         forward = mark()
         (loss / self._world.size).backward()  # scaled here, summed gradients are averages
         backward = mark()
@@ -184,12 +184,12 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     Raises `ArithmeticError` where the loss is no number or the ranks' weights differ in the end: such times count
     for nothing.
     """
-    network = find(cell.network)
+    network = network_of(cell)
     device = torch.device(cell.device)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
     instrumentation = Instrumentation()
     with (
-        _pipeline(cell, world, network.image_size) as pipeline,
+        _pipeline(cell, world, network.takes) as pipeline,
         Trainer(network.build(cell.seed), world, cell.sync, device) as trainer,
     ):
         progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
@@ -210,10 +210,10 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     keep.add(INSTRUMENTATION, **instrumentation.row(device))
 
 
-def _pipeline(cell: TrainCell, world: World, image_size: int) -> InputPipeline:
+def _pipeline(cell: TrainCell, world: World, takes: Inputs) -> InputPipeline:
     return InputPipeline(
         Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
-        image_size=image_size,
+        takes=takes,
         batch=cell.worker_batch,
         rank=world.rank,
         ranks=world.size,

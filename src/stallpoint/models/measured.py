@@ -18,8 +18,9 @@ TIMES = (
     "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
     "iteration_time",
 )  # fmt: skip
-MATRIX_LAYERS = ("convolution", "fully-connected")
-"""Layer types whose time goes into matrix products whose shape depends on b (Keuper & Pfreundt, section III)."""
+MATRIX_LAYERS = ("convolution", "fully-connected", "attention")
+"""Layer types whose time goes into matrix products whose shape or number depends on b (Keuper & Pfreundt, section III;
+`networks.products` says which)."""
 
 
 @dataclass(frozen=True)
