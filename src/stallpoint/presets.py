@@ -1,0 +1,202 @@
+"""How training frameworks bring the workers' gradients together, each as a few declared choices.
+
+A preset says what is sent, when, in which groups and by which algorithm; `stallpoint.measure.synchronisation` does it
+and `stallpoint.models` predicts it. To add one, add an entry to `PRESETS`, or name it in the study under ``presets``.
+This module imports no tensor library, so that a study can be checked in an instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from stallpoint.errors import InputError
+
+CHOICES: dict[str, dict[str, str]] = {
+    "backend": {
+        "mpi": "the site's MPI library",
+        "torch": "torch.distributed: NCCL between GPUs, Gloo between CPUs",
+        "ddp": "PyTorch's DistributedDataParallel, which groups and starts by itself; fusion_bytes is its bucket size",
+    },
+    "reduction": {
+        "library": "all-reduce by whatever algorithm the library takes",
+        "ring": "all-reduce around a ring",
+        "recursive-doubling": "all-reduce by exchanging whole buffers with partners 1, 2, 4, ... ranks away",
+        "rabenseifner": "all-reduce as reduce-scatter by recursive halving and all-gather by recursive doubling",
+        "binary-tree": "reduce to one rank along a binary tree, then broadcast along one",
+        "parameter-server": "every gradient to one rank, which updates the weights and sends them back to each",
+    },
+    "start": {
+        "after-backward": "communication begins after the whole backward pass",
+        "layer-ready": "each message goes as soon as its gradients are complete (wait-free back-propagation)",
+    },
+    "grouping": {
+        "layer": "one message for each layer",
+        "fused": "layers wait for each other until fusion_bytes are together",
+        "merged": "layers are merged where the latency saved outweighs the wait, by the α-β model",
+    },
+}
+"""Values of the choices a preset makes, and what they mean."""
+
+REDUCTIONS = tuple(CHOICES["reduction"])
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One way to bring the workers' gradients together; see `CHOICES`.
+
+    Raises `InputError` naming the field that has no such value or fits no other.
+    """
+
+    backend: str = "mpi"
+    reduction: str = "library"
+    start: str = "layer-ready"
+    grouping: str = "layer"
+    fusion_bytes: int = 0
+    """Size at which a group is sent, bytes; 0 unless groups are fused."""
+    device_prefetch: bool = False
+    """Mini-batches read ahead are also copied ahead to the device."""
+    gradient_bits: int = 32
+    """Bits for each gradient value sent: 32, 16 (half precision) or 8 (scaled integers)."""
+    top_k: float = 1.0
+    """Share of each message's values that is sent, the largest ones; what is left out is added next time."""
+
+    def __post_init__(self) -> None:
+        for field, values in CHOICES.items():
+            if getattr(self, field) not in values:
+                raise InputError(f"{field}: {getattr(self, field)!r} is not one of {', '.join(values)}")
+        if self.gradient_bits not in (8, 16, 32):
+            raise InputError(f"gradient_bits: {self.gradient_bits} is not one of 8, 16, 32")
+        if not 0 < self.top_k <= 1:
+            raise InputError(f"top_k: {self.top_k} is not a share above 0 and at most 1")
+        if (self.fusion_bytes > 0) != (self.grouping == "fused"):
+            raise InputError("fusion_bytes: a size above 0 and grouping: fused go together")
+        if self.backend != "mpi" and self.reduction != "library":
+            raise InputError(f"reduction: backend {self.backend} has library alone, not {self.reduction}")
+        if self.backend == "ddp" and (self.start, self.grouping, self.lossless) != ("layer-ready", "fused", True):
+            raise InputError("backend: ddp goes with start: layer-ready, grouping: fused and whole gradients")
+        if self.reduction == "parameter-server" and not self.lossless:
+            raise InputError("reduction: a parameter-server sends weights back, so gradients go whole")
+
+    @property
+    def lossless(self) -> bool:
+        """Whether every gradient value arrives in single precision."""
+        return self.gradient_bits == 32 and self.top_k == 1
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPreset:
+    """A preset with its description and where that comes from."""
+
+    preset: Preset
+    description: str
+    source: str
+
+
+_MIB = 1024 * 1024
+_SHI = "Shi et al. (2018), section IV-C"
+
+PRESETS: dict[str, KnownPreset] = {
+    "naive": KnownPreset(
+        Preset(start="after-backward"),
+        "layer by layer, after the whole backward pass",
+        "Shi et al. (2018), eq. (2)",
+    ),
+    "wfbp": KnownPreset(
+        Preset(),
+        "wait-free back-propagation: layer by layer, during the backward pass",
+        "Shi et al. (2018), eq. (4); Zhang et al. (2017), Poseidon",
+    ),
+    "intelcaffe": KnownPreset(
+        Preset(),
+        "one MPI all-reduce for each layer, hidden behind the computation as long as there is any left",
+        "Keuper & Pfreundt (2016), sections I-B and II-A",
+    ),
+    "firecaffe": KnownPreset(
+        Preset(reduction="binary-tree", start="after-backward"),
+        "gradients up a binary reduction tree, sums down by broadcast",
+        "Iandola et al. (2016), FireCaffe; Keuper & Pfreundt (2016), section II-A and Fig. 3",
+    ),
+    "caffe-mpi": KnownPreset(
+        Preset(device_prefetch=True),
+        "wait-free back-propagation; mini-batches are read ahead into the device's memory",
+        _SHI,
+    ),
+    "mxnet": KnownPreset(
+        Preset(),
+        "wait-free back-propagation; mini-batches are read ahead into the host's memory only",
+        _SHI,
+    ),
+    "tensorflow": KnownPreset(
+        Preset(),
+        "as mxnet; the paper's difference between the two is the transport (gRPC), which stallpoint does not imitate",
+        _SHI,
+    ),
+    "cntk": KnownPreset(
+        Preset(start="after-backward"),
+        "communication after the whole backward pass; mini-batches are read ahead into the host's memory only",
+        _SHI,
+    ),
+    "parameter-server": KnownPreset(
+        Preset(reduction="parameter-server"),
+        "gradients to one rank as they become ready; it updates the weights and sends them back",
+        "Li et al. (2014); Keuper & Pfreundt (2016), section I-A",
+    ),
+    "horovod": KnownPreset(
+        Preset(reduction="ring", grouping="fused", fusion_bytes=64 * _MIB),
+        "ring all-reduce of fused tensors; groups are fixed by size, without Horovod's timer, as all ranks know them",
+        "Sergeev & Del Balso (2018)",
+    ),
+    "ddp": KnownPreset(
+        Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB),
+        "PyTorch's DistributedDataParallel with its default buckets: the reference",
+        "Li et al. (2020), PyTorch Distributed",
+    ),
+    "mg-wfbp": KnownPreset(
+        Preset(grouping="merged"),
+        "wait-free back-propagation with layers merged where the α-β model says that it saves time",
+        "Shi, Chu & Li (2019), MG-WFBP",
+    ),
+}  # fmt: skip
+"""The presets every study knows, by name."""
+
+
+def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
+    """`PRESETS` and those a study defines: name -> fields that differ from preset ``like``.
+
+    Raises `InputError` naming the entry. An entry may build on one before it.
+    """
+    presets = {name: known.preset for name, known in PRESETS.items()}
+    for name, entry in config.items():
+        where = f"presets.{name}"
+        if name in PRESETS:
+            raise InputError(f"{where}: that name is taken; presets of the study need names of their own")
+        changes = {key: value for key, value in entry.items() if key != "like"}
+        if entry["like"] not in presets:
+            raise InputError(f"{where}.like: no preset {entry['like']!r}; known so far: {', '.join(presets)}")
+        try:
+            presets[name] = replace(presets[entry["like"]], **changes)
+        except InputError as error:
+            raise InputError(f"{where}.{error}") from None
+    return presets
+
+
+def preset_from(values: Mapping[str, Any]) -> Preset:
+    """The preset a cell was told; raises `InputError` for a field it does not know."""
+    names = [field.name for field in fields(Preset)]
+    if unknown := sorted(set(values) - set(names)):
+        raise InputError(f"preset: unknown {', '.join(unknown)}; known: {', '.join(names)}")
+    return Preset(**values)
+
+
+def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
+    """Positions of `sizes` (bytes) in groups: a group is closed once it holds `fusion_bytes`, or at the end."""
+    groups: list[list[int]] = []
+    waiting: list[int] = []
+    for position, _ in enumerate(sizes):
+        waiting.append(position)
+        if sum(sizes[member] for member in waiting) >= fusion_bytes:
+            groups.append(waiting)
+            waiting = []
+    return [*groups, waiting] if waiting else groups
