@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from stallpoint.errors import InputError
 
@@ -67,7 +67,7 @@ class TrainCell(Cell):
     scaling: str
     """``strong`` (b = B/ranks), ``weak`` (b fixed) or ``compute`` (one worker alone, at batch b)."""
     sync: str
-    """``naive`` (all-reduce after the backward pass) or ``wfbp`` (during it)."""
+    """Name of the preset by which gradients are synchronised; ``none`` for a worker alone."""
     prefetch: int
     """Mini-batches read ahead while computing; 0 reads in line."""
     worker_batch: int
@@ -80,6 +80,8 @@ class TrainCell(Cell):
     """Threads that decode images when ``prefetch`` > 0."""
     storage_path: str
     storage_format: str
+    preset: dict[str, Any]
+    """Fields of the `stallpoint.presets.Preset` that `sync` names."""
 
     @property
     def global_batch(self) -> int:
@@ -103,11 +105,14 @@ class SgemmCell(Cell):
 
 @dataclass(frozen=True, slots=True)
 class CollectivesCell(Cell):
-    """All-reduce over message sizes."""
+    """All-reduce over message sizes, by one backend and reduction scheme (see `stallpoint.presets.CHOICES`)."""
 
     kind: ClassVar[str] = "collectives"
-    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "repeat")
+    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "backend", "reduction", "repeat")
 
+    backend: str
+    """``mpi`` or ``torch``."""
+    reduction: str
     message_bytes: list[int]
     samples: int
     """Timed calls for each size."""

@@ -75,7 +75,9 @@ GLOBAL_BATCH = Column("global_batch", INT, "samples", "B, samples in all workers
 WORKER_BATCH = Column("worker_batch", INT, "samples", "b, samples in one worker's mini-batch")
 STORAGE = Column("storage", TEXT, None, "storage entry of the study")
 SCALING = Column("scaling", TEXT, None, "strong, weak or compute")
-SYNC = Column("sync", TEXT, None, "naive or wfbp (wait-free back-propagation)")
+SYNC = Column("sync", TEXT, None, "preset by which gradients are synchronised; none for a worker alone")
+BACKEND = Column("backend", TEXT, None, "what communicates: mpi or torch")
+REDUCTION = Column("reduction", TEXT, None, "reduction scheme, or library: whatever the library takes")
 PREFETCH = Column("prefetch", INT, None, "mini-batches read ahead; 0 reads in line")
 REPEAT = Column("repeat", INT, None, "repetition of the whole job, from 1")
 RANK = Column("rank", INT, None, "MPI rank of the worker")
@@ -177,6 +179,8 @@ LAYERS = Table(
         Column("all_reduce_start", REAL, "s", "start of its all-reduce, since the start of the iteration"),
         Column("all_reduce_end", REAL, "s", "end of its all-reduce, since the start of the iteration"),
         Column("gradient_bytes", INT, "B", "size of its gradients; 0 where nothing is learned"),
+        Column("message", INT, None, "which message carried its gradients, in the order of sending, from 0; -1 without one"),
+        Column("message_bytes", INT, "B", "what this rank put into messages for its gradients, after compression"),
     ),
 )
 
@@ -209,6 +213,8 @@ COLLECTIVES = Table(
         HARDWARE,
         NODES,
         RANKS,
+        BACKEND,
+        REDUCTION,
         REPEAT,
         RANK,
         Column("message_bytes", INT, "B", "size of the reduced buffer"),
