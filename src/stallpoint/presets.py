@@ -80,6 +80,11 @@ class Preset:
             raise InputError("reduction: a parameter-server sends weights back, so gradients go whole")
 
     @property
+    def communicator(self) -> str:
+        """What moves the gradients, ``mpi`` or ``torch``: presets that agree in it cost the same for each message."""
+        return "mpi" if self.backend == "mpi" else "torch"
+
+    @property
     def lossless(self) -> bool:
         """Whether every gradient value arrives in single precision."""
         return self.gradient_bits == 32 and self.top_k == 1
