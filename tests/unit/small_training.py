@@ -63,9 +63,7 @@ def batches(world: World) -> list[MiniBatch]:
     return found
 
 
-def train(
-    world: World, preset: Preset, *, disturb: bool = False
-) -> tuple[dict[str, torch.Tensor], list[Iteration]]:
+def train(world: World, preset: Preset, *, disturb: bool = False) -> tuple[dict[str, torch.Tensor], list[Iteration]]:
     """The weights after training, and its iterations; `disturb` changes a weight on one rank before the check."""
     small = network()
     source = iter(batches(world))
@@ -81,9 +79,7 @@ def main(ranks: str, reduction: str, target: str) -> None:
     """Train in every way, save, and check that a disturbance is noticed."""
     torch.set_num_threads(1)
     world = World.start(int(ranks), reduction)
-    trained = {
-        name: train(world, preset) for name, preset in EXAMPLES.items() if preset.reduction == reduction
-    }
+    trained = {name: train(world, preset) for name, preset in EXAMPLES.items() if preset.reduction == reduction}
     if world.rank == 0:
         torch.save(trained, target)
     try:

@@ -95,7 +95,7 @@ def verify(reduction: str) -> None:
         return
     found = read(wanted)
     for name, value in wanted.items():
-        if not _agree(value, found.get(name)):
+        if not in_agreement(value, found.get(name)):
             raise CannotRun(
                 f"reduction {reduction}: the MPI library has {name} = {found.get(name, 'no such parameter')} in force, "
                 f"not {value}; unset it where it is set (environment, mpirun --mca, a configuration file)"
@@ -127,7 +127,7 @@ def _wanted(reduction: str) -> dict[str, str]:
 
 
 def _library() -> Library:
-    text = MPI.Get_library_version()
+    text = _version()
     found = next((library for library in LIBRARIES if text.startswith(library.version)), None)
     if found is None:
         known = ", ".join(library.version for library in LIBRARIES)
@@ -138,11 +138,15 @@ def _library() -> Library:
     return found
 
 
-def _agree(wanted: str, found: str | None) -> bool:
+def in_agreement(wanted: str, found: str | None) -> bool:
     """Whether a value read is the one set; some libraries give choices as numbers, of which 0 is their own choice."""
     if found is None:
         return False
     return found == wanted or (found.isdigit() and found != "0" and not wanted.isdigit())
+
+
+def _version() -> str:
+    return str(MPI.Get_library_version())
 
 
 class _Tool:
