@@ -127,7 +127,8 @@ def study(
         return TrainCell(
             **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
             storage_path=f"data/{axes['storage']}", storage_format="images",
-            preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset), own_network=None, **axes,
+            preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset),
+            own_network=None, **axes,
         )  # fmt: skip
 
     for network, repeat in product(networks, range(1, repeats + 1)):

@@ -8,7 +8,7 @@ from stallpoint.records import ITERATIONS, LAYERS, SGEMM, Table
 CELL = TrainCell(
     hardware="cpu", nodes=2, repeat=3, workers_per_node=2, device="cpu", threads_per_worker=1, seed=1, anonymise=True,
     network="alexnet", batch=32, storage="images", scaling="strong", sync="wfbp", prefetch=2, worker_batch=8,
-    iterations=5, warmup=1, readers=1, storage_path="images", storage_format="files",
+    iterations=5, warmup=1, readers=1, storage_path="images", storage_format="files", preset={}, own_network=None,
 )  # fmt: skip
 
 

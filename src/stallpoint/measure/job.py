@@ -27,12 +27,14 @@ import pyarrow as pa
 import torch
 
 from stallpoint import parquet
-from stallpoint.cells import Cell
+from stallpoint.cells import Cell, CollectivesCell, TrainCell
 from stallpoint.errors import EXIT_BAD_INPUT, CannotRun, InputError
 from stallpoint.measure import environment
 from stallpoint.measure.interruption import Interruption, save_rows
+from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.world import MPI, World, first_process
+from stallpoint.measure.world import World, first_process
+from stallpoint.presets import preset_from
 from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, Table
 from stallpoint.runs import run_row
 
@@ -63,7 +65,7 @@ def run(cell: Cell, measure: Measure, folder: Path) -> None:
     """
     started = datetime.now(UTC)
     try:
-        world = World.start(cell.ranks)
+        world = World.start(cell.ranks, _reduction(cell))
     except CannotRun as error:
         if first_process():
             _write_failure(cell, folder, started, str(error))
@@ -156,6 +158,13 @@ class _Job:
         if problem.exit_code != EXIT_FAILED:
             raise SystemExit(problem.exit_code)
         return True
+
+
+def _reduction(cell: Cell) -> str:
+    """The reduction scheme that the MPI library has to be told before it is initialised."""
+    if isinstance(cell, TrainCell):
+        return preset_from(cell.preset).reduction
+    return cell.reduction if isinstance(cell, CollectivesCell) else "library"
 
 
 def _attempt(step: Callable[[], None]) -> _Problem | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,26 +15,24 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import nn
-from torch.optim.sgd import sgd
 
 from stallpoint.cells import TrainCell
-from stallpoint.measure import STEP_SIZE, synchronisation
+from stallpoint.measure import memory, synchronisation
 from stallpoint.measure.clock import Mark, clock_for, host_mark
-from stallpoint.measure.gradients import LayerGradients
 from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
+from stallpoint.measure.mpi import MPI
+from stallpoint.measure.optimiser import Sgd
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.world import MPI, World
+from stallpoint.measure.synchronisation import Sent
+from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
+from stallpoint.presets import Preset, preset_from
 from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
 from stallpoint.storage import Storage
-
-# Caffe's values for AlexNet; for the step see `STEP_SIZE`.
-MOMENTUM = 0.9
-WEIGHT_DECAY = 0.0005
 
 PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 """What an iteration does, one after the other; together they are its time."""
@@ -56,20 +54,24 @@ class Iteration:
 class Trainer:
     """One worker's part in the training of `network`, which it changes; a context manager.
 
-    All ranks must give the same weights. `device` is where it computes; `sync` is one of `SYNCHRONISATIONS`.
+    All ranks must give the same weights. `device` is where it computes, `preset` how gradients are synchronised;
+    what that has to learn from times it learns in the first `warmup` iterations.
     """
 
-    def __init__(self, network: nn.Module, world: World, sync: str, device: torch.device) -> None:
+    def __init__(
+        self, network: nn.Module, world: World, preset: Preset, device: torch.device, *, warmup: int = 1
+    ) -> None:
         self._network = network.to(device)
         self._world = world
         self._device = device
         self._clock = clock_for(device)
         self._layers = layers(self._network)
-        self._gradients = LayerGradients(self._layers)
-        self._synchronisation = synchronisation.start(sync, world, self._gradients.buffers)
+        self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
+        self._optimiser = Sgd(self._parameters)
+        self._synchronisation = synchronisation.start(
+            preset, self._network, self._layers, world, self._clock, device, self._optimiser, warmup=warmup
+        )
         self._timer = LayerTimer(self._layers, self._clock, self._synchronisation.ready)
-        self._parameters: list[torch.Tensor] = [parameter for layer in self._layers for parameter in layer.parameters]
-        self._momenta: list[torch.Tensor | None] = [torch.zeros_like(weights) for weights in self._parameters]
 
     def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:
         """One iteration, from waiting for its mini-batch to the updated weights."""
@@ -79,21 +81,24 @@ class Trainer:
         loaded = mark()
         inputs, labels = batch.inputs.to(self._device), batch.labels.to(self._device)
         copied = mark()
-        loss = self._network(inputs, labels)
+        loss = self._synchronisation.network(inputs, labels)
         forward = mark()
         (loss / self._world.size).backward()  # scaled here, summed gradients are averages
-        backward = mark()
+        backward = self._synchronisation.backward_ended(mark())
         self._timer.check_gradients()
         self._synchronisation.finish()
         synchronised = mark()
-        self._update()
-        self._gradients.zero()
+        if not self._synchronisation.updates:
+            self._optimiser.step(self._parameters)
         updated = mark()
         self._clock.wait()
 
         ends = dict(zip(PHASES, (loaded, copied, forward, backward, synchronised, updated), strict=True))
         times = self._timer.times(forward, backward)
-        return Iteration(self._phase_columns(batch, loss, ends), self._layer_columns(times), times.turns)
+        sent = self._synchronisation.sent()
+        self._synchronisation.clear()
+        self._synchronisation.learn(times.gradient_ready)
+        return Iteration(self._phase_columns(batch, loss, ends, sent), self._layer_columns(times, sent), times.turns)
 
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
@@ -117,31 +122,9 @@ class Trainer:
         # After an error the other ranks may have gone: what is under way might never end.
         self._synchronisation.close(wait=error is None)
 
-    @torch.no_grad()
-    def _update(self) -> None:
-        """Move the weights against the averaged gradients (`torch.optim.SGD` itself takes seconds to import)."""
-        gradients = [weights.grad for weights in self._parameters if weights.grad is not None]
-        sgd(
-            self._parameters,
-            gradients,
-            self._momenta,
-            fused=True,
-            lr=STEP_SIZE,
-            momentum=MOMENTUM,
-            weight_decay=WEIGHT_DECAY,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-        )
-
-    def _all_reduces(self) -> dict[int, tuple[float, float]]:
-        """Start and end of each layer's all-reduce since the start of the iteration, s."""
-        seconds = self._clock.host_seconds
-        return {
-            layer: (seconds(start), seconds(end)) for layer, (start, end) in self._synchronisation.intervals.items()
-        }
-
-    def _phase_columns(self, batch: MiniBatch, loss: torch.Tensor, ends: dict[str, Mark]) -> dict[str, float]:
+    def _phase_columns(
+        self, batch: MiniBatch, loss: torch.Tensor, ends: dict[str, Mark], sent: Mapping[int, Sent]
+    ) -> dict[str, float]:
         times = [0.0, *(self._clock.seconds(end) for end in ends.values())]
         durations = (end - begin for begin, end in pairwise(times))
         return {
@@ -149,13 +132,12 @@ class Trainer:
             "iteration_time": times[-1],
             "read": batch.read,
             "decode": batch.decode,
-            "communication": covered(self._all_reduces().values()),
+            "communication": covered((layer.start, layer.end) for layer in sent.values()),
             "loss": loss.item(),
         }
 
-    def _layer_columns(self, times: LayerTimes) -> dict[str, Sequence[Any]]:
-        all_reduces = self._all_reduces()
-        intervals = [all_reduces.get(index, (None, None)) for index in range(len(self._layers))]
+    def _layer_columns(self, times: LayerTimes, sent: Mapping[int, Sent]) -> dict[str, Sequence[Any]]:
+        sendings = [sent.get(index) for index in range(len(self._layers))]
         return {
             "layer_index": list(range(len(self._layers))),
             "layer": [layer.name for layer in self._layers],
@@ -164,8 +146,10 @@ class Trainer:
             "forward": times.forward,
             "backward": times.backward,
             "gradient_ready": times.gradient_ready,
-            "all_reduce_start": [start for start, _ in intervals],
-            "all_reduce_end": [end for _, end in intervals],
+            "all_reduce_start": [one and one.start for one in sendings],
+            "all_reduce_end": [one and one.end for one in sendings],
+            "message": [one.message if one else -1 for one in sendings],
+            "message_bytes": [one.bytes if one else 0 for one in sendings],
         }
 
 
@@ -184,13 +168,14 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     Raises `ArithmeticError` where the loss is no number or the ranks' weights differ in the end: such times count
     for nothing.
     """
+    memory.keep_freed()
     network = network_of(cell)
     device = torch.device(cell.device)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
     instrumentation = Instrumentation()
     with (
         _pipeline(cell, world, network.takes) as pipeline,
-        Trainer(network.build(cell.seed), world, cell.sync, device) as trainer,
+        Trainer(network.build(cell.seed), world, preset_from(cell.preset), device, warmup=cell.warmup) as trainer,
     ):
         progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
         world.comm.Barrier()
