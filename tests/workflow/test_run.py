@@ -100,6 +100,11 @@ def test_editing_one_cell_reruns_that_cell_and_what_depends_on_it(study: Checkou
     assert study.snakemake("-n").jobs == {"train": 1, **DERIVED}
 
 
+def test_naming_a_network_of_ones_own_leaves_the_cells_of_others_alone(study: Checkout) -> None:
+    study.write_study(networks={"mine": {"build": "mine:build", "image_size": 8}})
+    assert "Nothing to be done" in study.snakemake("-n").text
+
+
 def test_editing_a_chart_reruns_that_chart_and_no_measurement(study: Checkout) -> None:
     module = study.folder / "src/stallpoint/charts/speedup.py"
     module.write_text(module.read_text() + "\n# edited\n")

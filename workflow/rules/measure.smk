@@ -5,6 +5,12 @@
 # started there is a matter of the site: resources.launcher in the profile.
 from stallpoint.cells import MEASURED
 
+
+def own_network(cell):
+    """The description of a network of the study's own: one that does not work is found before it is measured."""
+    return f"{RESULTS}/networks/{cell.network}.parquet" if cell.own_network else []
+
+
 for kind in MEASURED:
 
     rule:
@@ -12,10 +18,7 @@ for kind in MEASURED:
             kind
         input:
             f"{RESULTS}/storage/{{storage}}.json" if "storage" in MEASURED[kind].axes else [],
-            # One that does not work is found before anything is measured. Those of the registry do.
-            f"{RESULTS}/networks/{{network}}.parquet"
-            if STUDY.config["networks"] and "network" in MEASURED[kind].axes
-            else [],
+            of_cell(kind, own_network) if STUDY.config["networks"] and "network" in MEASURED[kind].axes else [],
         output:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
         log:

@@ -11,6 +11,7 @@ import pandas as pd
 from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, to_text
 from stallpoint.exchange.recorded import TrainRecords, train_records
 from stallpoint.parquet import atomic
+from stallpoint.presets import preset_from
 
 _COLUMNS = ["layer", "forward", "backward", "communication", "gradient_bytes"]
 """What `LayerTimes` takes, in its order."""
@@ -50,8 +51,7 @@ def _iterations(run: TrainRecords, rank: int) -> list[TracedIteration]:
 
 def _communication(layers: pd.DataFrame) -> pd.Series[float]:
     """Time of each layer's all-reduce, s; layers sent in one message share its time by their bytes."""
-    interval = ["rank", "iteration", "all_reduce_start", "all_reduce_end"]
-    together = layers.groupby(interval)["gradient_bytes"].transform("sum")
+    together = layers.groupby(["rank", "iteration", "message"])["gradient_bytes"].transform("sum")
     share = layers["gradient_bytes"] / together
     return ((layers["all_reduce_end"] - layers["all_reduce_start"]) * share).fillna(0.0)
 
@@ -68,6 +68,8 @@ def _study(run: TrainRecords, files: list[str]) -> str:
     }
     if cell.prefetch:
         trace["read"] = _seconds((iterations["read"] + iterations["decode"]) / cell.readers)
+    # A file has a time for each layer, whatever layers were sent together.
+    trace["sync"] = "wfbp" if preset_from(cell.preset).start == "layer-ready" else "naive"
     if cell.scaling == "compute":
         del trace["sync"]
     facts = {name: getattr(cell, name) for name in ("device", "nodes", "workers_per_node", "threads_per_worker")}

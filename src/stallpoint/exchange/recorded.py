@@ -45,8 +45,9 @@ def _nodes(file: Path) -> dict[int, str]:
 def messages(layers: pd.DataFrame) -> pd.DataFrame:
     """The all-reduces among rows of `LAYERS`: rank, iteration, start, end, bytes, and the layers each one carried.
 
-    Layers whose all-reduce began and ended at the same moments were sent in one message.
     """
-    sent = layers[layers["all_reduce_start"].notna()]
-    by_message = sent.groupby(["rank", "iteration", "all_reduce_start", "all_reduce_end"], as_index=False)
-    return by_message.agg(gradient_bytes=("gradient_bytes", "sum"), layers=("layer", " ".join))
+    sent = layers[layers["message"] >= 0]
+    by_message = sent.groupby(["rank", "iteration", "message", "all_reduce_start", "all_reduce_end"], as_index=False)
+    return by_message.agg(
+        gradient_bytes=("gradient_bytes", "sum"), message_bytes=("message_bytes", "sum"), layers=("layer", " ".join)
+    )
