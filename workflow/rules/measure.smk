@@ -18,7 +18,9 @@ for kind in MEASURED:
             kind
         input:
             f"{RESULTS}/storage/{{storage}}.json" if "storage" in MEASURED[kind].axes else [],
-            of_cell(kind, own_network) if STUDY.config["networks"] and "network" in MEASURED[kind].axes else [],
+            of_cell(kind, own_network)
+            if STUDY.config["networks"] and "network" in MEASURED[kind].axes
+            else [],
         output:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
         log:
