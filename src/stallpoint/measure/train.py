@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import nn
 from stallpoint.cells import TrainCell
 from stallpoint.measure import memory, synchronisation
 from stallpoint.measure.clock import Mark, clock_for
+from stallpoint.measure.device_prefetch import DevicePrefetch
 from stallpoint.measure.layer_timing import LayerTimer
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Sgd
@@ -168,17 +170,17 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     """
     memory.keep_freed()
     network = find(cell.network)
+    preset, device = preset_from(cell.preset), torch.device(cell.device)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
     with (
         _pipeline(cell, world, network.image_size) as pipeline,
-        Trainer(
-            network.build(cell.seed), world, preset_from(cell.preset), torch.device(cell.device), warmup=cell.warmup
-        ) as trainer,
+        _on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
+        Trainer(network.build(cell.seed), world, preset, device, warmup=cell.warmup) as trainer,
     ):
         progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
         world.comm.Barrier()
         for iteration in range(cell.warmup + cell.iterations):
-            measured = trainer.step(pipeline.next_batch)
+            measured = trainer.step(next_batch)
             which = {"iteration": iteration, "warmup": iteration < cell.warmup}
             keep.add(ITERATIONS, **which, **measured.phases)
             keep.add(LAYERS, **which, **measured.layers)
@@ -186,6 +188,16 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
                 raise ArithmeticError(f"the loss of iteration {iteration} is {measured.phases['loss']}")
             progress.tell(iteration + 1, measured.phases["iteration_time"])
         trainer.check_weights()
+
+
+@contextmanager
+def _on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) -> Iterator[Callable[[], MiniBatch]]:
+    """Where mini-batches come from: the pipeline, or the device's memory if they are copied there ahead."""
+    if not ahead or device.type == "cpu":  # they are there already
+        yield pipeline.next_batch
+        return
+    with closing(DevicePrefetch(pipeline.next_batch, device)) as prefetch:
+        yield prefetch.next_batch
 
 
 def _pipeline(cell: TrainCell, world: World, image_size: int) -> InputPipeline:
