@@ -172,6 +172,16 @@ PRESETS: dict[str, KnownPreset] = {
         "wait-free back-propagation with layers merged where the α-β model says that it saves time",
         "Shi, Chu & Li (2019), MG-WFBP",
     ),
+    "segmented": KnownPreset(
+        Preset(start="after-backward", grouping="fused", fusion_bytes=1024 * _MIB, segment_bytes=_MIB),
+        "one message after the backward pass, handed to MPI in segments that stay in the processor's cache",
+        "stallpoint: fastest where ranks share memory and all cores compute, see docs/measuring.md",
+    ),
+    "wfbp-segmented": KnownPreset(
+        Preset(grouping="fused", fusion_bytes=25 * _MIB, segment_bytes=_MIB),
+        "wait-free back-propagation of fused layers, handed to MPI in segments that stay in the processor's cache",
+        "stallpoint, see docs/measuring.md",
+    ),
 }  # fmt: skip
 """The presets every study knows, by name."""
 

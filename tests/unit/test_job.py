@@ -1,3 +1,4 @@
+import re
 import signal
 import tempfile
 from collections.abc import Callable
@@ -30,7 +31,9 @@ def measure(cell, world, keep):
 
 
 def a_cell(nodes: int) -> CollectivesCell:
-    return CollectivesCell("cpu", nodes, 1, 1, "cpu", 1, 1, True, message_bytes=[1024], samples=2)
+    return CollectivesCell(
+        "cpu", nodes, 1, 1, "cpu", 1, 1, True, backend="mpi", reduction="library", message_bytes=[1024], samples=2
+    )
 
 
 def add_row(keep: Recorder) -> None:
@@ -193,7 +196,28 @@ def test_a_killed_job_is_recorded_as_out_of_memory(tmp_path: Path, folder: Path)
     status, output = run_job(a_cell(2), folder, ranks=2, body=body)
     log.write_text(output)
     assert job.record_failure(a_cell(2), folder, status, log)
-    assert failure(folder) == "killed (signal 9): most likely out of memory"
+    assert re.fullmatch(r"rank [01] was killed \(signal 9\): most likely out of memory", failure(folder))
+
+
+@pytest.mark.parametrize(
+    ("log", "who"),
+    [
+        (
+            "prterun noticed that process rank 1 with PID 7 on node vm exited on\nsignal 9 (Killed).",
+            "rank 1 was killed",
+        ),
+        (
+            "mpirun noticed that process rank 12 with PID 0 on node n3 exited on signal 9 (Killed).",
+            "rank 12 was killed",
+        ),
+        ("srun: error: node2: task 3: Killed", "rank 3 was killed"),
+        ("Killed", "killed"),
+    ],
+)
+def test_the_rank_that_was_killed_is_named(tmp_path: Path, folder: Path, log: str, who: str) -> None:
+    (tmp_path / "job.log").write_text(log)
+    assert job.record_failure(a_cell(2), folder, 137, tmp_path / "job.log")
+    assert failure(folder) == f"{who} (signal 9): most likely out of memory"
 
 
 @pytest.mark.parametrize(

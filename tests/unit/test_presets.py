@@ -15,11 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
-    presets = presets_of({"half": {"like": "horovod", "gradient_bits": 16}, "quarter": {"like": "half", "top_k": 0.5}})
-    assert presets["half"] == Preset(reduction="ring", grouping="fused", fusion_bytes=64 * 2**20, gradient_bits=16)
-    assert presets["quarter"] == Preset(
-        reduction="ring", grouping="fused", fusion_bytes=64 * 2**20, gradient_bits=16, top_k=0.5
-    )
+    presets = presets_of({"half": {"like": "naive", "gradient_bits": 16}, "quarter": {"like": "half", "top_k": 0.5}})
+    assert presets["half"] == Preset(start="after-backward", gradient_bits=16)
+    assert presets["quarter"] == Preset(start="after-backward", gradient_bits=16, top_k=0.5)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +31,8 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
         ({"like": "wfbp", "grouping": "fused"}, "presets.mine.fusion_bytes: a size above 0 and grouping: fused go"),
         ({"like": "horovod", "backend": "torch"}, "presets.mine.reduction: backend torch has library alone, not ring"),
         ({"like": "ddp", "gradient_bits": 16}, "presets.mine.backend: ddp goes with"),
+        ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring adds whole gradients"),
+        ({"like": "wfbp", "segment_bytes": 3}, "presets.mine.segment_bytes: a multiple of 4 bytes"),
         ({"like": "parameter-server", "top_k": 0.1}, "presets.mine.reduction: a parameter-server sends weights back"),
     ],
 )

@@ -35,36 +35,33 @@ TRAIN = "from stallpoint.measure.train import measure"
 SCHEMES = sorted({preset.reduction for preset in EXAMPLES.values()})
 
 
-def trained(ranks: int, scheme: str, target: Path) -> dict[str, tuple[dict[str, torch.Tensor], list[train.Iteration]]]:
-    """Weights and iterations of the small network, by preset of this reduction scheme, trained by so many ranks."""
-    command = [*MPIRUN, "-n", str(ranks), sys.executable, small_training.__file__, str(ranks), scheme, str(target)]
-    run = subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=120)
-    assert run.returncode == 0, run.stderr
-    return torch.load(target, weights_only=False)
-
-
 @pytest.fixture(scope="module")
-def one_rank() -> tuple[dict[str, torch.Tensor], list[train.Iteration]]:
-    """The small network trained by one rank, with the whole batches."""
-    return small_training.train(World.start(1), Preset())
+def one_rank() -> dict[str, torch.Tensor]:
+    """Weights of the small network trained by one rank, with the whole batches."""
+    return small_training.train(World.start(1), Preset())[0]
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_ranks_with_a_part_of_the_batch_each_train_the_network_one_rank_trains(
-    ranks: int, scheme: str, one_rank: tuple[dict[str, torch.Tensor], list[train.Iteration]], tmp_path: Path
+    scheme: str, one_rank: dict[str, torch.Tensor], tmp_path: Path
 ) -> None:
-    start, alone = small_training.network().state_dict(), one_rank[0]
-    runs = trained(ranks, scheme, tmp_path / "weights.pt")
-    assert set(runs) == {name for name, preset in EXAMPLES.items() if preset.reduction == scheme}
-    for preset, (weights, iterations) in runs.items():
+    target = tmp_path / "trained.pt"
+    command = [*MPIRUN, "-n", "4", sys.executable, small_training.__file__, scheme, str(target)]
+    run = subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=180)
+    assert run.returncode == 0, run.stderr
+    trained: dict[tuple[str, int], small_training.Trained] = torch.load(target, weights_only=False)
+    presets = {name: preset for name, preset in EXAMPLES.items() if preset.reduction == scheme}
+    assert set(trained) == {(name, ranks) for name in presets for ranks in (2, 4)}
+    start = small_training.network().state_dict()
+    for (name, ranks), (weights, iterations) in trained.items():
+        preset = presets[name]
         # Values that travel in fewer bits, or later, leave the weights near those; the bounds are seen ones, doubled.
-        tolerance = 1e-3 if EXAMPLES[preset].lossless else 0.1 if EXAMPLES[preset].top_k == 1 else 0.6
-        for name, expected in alone.items():
-            moved = (expected - start[name]).norm()
-            assert (weights[name] - expected).norm() <= tolerance * moved, (preset, name)
+        tolerance = 1e-3 if preset.lossless else 0.1 if preset.top_k == 1 else 0.6
+        for layer, expected in one_rank.items():
+            moved = (expected - start[layer]).norm()
+            assert (weights[layer] - expected).norm() <= tolerance * moved, (name, ranks, layer)
             assert moved > 1e-4
-        check_messages(EXAMPLES[preset], ranks, iterations[-1].layers)
+        check_messages(preset, ranks, iterations[-1].layers)
 
 
 def check_messages(preset: Preset, ranks: int, columns: dict[str, Sequence[Any]]) -> None:

@@ -43,9 +43,7 @@ def _nodes(file: Path) -> dict[int, str]:
 
 
 def messages(layers: pd.DataFrame) -> pd.DataFrame:
-    """The all-reduces among rows of `LAYERS`: rank, iteration, start, end, bytes, and the layers each one carried.
-
-    """
+    """The all-reduces among rows of `LAYERS`: rank, iteration, start, end, bytes, and the layers each one carried."""
     sent = layers[layers["message"] >= 0]
     by_message = sent.groupby(["rank", "iteration", "message", "all_reduce_start", "all_reduce_end"], as_index=False)
     return by_message.agg(

@@ -13,6 +13,7 @@ How a job can end:
 from __future__ import annotations
 
 import math
+import re
 import sys
 import time
 import traceback
@@ -84,8 +85,16 @@ def record_failure(cell: Cell, folder: Path, exit_code: int, log: Path) -> bool:
     text = log.read_text(errors="replace") if log.exists() else ""
     if exit_code not in _KILLED or any(words in text for words in ("interrupted by SIG", "CANCELLED", "TIME LIMIT")):
         return False
-    _write_failure(cell, folder, datetime.now(UTC), "killed (signal 9): most likely out of memory")
+    _write_failure(cell, folder, datetime.now(UTC), f"{_who_was_killed(text)} (signal 9): most likely out of memory")
     return True
+
+
+def _who_was_killed(log: str) -> str:
+    """The rank that a launcher says ended by signal 9 (Open MPI's mpirun, Slurm's srun), if it says so."""
+    for pattern in (r"rank (\d+) [^.]*exited on\s+signal 9", r"task (\d+): Killed"):
+        if found := re.search(pattern, log):
+            return f"rank {found[1]} was killed"
+    return "killed"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import nn
 from stallpoint.cells import TrainCell
 from stallpoint.measure import memory, synchronisation
 from stallpoint.measure.clock import Mark, clock_for, host_mark
+from stallpoint.measure.device_prefetch import DevicePrefetch
 from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.mpi import MPI
@@ -170,19 +172,20 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     """
     memory.keep_freed()
     network = network_of(cell)
-    device = torch.device(cell.device)
+    preset, device = preset_from(cell.preset), torch.device(cell.device)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
     instrumentation = Instrumentation()
     with (
         _pipeline(cell, world, network.takes) as pipeline,
-        Trainer(network.build(cell.seed), world, preset_from(cell.preset), device, warmup=cell.warmup) as trainer,
+        _on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
+        Trainer(network.build(cell.seed), world, preset, device, warmup=cell.warmup) as trainer,
     ):
         progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
         world.comm.Barrier()
         begun = host_mark()
         for iteration in range(cell.warmup + cell.iterations):
             start = (host_mark() - begun) * 1e-9
-            measured = trainer.step(pipeline.next_batch)
+            measured = trainer.step(next_batch)
             which = {"iteration": iteration, "warmup": iteration < cell.warmup}
             keep.add(ITERATIONS, **which, start=start, **measured.phases)
             keep.add(LAYERS, **which, **measured.layers)
@@ -193,6 +196,16 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
             progress.tell(iteration + 1, measured.phases["iteration_time"])
         trainer.check_weights()
     keep.add(INSTRUMENTATION, **instrumentation.row(device))
+
+
+@contextmanager
+def _on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) -> Iterator[Callable[[], MiniBatch]]:
+    """Where mini-batches come from: the pipeline, or the device's memory if they are copied there ahead."""
+    if not ahead or device.type == "cpu":  # they are there already
+        yield pipeline.next_batch
+        return
+    with closing(DevicePrefetch(pipeline.next_batch, device)) as prefetch:
+        yield prefetch.next_batch
 
 
 def _pipeline(cell: TrainCell, world: World, takes: Inputs) -> InputPipeline:

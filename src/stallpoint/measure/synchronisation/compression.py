@@ -110,12 +110,12 @@ class Largest:
         self, communicator: Communicator, codec: Codec, top_k: float, values: int, device: torch.device
     ) -> None:
         self._communicator, self._codec, self._share = communicator, codec, top_k
-        self._residuals = torch.zeros(values, device=device)
+        self.residuals = torch.zeros(values, device=device)
 
     def sum(self, values: torch.Tensor, place: int) -> int:
         """Sum over all ranks, in place; bytes this rank put into messages."""
         count = max(1, round(len(values) * self._share))
-        residual = self._residuals[place : place + len(values)]
+        residual = self.residuals[place : place + len(values)]
         residual += values
         chosen = residual.abs().topk(count, sorted=False).indices
         sent = torch.zeros(4 * count + self._codec.size(count), dtype=torch.uint8, device=values.device)
