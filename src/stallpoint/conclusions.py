@@ -16,13 +16,19 @@ from stallpoint.models.statistics import INTERVAL, bootstrap, estimate, generato
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
 """Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
 
+MOST_TIMING = 0.01
+"""Part of an iteration that the timing of layers may take before there is a warning."""
+MOST_OPEN = 0.02
+"""How far layers' times may be from adding up to the forward or backward pass before there is a warning."""
+
 Conclusions = dict[str, Any]
 
 
 def conclude(tables: Mapping[str, pd.DataFrame], *, threshold: float = 0.10) -> Conclusions:
-    """Conclusions from the model tables and ``runs``, ready for JSON (what is unknown or unbounded is None).
+    """Conclusions from the model tables, ``runs`` and ``instrumentation``, ready for JSON.
 
-    `threshold` is the one the models were fitted with. Estimates are objects with value, low and high.
+    What is unknown or unbounded is None. `threshold` is the one the models were fitted with. Estimates are objects
+    with value, low and high.
     """
     return {
         "interval": INTERVAL,
@@ -31,6 +37,8 @@ def conclude(tables: Mapping[str, pd.DataFrame], *, threshold: float = 0.10) -> 
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": list(_dag_errors(tables["predictions"])),
         "storages": list(_storages(tables["storage_rates"])),
+        "instrumentation": list(_instrumentation(tables["instrumentation"])),
+        "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
     }
 
@@ -133,6 +141,33 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
             }
 
 
+def _instrumentation(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each network on each hardware the worst that any rank of any cell measured of its own timing."""
+    for (network, hardware), rows in groups(table, ["network", "hardware"]):
+        closures = {f"{phase}_closure": _farthest_from_1(rows[f"{phase}_closure"]) for phase in ("forward", "backward")}
+        entry = {
+            "network": network,
+            "hardware": hardware,
+            "cells": int(rows["cell"].nunique()),
+            "timing_cost": float(rows["timing_cost"].max()),
+            "timing_share": float(rows["timing_share"].max()),
+            **closures,
+        }
+        yield {**entry, "warnings": list(_timing_warnings(entry))}
+
+
+def _farthest_from_1(values: pd.Series[float]) -> float:
+    return max(map(float, values), key=lambda value: abs(value - 1))
+
+
+def _timing_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
+    if entry["timing_share"] > MOST_TIMING:
+        yield f"timing the layers takes up to {100 * entry['timing_share']:.2g} % of an iteration"
+    for phase in ("forward", "backward"):
+        if abs(entry[f"{phase}_closure"] - 1) > MOST_OPEN:
+            yield f"layers add up to {_closure(entry[f'{phase}_closure'])} of the {phase} pass"
+
+
 # --- words ----------------------------------------------------------------------------------------
 
 
@@ -148,6 +183,8 @@ def to_markdown(conclusions: Conclusions) -> str:
         *_amdahl_blocks(conclusions["amdahl"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
+        *_instrumentation_blocks(conclusions["instrumentation"]),
+        *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
     ]
     return "\n\n".join(blocks) + "\n"
@@ -166,6 +203,9 @@ def summary(conclusions: Conclusions) -> list[str]:
     for error in conclusions["dag_errors"]:
         if error["sync"] == "all":
             lines.append(f"DAG model, {error['network']}: median error {_percent(error['median_error'])}")
+    lines += instrumentation_warnings(conclusions["instrumentation"])
+    if conclusions["imported"]:
+        lines.append(f"{_count(len(conclusions['imported']), 'cell')} imported, not measured here")
     if conclusions["failed"]:
         lines.append(f"{_count(len(conclusions['failed']), 'cell')} could not run")
     return lines
@@ -332,6 +372,61 @@ def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
             if row["nodes"] == largest[row["hardware"]]
         ),
     )  # fmt: skip
+
+
+INSTRUMENTATION_HEAD = ["network", "hardware", "cells", "timing a layer", "of an iteration", "forward", "backward"]
+INSTRUMENTATION_CAPTION = (
+    "Measured in each training job beside its data; here the worst of all ranks and cells: what timing one layer (its "
+    "forward and its backward pass) adds to an iteration, how much of an iteration that is, and what part of the "
+    "forward and the backward pass its layers add up to."
+)
+
+
+def instrumentation_rows(entries: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+    """Texts below `INSTRUMENTATION_HEAD`."""
+    return [
+        [
+            entry["network"],
+            entry["hardware"],
+            str(entry["cells"]),
+            f"{_figure(1e6 * entry['timing_cost'])} µs",
+            f"{_figure(100 * entry['timing_share'])} %",
+            _closure(entry["forward_closure"]),
+            _closure(entry["backward_closure"]),
+        ]
+        for entry in entries
+    ]
+
+
+def instrumentation_warnings(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each network and hardware whose layer times are not to be trusted as they are."""
+    return [
+        f"warning: {entry['network']} on {entry['hardware']}: {'; '.join(entry['warnings'])}"
+        for entry in entries
+        if entry["warnings"]
+    ]
+
+
+def _closure(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:
+    if entries:
+        yield "## What the timing of layers costs"
+        yield INSTRUMENTATION_CAPTION
+        yield _table(INSTRUMENTATION_HEAD, instrumentation_rows(entries))
+        yield from (f"**{line[0].upper()}{line[1:]}.**" for line in instrumentation_warnings(entries))
+
+
+def _imported_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Imported"
+        yield (
+            "Not measured here, but read from files. Those of training runs say how long the parts of an iteration "
+            "took; iteration times are composed of them, and stand above where measured ones do."
+        )
+        yield _table(["cell", "files"], ([f"`{row['cell']}`", row["source"]] for row in rows))
 
 
 def _failed_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:

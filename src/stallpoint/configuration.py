@@ -92,7 +92,9 @@ def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any
         for key, inner in properties.items():
             if key in filled:
                 continue
-            if "$ref" in inner:  # settings shared by the study and its blocks: only the study has the default
+            if (
+                "$ref" in inner and "default" not in inner
+            ):  # settings shared by the study and its blocks: only the study has the default
                 if schema is not root:
                     continue
                 inner = root["$defs"][inner["$ref"].rsplit("/", 1)[1]]

@@ -62,7 +62,7 @@ class Preset:
     gradient_bits: int = 32
     """Bits for each gradient value sent: 32, 16 (half precision) or 8 (scaled integers)."""
     top_k: float = 1.0
-    """Share of a message's values that is sent, the largest ones; what is left out is added next time."""
+    """Share of each message's values that is sent, the largest ones; what is left out is added next time."""
 
     def __post_init__(self) -> None:
         for field, values in CHOICES.items():

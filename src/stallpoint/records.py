@@ -89,7 +89,7 @@ ITERATION = Column("iteration", INT, None, "iteration inside the job, from 0, wa
 WARMUP = Column("warmup", FLAG, None, "warm-up: recorded, left out of statistics")
 LAYER_TYPE = Column(
     "layer_type", TEXT, None,
-    "convolution, fully-connected, relu, pooling, lrn, batch-norm, dropout, concat, add, loss, ...",
+    "convolution, fully-connected, attention, embedding, relu, pooling, batch-norm, dropout, add, loss, ...",
 )  # fmt: skip
 
 # --- raw records ----------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ RUNS = Table(
     "one row for each cell: what was asked for and how it ended",
     (
         CELL,
-        Column("kind", TEXT, None, "train, sgemm, collectives or storage"),
+        Column("kind", TEXT, None, "train, sgemm, collectives or storage; imported-train or imported-collectives"),
         Column("status", TEXT, None, "ok, or failed: the job could not run here and says why"),
         Column("reason", TEXT, None, "why a failed job could not run; empty when ok"),
         HARDWARE,
@@ -109,6 +109,7 @@ RUNS = Table(
         Column("started", pa.timestamp("us", tz="UTC"), None, "start of the job"),
         Column("duration", REAL, "s", "duration of the job"),
         Column("settings", TEXT, None, "the whole cell as JSON"),
+        Column("source", TEXT, None, "imported files, each with its SHA-256; empty where the job ran here"),
     ),
 )
 
@@ -148,6 +149,7 @@ ITERATIONS = Table(
         RANK,
         ITERATION,
         WARMUP,
+        Column("start", REAL, "s", "start of the iteration, since the ranks began the first one together"),
         Column("data_wait", REAL, "s", "time the worker waited for its mini-batch"),
         Column("read", REAL, "s", "time spent reading this mini-batch from the storage, summed over samples"),
         Column("decode", REAL, "s", "time spent decoding and resizing this mini-batch, summed over samples"),
@@ -180,8 +182,26 @@ LAYERS = Table(
         Column("all_reduce_start", REAL, "s", "start of its all-reduce, since the start of the iteration"),
         Column("all_reduce_end", REAL, "s", "end of its all-reduce, since the start of the iteration"),
         Column("gradient_bytes", INT, "B", "size of its gradients; 0 where nothing is learned"),
-        Column("message", INT, None, "which message carried its gradients, in order of sending from 0; -1 without one"),
+        Column("message", INT, None, "message that carried its gradients, in the order of sending, from 0; -1: none"),
         Column("message_bytes", INT, "B", "what this rank put into messages for its gradients, after compression"),
+    ),
+)
+
+INSTRUMENTATION = Table(
+    "instrumentation",
+    "one row for each rank of each training job: what timing its layers cost, and whether their times add up",
+    (
+        CELL,
+        *TRAIN_AXES,
+        RANK,
+        Column("layers", INT, None, "layers timed"),
+        Column("turns", INT, None, "marks taken in a forward pass: one for each call of a layer; more within layers"),
+        Column("timing_cost", REAL, "s", "time that timing adds to an iteration for each turn, measured in this job"),
+        Column(
+            "timing_share", REAL, None, "part of the iteration that timing takes: timing_cost · turns / median time"
+        ),
+        Column("forward_closure", REAL, None, "layers' forward times over the forward pass, median of the iterations"),
+        Column("backward_closure", REAL, None, "the same of the backward pass; 1 where the layers add up to the pass"),
     ),
 )
 
@@ -193,7 +213,7 @@ SGEMM = Table(
         NETWORK,
         HARDWARE,
         REPEAT,
-        Column("layer", TEXT, None, "layer whose forward pass needs this product, or reference"),
+        Column("layer", TEXT, None, "layer (and which of its products) whose forward pass needs it, or reference"),
         LAYER_TYPE,
         WORKER_BATCH,
         Column("m", INT, None, "rows of the left matrix"),
@@ -247,12 +267,14 @@ STORAGE_READS = Table(
 )
 
 RAW_TABLES: dict[str, tuple[Table, ...]] = {
-    "train": (RUNS, ENVIRONMENTS, ITERATIONS, LAYERS),
+    "train": (RUNS, ENVIRONMENTS, ITERATIONS, LAYERS, INSTRUMENTATION),
     "sgemm": (RUNS, ENVIRONMENTS, SGEMM),
     "collectives": (RUNS, ENVIRONMENTS, COLLECTIVES),
     "storage": (RUNS, ENVIRONMENTS, STORAGE_READS),
+    "imported-train": (RUNS, ITERATIONS, LAYERS),
+    "imported-collectives": (RUNS, COLLECTIVES),
 }
-"""Tables in a cell's folder, by kind; a failed cell holds `RUNS` alone."""
+"""Tables in a cell's folder, by kind; a failed cell holds `RUNS` alone. Where others measured is not known."""
 
 # --- model tables ---------------------------------------------------------------------------------
 
@@ -287,10 +309,12 @@ SGEMM_SPEEDUP = Table(
 
 COMMUNICATION = Table(
     "communication",
-    "all-reduce time alpha + beta · bytes, fitted for each node count (fit: nodes) and as a ring over all (fit: ring)",
+    "all-reduce time alpha + beta · bytes, fitted for each node count, and over all of them by the reduction's law",
     (
         HARDWARE,
-        Column("fit", TEXT, None, "nodes: one node count; ring: 2(p-1)·alpha + 2(p-1)/p·beta·bytes over all p = ranks"),
+        BACKEND,
+        REDUCTION,
+        Column("fit", TEXT, None, "nodes: one node count; or the law over all, e.g. ring: factors 2(p-1) and 2(p-1)/p"),
         NODES,
         RANKS,
         *_estimate("alpha", "s", "latency"),
@@ -442,7 +466,38 @@ MODEL_TABLES: tuple[Table, ...] = (
     STORAGE_RATES, DATA_SHARE,
 )  # fmt: skip
 
+# --- networks, as they are before anything is measured ---------------------------------------------
+
+NETWORK_LAYERS = Table(
+    "network_layers",
+    "one row for each layer of a network",
+    (
+        NETWORK,
+        Column("layer_index", INT, None, "position in the forward pass, from 0"),
+        Column("layer", TEXT, None, "name of the layer"),
+        LAYER_TYPE,
+        Column("parameters", INT, None, "learned values; what layers share is counted at the first of them"),
+        Column("gradient_bytes", INT, "B", "size of its gradients"),
+        Column("multiply_adds", INT, None, "multiply-adds of its matrix products in one sample's forward pass"),
+    ),
+)
+
+PUBLISHED = Table(
+    "published",
+    "one row for each cell of a published table of network properties: theirs beside ours",
+    (
+        Column("source", TEXT, None, "where it was published"),
+        Column("property", TEXT, None, "what the row of the published table says"),
+        NETWORK,
+        Column("published", REAL, None, "their value, in the unit of the property's name"),
+        Column("ours", REAL, None, "our value in the same unit; empty where we have none"),
+        Column("digits", INT, None, "significant digits that their value was published with"),
+        Column("agrees", FLAG, None, "ours, rounded to as many digits, is theirs"),
+        Column("explanation", TEXT, None, "why ours differs; empty where it agrees"),
+    ),
+)
+
 TIDY_TABLES: tuple[Table, ...] = tuple(
     {table.name: table for tables in RAW_TABLES.values() for table in tables}.values()
 )
-TABLES: dict[str, Table] = {table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES)}
+TABLES: dict[str, Table] = {table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES, NETWORK_LAYERS, PUBLISHED)}

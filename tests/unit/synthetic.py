@@ -6,16 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
-from stallpoint.records import TABLES, TIDY_TABLES
+from stallpoint.parquet import write_cell
+from stallpoint.presets import PRESETS, Preset
+from stallpoint.records import RAW_TABLES, TABLES, TIDY_TABLES
 
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
 Reals: TypeAlias = npt.NDArray[np.float64]
@@ -122,7 +126,9 @@ def study(
         b = batch // (n * workers) if axes["scaling"] == "strong" else axes["batch"]
         return TrainCell(
             **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
-            storage_path=f"data/{axes['storage']}", storage_format="images", **axes,
+            storage_path=f"data/{axes['storage']}", storage_format="images",
+            preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset),
+            own_network=None, **axes,
         )  # fmt: skip
 
     for network, repeat in product(networks, range(1, repeats + 1)):
@@ -135,12 +141,15 @@ def study(
         for b in compute_batches:
             axes = {"scaling": "compute", "batch": b, "storage": storages[0], "sync": "none"}
             _train_rows(truth, train(network, 1, repeat, {**axes, "prefetch": prefetches[0]}), rng, rows)
-        cell = SgemmCell(**common(1, repeat, 1), network=network, batches=[1, 4, 16, 64], samples=5)
+        cell = SgemmCell(**common(1, repeat, 1), network=network, batches=[1, 4, 16, 64], samples=5, own_network=None)
         _sgemm_rows(truth, cell, rng, rows)
     for repeat, n in product(range(1, repeats + 1), nodes):
+        scheme = {"backend": "mpi", "reduction": "library"}
         sizes = [2**10, 2**14, 2**18, 2**22, 2**26]
         if n * workers_per_node > 1:
-            _collectives_rows(truth, CollectivesCell(**common(n, repeat), message_bytes=sizes, samples=5), rng, rows)
+            _collectives_rows(
+                truth, CollectivesCell(**scheme, **common(n, repeat), message_bytes=sizes, samples=5), rng, rows
+            )
         for storage in storages:
             place = {"storage": storage, "storage_path": f"data/{storage}", "storage_format": "images"}
             _storage_rows(truth, StorageCell(**common(n, repeat), samples=40, **place), rng, rows)
@@ -150,11 +159,18 @@ def study(
     return {name: pd.DataFrame(rows[name], columns=[c.name for c in TABLES[name].columns]) for name in rows}
 
 
+def write_raw(tidy: dict[str, pd.DataFrame], cell: str, folder: Path) -> None:
+    """Write the folder that the job of one cell of the study would have written."""
+    of_cell = {name: frame[frame["cell"] == cell] for name, frame in tidy.items()}
+    tables = [table for table in RAW_TABLES[of_cell["runs"]["kind"].item()] if len(of_cell[table.name])]
+    write_cell(folder, {t.name: pa.Table.from_pandas(of_cell[t.name], t.schema, preserve_index=False) for t in tables})
+
+
 def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
     rows["runs"].append({
         "cell": cell.path, "kind": cell.kind, "status": "failed" if reason else "ok", "reason": reason,
         "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks, "repeat": cell.repeat,
-        "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(),
+        "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(), "source": "",
     })  # fmt: skip
     for rank in range(0 if reason else cell.ranks):
         rows["environments"].append({
@@ -173,12 +189,22 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
         "nodes": cell.nodes, "ranks": cell.ranks, "global_batch": cell.global_batch,
         "worker_batch": cell.worker_batch, "repeat": cell.repeat,
     }  # fmt: skip
+    start = 0.0
     for iteration in range(cell.warmup + cell.iterations):
         slow = 3.0 if iteration < cell.warmup else 1.0  # warm-up must not count
-        for rank, (times, layers) in enumerate(_iteration(truth, cell, rng, slow)):
+        ranks = list(_iteration(truth, cell, rng, slow))
+        for rank, (times, layers) in enumerate(ranks):
             label = {**axes, "rank": rank, "iteration": iteration, "warmup": iteration < cell.warmup}
-            rows["iterations"].append({**label, **times, "loss": 7.0})
+            rows["iterations"].append({**label, **times, "start": start, "loss": 7.0})
             rows["layers"].extend({**label, **layer} for layer in layers)
+        start += max(times["iteration_time"] for times, _ in ranks)
+    rows["instrumentation"].extend(
+        {
+            **axes, "rank": rank, "layers": len(truth.layers), "turns": len(truth.layers), "timing_cost": 3e-6,
+            "timing_share": 0.001, "forward_closure": 0.999, "backward_closure": 1.0,
+        }
+        for rank in range(cell.ranks)
+    )  # fmt: skip
 
 
 def _iteration(
@@ -210,6 +236,8 @@ def _iteration(
     if cell.prefetch:
         wait = np.maximum(0.0, (read + decode) / cell.readers - busy)
         busy = busy + wait
+    backward_order = [index for index in reversed(range(count)) if truth.layers[index].gradient_bytes]
+    message = {index: place for place, index in enumerate(backward_order if ranks > 1 else [])}
     learned = [index for index, layer in enumerate(truth.layers) if layer.gradient_bytes]
     under_way = sum(end[index] - begin[index] for index in learned)
     for rank in range(ranks):
@@ -226,7 +254,8 @@ def _iteration(
                 "gradient_ready": ready[rank, index] + shift,
                 "all_reduce_start": begin[index] + shift if layer.gradient_bytes else np.nan,
                 "all_reduce_end": end[index] + shift if layer.gradient_bytes else np.nan,
-                "gradient_bytes": layer.gradient_bytes,
+                "gradient_bytes": layer.gradient_bytes, "message": message.get(index, -1),
+                "message_bytes": layer.gradient_bytes if index in message else 0,
             }
             for index, layer in enumerate(truth.layers)
         ]  # fmt: skip
@@ -253,7 +282,8 @@ def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Genera
         for rank in range(cell.ranks):
             rows["collectives"].append({
                 "cell": cell.path, "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks,
-                "repeat": cell.repeat, "rank": rank, "message_bytes": size, "sample": sample, "warmup": sample == 0,
+                "backend": cell.backend, "reduction": cell.reduction, "repeat": cell.repeat, "rank": rank,
+                "message_bytes": size, "sample": sample, "warmup": sample == 0,
                 "seconds": slowest * (1.0 if rank == sample % cell.ranks else 0.8),
             })  # fmt: skip
 

@@ -62,6 +62,24 @@ def test_storages_are_told_apart_only_by_their_intervals(conclusions: dict[str, 
     assert {verdicts[1, "local"], verdicts[1, "shared"]} == {"fastest", "not distinguishable from the fastest"}
 
 
+def test_timing_is_judged_by_its_worst_cell() -> None:
+    records = study(nodes=(1, 2), repeats=1)
+    fine = concluded(records, nodes=[])
+    assert [entry["warnings"] for entry in fine["instrumentation"]] == [[]]
+    assert "warning" not in to_markdown(fine).lower()
+    for column, value in {"timing_share": 0.02, "forward_closure": 1.03, "backward_closure": 0.97}.items():
+        records["instrumentation"].loc[3, column] = value
+    (entry,) = (found := concluded(records, nodes=[]))["instrumentation"]
+    assert entry["cells"] == records["instrumentation"]["cell"].nunique()
+    assert entry["warnings"] == [
+        "timing the layers takes up to 2 % of an iteration",
+        "layers add up to 103.0 % of the forward pass",
+        "layers add up to 97.0 % of the backward pass",
+    ]
+    assert f"warning: alexnet on cpu: {'; '.join(entry['warnings'])}" in summary(found)
+    assert "**Warning: alexnet on cpu: timing" in to_markdown(found)
+
+
 def test_failed_cells_are_listed_with_their_reason(conclusions: dict[str, Any]) -> None:
     assert [failed["reason"] for failed in conclusions["failed"]] == ["out of memory on rank 0"]
     assert "nodes~8" in conclusions["failed"][0]["cell"]

@@ -23,9 +23,9 @@ def test_a_batch_is_copied_before_it_is_asked_for_and_is_not_overwritten(device:
     assert asked.acquire(timeout=10), "the first one is fetched at once"
     first = prefetch.next_batch()
     assert asked.acquire(timeout=10), "the second one is fetched while the first is used"
-    assert first.images.device.type == device
-    assert (first.images == 1).all()
-    assert (prefetch.next_batch().images == 2).all()
+    assert first.inputs.device.type == device
+    assert (first.inputs == 1).all()
+    assert (prefetch.next_batch().inputs == 2).all()
     assert (first.read, first.decode, first.labels.tolist()) == (0.5, 0.25, [0, 1])
     prefetch.close()
 

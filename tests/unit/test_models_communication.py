@@ -10,6 +10,7 @@ from stallpoint.models.communication import Communication, all_reduce_seconds
 from stallpoint.models.statistics import estimate
 
 TRUTH = Truth()
+SCHEME = ("cpu", "mpi", "library")
 
 
 def calls(nodes: Sequence[int] = (2, 4), workers_per_node: int = 1) -> pd.DataFrame:
@@ -21,7 +22,7 @@ def calls(nodes: Sequence[int] = (2, 4), workers_per_node: int = 1) -> pd.DataFr
 
 @pytest.fixture(scope="module")
 def fits() -> Communication:
-    return communication.fit(calls(), seed=0)["cpu"]
+    return communication.fit(calls(), seed=0)[SCHEME]
 
 
 def test_each_node_count_has_the_true_latency_and_bandwidth(fits: Communication) -> None:
@@ -33,8 +34,8 @@ def test_each_node_count_has_the_true_latency_and_bandwidth(fits: Communication)
 
 
 def test_the_ring_reaches_node_counts_nobody_ran(fits: Communication) -> None:
-    assert fits.ring.alpha[0] == pytest.approx(TRUTH.alpha, rel=0.05)
-    assert fits.ring.beta[0] == pytest.approx(TRUTH.beta, rel=0.05)
+    assert fits.over_nodes.alpha[0] == pytest.approx(TRUTH.alpha, rel=0.05)
+    assert fits.over_nodes.beta[0] == pytest.approx(TRUTH.beta, rel=0.05)
     for ranks in (8, 64):
         seconds = all_reduce_seconds(fits.at(ranks), ranks, [2**10, 2**27])
         expected = [TRUTH.all_reduce(ranks, 2**10), TRUTH.all_reduce(ranks, 2**27)]
@@ -42,14 +43,14 @@ def test_the_ring_reaches_node_counts_nobody_ran(fits: Communication) -> None:
 
 
 def test_intervals_hold_the_fit_and_little_more(fits: Communication) -> None:
-    for fit in (*fits.by_nodes.values(), fits.ring):
+    for fit in (*fits.by_nodes.values(), fits.over_nodes):
         value, low, high = estimate(fit.beta)
         assert low <= value <= high
         assert (high - low) / value < 0.1
 
 
 def test_nothing_is_communicated_by_one_rank_or_of_nothing(fits: Communication) -> None:
-    assert (all_reduce_seconds(fits.ring, 1, [2**20]) == 0).all()
+    assert (all_reduce_seconds(fits.over_nodes, 1, [2**20]) == 0).all()
     assert (all_reduce_seconds(fits.at(2), 2, [0]) == 0).all()
 
 
@@ -59,9 +60,16 @@ def test_small_messages_count_as_much_as_large_ones() -> None:
     seconds = 1e-4 + 1e-9 * sizes
     seconds[-1] *= 1.2
     rows = pd.DataFrame({"message_bytes": sizes, "seconds": seconds}).assign(
-        hardware="cpu", nodes=2, ranks=2, cell="c", repeat=1, rank=0, sample=0, warmup=False
+        **dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True)),
+        nodes=2,
+        ranks=2,
+        cell="c",
+        repeat=1,
+        rank=0,
+        sample=0,
+        warmup=False,
     )
-    fit = communication.fit(rows, seed=0)["cpu"].by_nodes[2]
+    fit = communication.fit(rows, seed=0)[SCHEME].by_nodes[2]
     assert fit.alpha[0] == pytest.approx(1e-4, rel=0.1)
 
 
@@ -70,23 +78,30 @@ def test_large_messages_are_not_given_up_for_small_ones() -> None:
     sizes = np.array([2**12, 2**16, 2**20, 2**22, 2**27])
     seconds = 1e-5 + np.where(sizes < 2**23, 1e-10, 1e-9) * sizes
     rows = pd.DataFrame({"message_bytes": sizes, "seconds": seconds}).assign(
-        hardware="cpu", nodes=2, ranks=2, cell="c", repeat=1, rank=0, sample=0, warmup=False
+        **dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True)),
+        nodes=2,
+        ranks=2,
+        cell="c",
+        repeat=1,
+        rank=0,
+        sample=0,
+        warmup=False,
     )
-    fit = communication.fit(rows, seed=0)["cpu"].by_nodes[2]
+    fit = communication.fit(rows, seed=0)[SCHEME].by_nodes[2]
     assert all_reduce_seconds(fit, 2, [2**27])[0] == pytest.approx(seconds[-1], rel=0.3)
 
 
 def test_messages_inside_a_node_do_not_speak_for_the_ring() -> None:
     inside = calls(nodes=(1,), workers_per_node=2).assign(seconds=lambda rows: rows["seconds"] / 50)
     between = calls(nodes=(2, 4), workers_per_node=2)
-    fits = communication.fit(pd.concat([inside, between]), seed=0)["cpu"]
-    assert fits.ring.beta[0] == pytest.approx(TRUTH.beta, rel=0.05)
+    fits = communication.fit(pd.concat([inside, between]), seed=0)[SCHEME]
+    assert fits.over_nodes.beta[0] == pytest.approx(TRUTH.beta, rel=0.05)
     assert fits.at(1).ranks == 2
-    assert communication.fit(inside, seed=0)["cpu"].ring.ranks == 2  # unless nothing else was measured
+    assert communication.fit(inside, seed=0)[SCHEME].over_nodes.ranks == 2  # unless nothing else was measured
 
 
 def test_rows_of_the_table(fits: Communication) -> None:
-    rows = communication.table({"cpu": fits})
+    rows = communication.table({SCHEME: fits})
     assert [(row["fit"], row["nodes"], row["ranks"], row["points"]) for row in rows] == [
         ("nodes", 2, 2, 5), ("nodes", 4, 4, 5), ("ring", 4, 4, 10),
     ]  # fmt: skip

@@ -117,12 +117,12 @@ def test_figure_1_wait_free_back_propagation() -> None:
 
 
 def test_exposed_communication_of_figure_1() -> None:
-    start, end = dag.wfbp_all_reduces(COSTS.backward, COSTS.all_reduce)
+    start, end = dag.all_reduces(COSTS.backward, COSTS.all_reduce, overlap=True)
     assert start.tolist() == [8, 5, 2]
     assert end.tolist() == [9, 8, 5]
     assert dag.exposed_communication(COSTS.backward, COSTS.all_reduce) == 3
-    start, end = dag.naive_all_reduces(COSTS.backward, COSTS.all_reduce)
-    assert (start.tolist(), end.tolist()) == ([12, 9, 6], [13, 12, 9])
+    start, end = dag.in_turn([9, 9], [2, 3])  # two messages after the backward pass
+    assert (start.tolist(), end.tolist()) == ([9, 11], [11, 14])
 
 
 @settings(deadline=None)
@@ -146,7 +146,7 @@ def test_schedule_agrees_with_equation_3(costs: Costs) -> None:
 @given(costs())
 def test_schedule_agrees_with_equations_4_and_5(costs: Costs) -> None:
     t_io, t_h2d, t_f, t_b, _, t_u = sums(costs)
-    start, _ = dag.wfbp_all_reduces(costs.backward, costs.all_reduce)
+    start, _ = dag.all_reduces(costs.backward, costs.all_reduce, overlap=True)
     exposed = dag.exposed_communication(costs.backward, costs.all_reduce)
     by_start = dag.wfbp_seconds_by_start(t_io, t_h2d, t_f, costs.backward[-1], start, costs.all_reduce[0], t_u)
     assert simulated(costs, "wfbp", prefetch=True) == pytest.approx(by_start)
@@ -173,17 +173,30 @@ def test_own_training_step_copies_after_the_update(costs: Costs, sync: str, pref
     expected = simulated(Costs(t_io, 0.0, forward, costs.backward, costs.all_reduce, t_u), sync, prefetch)
     communication = t_c if sync == "naive" else dag.exposed_communication(costs.backward, costs.all_reduce)
     found, _ = dag.iteration_seconds(
-        t_io, t_h2d, t_f, t_b, communication, t_u, sync=sync, prefetch=int(prefetch)
-    )  # fmt: skip
+        t_io, t_h2d, t_f, t_b, communication, t_u, overlap=sync == "wfbp", prefetch="host" if prefetch else "none"
+    )
     assert found == pytest.approx(expected)
 
 
 def test_the_equation_is_named() -> None:
     zeros = [np.zeros(1)] * 6
-    names = {(s, p): dag.iteration_seconds(*zeros, sync=s, prefetch=p)[1] for s in ("naive", "wfbp") for p in (0, 2)}
-    assert names == {
-        ("naive", 0): "eq. 2",
-        ("naive", 2): "eq. 3",
-        ("wfbp", 0): "eq. 2 with t_c^no",
-        ("wfbp", 2): "eq. 5",
+    names = {
+        (o, p): dag.iteration_seconds(*zeros, overlap=o, prefetch=p)[1] for o in (False, True) for p in ("none", "host")
     }
+    assert names == {
+        (False, "none"): "eq. 2",
+        (False, "host"): "eq. 3",
+        (True, "none"): "eq. 2 with t_c^no",
+        (True, "host"): "eq. 5",
+    }
+
+
+@settings(deadline=None)
+@given(costs(), st.sampled_from(["naive", "wfbp"]))
+def test_reading_ahead_to_the_device_hides_the_copy(costs: Costs, sync: str) -> None:
+    t_io, t_h2d, t_f, t_b, t_c, t_u = sums(costs)
+    communication = t_c if sync == "naive" else dag.exposed_communication(costs.backward, costs.all_reduce)
+    found, _ = dag.iteration_seconds(
+        t_io, t_h2d, t_f, t_b, communication, t_u, overlap=sync == "wfbp", prefetch="device"
+    )
+    assert found == pytest.approx(simulated(costs, sync, prefetch=True))

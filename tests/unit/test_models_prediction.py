@@ -26,7 +26,8 @@ def true_iteration(row: pd.Series, truth: Truth) -> float:
     axes: Any = {name: row[name] for name in ("network", "hardware", "nodes", "batch", "storage", "scaling", "sync")}
     cell = TrainCell(
         **axes, prefetch=row["prefetch"], repeat=1, worker_batch=row["worker_batch"], iterations=1, warmup=0, readers=2,
-        storage_path="", storage_format="", workers_per_node=row["ranks"] // row["nodes"], device="cpu",
+        storage_path="", storage_format="", preset={}, own_network=None,
+        workers_per_node=row["ranks"] // row["nodes"], device="cpu",
         threads_per_worker=1, seed=0, anonymise=False,
     )  # fmt: skip
     return truth.iteration(cell)

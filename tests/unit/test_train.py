@@ -13,18 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launching import ENVIRONMENT, MPIRUN, run_job
 from small_training import EXAMPLES
+from torch import nn
 
 from stallpoint.cells import TrainCell
+from stallpoint.errors import InputError
 from stallpoint.measure import optimiser, train
+from stallpoint.measure.pipeline import MiniBatch
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks import find
-from stallpoint.networks.layers import layers
+from stallpoint.networks.layers import Loss, layers
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS, Preset
-from stallpoint.records import ITERATIONS, LAYERS
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
 from stallpoint.storage import Storage
-from stallpoint.storage.generate import write_images
+from stallpoint.storage.generate import write_synthetic
 
 TRAIN = "from stallpoint.measure.train import measure"
 
@@ -100,11 +103,12 @@ def sent_bytes(preset: Preset, ranks: int, size: int) -> float:
 def cell(tmp_path_factory: pytest.TempPathFactory) -> TrainCell:
     """Two small iterations of GoogLeNet, by one worker."""
     folder = tmp_path_factory.mktemp("storage") / "images"
-    write_images(Storage("local", folder, "files"), 6, seed=1)
+    write_synthetic(Storage("local", folder, "files"), 6, seed=1)
     return TrainCell(
         hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
         anonymise=False, network="googlenet", batch=1, storage="local", scaling="weak", sync="wfbp", prefetch=0,
-        worker_batch=1, iterations=1, warmup=1, readers=1, storage_path=str(folder), storage_format="files", preset={},
+        worker_batch=1, iterations=1, warmup=1, readers=1, storage_path=str(folder), storage_format="files",
+        preset={}, own_network=None,
     )  # fmt: skip
 
 
@@ -125,13 +129,16 @@ def check_consistency(cell: TrainCell, iterations: pd.DataFrame, per_layer: pd.D
     total = sum(iterations[part] for part in parts)
     assert list(total) == pytest.approx(list(iterations["iteration_time"]), rel=1e-9)
     assert (iterations["data_wait"] >= iterations["read"] + iterations["decode"]).all(), "read in line"
+    for _, rows in iterations.groupby("rank"):
+        ends = rows["start"] + rows["iteration_time"]
+        assert (rows["start"] >= ends.shift(fill_value=0.0)).all(), "iterations follow one another"
     network = layers(find(cell.network).outline())
     assert len(per_layer) == len(network) * len(iterations)
     for key, rows in per_layer.groupby(["rank", "iteration"]):
         whole = iterations.set_index(["rank", "iteration"]).loc[key]
         assert list(rows["layer"]) == [layer.name for layer in network]
-        assert rows["forward"].sum() <= whole["forward"]
-        assert rows["backward"].sum() <= whole["backward"]
+        assert rows["forward"].sum() <= whole["forward"] * (1 + 1e-9)
+        assert rows["backward"].sum() <= whole["backward"] * (1 + 1e-9)
         assert rows["gradient_bytes"].sum() == find(cell.network).gradient_bytes
         assert (rows["gradient_ready"].notna() == (rows["gradient_bytes"] > 0)).all()
 
@@ -142,6 +149,12 @@ def test_one_worker_has_nothing_to_communicate(cell: TrainCell, tmp_path: Path) 
     assert list(iterations["communication"]) == [0, 0]
     assert per_layer["all_reduce_start"].isna().all()
     assert per_layer["all_reduce_end"].isna().all()
+
+    (row,) = read(INSTRUMENTATION, tmp_path / "cell" / "instrumentation.parquet").to_pylist()
+    assert row["layers"] == row["turns"] == len(layers(find(cell.network).outline())), "each is called once"
+    assert row["timing_share"] == pytest.approx(row["timing_cost"] * row["turns"] / iterations["iteration_time"][1])
+    of_pass = per_layer[per_layer["iteration"] == 1][["forward", "backward"]].sum() / iterations.loc[1]
+    assert [row["forward_closure"], row["backward_closure"]] == pytest.approx([of_pass.forward, of_pass.backward])
 
 
 @pytest.mark.parametrize("sync", ["naive", "wfbp", "ddp"])
@@ -189,3 +202,37 @@ def test_covered_counts_overlaps_once(intervals: list[tuple[int, int]]) -> None:
 
 def test_covered_of_nothing_is_0() -> None:
     assert train.covered([]) == 0
+
+
+class Partly(nn.Module):
+    """Learns with one layer, has a frozen one, and one that may stay unused."""
+
+    def __init__(self, *, use: bool) -> None:
+        super().__init__()
+        self.frozen, self.fc, self.unused = nn.Linear(12, 4), nn.Linear(4, 6), nn.Linear(6, 6)
+        self.frozen.requires_grad_(False)
+        self.loss = Loss()
+        self.use = use
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        logits = self.fc(self.frozen(images.flatten(1)))
+        return self.loss(self.unused(logits) if self.use else logits, labels)
+
+
+def one_step(*, use: bool) -> dict[str, torch.Tensor]:
+    network = Partly(use=use)
+    before = {name: weights.clone() for name, weights in network.state_dict().items()}
+    batch = MiniBatch(torch.ones(2, 3, 2, 2), torch.tensor([0, 1]), read=0.0, decode=0.0)
+    with train.Trainer(network, World.start(1), Preset(), torch.device("cpu"), warmup=0) as trainer:
+        trainer.step(lambda: batch)
+    return {name: weights - before[name] for name, weights in network.state_dict().items()}
+
+
+def test_frozen_parameters_stay_as_they_are() -> None:
+    moved = {name for name, change in one_step(use=True).items() if change.any()}
+    assert moved == {"fc.weight", "fc.bias", "unused.weight", "unused.bias"}
+
+
+def test_parameters_without_gradient_end_the_training_before_anyone_waits_for_them() -> None:
+    with pytest.raises(InputError, match=r"no gradient in this iteration for unused\.weight, unused\.bias"):
+        one_step(use=False)

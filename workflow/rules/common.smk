@@ -62,6 +62,12 @@ def cell_folders(*kinds):
     return [f"{RESULTS}/raw/{cell.path}" for kind in kinds for cell in STUDY.of_kind(kind)]
 
 
+def all_traces(wildcards):
+    """Traces and timeline of every training cell."""
+    cells = [cell for kind in ("train", "imported-train") for cell in STUDY.of_kind(kind)]
+    return [f"{RESULTS}/traces/{cell.path}/{name}" for cell in cells for name in ("layers", "timeline.json")]
+
+
 def of_cell(kind, value):
     """Function from wildcards (the cell's axes, in their order) to a value of the cell that they name."""
     cells = {tuple(str(getattr(cell, axis)) for axis in cell.axes): cell for cell in STUDY.of_kind(kind)}

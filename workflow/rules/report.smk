@@ -50,6 +50,8 @@ rule report_page:
         **rules.collect.output,
         **rules.fit.output,
         conclusions=rules.conclude.output.json,
+        networks=rules.compare_published.input.networks,
+        published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
         charts=expand(rules.chart.output.svg, chart=CHARTS),
         code=source_files("report.*"),
     output:

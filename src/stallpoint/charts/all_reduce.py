@@ -9,7 +9,7 @@ import pandas as pd
 from stallpoint.charts import NoData, Tables, axes, marks
 from stallpoint.charts.frames import compact, number, rows, with_interval
 
-CURVE = ["hardware", "nodes"]
+CURVE = ["hardware", "backend", "reduction", "nodes"]
 SIZE_LABEL = (
     "datum.value >= 1048576 ? format(datum.value / 1048576, '~g') + ' MiB' : "
     "datum.value >= 1024 ? format(datum.value / 1024, '~g') + ' KiB' : format(datum.value, '~g') + ' B'"
@@ -21,7 +21,8 @@ def draw(tables: Tables) -> alt.FacetChart:
     measured = _measured(tables)
     fitted = _fitted(tables, measured)
     frame = pd.concat([measured, fitted])
-    frame = frame.assign(panel=frame["hardware"]).sort_values([*CURVE, "message_bytes"], kind="stable")
+    scheme = frame["reduction"].where(frame["backend"] == "mpi", frame["backend"]).replace("library", "MPI library")
+    frame = frame.assign(panel=frame["hardware"] + "\n" + scheme).sort_values([*CURVE, "message_bytes"], kind="stable")
     sizes = sorted(measured["message_bytes"].unique())
     ticks = [size for size in (4**power for power in range(20)) if sizes[0] <= size <= sizes[-1]]
     x = alt.X(

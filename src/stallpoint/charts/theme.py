@@ -31,6 +31,12 @@ COLOURS: dict[str, dict[str, str]] = {
         "add": RED,
         "loss": LILAC,
         "flatten": SAND,
+        # What stands where in transformers has the colour of its like in convolutional networks.
+        "attention": PINK,
+        "embedding": GREEN,
+        "layer-norm": ORANGE,
+        "gelu": SKY,
+        "softmax": LIME,
         "all": GREY,
         "reference": GREY,
     },
@@ -42,7 +48,14 @@ COLOURS: dict[str, dict[str, str]] = {
         "model update": PINK,
         "imbalance": SKY,
     },
-    "network": {"alexnet": BLUE, "googlenet": ORANGE, "resnet50": GREEN},
+    "network": {
+        "alexnet": BLUE,
+        "googlenet": ORANGE,
+        "resnet50": GREEN,
+        "vgg16": PINK,
+        "vit-b-16": VERMILION,
+        "gpt2-small": SKY,
+    },
     "time": {"compute": VERMILION, "communication": BLUE, "exposed communication": SKY},
     "task": {"backward pass": VERMILION, "all-reduce": BLUE},
 }

@@ -40,10 +40,10 @@ class DevicePrefetch:
     def _copy(self) -> MiniBatch:
         batch = self._source()
         with torch.cuda.stream(self._stream):  # does nothing without one
-            images, labels = (self._on_device(tensor) for tensor in (batch.images, batch.labels))
+            inputs, labels = (self._on_device(tensor) for tensor in (batch.inputs, batch.labels))
         if self._stream:
             self._stream.synchronize()  # also frees the source's buffer for what it reads next
-        return replace(batch, images=images, labels=labels)
+        return replace(batch, inputs=inputs, labels=labels)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
         if self._stream is None:

@@ -37,6 +37,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World, first_process
 from stallpoint.presets import preset_from
 from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, Table
+from stallpoint.runs import run_row
 
 EXIT_DEFECT = 1
 EXIT_FAILED = 3
@@ -138,7 +139,7 @@ class _Job:
         return pa.concat_tables(map(_from_bytes, parts)) if parts else None
 
     def _write(self, tables: dict[str, pa.Table]) -> None:
-        parquet.write_cell(self.folder, {RUNS.name: [_run_row(self.cell, self.started)], **tables})
+        parquet.write_cell(self.folder, {RUNS.name: [run_row(self.cell, self.started)], **tables})
 
     def _save_rows(self) -> str:
         return save_rows(self.recorder, self.cell, self.world.rank, self.folder)
@@ -211,23 +212,9 @@ def _all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
     return True
 
 
-def _run_row(cell: Cell, started: datetime, failure: str = "") -> dict[str, Any]:
-    """The cell's row of `records.RUNS`."""
-    return {
-        "cell": cell.path,
-        "kind": cell.kind,
-        "status": "failed" if failure else "ok",
-        "reason": failure,
-        "started": started,
-        "duration": (datetime.now(UTC) - started).total_seconds(),
-        "settings": cell.to_json(),
-        **{name: getattr(cell, name) for name in ("hardware", "nodes", "ranks", "repeat")},
-    }
-
-
 def _write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
     """Write the folder of a cell that cannot run here."""
-    parquet.write_cell(folder, {RUNS.name: [_run_row(cell, started, reason)]})
+    parquet.write_cell(folder, {RUNS.name: [run_row(cell, started, failure=reason)]})
 
 
 def _say(text: str) -> None:

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.optim.sgd import sgd
 
-# Caffe's values for AlexNet, but a smaller step: the smallest mini-batches must not diverge. Times do not depend on it.
-STEP_SIZE = 0.001
+from stallpoint.measure import STEP_SIZE
+
+# Caffe's values for AlexNet; for the step see `STEP_SIZE`.
 MOMENTUM = 0.9
 WEIGHT_DECAY = 0.0005
 

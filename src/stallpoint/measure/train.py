@@ -19,19 +19,21 @@ from torch import nn
 
 from stallpoint.cells import TrainCell
 from stallpoint.measure import memory, synchronisation
-from stallpoint.measure.clock import Mark, clock_for
+from stallpoint.measure.clock import Mark, clock_for, host_mark
 from stallpoint.measure.device_prefetch import DevicePrefetch
-from stallpoint.measure.layer_timing import LayerTimer
+from stallpoint.measure.instrumentation import Instrumentation
+from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Sgd
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation import Sent
 from stallpoint.measure.world import World
-from stallpoint.networks import find
+from stallpoint.networks import network_of
+from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset, preset_from
-from stallpoint.records import ITERATIONS, LAYERS
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
 from stallpoint.storage import Storage
 
 PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
@@ -47,6 +49,8 @@ class Iteration:
 
     phases: dict[str, float]
     layers: dict[str, Sequence[Any]]
+    turns: int
+    """See `LayerTimes.turns`."""
 
 
 class Trainer:
@@ -64,7 +68,7 @@ class Trainer:
         self._device = device
         self._clock = clock_for(device)
         self._layers = layers(self._network)
-        self._parameters = list(self._network.parameters())
+        self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
         self._optimiser = Sgd(self._parameters)
         self._synchronisation = synchronisation.start(
             preset, self._network, self._layers, world, self._clock, device, self._optimiser, warmup=warmup
@@ -77,12 +81,13 @@ class Trainer:
         self._clock.start()
         batch = next_batch()
         loaded = mark()
-        images, labels = batch.images.to(self._device), batch.labels.to(self._device)
+        inputs, labels = batch.inputs.to(self._device), batch.labels.to(self._device)
         copied = mark()
-        loss = self._synchronisation.network(images, labels)
+        loss = self._synchronisation.network(inputs, labels)
         forward = mark()
         (loss / self._world.size).backward()  # scaled here, summed gradients are averages
         backward = self._synchronisation.backward_ended(mark())
+        self._timer.check_gradients()
         self._synchronisation.finish()
         synchronised = mark()
         if not self._synchronisation.updates:
@@ -91,11 +96,11 @@ class Trainer:
         self._clock.wait()
 
         ends = dict(zip(PHASES, (loaded, copied, forward, backward, synchronised, updated), strict=True))
+        times = self._timer.times(forward, backward)
         sent = self._synchronisation.sent()
-        columns = self._layer_columns(forward, backward, sent)
         self._synchronisation.clear()
-        self._synchronisation.learn(columns["gradient_ready"])
-        return Iteration(self._phase_columns(batch, loss, ends, sent), columns)
+        self._synchronisation.learn(times.gradient_ready)
+        return Iteration(self._phase_columns(batch, loss, ends, sent), self._layer_columns(times, sent), times.turns)
 
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
@@ -133,10 +138,7 @@ class Trainer:
             "loss": loss.item(),
         }
 
-    def _layer_columns(
-        self, end_of_forward: Mark, end_of_backward: Mark, sent: Mapping[int, Sent]
-    ) -> dict[str, Sequence[Any]]:
-        times = self._timer.times(end_of_forward, end_of_backward)
+    def _layer_columns(self, times: LayerTimes, sent: Mapping[int, Sent]) -> dict[str, Sequence[Any]]:
         sendings = [sent.get(index) for index in range(len(self._layers))]
         return {
             "layer_index": list(range(len(self._layers))),
@@ -169,25 +171,31 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     for nothing.
     """
     memory.keep_freed()
-    network = find(cell.network)
+    network = network_of(cell)
     preset, device = preset_from(cell.preset), torch.device(cell.device)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
+    instrumentation = Instrumentation()
     with (
-        _pipeline(cell, world, network.image_size) as pipeline,
+        _pipeline(cell, world, network.takes) as pipeline,
         _on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(network.build(cell.seed), world, preset, device, warmup=cell.warmup) as trainer,
     ):
         progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
         world.comm.Barrier()
+        begun = host_mark()
         for iteration in range(cell.warmup + cell.iterations):
+            start = (host_mark() - begun) * 1e-9
             measured = trainer.step(next_batch)
             which = {"iteration": iteration, "warmup": iteration < cell.warmup}
-            keep.add(ITERATIONS, **which, **measured.phases)
+            keep.add(ITERATIONS, **which, start=start, **measured.phases)
             keep.add(LAYERS, **which, **measured.layers)
+            if not which["warmup"]:
+                instrumentation.add(measured.phases, measured.layers, measured.turns)
             if not math.isfinite(measured.phases["loss"]):
                 raise ArithmeticError(f"the loss of iteration {iteration} is {measured.phases['loss']}")
             progress.tell(iteration + 1, measured.phases["iteration_time"])
         trainer.check_weights()
+    keep.add(INSTRUMENTATION, **instrumentation.row(device))
 
 
 @contextmanager
@@ -200,10 +208,10 @@ def _on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) ->
         yield prefetch.next_batch
 
 
-def _pipeline(cell: TrainCell, world: World, image_size: int) -> InputPipeline:
+def _pipeline(cell: TrainCell, world: World, takes: Inputs) -> InputPipeline:
     return InputPipeline(
         Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
-        image_size=image_size,
+        takes=takes,
         batch=cell.worker_batch,
         rank=world.rank,
         ranks=world.size,

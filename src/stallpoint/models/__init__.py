@@ -8,7 +8,7 @@ import pandas as pd
 
 from stallpoint.models import amdahl, attribution, communication, data, prediction
 from stallpoint.models.compute import Compute, layer_scaling, sgemm_speedup
-from stallpoint.models.measured import measured, over_ranks
+from stallpoint.models.measured import measured, over_ranks, presets
 from stallpoint.records import FLAG, INT, MODEL_TABLES, REAL, TABLES, TEXT, Table
 
 
@@ -28,7 +28,7 @@ def fit(
     compute = Compute(iterations, layers, seed)
     fits = communication.fit(tidy["collectives"], seed)
     training_data = data.TrainingData(tidy["runs"], iterations, tidy["storage_reads"], seed)
-    curves = prediction.Model(compute, fits, training_data).curves(points, nodes)
+    curves = prediction.Model(compute, fits, training_data, presets(tidy["runs"])).curves(points, nodes)
     rows = {
         "layer_scaling": layer_scaling(compute),
         "sgemm_speedup": sgemm_speedup(tidy["sgemm"], seed),

@@ -23,7 +23,7 @@ DOMINANT, MINOR, NOT_DISTINGUISHABLE = "dominant", "minor", "not distinguishable
 def parts(point: Measured | Predicted) -> dict[str, Ensemble]:
     """The iteration time by cause, s; the parts sum up to the iteration time.
 
-    ``communication``: exposed communication; ``matrix shapes``: convolution and fully-connected layers;
+    ``communication``: exposed communication; ``matrix shapes``: convolution, fully-connected and attention layers;
     ``non-scaling layers``: the other layers and the time between layers; ``training data``: wait for data and
     copy to the device; ``model update``; ``imbalance``: the rest, above all waiting for the slowest rank. The
     model has equal ranks, so none; there, what is left is the wait for data.

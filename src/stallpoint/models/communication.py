@@ -1,8 +1,12 @@
-"""Time of an all-reduce, α + β·m, fitted to the collectives of each node count and to a ring over all of them."""
+"""Time of an all-reduce, α + β·m, fitted to the collectives of each node count, and over all of them by a law.
+
+The law says how latency and bandwidth terms grow with p ranks; it follows from the reduction scheme (Thakur,
+Rabenseifner & Gropp 2005, sections 4.5 and 5; the sum's own time counts as part of β).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +18,35 @@ from stallpoint.models.statistics import Ensemble, Reals, bootstrap, columns, ge
 
 
 @dataclass(frozen=True)
+class Law:
+    """What α and β·m are multiplied with on p ranks."""
+
+    latency: Callable[[Reals], Reals]
+    bandwidth: Callable[[Reals], Reals]
+
+
+LAWS: dict[str, Law] = {
+    "nodes": Law(np.ones_like, np.ones_like),
+    "ring": Law(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1) / p),
+    "recursive-doubling": Law(lambda p: np.ceil(np.log2(p)), lambda p: np.ceil(np.log2(p))),
+    "rabenseifner": Law(lambda p: 2 * np.ceil(np.log2(p)), lambda p: 2 * (p - 1) / p),
+    "binary-tree": Law(lambda p: 2 * np.ceil(np.log2(p)), lambda p: 2 * np.ceil(np.log2(p))),
+    "parameter-server": Law(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1)),
+}
+"""``nodes`` is for one node count, the others for all, by reduction scheme; ``library`` is taken for a ring."""
+
+Scheme = tuple[str, str, str]
+"""Hardware, backend and reduction scheme: what one set of fits is for."""
+
+
+@dataclass(frozen=True)
 class Fit:
     """Seconds of an all-reduce as latency·α + bytes·β, each weighted as the law says."""
 
     law: str
-    """``nodes``: α + β·m; ``ring``: 2(p-1)·α + 2(p-1)/p·β·m."""
+    """One of `LAWS`."""
     nodes: int
-    """Node count fitted; for the ring the largest."""
+    """Node count fitted; for a law over all of them the largest."""
     ranks: int
     alpha: Ensemble
     beta: Ensemble
@@ -32,14 +58,14 @@ class Fit:
 
 @dataclass(frozen=True)
 class Communication:
-    """All fits of one hardware entry."""
+    """All fits of one scheme."""
 
     by_nodes: Mapping[int, Fit]
-    ring: Fit
+    over_nodes: Fit
 
     def at(self, nodes: int) -> Fit:
-        """The fit to use at `nodes`: its own where it was measured, else the ring."""
-        return self.by_nodes.get(nodes, self.ring)
+        """The fit to use at `nodes`: its own where it was measured, else that over all node counts."""
+        return self.by_nodes.get(nodes, self.over_nodes)
 
 
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
@@ -48,61 +74,57 @@ def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
     Nothing is communicated by one rank or of an empty buffer.
     """
     sizes = np.asarray(sizes, dtype=np.float64)
-    latency, bandwidth = _design(fit.law, np.full(sizes.shape, float(ranks)), sizes)
+    p, law = np.array(float(max(2, ranks))), LAWS[fit.law]
     shape = (-1, *([1] * sizes.ndim))
-    seconds = fit.alpha.reshape(shape) * latency + fit.beta.reshape(shape) * bandwidth
+    seconds = fit.alpha.reshape(shape) * law.latency(p) + fit.beta.reshape(shape) * law.bandwidth(p) * sizes
     return np.where((sizes > 0) & (ranks > 1), seconds, 0.0)
 
 
-def fit(collectives: pd.DataFrame, seed: int) -> dict[str, Communication]:
-    """Fits by hardware. One rank alone communicates nothing and is left out."""
+def fit(collectives: pd.DataFrame, seed: int) -> dict[Scheme, Communication]:
+    """Fits by scheme. One rank alone communicates nothing and is left out."""
     # A call ends when its slowest rank does.
     frame = kept(collectives)
     frame = frame[frame["ranks"] > 1]
-    call = ["hardware", "nodes", "ranks", "cell", "repeat", "message_bytes", "sample"]
+    scheme = ["hardware", "backend", "reduction"]
+    call = [*scheme, "nodes", "ranks", "cell", "repeat", "message_bytes", "sample"]
     slowest = frame.groupby(call)["seconds"].max().reset_index()
-    return {hardware: _fit_hardware(hardware, rows, seed) for hardware, rows in groups(slowest, "hardware")}
+    return {key: _fit_scheme(key, rows, seed) for key, rows in groups(slowest, scheme)}
 
 
-def table(fits: Mapping[str, Communication]) -> list[dict[str, object]]:
+def table(fits: Mapping[Scheme, Communication]) -> list[dict[str, object]]:
     """Rows of the communication table."""
-    return [_row(hardware, fit) for hardware, fits_here in fits.items() for fit in _all(fits_here)]
+    return [_row(scheme, fit) for scheme, fits_here in fits.items() for fit in _all(fits_here)]
 
 
 def _all(communication: Communication) -> Iterable[Fit]:
-    return [*communication.by_nodes.values(), communication.ring]
+    return [*communication.by_nodes.values(), communication.over_nodes]
 
 
-def _row(hardware: str, fit: Fit) -> dict[str, object]:
-    labels = {"hardware": hardware, "fit": fit.law, "nodes": fit.nodes, "ranks": fit.ranks}
+def _row(scheme: Scheme, fit: Fit) -> dict[str, object]:
+    labels: dict[str, object] = dict(zip(("hardware", "backend", "reduction"), scheme, strict=True))
+    labels |= {"fit": fit.law, "nodes": fit.nodes, "ranks": fit.ranks}
     quantities = columns("alpha", fit.alpha) | columns("beta", fit.beta)
     return {**labels, **quantities, "points": fit.points, "residual": fit.residual}
 
 
-def _design(law: str, ranks: Reals, sizes: Reals) -> tuple[Reals, Reals]:
-    """What α and β are multiplied with."""
-    if law == "ring":
-        return 2 * (ranks - 1), 2 * (ranks - 1) / ranks * sizes
-    return np.ones_like(sizes), sizes
-
-
-def _fit_hardware(hardware: str, calls: pd.DataFrame, seed: int) -> Communication:
+def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int) -> Communication:
     samples: dict[tuple[int, int, int], Ensemble] = {}
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
         # The same draws of repeats for every size: a slow repeat is slow throughout.
-        random = generator(seed, "collectives", hardware, nodes)
+        random = generator(seed, "collectives", *scheme, nodes)
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], rows["repeat"], random)
     counts = sorted({nodes for nodes, _, _ in samples})
     by_nodes = {n: _fit("nodes", {key: seconds for key, seconds in samples.items() if key[0] == n}) for n in counts}
-    # Within a node messages take another way; a node alone speaks for the ring only when nothing else was measured.
+    # Within a node messages take another way; a node alone speaks for the law only when nothing else was measured.
     between = {key: seconds for key, seconds in samples.items() if key[0] > 1}
-    return Communication(by_nodes, _fit("ring", between or samples))
+    law = scheme[2] if scheme[2] in LAWS else "ring"
+    return Communication(by_nodes, _fit(law, between or samples))
 
 
 def _fit(law: str, samples: Mapping[tuple[int, int, int], Ensemble]) -> Fit:
     nodes, ranks, sizes = (np.array(values, dtype=np.float64) for values in zip(*samples, strict=True))
     observed = np.stack(list(samples.values()), axis=-1)
-    design = np.stack(_design(law, ranks, sizes), axis=-1)
+    design = np.stack([LAWS[law].latency(ranks), LAWS[law].bandwidth(ranks) * sizes], axis=-1)
     coefficients = non_negative_fit(design, observed)
     fitted = design @ coefficients[0]
     return Fit(

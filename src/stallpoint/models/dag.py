@@ -198,48 +198,55 @@ def speedup(workers: int, single: Reals, all_workers: Reals) -> Reals:
     return workers * single / all_workers
 
 
-def wfbp_all_reduces(backward: npt.ArrayLike, all_reduce: npt.ArrayLike) -> tuple[Reals, Reals]:
-    """Start and end of each layer's all-reduce since the start of the backward pass (eq. (4): τ_c, τ_c + t_c).
+def gradients_ready(backward: npt.ArrayLike) -> Reals:
+    """When each layer's gradients are complete, since the start of the backward pass: τ_b^(l) + t_b^(l)."""
+    return np.cumsum(np.asarray(backward)[..., ::-1], axis=-1)[..., ::-1]
 
-    One after another, from the last layer to the first, none before its gradients are complete:
-    τ_c^(l) = max(τ_c^(l+1) + t_c^(l+1), τ_b^(l) + t_b^(l)).
-    """
-    backward, all_reduce = np.broadcast_arrays(*map(np.asarray, (backward, all_reduce)))
-    ready = np.cumsum(backward[..., ::-1], axis=-1)[..., ::-1]
+
+def in_turn(ready: npt.ArrayLike, seconds: npt.ArrayLike) -> tuple[Reals, Reals]:
+    """Start and end of messages [...] sent one after another, in their order, none before it is ready."""
+    ready, seconds = np.broadcast_arrays(*map(np.asarray, (ready, seconds)))
     start = np.empty(ready.shape)
     free = np.zeros(ready.shape[:-1])
-    for layer in reversed(range(ready.shape[-1])):
-        start[..., layer] = np.maximum(free, ready[..., layer])
-        free = start[..., layer] + all_reduce[..., layer]
-    return start, start + all_reduce
+    for message in range(ready.shape[-1]):
+        start[..., message] = np.maximum(free, ready[..., message])
+        free = start[..., message] + seconds[..., message]
+    return start, start + seconds
 
 
-def naive_all_reduces(backward: npt.ArrayLike, all_reduce: npt.ArrayLike) -> tuple[Reals, Reals]:
-    """As `wfbp_all_reduces`, but all of them after the backward pass (eq. (2))."""
+def all_reduces(backward: npt.ArrayLike, all_reduce: npt.ArrayLike, *, overlap: bool) -> tuple[Reals, Reals]:
+    """Start and end of each layer's all-reduce since the start of the backward pass, during it (`overlap`) or after it.
+
+    One after another, from the last layer to the first. During it, none goes before its gradients are complete
+    (eq. (4)): τ_c^(l) = max(τ_c^(l+1) + t_c^(l+1), τ_b^(l) + t_b^(l)).
+    """
     backward, all_reduce = np.broadcast_arrays(*map(np.asarray, (backward, all_reduce)))
-    end = backward.sum(-1, keepdims=True) + np.cumsum(all_reduce[..., ::-1], axis=-1)[..., ::-1]
-    return end - all_reduce, end
+    ready = gradients_ready(backward) if overlap else np.broadcast_to(backward.sum(-1, keepdims=True), backward.shape)
+    start, end = in_turn(ready[..., ::-1], all_reduce[..., ::-1])
+    return start[..., ::-1], end[..., ::-1]
 
 
 def exposed_communication(backward: npt.ArrayLike, all_reduce: npt.ArrayLike) -> Reals:
     """t_c^no of eq. (5): time from the end of the backward pass to the end of the last all-reduce."""
-    _, end = wfbp_all_reduces(backward, all_reduce)
+    _, end = all_reduces(backward, all_reduce, overlap=True)
     return np.asarray(end[..., 0] - np.asarray(backward).sum(-1))
 
 
 def iteration_seconds(
-    t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, communication: Reals, t_u: Reals, *, sync: str, prefetch: int
+    t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, t_c_no: Reals, t_u: Reals, *, overlap: bool, prefetch: str
 ) -> tuple[Reals, str]:
     """Iteration time of stallpoint's own training step, and the equation used.
 
-    `communication` is t_c for ``naive``, t_c^no for ``wfbp``. Reading ahead ends in the host's memory: the copy
-    to the device waits for the update, as with CNTK, MXNet and TensorFlow (section IV-C), so t_h2d stands on
-    the computing side of eqs. (3) and (5).
+    `t_c_no` is what of t_c the backward pass does not hide: all of it without `overlap`. `prefetch` says how far
+    mini-batches are read ahead: not at all (``none``), into the ``host``'s memory or to the ``device``. In the host's
+    memory the copy to the device waits for the update, as with CNTK, MXNet and TensorFlow (section IV-C), so
+    t_h2d stands on the computing side of eqs. (3) and (5).
     """
-    nothing = np.zeros_like(t_h2d)
-    if not prefetch:
-        seconds = naive_seconds(t_io, t_h2d, t_f, t_b, communication, t_u)
-        return seconds, "eq. 2 with t_c^no" if sync == "wfbp" else "eq. 2"
-    if sync == "wfbp":
-        return wfbp_seconds(t_io, nothing, t_h2d + t_f, t_b, communication, t_u), "eq. 5"
-    return input_overlapped_seconds(t_io, nothing, t_h2d + t_f, t_b, communication, t_u), "eq. 3"
+    if prefetch == "none":
+        seconds = naive_seconds(t_io, t_h2d, t_f, t_b, t_c_no, t_u)
+        return seconds, "eq. 2 with t_c^no" if overlap else "eq. 2"
+    if prefetch == "host":
+        t_f, t_h2d = t_h2d + t_f, np.zeros_like(t_h2d)
+    if overlap:
+        return wfbp_seconds(t_io, t_h2d, t_f, t_b, t_c_no, t_u), "eq. 5"
+    return input_overlapped_seconds(t_io, t_h2d, t_f, t_b, t_c_no, t_u), "eq. 3"

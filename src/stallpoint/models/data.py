@@ -25,7 +25,7 @@ class TrainingData:
 
     def __init__(self, runs: pd.DataFrame, iterations: pd.DataFrame, storage_reads: pd.DataFrame, seed: int) -> None:
         self._seed = seed
-        trained = runs[runs["kind"] == "train"]
+        trained = runs[runs["kind"].isin(["train", "imported-train"])]
         self._readers = {
             cell: int(json.loads(settings)["readers"])
             for cell, settings in zip(trained["cell"], trained["settings"], strict=True)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from stallpoint import records
+from stallpoint.cells import ImportedTrainCell, TrainCell, cell_from_json
 from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups
+from stallpoint.presets import Preset, preset_from
 
 SERIES = tuple(column.name for column in records.SERIES)
 POINT = (*SERIES, "nodes", "ranks", "global_batch", "worker_batch")
@@ -16,8 +18,9 @@ TIMES = (
     "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
     "iteration_time",
 )  # fmt: skip
-MATRIX_LAYERS = ("convolution", "fully-connected")
-"""Layer types whose time goes into matrix products whose shape depends on b (Keuper & Pfreundt, section III)."""
+MATRIX_LAYERS = ("convolution", "fully-connected", "attention")
+"""Layer types whose time goes into matrix products whose shape or number depends on b (Keuper & Pfreundt, section III;
+`networks.products` says which)."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,13 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     ranks = frame.groupby(["cell", "iteration"]).size()
     matrix = (seconds / ranks).fillna(0.0).rename("matrix").rename_axis(["cell", "iteration"])
     return steps.merge(matrix.reset_index(), on=["cell", "iteration"], how="left")
+
+
+def presets(runs: pd.DataFrame) -> dict[str, Preset]:
+    """The presets that training cells ran with, by the names they have in the column ``sync``."""
+    trained = runs["kind"].isin([TrainCell.kind, ImportedTrainCell.kind])
+    cells = [cell_from_json(settings) for settings in runs.loc[trained, "settings"]]
+    return {cell.sync: preset_from(cell.preset) for cell in cells if isinstance(cell, TrainCell)}
 
 
 def measured(steps: pd.DataFrame, seed: int) -> list[Measured]:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.models import dag
-from stallpoint.models.communication import Communication, all_reduce_seconds
+from stallpoint.models.communication import Communication, Scheme, all_reduce_seconds
 from stallpoint.models.compute import Compute, Times
 from stallpoint.models.data import TrainingData
 from stallpoint.models.measured import MATRIX_LAYERS, SERIES, Measured, Point, kept
+from stallpoint.models.messages import message_bytes, messages
 from stallpoint.models.statistics import REPLICATES, Ensemble, columns, groups
+from stallpoint.presets import Preset
 
 SCALINGS = ("strong", "weak")
 _PREDICTED = ("data", "forward", "backward", "communication", "exposed_communication", "update")
@@ -67,11 +68,22 @@ class ScalingCurve:
         return np.asarray(larger * base.times["iteration_time"] / here.times["iteration_time"])
 
 
+class _Overlaps(TypedDict):
+    overlap: bool
+    prefetch: str
+
+
 class Model:
     """The DAG model with everything that was measured for it."""
 
-    def __init__(self, compute: Compute, communication: Mapping[str, Communication], data: TrainingData) -> None:
-        self._compute, self._communication, self._data = compute, communication, data
+    def __init__(
+        self,
+        compute: Compute,
+        communication: Mapping[Scheme, Communication],
+        data: TrainingData,
+        presets: Mapping[str, Preset],
+    ) -> None:
+        self._compute, self._communication, self._data, self._presets = compute, communication, data, presets
 
     def curves(self, points: Sequence[Measured], nodes: Iterable[int]) -> list[ScalingCurve]:
         """Every scaling curve among `points`, predicted at its own node counts and at `nodes` beyond the fewest.
@@ -110,35 +122,35 @@ class Model:
         t_io = self._data.seconds(base, point.ranks, point.worker_batch, without=cells) + np.zeros(1 + REPLICATES)
         if times is None:
             unknown = np.full(1 + REPLICATES, np.nan)
-            _, equation = dag.iteration_seconds(*[unknown] * 6, sync=point.sync, prefetch=point.prefetch)
+            _, equation = dag.iteration_seconds(*[unknown] * 6, **self._overlaps(point))
             names = (*_PREDICTED, "host_to_device", "matrix", "iteration_time")
             return Predicted(point, equation, "not measured", dict.fromkeys(names, unknown), None, frozenset())
         return self._assemble(point, times, t_io)
 
     def _assemble(self, point: Point, times: Times, t_io: Ensemble) -> Predicted:
         layers = self._compute.layers[point.network]
-        all_reduce = self._all_reduces(point, layers.gradient_bytes)
+        preset = self._presets[point.sync]
+        sent = messages(preset, layers.gradient_bytes.tolist()) if point.ranks > 1 else []
+        seconds_sent = self._message_seconds(point, preset, [layers.gradient_bytes[members].sum() for members in sent])
         backward = times.backward_steps
-        order = dag.wfbp_all_reduces if point.sync == "wfbp" else dag.naive_all_reduces
-        start, end = order(backward, all_reduce)
-        exposed = end[..., 0] - backward.sum(-1)
+        start, end = dag.in_turn(_ready(preset, backward, sent), seconds_sent)
+        exposed = end[..., -1] - backward.sum(-1) if sent else np.zeros(1 + REPLICATES)
         seconds, equation = dag.iteration_seconds(
-            t_io, times.host_to_device, times.forward, backward.sum(-1), exposed, times.update,
-            sync=point.sync, prefetch=point.prefetch,
-        )  # fmt: skip
+            t_io, times.host_to_device, times.forward, backward.sum(-1), exposed, times.update, **self._overlaps(point)
+        )
         of_matrix = np.isin(layers.types, MATRIX_LAYERS)
         parts = {
             "data": t_io,
             "host_to_device": times.host_to_device,
             "forward": times.forward,
             "backward": backward.sum(-1),
-            "communication": all_reduce.sum(-1),
+            "communication": seconds_sent.sum(-1),
             "exposed_communication": exposed,
             "update": times.update,
             "iteration_time": seconds,
             "matrix": (times.layers_forward + times.layers_backward)[:, of_matrix].sum(-1),
         }
-        communicated = (layers.gradient_bytes > 0) & (point.ranks > 1)
+        of_layer = {layer: message for message, members in enumerate(sent) for layer in members}
         table = pd.DataFrame({
             "layer_index": range(len(layers.names)),
             "layer": layers.names,
@@ -146,18 +158,38 @@ class Model:
             "gradient_bytes": layers.gradient_bytes,
             "predicted_forward": times.layers_forward[0],
             "predicted_backward": times.layers_backward[0],
-            "predicted_all_reduce_start": np.where(communicated, start[0], np.nan),
-            "predicted_all_reduce_end": np.where(communicated, end[0], np.nan),
+            **{
+                f"predicted_all_reduce_{side}": [
+                    at[0, of_layer[layer]] if layer in of_layer else np.nan for layer in range(len(layers.names))
+                ]
+                for side, at in (("start", start), ("end", end))
+            },
         })  # fmt: skip
         return Predicted(point, equation, times.source, parts, table, frozenset())
 
-    def _all_reduces(self, point: Point, sizes: npt.NDArray[np.int64]) -> Ensemble:
-        """t_c of each layer, [1 + REPLICATES, layers]."""
-        if point.ranks == 1:
-            return np.zeros((1 + REPLICATES, len(sizes)))
-        if point.hardware not in self._communication:
+    def _overlaps(self, point: Point) -> _Overlaps:
+        """What the preset of `point` does at the same time."""
+        preset = self._presets[point.sync]
+        ahead = "device" if preset.device_prefetch else "host"
+        return {"overlap": preset.start == "layer-ready", "prefetch": ahead if point.prefetch else "none"}
+
+    def _message_seconds(self, point: Point, preset: Preset, sizes: Sequence[int]) -> Ensemble:
+        """Time of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
+        scheme = (point.hardware, preset.communicator, preset.reduction)
+        if sizes and scheme not in self._communication:
             return np.full((1 + REPLICATES, len(sizes)), np.nan)
-        return all_reduce_seconds(self._communication[point.hardware].at(point.nodes), point.ranks, sizes)
+        if not sizes:
+            return np.zeros((1 + REPLICATES, 0))
+        return all_reduce_seconds(
+            self._communication[scheme].at(point.nodes), point.ranks, message_bytes(preset, sizes)
+        )
+
+
+def _ready(preset: Preset, backward: Ensemble, sent: Sequence[Sequence[int]]) -> Ensemble:
+    """When each message may go, since the start of the backward pass, [1 + REPLICATES, messages]."""
+    complete = dag.gradients_ready(backward)
+    first = [min(members) for members in sent] if preset.start == "layer-ready" else [0] * len(sent)
+    return complete[..., first]
 
 
 def _elsewhere(point: Point, nodes: int) -> Point | None:

@@ -1,0 +1,57 @@
+"""Write docs/presets.md, what each preset does and where that comes from, from `stallpoint.presets`.
+
+usage: document_presets.py > docs/presets.md
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from stallpoint.presets import CHOICES, PRESETS, Preset
+
+HEAD = """# Synchronisation presets
+
+What a framework does with the workers' gradients is a few choices. A study names presets under `sync`, and can define
+its own under `presets`, each by what differs from another one:
+
+```yaml
+presets:
+  wfbp-16-bit: {like: wfbp, gradient_bits: 16}
+  wfbp-sparse: {like: wfbp, top_k: 0.01}
+```
+
+Each preset runs for real. They imitate what the papers say the frameworks do, not their transports: all of them
+communicate through the site's MPI library, except `ddp`, and a study's own presets with `backend: torch`.
+
+(Generated from `src/stallpoint/presets.py` by `scripts/document_presets.py`.)
+"""
+
+
+def differences(preset: Preset) -> str:
+    """The choices that are not those of wait-free back-propagation layer by layer."""
+    plain = Preset()
+    changed = [field.name for field in fields(Preset) if getattr(preset, field.name) != getattr(plain, field.name)]
+    return ", ".join(f"`{name}: {str(getattr(preset, name)).lower()}`" for name in changed) or "none: it is `wfbp`"
+
+
+def lines() -> Iterator[str]:
+    """The whole page."""
+    yield HEAD
+    yield "| preset | what it does | differs from `wfbp` in | source |"
+    yield "| --- | --- | --- | --- |"
+    for name, known in PRESETS.items():
+        yield f"| `{name}` | {known.description} | {differences(known.preset)} | {known.source} |"
+    yield "\n## The choices\n"
+    yield "| choice | value | meaning |"
+    yield "| --- | --- | --- |"
+    for choice, values in CHOICES.items():
+        for value, meaning in values.items():
+            yield f"| `{choice}` | `{value}` | {meaning} |"
+    yield "| `fusion_bytes` | bytes | size at which a fused group is sent |"
+    yield "| `segment_bytes` | bytes | longest piece of a message handed to MPI at once; 0 hands over whole messages |"
+    yield "| `device_prefetch` | `true` or `false` | mini-batches read ahead are also copied ahead to the device |"
+    yield "| `gradient_bits` | `32`, `16` or `8` | bits for each gradient value sent |"
+    yield "| `top_k` | share | the largest values of each message, sent alone; the rest is added next time |"
+
+
+if __name__ == "__main__":
+    print("\n".join(lines()))

@@ -1,0 +1,84 @@
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stallpoint.errors import InputError
+from stallpoint.models.messages import message_bytes, messages
+from stallpoint.presets import CHOICES, PRESETS, Preset, fused, preset_from, presets_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
+    presets = presets_of({"half": {"like": "naive", "gradient_bits": 16}, "quarter": {"like": "half", "top_k": 0.5}})
+    assert presets["half"] == Preset(start="after-backward", gradient_bits=16)
+    assert presets["quarter"] == Preset(start="after-backward", gradient_bits=16, top_k=0.5)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"like": "hovorod"}, "presets.mine.like: no preset 'hovorod'; known so far: naive, wfbp"),
+        ({"like": "wfbp", "reduction": "star"}, "presets.mine.reduction: 'star' is not one of library, ring"),
+        ({"like": "wfbp", "gradient_bits": 4}, "presets.mine.gradient_bits: 4 is not one of 8, 16, 32"),
+        ({"like": "wfbp", "top_k": 0}, "presets.mine.top_k: 0 is not a share"),
+        ({"like": "wfbp", "fusion_bytes": 8}, "presets.mine.fusion_bytes: a size above 0 and grouping: fused go"),
+        ({"like": "wfbp", "grouping": "fused"}, "presets.mine.fusion_bytes: a size above 0 and grouping: fused go"),
+        ({"like": "horovod", "backend": "torch"}, "presets.mine.reduction: backend torch has library alone, not ring"),
+        ({"like": "ddp", "gradient_bits": 16}, "presets.mine.backend: ddp goes with"),
+        ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring adds whole gradients"),
+        ({"like": "wfbp", "segment_bytes": 3}, "presets.mine.segment_bytes: a multiple of 4 bytes"),
+        ({"like": "parameter-server", "top_k": 0.1}, "presets.mine.reduction: a parameter-server sends weights back"),
+    ],
+)
+def test_presets_that_cannot_be_are_named(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        presets_of({"mine": entry})
+    assert str(error.value).startswith(message)
+
+
+def test_a_name_stallpoint_uses_is_not_taken_again() -> None:
+    with pytest.raises(InputError, match=r"presets\.ddp: that name is taken"):
+        presets_of({"ddp": {"like": "wfbp"}})
+
+
+def test_a_cell_s_preset_comes_back() -> None:
+    for known in PRESETS.values():
+        assert preset_from(asdict(known.preset)) == known.preset
+    with pytest.raises(InputError, match="preset: unknown speed"):
+        preset_from({"speed": 1})
+
+
+def test_the_schema_knows_the_same_choices() -> None:
+    schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
+    entry = schema["properties"]["presets"]["additionalProperties"]["properties"]
+    assert set(entry) == {"like", *(field.name for field in fields(Preset))}
+    for choice, values in CHOICES.items():
+        # ddp is a preset of its own: nothing else can be built with it.
+        assert entry[choice]["enum"] == [value for value in values if value != "ddp"]
+
+
+@given(st.lists(st.integers(1, 100)), st.integers(1, 150))
+def test_fused_groups_are_as_large_as_wanted_and_no_larger_than_needed(sizes: list[int], wanted: int) -> None:
+    groups = fused(sizes, wanted)
+    assert [position for group in groups for position in group] == list(range(len(sizes)))
+    for group in groups[:-1]:
+        assert sum(sizes[position] for position in group) >= wanted
+    for group in groups:
+        assert sum(sizes[position] for position in group[:-1]) < wanted
+
+
+def test_messages_go_from_the_last_layer_to_the_first() -> None:
+    assert messages(Preset(), [10, 0, 20, 30]) == [[3], [2], [0]]
+    assert messages(Preset(grouping="fused", fusion_bytes=40), [10, 0, 20, 30]) == [[3, 2], [0]]
+
+
+def test_compressed_messages_are_shorter() -> None:
+    assert message_bytes(Preset(gradient_bits=8), [400]).tolist() == [100]
+    assert message_bytes(Preset(top_k=0.1), [400]).tolist() == [80]  # a value and its place for each
+    assert message_bytes(Preset(top_k=0.1, gradient_bits=16), [400]).tolist() == pytest.approx([60])
