@@ -15,8 +15,14 @@ import collect
 import dry_run
 import layer_timing
 import pandas as pd
+import presets
 
-BENCHMARKS = {"collect": collect.benchmark, "dry-run": dry_run.benchmark, "layer-timing": layer_timing.benchmark}
+BENCHMARKS = {
+    "collect": collect.benchmark,
+    "dry-run": dry_run.benchmark,
+    "layer-timing": layer_timing.benchmark,
+    "presets": presets.benchmark,
+}
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="all, unless some are named")

@@ -67,6 +67,9 @@ def run(cell: Cell, measure: Measure, folder: Path) -> None:
     started = datetime.now(UTC)
     try:
         world = World.start(cell.ranks, _reduction(cell))
+    except InputError as error:
+        _say(f"error: {error}")
+        raise SystemExit(EXIT_BAD_INPUT) from None
     except CannotRun as error:
         if first_process():
             _write_failure(cell, folder, started, str(error))
