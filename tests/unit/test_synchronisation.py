@@ -16,13 +16,14 @@ from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.rendezvous import common_network
 from stallpoint.networks.layers import Layer
+from stallpoint.networks.layers import layers as layers_of
 
 CPU = torch.device("cpu")
 
 
 def network(*sizes: tuple[int, int]) -> list[Layer]:
     """Fully-connected layers whose gradients are known: the n-th one's are all n + 1."""
-    made = [Layer(f"fc{number}", "fully-connected", nn.Linear(*size)) for number, size in enumerate(sizes)]
+    made = layers_of(nn.Sequential(*(nn.Linear(*size) for size in sizes)))
     leave_gradients(made)
     return made
 
@@ -64,7 +65,7 @@ def test_shared_and_frozen_parameters_travel_once_or_not_at_all() -> None:
     first, second = nn.Linear(2, 2), nn.Linear(2, 2)
     second.weight = first.weight
     second.bias.requires_grad_(False)
-    gradients = Gradients([Layer("first", "fully-connected", first), Layer("second", "fully-connected", second)])
+    gradients = Gradients(layers_of(nn.Sequential(first, second)))
     assert gradients.order == [0]
     assert gradients.values == 6
 
@@ -155,17 +156,17 @@ from stallpoint.measure.clock import HostClock
 from stallpoint.measure.optimiser import Sgd
 from stallpoint.measure.synchronisation import start
 from stallpoint.measure.world import World
-from stallpoint.networks.layers import Layer
+from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset
 
 torch.set_num_threads(1)
 world = World.start(2)
 model = nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 3))
-layers = [Layer(str(number), "fully-connected", layer) for number, layer in enumerate(model)]
 
 for begin in ("after-backward", "layer-ready"):
     synchronisation = start(
-        Preset(start=begin), model, layers, world, HostClock(), torch.device("cpu"), Sgd(model.parameters()), warmup=1
+        Preset(start=begin), model, layers(model), world, HostClock(), torch.device("cpu"), Sgd(model.parameters()),
+        warmup=1,
     )
     for number, parameter in enumerate(model.parameters()):
         parameter.grad = torch.full_like(parameter, number + 10.0 * world.rank)
