@@ -11,6 +11,7 @@ The maximum of k draws from m sorted values is drawn directly, as value number c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ import pandas as pd
 
 from stallpoint.errors import InputError
 from stallpoint.models.measured import kept
-from stallpoint.models.statistics import Reals, generator
+from stallpoint.models.statistics import Reals, generator, groups
 
 OWN = ("data_wait", "host_to_device", "forward", "backward")
 """Parts of an iteration that a worker spends without waiting for others."""
@@ -38,9 +39,9 @@ class Distribution:
         """Mean, s."""
         return float(self.seconds.mean())
 
-    def quantile(self, share: npt.ArrayLike) -> Reals:
+    def quantile(self, share: float | Reals) -> Reals:
         """The time that `share` of the iterations do not exceed, s."""
-        return np.quantile(self.seconds, share)
+        return np.asarray(np.quantile(self.seconds, share))
 
 
 def iteration_times(
@@ -66,16 +67,28 @@ def iteration_times(
             raise InputError(f"stragglers: {name}: a time that is negative or no number")
     if rest is not None and not 0 <= rest < np.inf:
         raise InputError(f"stragglers: rest of {rest} s; a number >= 0 is needed")
-    table = rows.assign(own=own).pivot_table(
-        index=["cell", "iteration"], columns="rank", values=["own", "iteration_time"], aggfunc="first"
-    )
-    blocks = [block.dropna(axis=1).to_numpy() for _, block in table["own"].groupby(level="cell")]
-    slowest = np.concatenate([block.max(axis=1) for block in blocks])
-    after = np.maximum(table["iteration_time"].max(axis=1).to_numpy() - slowest, 0.0) if rest is None else None
+    blocks, followed = zip(*(_cell(cell) for _, cell in groups(rows.assign(own=own), "cell")), strict=True)
+    after = np.concatenate(followed) if rest is None else None
     return Distribution(_drawn(blocks, after, rest or 0.0, workers, samples, seed), workers)
 
 
-def _drawn(blocks: list[Reals], after: Reals | None, rest: float, workers: int, samples: int, seed: int) -> Reals:
+def _cell(rows: pd.DataFrame) -> tuple[Reals, Reals]:
+    """Own times [iterations, ranks] of one cell, and what followed the slowest [iterations].
+
+    Of a job that was cut short, iterations that some ranks did not record are left out.
+    """
+    own, whole = (
+        rows.pivot_table(index="iteration", columns="rank", values=name, aggfunc="first").to_numpy()
+        for name in ("own", "iteration_time")
+    )
+    complete = ~np.isnan(own).any(axis=1)
+    if not complete.any():
+        raise InputError(f"stragglers: cell {rows['cell'].iloc[0]}: no iteration that all ranks recorded")
+    own, whole = own[complete], whole[complete]
+    return own, np.maximum(whole.max(axis=1) - own.max(axis=1), 0.0)
+
+
+def _drawn(blocks: Sequence[Reals], after: Reals | None, rest: float, workers: int, samples: int, seed: int) -> Reals:
     """`blocks` holds own times [iterations, ranks] of each cell, `after` what followed in all their iterations."""
     random = generator(seed, "stragglers", workers)
     common, own = zip(*map(_split, blocks), strict=True)
@@ -89,7 +102,7 @@ def _drawn(blocks: list[Reals], after: Reals | None, rest: float, workers: int, 
         drawn = values[np.clip(place, 0, len(values) - 1)]
         np.maximum(slowest, drawn, out=slowest, where=share > 0)
     seconds = np.maximum(slowest + np.concatenate(common)[iteration], 0.0)
-    return seconds + (rest if after is None else after[iteration])
+    return np.asarray(seconds + (rest if after is None else after[iteration]))
 
 
 def _shares(ranks: int, workers: int, samples: int, random: np.random.Generator) -> npt.NDArray[np.int64]:

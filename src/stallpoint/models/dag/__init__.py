@@ -19,9 +19,9 @@ from stallpoint.models.dag.closed_forms import (
     wfbp_seconds,
     wfbp_seconds_by_start,
 )
+from stallpoint.models.dag.drawing import timeline
 from stallpoint.models.dag.graph import Graph, Kind, Span, Task, Times, from_tasks, schedule, task_graph
 from stallpoint.models.dag.template import Replicas, Template
-from stallpoint.models.dag.drawing import timeline
 from stallpoint.models.dag.what_if import Structure
 
 __all__ = [

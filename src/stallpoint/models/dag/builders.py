@@ -70,14 +70,18 @@ def s_sgd(costs: Costs, preset: Preset, *, prefetch: bool) -> Template:
     device: the input of one worker then handles one mini-batch at a time, as the sum t_io + t_h2d in eq. (3) says.
     Otherwise the copy waits for the update. With ``start: layer-ready`` a message goes when the gradients of all its
     layers are complete, else after the whole backward pass. Tasks: ``read``, ``copy``, ``forward 1``, ...,
-    ``backward 1``, ``all-reduce 3`` (or ``5..3`` for several layers; a stage after the first says which: ``all-reduce 3,
-    stage 2``), ``update``.
+    ``backward 1``, ``all-reduce 3`` (or ``5..3`` for several layers; after its first stage ``all-reduce 3, stage 2``
+    and so on), ``update``.
     """
     if len(costs.forward) != len(costs.backward) or not costs.forward:
-        raise InputError(f"DAG: {len(costs.forward)} layers forward, {len(costs.backward)} backward; as many, at least one")
+        raise InputError(
+            f"DAG: {len(costs.forward)} layers forward, {len(costs.backward)} backward; as many, at least one"
+        )
     worker = list(_worker(costs))
     messages = list(_messages(costs, preset))
-    after = ("backward 1", *(stages[-1].name for stages in messages))
+    after = tuple(stages[-1].name for stages in messages)
+    if not any("backward 1" in stages[0].after for stages in messages):
+        after = ("backward 1", *after)
     update = Task("update", Kind.COMPUTE, costs.update, "update", after)
     carried = [("update", "forward 1")]
     if not prefetch:
@@ -107,7 +111,11 @@ def _worker(costs: Costs) -> Iterator[Task]:
 def _messages(costs: Costs, preset: Preset) -> Iterator[list[Task]]:
     """Tasks of each message, its stages in their order."""
     for message in costs.messages:
-        if not message.layers or not message.stages or not 0 <= min(message.layers) <= max(message.layers) < len(costs.forward):
+        if (
+            not message.layers
+            or not message.stages
+            or not 0 <= min(message.layers) <= max(message.layers) < len(costs.forward)
+        ):
             raise InputError(f"DAG: a message of layers {message.layers} with {len(message.stages)} stages cannot be")
         needed = min(message.layers) + 1 if preset.start == "layer-ready" else 1
         name, after = f"all-reduce {message.label}", f"backward {needed}"

@@ -22,7 +22,7 @@ def s_sgd_by_transfer(
     levels: bool = False,
     iterations: int = 2,
 ) -> list[Task]:
-    """Named tasks of `iterations`: ``backward 1 of 0 on 2``, ``all-reduce 3 of 0, round 1: 2 to 3``, ``update of 0 on 2``.
+    """Named tasks of `iterations`: ``update of 0 on 2``, ``all-reduce 3 of 0, round 1: 2 to 3`` and so on.
 
     `costs` by worker, without messages; `messages` are (layers as positions in forward order, bytes) in the order of
     sending. `levels`: the workers of a node reduce among themselves first. Each worker updates its own weights.

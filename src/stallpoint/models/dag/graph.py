@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +61,12 @@ class Times:
     """When each task of a graph runs, s, in the order of its tasks."""
 
     start: Reals
-    end: Reals
+    duration: Reals
+
+    @cached_property
+    def end(self) -> Reals:
+        """When each task ends, s."""
+        return self.start + self.duration
 
     @property
     def makespan(self) -> float:
@@ -99,7 +105,7 @@ class Graph:
         kernel(kernels.run, len(self))(
             seconds, self.queue, priority, self.first, self.follower, self.predecessors.copy(), start, self.resources
         )
-        return Times(start, start + seconds)
+        return Times(start, seconds)
 
 
 def task_graph(
@@ -134,11 +140,15 @@ def task_graph(
     edge = kernel(kernels.link, tasks + len(after))(before, after, first, follower, predecessors)
     if edge >= 0:
         raise InputError(f"DAG: edge {before[edge]} -> {after[edge]} names a task that does not exist")
-    missing, queue = predecessors.copy(), np.empty(tasks, np.int32)
-    done = kernel(kernels.queues, tasks + len(after))(resource, first, follower, missing, queue, count)
-    if done < tasks:
-        within = [_name(names, index) for index in np.flatnonzero(missing > 0)]
-        raise InputError(f"DAG: a cycle among or before {', '.join(within[:10])}{' ...' if len(within) > 10 else ''}")
+    order = np.empty(0 if edge == -1 else tasks, np.int32)
+    if edge != -1:
+        missing = predecessors.copy()
+        if kernel(kernels.sequence, tasks + len(after))(first, follower, missing, order) < tasks:
+            within = [_name(names, int(index)) for index in np.flatnonzero(missing > 0)]
+            more = " ..." if len(within) > 10 else ""
+            raise InputError(f"DAG: a cycle among or before {', '.join(within[:10])}{more}")
+    queue = np.empty(tasks, np.int32)
+    kernel(kernels.queues, tasks + len(after))(order, resource, first, follower, queue, count)
     return Graph(seconds, first, follower, predecessors, queue, count, _priority(priority, resource, count))
 
 
@@ -158,7 +168,9 @@ def durations(duration: npt.ArrayLike, tasks: int | None, names: Sequence[str] |
 def _indices(values: npt.ArrayLike, name: str, count: int | None = None) -> Indices:
     array = np.asarray(values)
     if array.ndim != 1 or (count is not None and len(array) != count):
-        raise InputError(f"DAG: {name} has shape {array.shape}; a list{' with one for each task' if count else ''} fits")
+        raise InputError(
+            f"DAG: {name} has shape {array.shape}; a list{' with one for each task' if count else ''} fits"
+        )
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise InputError(f"DAG: {name} holds {array.dtype}, not whole numbers")
     if array.dtype != np.int32 and array.size and not -(2**31) <= array.min() <= array.max() < 2**31:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,10 @@ Reals = npt.NDArray[np.float64]
 def link(before: Indices, after: Indices, first: Indices, follower: Indices, predecessors: Indices) -> int:
     """Fill `first`, `follower` (rising within each task's) and `predecessors` (both zero at first) from edges.
 
-    Returns an edge that names a task that does not exist, or -1.
+    Returns an edge that names a task that does not exist; else -1 if every edge leads to a higher number and -2 if not.
     """
     tasks = predecessors.size
-    grouped, rising = True, True
+    grouped, rising, sequential = True, True, True
     for edge in range(before.size):
         source, target = before[edge], after[edge]
         if source < 0 or source >= tasks or target < 0 or target >= tasks:
@@ -25,6 +26,7 @@ def link(before: Indices, after: Indices, first: Indices, follower: Indices, pre
         if edge > 0:
             grouped &= before[edge - 1] <= source
             rising &= before[edge - 1] != source or after[edge - 1] <= target
+        sequential &= source < target
         first[source + 1] += 1
         predecessors[target] += 1
     for task in range(tasks):
@@ -44,18 +46,15 @@ def link(before: Indices, after: Indices, first: Indices, follower: Indices, pre
                 if follower[at - 1] > follower[at]:
                     follower[first[task] : first[task + 1]].sort()
                     break
-    return -1
+    return -1 if sequential else -2
 
 
-def queues(resource: Indices, first: Indices, follower: Indices, missing: Indices, queue: Indices, count: int) -> int:
-    """Fill `queue`: each task's resource, or -1 if precedence alone orders all tasks of that resource.
+def sequence(first: Indices, follower: Indices, missing: Indices, order: Indices) -> int:
+    """Fill `order` with the tasks, each after all before it; uses up `missing`, the numbers of predecessors.
 
-    That is looked for over at most one task in between; where it is not found, tasks queue, which costs time and
-    changes nothing. Uses up `missing`, the numbers of predecessors. Returns the number of tasks outside cycles.
+    Chains are kept together. Returns the number of tasks outside cycles.
     """
-    tasks = resource.size
-    latest = np.full(count, -1, np.int32)
-    queued = np.zeros(count, np.bool_)
+    tasks = missing.size
     stack = np.empty(tasks, np.int32)
     top, done = 0, 0
     for task in range(tasks - 1, -1, -1):
@@ -66,33 +65,8 @@ def queues(resource: Indices, first: Indices, follower: Indices, missing: Indice
         top -= 1
         task = stack[top]
         while task >= 0:
+            order[done] = task
             done += 1
-            needs = resource[task]
-            if not queued[needs]:
-                # The latest task of this resource must lead here, straight or over one of its followers.
-                previous = latest[needs]
-                if previous >= 0:
-                    found = False
-                    begin, end = first[previous], first[previous + 1]
-                    for at in range(begin, min(end, begin + 64)):
-                        if follower[at] == task:
-                            found = True
-                            break
-                    if not found:
-                        for at in range(begin, min(end, begin + 64)):
-                            between = follower[at]
-                            low, high = first[between], first[between + 1]
-                            while low < high:
-                                middle = (low + high) // 2
-                                if follower[middle] < task:
-                                    low = middle + 1
-                                else:
-                                    high = middle
-                            if low < first[between + 1] and follower[low] == task:
-                                found = True
-                                break
-                    queued[needs] = not found
-                latest[needs] = task
             following = -1
             for at in range(first[task], first[task + 1]):
                 after = follower[at]
@@ -103,9 +77,49 @@ def queues(resource: Indices, first: Indices, follower: Indices, missing: Indice
                         top += 1
                     following = after
             task = following
+    return done
+
+
+def queues(order: Indices, resource: Indices, first: Indices, follower: Indices, queue: Indices, count: int) -> None:
+    """Fill `queue`: each task's resource, or -1 if precedence alone orders all tasks of that resource.
+
+    That is looked for over a few tasks in between; where it is not found, tasks queue, which costs time and changes
+    nothing. `order` is as `sequence` gives it, or empty if the tasks are in such an order.
+    """
+    tasks = resource.size
+    latest = np.full(count, -1, np.int32)
+    queued = np.zeros(count, np.bool_)
+    near = np.empty(32, np.int32)
+    for place in range(tasks):
+        task = order[place] if order.size > 0 else place
+        needs = resource[task]
+        if queued[needs]:
+            continue
+        previous = latest[needs]
+        latest[needs] = task
+        if previous < 0:
+            continue
+        # The latest task of this resource must lead here: breadth first over a few tasks.
+        found = False
+        near[0] = previous
+        seen, looked = 1, 0
+        while looked < seen and not found:
+            low, end = first[near[looked]], first[near[looked] + 1]
+            for at in range(low, min(end, low + near.size - seen)):
+                near[seen] = follower[at]
+                seen += 1
+            high = end
+            while low < high:
+                middle = (low + high) // 2
+                if follower[middle] < task:
+                    low = middle + 1
+                else:
+                    high = middle
+            found = low < end and follower[low] == task
+            looked += 1
+        queued[needs] = not found
     for task in range(tasks):
         queue[task] = resource[task] if queued[resource[task]] else -1
-    return done
 
 
 def run(
@@ -132,7 +146,7 @@ def run(
         if missing[task] == 0:
             stack[top] = task
             top += 1
-    events = [(0.0, 0, 0)]  # time; 0: a task arrives, 1: a resource chooses; which
+    events: list[tuple[Any, int, Any]] = [(0.0, 0, 0)]  # time; 0: a task arrives, 1: a resource chooses; which
     events.clear()
     by_priority = priority.size > 0
     waiting = [[(0.0, 0.0, 0)] for _ in range(resources if by_priority else 0)]  # priority, arrival, task

@@ -33,7 +33,8 @@ def replicate(
         for task in sequence:
             floor = 0.0
             rows = 0
-            here = ends[i % kept, min(task, owned - 1)]
+            if task < owned:
+                here = ends[i % kept, task]
             for at in range(first[task], first[task + 1]):
                 source, of = before[at], i - lag[at]
                 if of < 0:

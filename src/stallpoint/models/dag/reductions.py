@@ -8,8 +8,8 @@ The workers of a node share its port to the network; inside the node each has it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from stallpoint.errors import InputError
 from stallpoint.models.dag.builders import Stage
@@ -108,11 +108,10 @@ def hierarchical(reduction: str, nodes: int, workers_per_node: int) -> Rounds:
 
     def everywhere(part: Rounds) -> list[list[Transfer]]:
         return [
-            [_moved(t, lambda rank, node=node: node * workers_per_node + rank) for node in range(nodes) for t in transfers]
-            for transfers in part
-        ]  # fmt: skip
+            [_moved(t, 1, node * workers_per_node) for node in range(nodes) for t in transfers] for transfers in part
+        ]
 
-    leaders = [[_moved(t, lambda rank: rank * workers_per_node) for t in transfers] for transfers in rounds(reduction, nodes)]
+    leaders = [[_moved(t, workers_per_node, 0) for t in transfers] for transfers in rounds(reduction, nodes)]
     return [*everywhere(up), *leaders, *everywhere(down)]
 
 
@@ -167,8 +166,9 @@ def _port(transfer: Transfer, cluster: Cluster) -> str:
     return f"node {cluster.node(busy)} {direction}"
 
 
-def _moved(transfer: Transfer, to: Callable[[int], int]) -> Transfer:
-    return Transfer(to(transfer.sender), to(transfer.receiver), transfer.share, transfer.incast)
+def _moved(transfer: Transfer, stride: int, offset: int) -> Transfer:
+    sender, receiver = (offset + stride * rank for rank in (transfer.sender, transfer.receiver))
+    return replace(transfer, sender=sender, receiver=receiver)
 
 
 # --- schemes ------------------------------------------------------------------------------------------
@@ -189,7 +189,8 @@ def _rabenseifner(ranks: int) -> Rounds:
     power = 1 << int(math.log2(ranks))
     count = int(math.log2(power))
     halving = [
-        [Transfer(rank, rank ^ (power >> step + 1), 0.5 ** (step + 1)) for rank in range(power)] for step in range(count)
+        [Transfer(rank, rank ^ (power >> step + 1), 0.5 ** (step + 1)) for rank in range(power)]
+        for step in range(count)
     ]
     return _folded([*halving, *reversed(halving)], ranks, power)
 

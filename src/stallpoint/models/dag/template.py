@@ -41,7 +41,7 @@ class Template:
     """
 
     worker: Sequence[Task]
-    """Each worker has these, on resources of its own unless they are in `common`."""
+    """Each worker has these, on resources of its own unless shared tasks use them too or they are in `common`."""
     shared: Sequence[Task]
     carried: Sequence[tuple[str, str]] = ()
     """Edges from a task to one of the next iteration."""
@@ -66,6 +66,11 @@ class Template:
         """Position in `tasks`, by name."""
         return {task.name: index for index, task in enumerate(self.tasks)}
 
+    @cached_property
+    def together(self) -> frozenset[str]:
+        """Resources there is one of for all workers."""
+        return self.common | {task.resource for task in self.shared}
+
     @property
     def _named_edges(self) -> list[tuple[str, str]]:
         return [*((name, task.name) for task in self.tasks for name in task.after), *self.carried]
@@ -79,8 +84,7 @@ class Template:
     @cached_property
     def order(self) -> Order | None:
         """The order in which tasks are done, if it is the same whatever the durations; else None."""
-        shared_resources = {task.resource for task in self.shared} | self.common
-        if any(task.resource in shared_resources for task in self.worker):
+        if any(task.resource in self.together for task in self.worker):
             return None  # the workers' tasks queue behind each other
         return fixed(self.tasks, self.edges)
 
@@ -134,13 +138,13 @@ class Template:
             replace(
                 task,
                 name=self._name(task.name, i, w),
-                resource=task.resource if task in self.shared or task.resource in self.common else f"{task.resource} {w}",
+                resource=task.resource if task.resource in self.together else f"{task.resource} {w}",
             )
             for i in range(iterations)
             for members, everyone in ((self.worker, range(workers)), (self.shared, range(1)))
             for w in everyone
             for task in members
-        ]  # fmt: skip
+        ]
         before: dict[str, list[str]] = {task.name: [] for task in tasks}
         owned = len(self.worker)
         for source, target, lag in self.edges:
@@ -192,12 +196,16 @@ class Template:
     def _edges(self, worker: Indices, shared: Indices) -> tuple[Indices, Indices]:
         owned = len(self.worker)
         iterations, width = worker.shape[:2]
-        sources, targets = [], []
+        sources, targets = list[Indices](), list[Indices]()
+
+        def numbers(task: int, when: slice) -> Indices:
+            if task < owned:
+                return worker[when, :, task]
+            alone = shared[when, task - owned, None]
+            return np.broadcast_to(alone, (len(alone), width))
+
         for before, after, lag in self.edges:
-            ends = [
-                worker[at, :, task] if task < owned else np.broadcast_to(shared[at, task - owned, None], (iterations - lag, width))
-                for task, at in ((before, slice(iterations - lag)), (after, slice(lag, None)))
-            ]
+            ends = numbers(before, slice(iterations - lag)), numbers(after, slice(lag, None))
             one = slice(None) if min(before, after) < owned else slice(1)  # between shared tasks
             sources.append(ends[0][:, one].reshape(-1))
             targets.append(ends[1][:, one].reshape(-1))
@@ -205,12 +213,15 @@ class Template:
         return np.concatenate([none, *sources]), np.concatenate([none, *targets])
 
     def _resources(self, width: int, iterations: int) -> tuple[Indices]:
-        shared = {name: index for index, name in enumerate({t.resource for t in self.shared} | self.common)}
-        own = {name: index for index, name in enumerate({t.resource for t in self.worker} - self.common)}
+        shared = {name: index for index, name in enumerate(sorted(self.together))}
+        own = {name: index for index, name in enumerate(sorted({t.resource for t in self.worker} - self.together))}
         numbers = np.empty((width, len(self.worker)), np.int32)
         for column, task in enumerate(self.worker):
             name = task.resource
-            numbers[:, column] = shared[name] if name in self.common else len(shared) + own[name] * width + np.arange(width)
+            if name in shared:
+                numbers[:, column] = shared[name]
+            else:
+                numbers[:, column] = len(shared) + own[name] * width + np.arange(width)
         row = np.concatenate([numbers.reshape(-1), np.array([shared[t.resource] for t in self.shared], np.int32)])
         return (np.tile(row, iterations),)
 

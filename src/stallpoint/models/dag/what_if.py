@@ -59,7 +59,9 @@ class Structure:
         """Iteration time in the steady state for `factors` [causes, scenarios], s."""
         values = np.ascontiguousarray(factors, dtype=np.float64)
         if values.ndim != 2 or len(values) != len(self.parts):
-            raise InputError(f"what-if: factors of shape {values.shape}; {len(self.parts)} causes x scenarios are needed")
+            raise InputError(
+                f"what-if: factors of shape {values.shape}; {len(self.parts)} causes x scenarios are needed"
+            )
         _check(values, "factors")
         program = self._program
         if program is None:
@@ -151,13 +153,13 @@ def _follow(
 ) -> None:
     """Add the ways from `token` back to it, over as many iterations as its group has members."""
     backward: dict[int, list[int]] = {}
-    for before, afters in within.items():
-        for after in afters:
-            backward.setdefault(after, []).append(before)
+    for source, targets in within.items():
+        for target in targets:
+            backward.setdefault(target, []).append(source)
     useful = _reachable(group, backward)
     entering = {token}
     for span in range(1, len(group) + 1):
-        begun = {after: source for source in entering for after in carried[source]}
+        begun = {target for source in entering for target in carried[source]}
         here = _reachable(begun, within) & useful
         for task in order.sequence.tolist():
             if task in here:
