@@ -46,10 +46,12 @@ def test_exposed_communication_of_figure_1() -> None:
     #  worker    [b3 ][b2 ][b1 ]
     #  network        [ 3     ][ 2    ][1]
     backward, all_reduce = (2, 2, 2), (1, 3, 3)
-    start, end = dag.wfbp_all_reduces(backward, all_reduce)
+    start, end = dag.all_reduces(backward, all_reduce, overlap=True)
     assert start.tolist() == [8, 5, 2]
     assert end.tolist() == [9, 8, 5]
     assert dag.exposed_communication(backward, all_reduce) == 3
+    start, end = dag.all_reduces(backward, all_reduce, overlap=False)
+    assert (start.tolist(), end.tolist()) == ([12, 9, 6], [13, 12, 9])
     start, end = dag.in_turn([9, 9], [2, 3])  # two messages after the backward pass
     assert (start.tolist(), end.tolist()) == ([9, 11], [11, 14])
 
@@ -81,7 +83,7 @@ def test_schedule_agrees_with_equation_3(c: Drawn) -> None:
 @given(costs)
 def test_schedule_agrees_with_equations_4_and_5(c: Drawn) -> None:
     t_f, t_b = c.t_f_and_t_b
-    start, _ = dag.wfbp_all_reduces(c.backward, c.all_reduce)
+    start, _ = dag.all_reduces(c.backward, c.all_reduce, overlap=True)
     by_start = dag.wfbp_seconds_by_start(c.t_io, c.t_h2d, t_f, c.backward[-1], start, c.all_reduce[0], c.t_u)
     assert c.simulated("caffe-mpi", prefetch=True) == pytest.approx(by_start)
     assert by_start == pytest.approx(dag.wfbp_seconds(c.t_io, c.t_h2d, t_f, t_b, c.exposed, c.t_u))

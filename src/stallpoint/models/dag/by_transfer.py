@@ -8,7 +8,7 @@ from dataclasses import replace
 from stallpoint.errors import InputError
 from stallpoint.models.dag.builders import Costs, Message, s_sgd
 from stallpoint.models.dag.graph import Task
-from stallpoint.models.dag.reductions import Cluster, all_reduce, hierarchical, rounds
+from stallpoint.models.dag.transfers import Cluster, all_reduce, hierarchical, rounds
 from stallpoint.presets import Preset
 
 

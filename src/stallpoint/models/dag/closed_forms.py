@@ -66,19 +66,21 @@ def in_turn(ready: npt.ArrayLike, seconds: npt.ArrayLike) -> tuple[Reals, Reals]
     return start, start + seconds
 
 
-def wfbp_all_reduces(backward: npt.ArrayLike, all_reduce: npt.ArrayLike) -> tuple[Reals, Reals]:
-    """Start and end of each layer's all-reduce since the start of the backward pass (eq. (4): τ_c, τ_c + t_c).
+def all_reduces(backward: npt.ArrayLike, all_reduce: npt.ArrayLike, *, overlap: bool) -> tuple[Reals, Reals]:
+    """Start and end of each layer's all-reduce since the start of the backward pass, during it (`overlap`) or after it.
 
-    One after another, from the last layer to the first, none before its gradients are complete:
-    τ_c^(l) = max(τ_c^(l+1) + t_c^(l+1), τ_b^(l) + t_b^(l)).
+    One after another, from the last layer to the first. During it, none goes before its gradients are complete
+    (eq. (4)): τ_c^(l) = max(τ_c^(l+1) + t_c^(l+1), τ_b^(l) + t_b^(l)).
     """
-    start, end = in_turn(gradients_ready(backward)[..., ::-1], np.asarray(all_reduce)[..., ::-1])
+    backward, all_reduce = np.broadcast_arrays(*map(np.asarray, (backward, all_reduce)))
+    ready = gradients_ready(backward) if overlap else np.broadcast_to(backward.sum(-1, keepdims=True), backward.shape)
+    start, end = in_turn(ready[..., ::-1], all_reduce[..., ::-1])
     return start[..., ::-1], end[..., ::-1]
 
 
 def exposed_communication(backward: npt.ArrayLike, all_reduce: npt.ArrayLike) -> Reals:
     """t_c^no of eq. (5): time from the end of the backward pass to the end of the last all-reduce."""
-    _, end = wfbp_all_reduces(backward, all_reduce)
+    _, end = all_reduces(backward, all_reduce, overlap=True)
     return np.asarray(end[..., 0] - np.asarray(backward).sum(-1))
 
 

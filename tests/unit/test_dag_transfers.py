@@ -7,21 +7,21 @@ from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
 from stallpoint.models.communication import LAWS
-from stallpoint.models.dag import Costs, Kind, Message, Task, reductions, s_sgd, schedule
+from stallpoint.models.dag import Costs, Kind, Message, Task, s_sgd, schedule
 from stallpoint.models.dag.by_transfer import s_sgd_by_transfer
-from stallpoint.models.dag.reductions import Cluster, Link, all_reduce, hierarchical, rounds, stages
+from stallpoint.models.dag.transfers import Cluster, Link, Rounds, all_reduce, hierarchical, rounds, stages
 from stallpoint.presets import PRESETS, REDUCTIONS, Preset
 
 NETWORK, INSIDE = Link(1.0, 0.01), Link(0.1, 0.001)
 
 
-def makespan(plan: reductions.Rounds, cluster: Cluster, size: float) -> float:
+def makespan(plan: Rounds, cluster: Cluster, size: float) -> float:
     ready = [Task(f"gradients of {rank}", Kind.COMPUTE, 0, f"worker {rank}") for rank in range(cluster.ranks)]
     tasks, _ = all_reduce("sum", plan, cluster, size, [task.name for task in ready])
     return max(span.end for span in schedule([*ready, *tasks]).values())
 
 
-def contributions(plan: reductions.Rounds, ranks: int) -> list[set[int]]:
+def contributions(plan: Rounds, ranks: int) -> list[set[int]]:
     """Whose values each rank has seen in the end, if every transfer carries all its sender has."""
     seen = [{rank} for rank in range(ranks)]
     for transfers in plan:
