@@ -162,6 +162,10 @@ def test_precedence_alone_orders_a_chain_and_nothing_queues() -> None:
     assert (from_tasks(fork).queue == 0).all()
 
 
+def test_resources_may_have_any_numbers() -> None:
+    assert task_graph([1, 1, 1], [2_000_000_000, 7, 2_000_000_000]).run().start.tolist() == [0, 0, 1]
+
+
 def test_nothing_to_do() -> None:
     assert schedule([]) == {}
     assert task_graph([], []).run().makespan == 0

@@ -130,6 +130,8 @@ def task_graph(
     before, after = _indices(before, "before"), _indices(after, "after")
     if len(before) != len(after):
         raise InputError(f"DAG: {len(before)} tasks before but {len(after)} after; an edge needs both")
+    if resources is None and tasks and resource.min() >= 0 and resource.max() > 2 * tasks:
+        resource = np.unique(resource, return_inverse=True)[1].astype(np.int32)  # few of many numbers are used
     count = int(resource.max(initial=-1)) + 1 if resources is None else resources
     if tasks and not 0 <= resource.min() <= resource.max() < count:
         wrong = int(np.flatnonzero((resource < 0) | (resource >= count))[0])

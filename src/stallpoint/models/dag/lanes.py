@@ -86,19 +86,21 @@ def evaluate(
     rows: int,
     factors: Reals,
     out: Reals,
+    start: int,
+    stop: int,
 ) -> None:
-    """The steps of a program (`what_if._Program`) for `factors` [causes, scenarios]; `out` is zero at first.
+    """The steps of a program (`what_if._Program`) for `factors` [causes, start:stop]; fills `out` there.
 
     Blocks of scenarios are small enough for the rows to stay in the nearest cache. The usual steps, what is ready
     for one cause and two causes of its own, are done in one go.
     """
-    block, causes = 512, factors.shape[0]
+    block, causes = min(512, stop - start), factors.shape[0]
     work = np.zeros((rows + 1, block))  # the last row is for a step's `ready`
     given = np.zeros((causes, block))
     moved = np.zeros(block)
     latest = np.empty(block)
-    for begin in range(0, out.size, block):
-        width = min(block, out.size - begin)
+    for begin in range(start, stop, block):
+        width = min(block, stop - begin)
         given[:, :width] = factors[:, begin : begin + width]
         moved[:] = 0.0
         for cause in range(causes):

@@ -66,15 +66,14 @@ class Structure:
         program = self._program
         if program is None:
             return self._settled(values)
-        out = np.zeros(values.shape[1])
+        out = np.empty(values.shape[1])
         evaluate = kernel(lanes.evaluate, (1 + len(program.row)) * values.shape[1])
 
         def chunk(begin: int) -> None:
-            part = slice(begin, begin + _CHUNK)
             evaluate(
                 program.row, program.left, program.right, program.ready_first, program.ready_cause,
                 program.ready_seconds, program.own_first, program.own_cause, program.own_seconds, program.every,
-                program.shift, program.straight, program.rows, values[:, part], out[part],
+                program.shift, program.straight, program.rows, values, out, begin, min(begin + _CHUNK, len(out)),
             )  # fmt: skip
 
         chunks = range(0, values.shape[1], _CHUNK)
