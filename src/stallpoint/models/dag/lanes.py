@@ -82,7 +82,6 @@ def evaluate(
     own_seconds: Reals,
     every: Indices,
     shift: Reals,
-    straight: Reals,
     rows: int,
     factors: Reals,
     out: Reals,
@@ -95,53 +94,42 @@ def evaluate(
     for one cause and two causes of its own, are done in one go.
     """
     block, causes = min(512, stop - start), factors.shape[0]
-    work = np.zeros((rows + 1, block))  # the last row is for a step's `ready`
+    work = np.zeros((rows, block))
     given = np.zeros((causes, block))
     moved = np.zeros(block)
-    latest = np.empty(block)
+    latest = np.zeros(block)
     for begin in range(start, stop, block):
         width = min(block, stop - begin)
-        given[:, :width] = factors[:, begin : begin + width]
-        moved[:] = 0.0
+        for lane in range(block):
+            moved[lane] = 0.0
+            latest[lane] = 0.0
         for cause in range(causes):
             x, u = given[cause], shift[cause]
+            for lane in range(width):
+                x[lane] = factors[cause, begin + lane]
             for lane in range(block):
                 moved[lane] += u * x[lane]
-        latest[:] = 0.0
-        for way in range(straight.shape[0]):
-            total = work[rows]
-            total[:] = 0.0
-            for cause in range(causes):
-                x, u = given[cause], straight[way, cause]
-                for lane in range(block):
-                    total[lane] += u * x[lane]
-            for lane in range(block):
-                latest[lane] = max(latest[lane], total[lane])
         for step in range(row.size):
             result = work[row[step]]
-            begin_ready, end_ready = ready_first[step], ready_first[step + 1]
+            ready_at, ready_end = ready_first[step], ready_first[step + 1]
             at, end = own_first[step], own_first[step + 1]
-            if left[step] >= 0 and right[step] < 0 and end_ready - begin_ready == 1 and end - at == 2:
-                a, z, w = work[left[step]], given[ready_cause[begin_ready]], ready_seconds[begin_ready]
+            if left[step] >= 0 and right[step] < 0 and ready_end - ready_at == 1 and end - at == 2:
+                a, z, w = work[left[step]], given[ready_cause[ready_at]], ready_seconds[ready_at]
                 x, y, u, v = given[own_cause[at]], given[own_cause[at + 1]], own_seconds[at], own_seconds[at + 1]
                 for lane in range(block):
                     result[lane] = max(a[lane], w * z[lane]) + (u * x[lane] + v * y[lane])
             else:
-                ready = work[rows]
-                ready[:] = 0.0
-                for entry in range(begin_ready, end_ready):
+                for lane in range(block):
+                    result[lane] = 0.0
+                for entry in range(ready_at, ready_end):
                     x, u = given[ready_cause[entry]], ready_seconds[entry]
                     for lane in range(block):
-                        ready[lane] += u * x[lane]
-                if left[step] >= 0:
-                    a = work[left[step]]
-                    for lane in range(block):
-                        ready[lane] = max(ready[lane], a[lane])
-                if right[step] >= 0:
-                    a = work[right[step]]
-                    for lane in range(block):
-                        ready[lane] = max(ready[lane], a[lane])
-                result[:] = ready
+                        result[lane] += u * x[lane]
+                for source in (left[step], right[step]):
+                    if source >= 0:
+                        a = work[source]
+                        for lane in range(block):
+                            result[lane] = max(result[lane], a[lane])
                 for entry in range(at, end):
                     x, u = given[own_cause[entry]], own_seconds[entry]
                     for lane in range(block):
@@ -150,4 +138,5 @@ def evaluate(
                 share = 1.0 / every[step]
                 for lane in range(block):
                     latest[lane] = max(latest[lane], (result[lane] + moved[lane]) * share)
-        out[begin : begin + width] = latest[:width]
+        for lane in range(width):
+            out[begin + lane] = latest[lane]

@@ -73,7 +73,7 @@ class Structure:
             evaluate(
                 program.row, program.left, program.right, program.ready_first, program.ready_cause,
                 program.ready_seconds, program.own_first, program.own_cause, program.own_seconds, program.every,
-                program.shift, program.straight, program.rows, values, out, begin, min(begin + _CHUNK, len(out)),
+                program.shift, program.rows, values, out, begin, min(begin + _CHUNK, len(out)),
             )  # fmt: skip
 
         chunks = range(0, values.shape[1], _CHUNK)
@@ -184,7 +184,7 @@ class _Program:
 
     Rows are numbered, -1 is none. `ready` and `own` are sums of seconds · factors of causes, those of step n
     at ready_first[n]:ready_first[n + 1] and own_first[n]:own_first[n + 1]. A step closes ways of every[n] iterations
-    (0: none); these take `shift` more, as do those in `straight`, which wait for nothing [ways, causes].
+    (0: none), which take `shift` more than the step says.
     """
 
     row: Indices
@@ -198,7 +198,6 @@ class _Program:
     own_seconds: Reals
     every: Indices
     shift: Reals
-    straight: Reals
     rows: int
 
 
@@ -225,16 +224,17 @@ def _compiled(ways: _Ways, parts: Reals) -> _Program:
         else:
             steps += _in_pairs(node, rows, sums, own, every)
     steps = _chains_merged(steps)
-    closed = [straight[node] / span for node, span in ways.closing.items() if node in straight]
+    nothing = np.zeros(len(parts))
+    steps += [_Step(node, [], straight[node], nothing, span) for node, span in ways.closing.items() if node in straight]
     readies = [step.ready for step in steps if step.ready is not None]
     # All that begins, begins later by what every task waits for at least: that much can be added at the end.
-    shift = np.min(readies, axis=0) if readies else np.zeros(len(parts))
+    shift = np.min(readies, axis=0) if readies else nothing
     row, left, right, rows_needed = _placed(steps)
-    ready = _sparse([np.zeros(len(parts)) if step.ready is None else step.ready - shift for step in steps])
+    ready = _sparse([nothing if step.ready is None else step.ready - shift for step in steps])
     return _Program(
         row, left, right, *ready, *_sparse([step.own for step in steps]),
         every=np.array([step.every for step in steps], np.int32),
-        shift=shift, straight=np.array(closed).reshape(-1, len(parts)), rows=rows_needed,
+        shift=shift, rows=rows_needed,
     )  # fmt: skip
 
 
