@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import collect
+import dag_engine
 import dry_run
 import layer_timing
 import pandas as pd
@@ -22,6 +23,7 @@ BENCHMARKS = {
     "dry-run": dry_run.benchmark,
     "layer-timing": layer_timing.benchmark,
     "presets": presets.benchmark,
+    "dag": dag_engine.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)
