@@ -286,7 +286,8 @@ SGEMM_SPEEDUP = Table(
 
 COMMUNICATION = Table(
     "communication",
-    "all-reduce time alpha + beta · bytes, fitted for each node count, and over all of them by the reduction's law",
+    "all-reduce time by message size, fitted for each node count, and over all of them by the reduction's law: alpha + "
+    "the sum over pieces of beta · (bytes of the message in that piece); one row for each piece",
     (
         HARDWARE,
         BACKEND,
@@ -294,8 +295,10 @@ COMMUNICATION = Table(
         Column("fit", TEXT, None, "nodes: one node count; or the law over all, e.g. ring: factors 2(p-1) and 2(p-1)/p"),
         NODES,
         RANKS,
+        Column("piece", INT, None, "piece of the curve, from 0; a fit with one piece is a straight line"),
+        Column("from_bytes", REAL, "B", "message size at which the piece begins; it ends where the next one does"),
         *_estimate("alpha", "s", "latency"),
-        *_estimate("beta", "s/B", "time for each byte"),
+        *_estimate("beta", "s/B", "time for each byte in this piece"),
         Column("points", INT, None, "message sizes fitted"),
         Column("residual", REAL, None, "median of |fit - measured| / measured"),
     ),

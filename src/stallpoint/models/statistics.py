@@ -55,9 +55,13 @@ def bootstrap(
     counts = np.bincount(group)
     first = np.cumsum(counts) - counts
     drawn = random.integers(len(counts), size=(REPLICATES, len(counts)))[:, :, None]
-    inside = random.random((REPLICATES, len(counts), int(counts.max())))
-    picks = order[first[drawn] + (inside * counts[drawn]).astype(np.int64)].reshape(REPLICATES, -1)
-    return np.stack([statistic(values, axis=0), *(statistic(values[pick], axis=0) for pick in picks)])
+    result = [statistic(values, axis=0)]
+    for groups_drawn in drawn:
+        # One replicate after the other: all of them at once would not fit in memory for a million observations.
+        inside = random.random((len(counts), int(counts.max())))
+        picks = order[first[groups_drawn] + (inside * counts[groups_drawn]).astype(np.int64)].ravel()
+        result.append(statistic(values[picks], axis=0))
+    return np.stack(result)
 
 
 def estimate(ensemble: Ensemble) -> tuple[float, float, float]:
