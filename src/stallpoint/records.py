@@ -184,6 +184,9 @@ LAYERS = Table(
     ),
 )
 
+MACHINE = "machine"
+"""Layer type of the products that tell about the machine: layers ``peak``, ``bandwidth`` and ``rows``."""
+
 SGEMM = Table(
     "sgemm",
     "one row for each timed matrix product m x k · k x n, done `operations` times",
@@ -192,7 +195,7 @@ SGEMM = Table(
         NETWORK,
         HARDWARE,
         REPEAT,
-        Column("layer", TEXT, None, "layer whose forward pass needs this product, or reference"),
+        Column("layer", TEXT, None, "layer whose forward pass needs this product, reference, or peak, bandwidth, rows"),
         LAYER_TYPE,
         WORKER_BATCH,
         Column("m", INT, None, "rows of the left matrix"),
@@ -281,6 +284,29 @@ SGEMM_SPEEDUP = Table(
         *_estimate("seconds", "s", "time of all operations of one forward pass"),
         *_estimate("gflops", "GFLOP/s", "rate"),
         *_estimate("speedup", None, "time at the largest measured mini-batch over time at this one"),
+        Column(
+            "roofline", REAL, "s", "larger of operations / peak and bytes / bandwidth, where the product has b rows"
+        ),
+    ),
+)
+
+MATRIX_PRODUCTS = Table(
+    "matrix_products",
+    "each layer's matrix products by the law t(b) = (floor^s + (each · B)^s)^(1/s), B: b in whole blocks of rows",
+    (
+        NETWORK,
+        HARDWARE,
+        Column("layer", TEXT, None, "layer, or reference (b x 4096 · 4096 x 9216)"),
+        LAYER_TYPE,
+        *_estimate("floor", "s", "time that does not fall with b"),
+        *_estimate("each", "s", "time for each further sample"),
+        *_estimate("traffic", None, "floor over the time to read the weights once at the measured bandwidth"),
+        *_estimate("efficiency", None, "operations of a sample over each, as a part of the measured peak"),
+        Column("block", INT, None, "rows computed at once"),
+        Column("sharpness", REAL, None, "s: 1 where floor and arithmetic follow each other, large where they overlap"),
+        Column("by_row", FLAG, None, "fewer rows than a block are multiplied one by one"),
+        Column("points", INT, None, "mini-batches measured"),
+        Column("left_out_error", REAL, None, "median of |log(predicted / measured)| at each b, from the others"),
     ),
 )
 
@@ -442,8 +468,8 @@ DATA_SHARE = Table(
 )
 
 MODEL_TABLES: tuple[Table, ...] = (
-    LAYER_SCALING, SGEMM_SPEEDUP, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CAUSES, STALLING,
-    STORAGE_RATES, DATA_SHARE,
+    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CAUSES,
+    STALLING, STORAGE_RATES, DATA_SHARE,
 )  # fmt: skip
 
 TIDY_TABLES: tuple[Table, ...] = tuple(

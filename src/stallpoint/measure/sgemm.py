@@ -8,12 +8,16 @@ stride nor padding: 49 284 instead of 55² = 3 025 for AlexNet's first layer.
 All b·g products of a convolution are really done, one after the other and in the same memory, as Caffe
 does them with its column buffer. So a cell takes about ``samples`` times the forward passes at all its
 mini-batches, at most `SECONDS_PER_SHAPE` for each shape.
+
+The same job measures what the machine can do (layer type ``machine``): ``peak``, a large square product, ``bandwidth``,
+a matrix that no cache holds times a vector, and ``rows``, few rows at every count, which show the kernel's block of
+rows. Samples are interleaved: every shape once, then every shape again, so that a slow minute slows all of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +29,14 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks import find
 from stallpoint.networks.layers import layers
-from stallpoint.records import SGEMM
+from stallpoint.records import MACHINE, SGEMM
 
 SECONDS_PER_SHAPE = 20.0
 """A shape that has taken this long gets no further sample, if it has `LEAST_SAMPLES`."""
 LEAST_SAMPLES = 3
+PROBE_SIDE = 2048
+PROBE_ROWS = (*range(1, 13), 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129)
+"""Row counts at and around whole blocks of 2, 4, 8, ... rows."""
 
 
 @dataclass(frozen=True)
@@ -87,20 +94,33 @@ def shapes(network: nn.Module, image_size: int, batch: int) -> list[Shape]:
     return found
 
 
+def machine(device: torch.device) -> list[Shape]:
+    """What tells about the machine; on a GPU the products are larger, so that they fill it."""
+    side, row = (8192, 16384) if device.type == "cuda" else (2048, 8192)
+    rows = [Shape("rows", MACHINE, m=m, k=PROBE_SIDE, n=PROBE_SIDE, operations=1) for m in PROBE_ROWS]
+    peak, bandwidth = (Shape("peak", MACHINE, side, side, side, 1), Shape("bandwidth", MACHINE, 1, row, row, 1))
+    return [peak, bandwidth, *rows]
+
+
 def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
-    """Time each shape ``cell.samples`` times after one warm-up, at each of ``cell.batches``, and the reference.
+    """Time each shape ``cell.samples`` times after one warm-up, at each of ``cell.batches``, reference and machine.
 
     Equal shapes are measured once, under the first layer's name. All workers compute at once, as in training;
     rank 0 records.
     """
     network = find(cell.network)
     outline = network.outline()
-    for batch in cell.batches:
-        wanted = [reference(batch), *_distinct(shapes(outline, network.image_size, batch))]
-        for shape in wanted:
-            for sample, seconds in enumerate(_time(shape, cell.samples, torch.device(cell.device))):
-                if world.rank == 0:
-                    _record(keep, shape, batch, sample, seconds)
+    device = torch.device(cell.device)
+    wanted = [
+        (batch, shape)
+        for batch in cell.batches
+        for shape in [reference(batch), *_distinct(shapes(outline, network.image_size, batch))]
+    ]
+    wanted += [(shape.m, shape) for shape in machine(device)]
+    for place, sample, seconds in timed([shape for _, shape in wanted], cell.samples, device):
+        if world.rank == 0:
+            batch, shape = wanted[place]
+            _record(keep, shape, batch, sample, seconds)
 
 
 def _distinct(wanted: list[Shape]) -> list[Shape]:
@@ -111,27 +131,34 @@ def _distinct(wanted: list[Shape]) -> list[Shape]:
     return list(first.values())
 
 
-def _time(shape: Shape, samples: int, device: torch.device) -> Iterator[float]:
-    """Seconds for all operations of the shape, once for each sample."""
-    left = torch.rand(shape.m, shape.k, device=device)
-    right = torch.rand(shape.k, shape.n, device=device)
-    product = torch.empty(shape.m, shape.n, device=device)
+def timed(wanted: Sequence[Shape], samples: int, device: torch.device) -> Iterator[tuple[int, int, float]]:
+    """Position in `wanted`, sample, and seconds for all operations of the shape; one sample of each, then the next.
 
-    def multiply() -> float:
+    The matrices of all shapes share their memory.
+    """
+    sizes = [(shape.m * shape.k, shape.k * shape.n, shape.m * shape.n) for shape in wanted]
+    left, right, product = (torch.rand(max(size), device=device) for size in zip(*sizes, strict=True))
+
+    def multiply(shape: Shape) -> float:
+        a = left[: shape.m * shape.k].view(shape.m, shape.k)
+        b = right[: shape.k * shape.n].view(shape.k, shape.n)
+        result = product[: shape.m * shape.n].view(shape.m, shape.n)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
         begin = time.perf_counter()
         for _ in range(shape.operations):
-            torch.mm(left, right, out=product)
+            torch.mm(a, b, out=result)
         if device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter() - begin
 
-    spent = multiply()
+    spent = [multiply(shape) for shape in wanted]
     for sample in range(samples):
-        if sample >= LEAST_SAMPLES and spent > SECONDS_PER_SHAPE:
-            return
-        seconds = multiply()
-        spent += seconds
-        yield seconds
+        for place, shape in enumerate(wanted):
+            if sample < LEAST_SAMPLES or spent[place] <= SECONDS_PER_SHAPE:
+                seconds = multiply(shape)
+                spent[place] += seconds
+                yield place, sample, seconds
 
 
 def _record(keep: Recorder, shape: Shape, batch: int, sample: int, seconds: float) -> None:

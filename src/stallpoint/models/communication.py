@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.models import pieces
+from stallpoint.models.link import Traffic
 from stallpoint.models.measured import kept
 from stallpoint.models.pieces import PiecewiseLine, Samples
 from stallpoint.models.reductions import HIERARCHICAL, LAWS
@@ -84,6 +85,15 @@ def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
         law, p = LAWS[fit.law], np.array(float(parties))
         seconds = seconds + fit.line(sizes, law.latency(p), law.bandwidth(p))
     return np.where(sizes > 0, seconds, 0.0) if ranks > 1 else np.zeros_like(seconds)
+
+
+def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
+    """What messages of `sizes` bytes put on one node's link; `fit` is that over node counts, whose β is of the link."""
+    parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
+    factor = float(LAWS[fit.law].bandwidth(np.array(float(max(2, parties)))))
+    with np.errstate(divide="ignore"):
+        bandwidth = 1 / fit.beta
+    return Traffic(bandwidth, factor * float(np.sum(sizes)))
 
 
 def fit(collectives: pd.DataFrame, seed: int) -> dict[Scheme, Communication]:

@@ -17,6 +17,8 @@ from stallpoint.models.statistics import Ensemble, Reals, non_negative_fit
 
 MOST_PIECES = 6
 """Pieces at most, and never more than half as many as there are sizes."""
+WORTH = 1.25
+"""Pieces are added only where the error at left-out sizes is this many times larger without them."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,14 @@ class PiecewiseLine:
         """Seconds for `sizes` bytes [...], [1 + REPLICATES, ...]; the factors are numbers or of the same shape."""
         inside = portions(self.starts, np.asarray(sizes, dtype=np.float64))
         alpha = self.alpha.reshape(-1, *([1] * (inside.ndim - 1)))
-        return alpha * np.asarray(latency) + np.asarray(bandwidth) * np.tensordot(self.betas, inside, axes=(1, -1))
+        carried = np.tensordot(self.betas, inside, axes=(1, -1))
+        return np.asarray(alpha * np.asarray(latency) + np.asarray(bandwidth) * carried)
 
 
 def portions(starts: Reals, sizes: Reals) -> Reals:
     """Bytes of each of `sizes` [...] that fall into each piece, [..., pieces]."""
     ends = np.append(starts[1:], np.inf)
-    return np.clip(sizes[..., None], starts, ends) - starts
+    return np.asarray(np.clip(sizes[..., None], starts, ends) - starts)
 
 
 def fit(samples: Samples) -> PiecewiseLine:
@@ -72,16 +75,24 @@ def residual(curve: PiecewiseLine, samples: Samples) -> float:
 
 
 def _count(samples: Samples) -> int:
-    """Number of pieces, by leaving out one size after the other (one-standard-error rule, paired by size)."""
+    """Number of pieces, by leaving out one size after the other.
+
+    The fewest whose error is within one standard error (paired by size) of the best, or no more than `WORTH` times it.
+    """
     sizes = np.unique(samples.sizes)
-    most = min(MOST_PIECES, (len(sizes) - 1) // 2)
+    most = _most(samples)
     if most < 2:
         return 1
     errors = np.array([_left_out_errors(samples, size, most) for size in sizes])
     best = int(errors.mean(0).argmin())
     worse = errors - errors[:, [best]]
     standard_error = worse.std(0, ddof=1) / np.sqrt(len(sizes))
-    return int(np.argmax(worse.mean(0) <= standard_error)) + 1
+    allowed = np.maximum(standard_error, (WORTH - 1) * errors[:, best].mean())
+    return int(np.argmax(worse.mean(0) <= allowed)) + 1
+
+
+def _most(samples: Samples) -> int:
+    return min(MOST_PIECES, (len(np.unique(samples.sizes)) - 1) // 2)
 
 
 def _left_out_errors(samples: Samples, size: float, most: int) -> list[float]:
@@ -142,13 +153,18 @@ def _relative(samples: Samples, starts: Reals, replicate: int) -> tuple[Reals, R
 
 
 def _curve(samples: Samples, starts: Reals) -> PiecewiseLine:
-    """The fit with these pieces; one line is fitted as a compromise (`non_negative_fit`), several in relative errors."""
+    """The fit with these pieces, in relative errors; by `non_negative_fit` where a line is all there can be.
+
+    So few sizes cannot show that they need pieces, and relative errors might give up the largest for the rest.
+    """
     design = _design(samples, starts)
     if np.linalg.matrix_rank(design / np.abs(design).max(axis=0).clip(min=1e-300)) < design.shape[1]:
         unknown = np.full((len(samples.seconds), design.shape[1]), np.nan)
         return PiecewiseLine(starts, unknown[:, 0], unknown[:, 1:])
-    if len(starts) == 1:
+    if len(starts) == 1 and _most(samples) < 2:
         found = non_negative_fit(design, samples.seconds)
+    elif len(starts) == 1:
+        found = non_negative_fit(design / samples.seconds[..., None], np.ones_like(samples.seconds))
     else:
         scale = design.max(axis=0)
         rows = (_relative(samples, starts, replicate) for replicate in range(len(samples.seconds)))

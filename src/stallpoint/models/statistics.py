@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -106,36 +105,3 @@ def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
         np.stack([np.zeros_like(only_b), only_b], axis=-1),
     )
     return np.where((solvable & (free >= 0).all(-1))[..., None], free, on_axis)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Times measured at some x: taken as they are there, between them by straight lines, outside by a fit.
-
-    Outside the measured range the time is t0 + t1·x, both non-negative, fitted to all points.
-    """
-
-    x: Sequence[int]
-    """Measured places, rising."""
-    seconds: Ensemble
-    """[1 + REPLICATES, len(x), quantities]."""
-
-    def __call__(self, x: float) -> Ensemble:
-        """Times at `x`, [1 + REPLICATES, quantities]; not a number outside a single measured point."""
-        if x in self.x:
-            return self.seconds[:, list(self.x).index(int(x))]
-        if len(self.x) < 2:
-            return np.full_like(self.seconds[:, 0], np.nan)
-        if self.x[0] < x < self.x[-1]:
-            right = int(np.searchsorted(self.x, x))
-            part = (x - self.x[right - 1]) / (self.x[right] - self.x[right - 1])
-            return (1 - part) * self.seconds[:, right - 1] + part * self.seconds[:, right]
-        design = np.stack([np.ones(len(self.x)), np.asarray(self.x, dtype=np.float64)], axis=-1)
-        coefficients = non_negative_fit(design, np.moveaxis(self.seconds, 1, -1))
-        return coefficients[..., 0] + coefficients[..., 1] * x
-
-    def source(self, x: float) -> str:
-        """How the times at `x` come about: ``measured``, ``interpolated`` or ``extrapolated``."""
-        if x in self.x:
-            return "measured"
-        return "interpolated" if len(self.x) > 1 and self.x[0] < x < self.x[-1] else "extrapolated"
