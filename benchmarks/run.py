@@ -11,10 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import collect
+import cost_models
 import dry_run
 import pandas as pd
 
-BENCHMARKS = {"collect": collect.benchmark, "dry-run": dry_run.benchmark}
+BENCHMARKS = {"collect": collect.benchmark, "cost-models": cost_models.benchmark, "dry-run": dry_run.benchmark}
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="all, unless some are named")

@@ -80,3 +80,13 @@ def test_fit_of_many_at_once_and_of_a_part_that_takes_no_time() -> None:
     truth = np.array([[0.5, 2.0], [3.0, 0.0], [0.0, 1.0]])
     assert non_negative_fit(design, truth @ design.T) == pytest.approx(truth, abs=1e-9)
     assert non_negative_fit(design, np.zeros(3)).tolist() == [0.0, 0.0]
+
+
+def test_intervals_of_many_observations_are_as_narrow_as_they_are_many() -> None:
+    values = np.random.default_rng(0).normal(10.0, 1.0, 40 * 10_000)
+    few, many = (
+        bootstrap(drawn, np.zeros(len(drawn)), np.random.default_rng(1)) for drawn in (values[:10_000], values)
+    )
+    # The median of n normal values has the standard error 1.2533 / sqrt(n).
+    assert few[1:].std() == pytest.approx(1.2533 / np.sqrt(10_000), rel=0.15)
+    assert many[1:].std() == pytest.approx(1.2533 / np.sqrt(400_000), rel=0.15)

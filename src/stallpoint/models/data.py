@@ -17,7 +17,7 @@ from stallpoint.models.valid import refuse
 
 _CURVE = ("storage", "hardware", "order", "cache")
 _PASS = ("storage", "hardware", "nodes", "order", "cache")
-_SLOWING = (Kernel(), Kernel(sharpness=4.0))
+SLOWING = (Kernel(), Kernel(sharpness=4.0))
 """How reading slows with the ranks: each adds something, or none does until the storage can give no more."""
 
 
@@ -130,7 +130,7 @@ def _read_curve(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> BatchCur
         for ranks, at_once in by_ranks.items()
     ]
     ranks, seconds = [int(ranks) for ranks in by_ranks], np.stack(means, axis=1)
-    return BatchCurve(ranks, seconds, choose([(ranks, seconds)], _SLOWING))
+    return BatchCurve(ranks, seconds, choose([(ranks, seconds)], SLOWING))
 
 
 def storage_rates(storage_reads: pd.DataFrame, seed: int) -> list[dict[str, object]]:

@@ -19,6 +19,8 @@ INTERVAL = 0.90
 """Probability that an interval is meant to cover."""
 REPLICATES = 300
 """Bootstrap replicates: enough for the 5 % and 95 % quantiles."""
+MANY = 10_000
+"""Observations drawn from a repeat at most."""
 
 Reals: TypeAlias = npt.NDArray[np.float64]
 Ensemble: TypeAlias = npt.NDArray[np.float64]
@@ -47,6 +49,10 @@ def bootstrap(
 
     Repeats are drawn first, then observations within them, so that what differs between jobs (placement,
     neighbours) counts and not only what differs between iterations. Returns [1 + REPLICATES, ...].
+
+    Of more than `MANY` observations in a repeat as many are drawn, so that a million cost no more; a single repeat's
+    replicates then lie too far apart, by the root of the ratio, and are drawn together (m out of n; Politis & Romano
+    1994).
     """
     values = np.asarray(values, dtype=np.float64)
     _, group = np.unique(np.asarray(repeats), return_inverse=True)
@@ -54,12 +60,16 @@ def bootstrap(
     counts = np.bincount(group)
     first = np.cumsum(counts) - counts
     drawn = random.integers(len(counts), size=(REPLICATES, len(counts)))[:, :, None]
-    result = [statistic(values, axis=0)]
+    most = min(int(counts.max()), MANY)
+    closer = np.sqrt(most / counts.max()) if len(counts) == 1 else 1.0
+    value = statistic(values, axis=0)
+    result = [value]
     for groups_drawn in drawn:
-        # One replicate after the other: all of them at once would not fit in memory for a million observations.
-        inside = random.random((len(counts), int(counts.max())))
+        # One replicate after the other: all at once would take too much memory.
+        inside = random.random((len(counts), most))
         picks = order[first[groups_drawn] + (inside * counts[groups_drawn]).astype(np.int64)].ravel()
-        result.append(statistic(values[picks], axis=0))
+        drawn_value = statistic(values[picks], axis=0)
+        result.append(drawn_value if closer == 1 else value + closer * (drawn_value - value))
     return np.stack(result)
 
 
