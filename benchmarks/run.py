@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import collect
+import cost_models
 import dag_engine
 import dry_run
 import layer_timing
@@ -24,6 +25,7 @@ BENCHMARKS = {
     "layer-timing": layer_timing.benchmark,
     "presets": presets.benchmark,
     "dag": dag_engine.benchmark,
+    "cost-models": cost_models.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -9,7 +9,10 @@ from stallpoint.records import MODEL_TABLES, TIDY_TABLES
 
 with program(Path(snakemake.log[0])):
     fitted = models.fit(
-        read_frames(TIDY_TABLES, snakemake.input), **snakemake.params.models, seed=snakemake.params.seed
+        read_frames(TIDY_TABLES, snakemake.input),
+        **snakemake.params.models,
+        shared_links=snakemake.params.shared_links,
+        seed=snakemake.params.seed,
     )
     for table in MODEL_TABLES:
         write(table, fitted[table.name], Path(snakemake.output[table.name]))

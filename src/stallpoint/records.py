@@ -205,6 +205,9 @@ INSTRUMENTATION = Table(
     ),
 )
 
+MACHINE = "machine"
+"""Layer type of the products that tell about the machine: layers ``peak``, ``bandwidth`` and ``rows``."""
+
 SGEMM = Table(
     "sgemm",
     "one row for each timed matrix product m x k · k x n, done `operations` times",
@@ -213,7 +216,7 @@ SGEMM = Table(
         NETWORK,
         HARDWARE,
         REPEAT,
-        Column("layer", TEXT, None, "layer (and which of its products) whose forward pass needs it, or reference"),
+        Column("layer", TEXT, None, "layer (and which of its products), reference, or peak, bandwidth or rows"),
         LAYER_TYPE,
         WORKER_BATCH,
         Column("m", INT, None, "rows of the left matrix"),
@@ -304,12 +307,36 @@ SGEMM_SPEEDUP = Table(
         *_estimate("seconds", "s", "time of all operations of one forward pass"),
         *_estimate("gflops", "GFLOP/s", "rate"),
         *_estimate("speedup", None, "time at the largest measured mini-batch over time at this one"),
+        Column(
+            "roofline", REAL, "s", "larger of operations / peak and bytes / bandwidth, where the product has b rows"
+        ),
+    ),
+)
+
+MATRIX_PRODUCTS = Table(
+    "matrix_products",
+    "each layer's matrix products by the law t(b) = (floor^s + (each · B)^s)^(1/s), B: b in whole blocks of rows",
+    (
+        NETWORK,
+        HARDWARE,
+        Column("layer", TEXT, None, "layer, or reference (b x 4096 · 4096 x 9216)"),
+        LAYER_TYPE,
+        *_estimate("floor", "s", "time that does not fall with b"),
+        *_estimate("each", "s", "time for each further sample"),
+        *_estimate("traffic", None, "floor over the time to read the weights once at the measured bandwidth"),
+        *_estimate("efficiency", None, "operations of a sample over each, as a part of the measured peak"),
+        Column("block", INT, None, "rows computed at once"),
+        Column("sharpness", REAL, None, "s: 1 where floor and arithmetic follow each other, large where they overlap"),
+        Column("by_row", FLAG, None, "fewer rows than a block are multiplied one by one"),
+        Column("points", INT, None, "mini-batches measured"),
+        Column("left_out_error", REAL, None, "median of |log(predicted / measured)| at each b, from the others"),
     ),
 )
 
 COMMUNICATION = Table(
     "communication",
-    "all-reduce time alpha + beta · bytes, fitted for each node count, and over all of them by the reduction's law",
+    "all-reduce time by message size, fitted for each node count, and over all of them by the reduction's law: alpha + "
+    "the sum over pieces of beta · (bytes of the message in that piece); one row for each piece",
     (
         HARDWARE,
         BACKEND,
@@ -317,8 +344,10 @@ COMMUNICATION = Table(
         Column("fit", TEXT, None, "nodes: one node count; or the law over all, e.g. ring: factors 2(p-1) and 2(p-1)/p"),
         NODES,
         RANKS,
+        Column("piece", INT, None, "piece of the curve, from 0; a fit with one piece is a straight line"),
+        Column("from_bytes", REAL, "B", "message size at which the piece begins; it ends where the next one does"),
         *_estimate("alpha", "s", "latency"),
-        *_estimate("beta", "s/B", "time for each byte"),
+        *_estimate("beta", "s/B", "time for each byte in this piece"),
         Column("points", INT, None, "message sizes fitted"),
         Column("residual", REAL, None, "median of |fit - measured| / measured"),
     ),
@@ -462,8 +491,8 @@ DATA_SHARE = Table(
 )
 
 MODEL_TABLES: tuple[Table, ...] = (
-    LAYER_SCALING, SGEMM_SPEEDUP, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CAUSES, STALLING,
-    STORAGE_RATES, DATA_SHARE,
+    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CAUSES,
+    STALLING, STORAGE_RATES, DATA_SHARE,
 )  # fmt: skip
 
 # --- networks, as they are before anything is measured ---------------------------------------------

@@ -20,6 +20,7 @@ from stallpoint.exchange.layer_trace import to_text
 from stallpoint.models import communication, dag
 from stallpoint.models.measured import over_ranks
 from stallpoint.parquet import read
+from stallpoint.presets import PRESETS
 from stallpoint.records import RAW_TABLES, RUNS, TABLES
 from stallpoint.study import expand
 
@@ -85,9 +86,10 @@ def test_the_equations_on_table_vi_agree_with_its_dag_run_task_by_task(sync: str
         [getattr(layer, name) for layer in layers] for name in ("forward", "backward", "communication")
     )
     phases, _ = compose(table_vi_cell(sync=sync, prefetch=0), table_vi())
-    costs = dag.Costs(1.2, 0.0, forward, backward, reduce, 0.0)
-    tasks = dag.s_sgd(costs, sync=sync, prefetch=False, workers=2, iterations=3)
-    assert dag.steady_iteration(dag.schedule(tasks), 3) == pytest.approx(phases["iteration_time"])
+    costs = dag.Costs(1.2, 0.0, forward, backward, dag.by_layer(reduce), 0.0)
+    job = dag.s_sgd(costs, PRESETS[sync].preset, prefetch=False)
+    spans = dag.schedule(job.written_out(2, iterations=3))
+    assert spans["update of 2"].end - spans["update of 1"].end == pytest.approx(phases["iteration_time"])
     seconds, _ = dag.iteration_seconds(
         *map(np.array, (1.2, 0.0, sum(forward), sum(backward), phases["exposed_communication"], 0.0)),
         overlap=sync == "wfbp", prefetch="none",

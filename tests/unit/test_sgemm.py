@@ -13,7 +13,7 @@ from stallpoint.measure.world import World
 from stallpoint.networks import NETWORKS, find
 from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.networks.products import Product, products
-from stallpoint.records import SGEMM
+from stallpoint.records import MACHINE, SGEMM
 
 
 def products_of(name: str, batch: int) -> list[Product]:
@@ -114,7 +114,13 @@ def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch() ->
     )  # fmt: skip
     kept = Recorder(cell, 0)
     sgemm.measure(cell, World.start(1), kept)
-    rows = kept.arrow(SGEMM).to_pandas()
+    everything = kept.arrow(SGEMM).to_pandas()
+    rows = everything[everything["layer_type"] != MACHINE]
+    machine = everything[everything["layer_type"] == MACHINE].set_index("layer")
+    assert set(machine.index) == {"peak", "bandwidth", "rows"}
+    assert set(machine.loc["rows", "worker_batch"]) == set(sgemm.PROBE_ROWS)
+    assert machine.loc["bandwidth", "m"].tolist() == [1, 1]
+    assert machine.loc["peak", "gflops"].median() > machine.loc["bandwidth", "gflops"].median()
 
     keys = ["m", "k", "n", "operations", "worker_batch"]
     assert set(Counter(rows[keys].itertuples(index=False)).values()) == {2}, "each shape once, two samples"
@@ -128,3 +134,4 @@ def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch() ->
     rate = 2 * rows["m"] * rows["k"] * rows["n"] * rows["operations"] / rows["seconds"] / 1e9
     assert list(rate) == pytest.approx(list(rows["gflops"]))
     assert sorted(set(rows["sample"])) == [0, 1]
+    assert everything["sample"].is_monotonic_increasing, "interleaved: every shape once, then every shape again"

@@ -28,6 +28,7 @@ rule fit:
         f"{LOGS}/fit.log",
     params:
         models=STUDY.config["models"],
+        shared_links=[name for name, entry in STUDY.config["storage"].items() if entry["shared_link"]],
         seed=STUDY.config["seed"],
     script:
         "../../scripts/fit.py"

@@ -3,12 +3,16 @@
 All b·g products of a convolution (and those of all samples and heads of an attention) are really done, one after the
 other and in the same memory, as Caffe does them with its column buffer. So a cell takes about ``samples`` times the
 forward passes at all its mini-batches, at most `SECONDS_PER_PRODUCT` for each.
+
+The same job measures what the machine can do (layer type ``machine``): ``peak``, a large square product, ``bandwidth``,
+a matrix that no cache holds times a vector, and ``rows``, few rows at every count, which show the kernel's block of
+rows. Samples are interleaved: every product once, then every product again, so that a slow minute slows all of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -17,11 +21,14 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.products import Product, products
-from stallpoint.records import SGEMM
+from stallpoint.records import MACHINE, SGEMM
 
 SECONDS_PER_PRODUCT = 20.0
 """A product that has taken this long gets no further sample, if it has `LEAST_SAMPLES`."""
 LEAST_SAMPLES = 3
+PROBE_SIDE = 2048
+PROBE_ROWS = (*range(1, 13), 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129)
+"""Row counts at and around whole blocks of 2, 4, 8, ... rows."""
 
 
 def reference(batch: int) -> Product:
@@ -29,20 +36,33 @@ def reference(batch: int) -> Product:
     return Product("reference", "fully-connected", m=batch, k=4096, n=9216, operations=1)
 
 
+def machine(device: torch.device) -> list[Product]:
+    """What tells about the machine; on a GPU the products are larger, so that they fill it."""
+    side, row = (8192, 16384) if device.type == "cuda" else (2048, 8192)
+    rows = [Product("rows", MACHINE, m=m, k=PROBE_SIDE, n=PROBE_SIDE, operations=1) for m in PROBE_ROWS]
+    peak, bandwidth = (Product("peak", MACHINE, side, side, side, 1), Product("bandwidth", MACHINE, 1, row, row, 1))
+    return [peak, bandwidth, *rows]
+
+
 def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
-    """Time each product ``cell.samples`` times after one warm-up, at each of ``cell.batches``, and the reference.
+    """Time each product ``cell.samples`` times after one warm-up, at each of ``cell.batches``, reference and machine.
 
     Equal products are measured once, under the first layer's name. All workers compute at once, as in training;
     rank 0 records.
     """
     network = network_of(cell)
     outline = network.outline()
-    for batch in cell.batches:
-        wanted = [reference(batch), *_distinct(products(outline, network.takes, batch))]
-        for product in wanted:
-            for sample, seconds in enumerate(_time(product, cell.samples, torch.device(cell.device))):
-                if world.rank == 0:
-                    _record(keep, product, batch, sample, seconds)
+    device = torch.device(cell.device)
+    wanted = [
+        (batch, product)
+        for batch in cell.batches
+        for product in [reference(batch), *_distinct(products(outline, network.takes, batch))]
+    ]
+    wanted += [(product.m, product) for product in machine(device)]
+    for place, sample, seconds in timed([product for _, product in wanted], cell.samples, device):
+        if world.rank == 0:
+            batch, product = wanted[place]
+            _record(keep, product, batch, sample, seconds)
 
 
 def _distinct(wanted: list[Product]) -> list[Product]:
@@ -53,27 +73,34 @@ def _distinct(wanted: list[Product]) -> list[Product]:
     return list(first.values())
 
 
-def _time(product: Product, samples: int, device: torch.device) -> Iterator[float]:
-    """Seconds for all operations of the product, once for each sample."""
-    left = torch.rand(product.m, product.k, device=device)
-    right = torch.rand(product.k, product.n, device=device)
-    result = torch.empty(product.m, product.n, device=device)
+def timed(wanted: Sequence[Product], samples: int, device: torch.device) -> Iterator[tuple[int, int, float]]:
+    """Position in `wanted`, sample, and seconds for all operations of the product; one sample of each, then the next.
 
-    def multiply() -> float:
+    The matrices of all products share their memory.
+    """
+    sizes = [(product.m * product.k, product.k * product.n, product.m * product.n) for product in wanted]
+    left, right, results = (torch.rand(max(size), device=device) for size in zip(*sizes, strict=True))
+
+    def multiply(product: Product) -> float:
+        a = left[: product.m * product.k].view(product.m, product.k)
+        b = right[: product.k * product.n].view(product.k, product.n)
+        result = results[: product.m * product.n].view(product.m, product.n)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
         begin = time.perf_counter()
         for _ in range(product.operations):
-            torch.mm(left, right, out=result)
+            torch.mm(a, b, out=result)
         if device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter() - begin
 
-    spent = multiply()
+    spent = [multiply(product) for product in wanted]
     for sample in range(samples):
-        if sample >= LEAST_SAMPLES and spent > SECONDS_PER_PRODUCT:
-            return
-        seconds = multiply()
-        spent += seconds
-        yield seconds
+        for place, product in enumerate(wanted):
+            if sample < LEAST_SAMPLES or spent[place] <= SECONDS_PER_PRODUCT:
+                seconds = multiply(product)
+                spent[place] += seconds
+                yield place, sample, seconds
 
 
 def _record(keep: Recorder, product: Product, batch: int, sample: int, seconds: float) -> None:

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
-from stallpoint.models import amdahl, attribution, communication, data, prediction
-from stallpoint.models.compute import Compute, layer_scaling, sgemm_speedup
+from stallpoint.models import amdahl, attribution, communication, data, matrix_products, prediction
+from stallpoint.models.compute import Compute, layer_scaling
 from stallpoint.models.measured import measured, over_ranks, presets
 from stallpoint.records import FLAG, INT, MODEL_TABLES, REAL, TABLES, TEXT, Table
 
 
 def fit(
-    tidy: Mapping[str, pd.DataFrame], *, nodes: Sequence[int], threshold: float = 0.10, seed: int = 0
+    tidy: Mapping[str, pd.DataFrame],
+    *,
+    nodes: Sequence[int],
+    threshold: float = 0.10,
+    shared_links: Collection[str] = (),
+    seed: int = 0,
 ) -> dict[str, pd.DataFrame]:
     """All model tables, by name, with the columns of `records.MODEL_TABLES`.
 
     `tidy` holds every tidy table by name, empty ones included; `nodes` are the node counts to predict beside the
-    measured ones; a curve stalls where doubling the nodes gains less than `threshold` in throughput. The same
-    records and `seed` give the same numbers.
+    measured ones; a curve stalls where doubling the nodes gains less than `threshold` in throughput; storages
+    in `shared_links` are reached over the link that carries the gradients. The same records and `seed` give the same
+    numbers.
     """
     tidy = {name: _of_types(TABLES[name], frame) for name, frame in tidy.items()}
     iterations, layers = tidy["iterations"], tidy["layers"]
     steps = over_ranks(iterations, layers)
     points = measured(steps, seed)
-    compute = Compute(iterations, layers, seed)
+    compute = Compute(iterations, layers, seed, matrix_products.kernels(tidy["sgemm"], seed))
     fits = communication.fit(tidy["collectives"], seed)
-    training_data = data.TrainingData(tidy["runs"], iterations, tidy["storage_reads"], seed)
+    training_data = data.TrainingData(tidy["runs"], iterations, tidy["storage_reads"], seed, shared_links)
     curves = prediction.Model(compute, fits, training_data, presets(tidy["runs"])).curves(points, nodes)
     rows = {
         "layer_scaling": layer_scaling(compute),
-        "sgemm_speedup": sgemm_speedup(tidy["sgemm"], seed),
+        "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
+        "matrix_products": matrix_products.table(tidy["sgemm"], seed),
         "communication": communication.table(fits),
         "predictions": prediction.predictions(curves, steps),
         "layer_predictions": prediction.layer_predictions(curves, iterations, layers),

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models import dag
-from stallpoint.models.communication import Communication, Scheme, all_reduce_seconds
+from stallpoint.models.communication import Communication, Scheme, all_reduce_seconds, traffic
 from stallpoint.models.compute import Compute, Times
 from stallpoint.models.data import TrainingData
 from stallpoint.models.measured import MATRIX_LAYERS, SERIES, Measured, Point, kept
@@ -125,13 +125,16 @@ class Model:
             _, equation = dag.iteration_seconds(*[unknown] * 6, **self._overlaps(point))
             names = (*_PREDICTED, "host_to_device", "matrix", "iteration_time")
             return Predicted(point, equation, "not measured", dict.fromkeys(names, unknown), None, frozenset())
-        return self._assemble(point, times, t_io)
+        return self._assemble(point, base, times, t_io)
 
-    def _assemble(self, point: Point, times: Times, t_io: Ensemble) -> Predicted:
+    def _assemble(self, point: Point, base: Measured, times: Times, t_io: Ensemble) -> Predicted:
         layers = self._compute.layers[point.network]
         preset = self._presets[point.sync]
         sent = messages(preset, layers.gradient_bytes.tolist()) if point.ranks > 1 else []
-        seconds_sent = self._message_seconds(point, preset, [layers.gradient_bytes[members].sum() for members in sent])
+        sizes = [int(layers.gradient_bytes[members].sum()) for members in sent]
+        seconds_sent = self._message_seconds(point, preset, sizes)
+        t_io, slower = self._beside_gradients(point, base, preset, sizes, t_io)
+        seconds_sent = seconds_sent * np.reshape(slower, (-1, 1))
         backward = times.backward_steps
         start, end = dag.in_turn(_ready(preset, backward, sent), seconds_sent)
         exposed = end[..., -1] - backward.sum(-1) if sent else np.zeros(1 + REPLICATES)
@@ -172,6 +175,16 @@ class Model:
         preset = self._presets[point.sync]
         ahead = "device" if preset.device_prefetch else "host"
         return {"overlap": preset.start == "layer-ready", "prefetch": ahead if point.prefetch else "none"}
+
+    def _beside_gradients(
+        self, point: Point, base: Measured, preset: Preset, sizes: Sequence[int], t_io: Ensemble
+    ) -> tuple[Ensemble, Ensemble | float]:
+        """t_io, and the factor on messages, when data and gradients share a link."""
+        scheme = (point.hardware, preset.communicator, preset.reduction)
+        if point.nodes == 1 or not sizes or scheme not in self._communication:
+            return t_io, 1.0
+        sent = traffic(self._communication[scheme].over_nodes, point.ranks, message_bytes(preset, sizes))
+        return self._data.beside_gradients(base, t_io, point.ranks // point.nodes, point.worker_batch, sent)
 
     def _message_seconds(self, point: Point, preset: Preset, sizes: Sequence[int]) -> Ensemble:
         """Time of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
