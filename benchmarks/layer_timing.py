@@ -113,7 +113,7 @@ def network_pass(name: str, batch: int, *, timed: bool, like: nn.Module | None =
     else:
         for weights in network.parameters():
             weights.grad = torch.zeros_like(weights)
-    size = find(name).image_size
+    size = find(name).takes.size
     return Pass(network, (torch.randn(batch, 3, size, size), torch.zeros(batch, dtype=torch.int64)), CPU, timed=timed)
 
 

@@ -47,8 +47,8 @@ def candidates(network: str, batch: int) -> dict[str, Callable[[], float]]:
     memory.keep_freed()
     world, cpu = World.start(RANKS), torch.device("cpu")
     torch.manual_seed(world.rank)
-    size = find(network).image_size
-    images, labels = torch.randn(batch, 3, size, size), torch.randint(1000, (batch,))
+    inputs, labels = find(network).takes.example(batch, cpu)
+    inputs.normal_()
 
     def timed(step: Callable[[], object]) -> Callable[[], float]:
         def run() -> float:
@@ -64,7 +64,7 @@ def candidates(network: str, batch: int) -> dict[str, Callable[[], float]]:
         optimiser = Sgd(parameters)
 
         def step() -> None:
-            model(images, labels).backward()
+            model(inputs, labels).backward()
             optimiser.step(parameters)
             model.zero_grad(set_to_none=True)
 
@@ -72,7 +72,7 @@ def candidates(network: str, batch: int) -> dict[str, Callable[[], float]]:
 
     def preset(name: str) -> Callable[[], object]:
         trainer = Trainer(find(network).build(1), world, PRESETS[name].preset, cpu)
-        return lambda: trainer.step(lambda: MiniBatch(images, labels, 0.0, 0.0))
+        return lambda: trainer.step(lambda: MiniBatch(inputs, labels, 0.0, 0.0))
 
     TorchCommunicator(world, cpu)
     steps = {

@@ -21,7 +21,7 @@ from stallpoint.measure.world import World
 from stallpoint.presets import PRESETS
 from stallpoint.records import COLLECTIVES, RUNS
 from stallpoint.storage import Storage
-from stallpoint.storage.generate import write_images
+from stallpoint.storage.generate import write_synthetic
 
 ROWS = 1000
 
@@ -261,12 +261,12 @@ train.Trainer.step = dying
 def training(sync: str, folder: Path) -> TrainCell:
     """Enough iterations of GoogLeNet that none reaches the end before the others are told to stop."""
     images = folder / "images"
-    write_images(Storage("local", images, "files"), 4, seed=1)
+    write_synthetic(Storage("local", images, "files"), 4, seed=1)
     return TrainCell(
         hardware="cpu", nodes=2, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
         anonymise=False, network="googlenet", batch=1, storage="local", scaling="weak", sync=sync, prefetch=0,
         worker_batch=1, iterations=200, warmup=1, readers=1, storage_path=str(images), storage_format="files",
-        preset=asdict(PRESETS[sync].preset),
+        preset=asdict(PRESETS[sync].preset), own_network=None,
     )  # fmt: skip
 
 

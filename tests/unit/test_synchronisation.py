@@ -15,32 +15,31 @@ from stallpoint.measure.synchronisation import gradients as gradients_module
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.rendezvous import common_network
-from stallpoint.networks.layers import Layer
-from stallpoint.networks.layers import layers as layers_of
+from stallpoint.networks.layers import Layer, layers
 
 CPU = torch.device("cpu")
 
 
 def network(*sizes: tuple[int, int]) -> list[Layer]:
     """Fully-connected layers whose gradients are known: the n-th one's are all n + 1."""
-    made = layers_of(nn.Sequential(*(nn.Linear(*size) for size in sizes)))
+    made = layers(nn.Sequential(*(nn.Linear(*size) for size in sizes)))
     leave_gradients(made)
     return made
 
 
-def leave_gradients(layers: list[Layer]) -> None:
+def leave_gradients(made: list[Layer]) -> None:
     """As back-propagation does: in memory of their own."""
-    for number, layer in enumerate(layers):
+    for number, layer in enumerate(made):
         for parameter in layer.parameters:
             parameter.grad = torch.full_like(parameter, number + 1.0)
 
 
 def test_small_gradients_are_packed_and_large_ones_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradients_module, "IN_PLACE_BYTES", 100)
-    layers = network((2, 3), (10, 10), (3, 1))
-    gradients = Gradients(layers)
+    made = network((2, 3), (10, 10), (3, 1))
+    gradients = Gradients(made)
     assert gradients.order == [2, 1, 0]
-    large = layers[1].parameters[0].grad
+    large = made[1].parameters[0].grad
     assert large is not None
     for layer in gradients.order:
         gradients.complete(layer)
@@ -53,29 +52,12 @@ def test_small_gradients_are_packed_and_large_ones_stay_where_they_are(monkeypat
     assert [(piece.place, len(piece.values)) for piece in middle] == [(4, 10), (23, 100)]
     for piece in everything:
         piece.values.mul_(2)
-    for number, layer in enumerate(layers):
+    for number, layer in enumerate(made):
         for parameter in layer.parameters:
             assert parameter.grad is not None
             assert (parameter.grad == 2 * (number + 1)).all(), "what is received is what the update sees"
     gradients.clear()
-    assert all(parameter.grad is None for layer in layers for parameter in layer.parameters)
-
-
-def test_shared_and_frozen_parameters_travel_once_or_not_at_all() -> None:
-    first, second = nn.Linear(2, 2), nn.Linear(2, 2)
-    second.weight = first.weight
-    second.bias.requires_grad_(False)
-    gradients = Gradients(layers_of(nn.Sequential(first, second)))
-    assert gradients.order == [0]
-    assert gradients.values == 6
-
-
-def test_a_layer_the_loss_did_not_depend_on_has_gradient_zero() -> None:
-    layers = network((2, 2))
-    gradients = Gradients(layers)
-    gradients.clear()
-    gradients.complete(0)
-    assert gradients.pieces(Message(0, (0,)))[0].values.tolist() == [0.0] * 6
+    assert all(parameter.grad is None for layer in made for parameter in layer.parameters)
 
 
 class Noting:
@@ -95,9 +77,8 @@ class Noting:
 
 
 def engine(exchange: Noting, plan: list[list[int]], *, during_backward: bool) -> Engine:
-    layers = network((1, 1), (1, 1), (3, 1))
     return Engine(
-        nn.Sequential(), Gradients(layers), exchange, plan, HostClock(), CPU,
+        nn.Sequential(), Gradients(network((1, 1), (1, 1), (3, 1))), exchange, plan, HostClock(), CPU,
         during_backward=during_backward, replan=lambda _: None, end=lambda: None,
     )  # fmt: skip
 
@@ -125,15 +106,6 @@ def test_what_goes_wrong_on_the_way_is_raised_where_it_is_waited_for(during_back
     with pytest.raises(OSError, match="the network is down"):
         sends.finish()
     sends.close(wait=False)
-
-
-def test_layers_that_were_never_ready_are_sent_in_the_end() -> None:
-    exchange = Noting({0: 4, 1: 4})
-    sends = engine(exchange, [[2], [1, 0]], during_backward=True)
-    sends.ready(1)
-    sends.finish()
-    assert exchange.numbers == [0, 1]
-    sends.close(wait=True)
 
 
 def interfaces(**addresses: str) -> dict[str, IPv4Interface]:
@@ -165,8 +137,8 @@ model = nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 3))
 
 for begin in ("after-backward", "layer-ready"):
     synchronisation = start(
-        Preset(start=begin), model, layers(model), world, HostClock(), torch.device("cpu"), Sgd(model.parameters()),
-        warmup=1,
+        Preset(start=begin), model, layers(model), world, HostClock(), torch.device("cpu"),
+        Sgd(model.parameters()), warmup=1,
     )
     for number, parameter in enumerate(model.parameters()):
         parameter.grad = torch.full_like(parameter, number + 10.0 * world.rank)

@@ -52,11 +52,8 @@ class Engine:
 
     def ready(self, layer: int) -> None:
         """Send the messages that are complete now."""
-        number = self._message_of.get(layer)
-        if number is None:  # what it learns belongs to another layer
-            return
         self._gradients.complete(layer)
-        self._missing[number].discard(layer)
+        self._missing[self._message_of[layer]].discard(layer)
         if self._thread:
             self._send_complete(self._thread)
 
@@ -65,13 +62,8 @@ class Engine:
         return now
 
     def finish(self) -> None:
-        """Send what was not sent yet, and wait for all."""
-        for layers in self._missing:
-            for layer in layers:  # the loss did not depend on it
-                self._gradients.complete(layer)
-            layers.clear()
+        """Wait for what is under way, or send all messages; every layer is ready."""
         if self._thread:
-            self._send_complete(self._thread)
             for sending in self._under_way:
                 sending.result()
             self._under_way.clear()

@@ -41,7 +41,7 @@ class Gradients:
     """The gradients of a network, layer by layer, between a backward pass and the update."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
-        self._parameters = _owned(layers)
+        self._parameters = {index: layer.parameters for index, layer in enumerate(layers) if layer.parameters}
         small = [
             parameter
             for layer in self.order
@@ -76,12 +76,12 @@ class Gradients:
     def complete(self, layer: int) -> None:
         """Back-propagation has left all gradients of `layer`: pack the small ones."""
         for parameter in self._parameters[layer]:
-            gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+            assert parameter.grad is not None, "told that it is complete"
             part = self._parts.get(id(parameter))
             if part is None:
-                parameter.grad = gradient.contiguous()
+                parameter.grad = parameter.grad.contiguous()
             else:
-                parameter.grad = part.view_as(parameter).copy_(gradient)
+                parameter.grad = part.view_as(parameter).copy_(parameter.grad)
 
     def pieces(self, message: Message) -> list[Piece]:
         """The gradients of a message as they lie in memory, the packed ones first."""
@@ -107,18 +107,6 @@ class Gradients:
             places[id(parameter)] = begin, begin + parameter.numel()
             begin += parameter.numel()
         return places
-
-
-def _owned(layers: Sequence[Layer]) -> dict[int, list[nn.Parameter]]:
-    """What each layer learns; a shared parameter belongs to the first of its layers, whose gradient comes last."""
-    owned: dict[int, list[nn.Parameter]] = {}
-    taken: set[int] = set()
-    for index, layer in enumerate(layers):
-        mine = [weights for weights in layer.parameters if weights.requires_grad and id(weights) not in taken]
-        taken |= {id(weights) for weights in mine}
-        if mine:
-            owned[index] = mine
-    return owned
 
 
 def _gradient(parameter: nn.Parameter) -> torch.Tensor:
