@@ -32,6 +32,8 @@ class Cell:
     """``cpu`` or ``cuda``."""
     threads_per_worker: int
     seed: int
+    precision: str
+    """``float32``, ``tf32`` (CUDA) or ``bf16``: what matrix products are computed in."""
     anonymise: bool
     """Write ``node0``, ``node1``, ... instead of host names."""
 

@@ -136,6 +136,9 @@ def _check_names(config: Mapping[str, Any]) -> None:
                         f"{section}[{index}].hardware: {name} is imported, its runs are those under "
                         f"hardware.{name}.traces; what is measured needs a hardware entry of its own"
                     )
+    for name, entry in config["hardware"].items():
+        if entry["precision"] == "tf32" and entry["device"] != "cuda":
+            raise InputError(f"hardware.{name}.precision: tf32 is of CUDA devices; a CPU has float32 and bf16")
     formats: dict[str, tuple[str, str]] = {}
     for name, entry in config["storage"].items():
         other, used = formats.setdefault(entry["path"], (name, entry["format"]))
@@ -412,6 +415,7 @@ def _common(config: Mapping[str, Any], hardware: str, **fixed: int) -> dict[str,
         "threads_per_worker": entry["threads_per_worker"],
         "workers_per_node": entry["workers_per_node"],
         "seed": config["seed"],
+        "precision": entry["precision"],
         "anonymise": config["anonymise"],
         **fixed,
     }

@@ -118,7 +118,7 @@ def study(
     def common(n: int, repeat: int, workers: int = workers_per_node) -> dict[str, Any]:
         return {
             "hardware": hardware, "nodes": n, "repeat": repeat, "workers_per_node": workers, "device": "cpu",
-            "threads_per_worker": 1, "seed": seed, "anonymise": False,
+            "threads_per_worker": 1, "seed": seed, "precision": "float32", "anonymise": False,
         }  # fmt: skip
 
     def train(network: str, n: int, repeat: int, axes: dict[str, Any]) -> TrainCell:

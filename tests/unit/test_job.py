@@ -36,7 +36,19 @@ def measure(cell, world, keep):
 
 def a_cell(nodes: int) -> CollectivesCell:
     return CollectivesCell(
-        "cpu", nodes, 1, 1, "cpu", 1, 1, True, backend="mpi", reduction="library", message_bytes=[1024], samples=2
+        "cpu",
+        nodes,
+        1,
+        1,
+        "cpu",
+        1,
+        1,
+        "float32",
+        True,
+        backend="mpi",
+        reduction="library",
+        message_bytes=[1024],
+        samples=2,
     )
 
 
@@ -264,7 +276,8 @@ def training(sync: str, folder: Path) -> TrainCell:
     write_synthetic(Storage("local", images, "files"), 4, seed=1)
     return TrainCell(
         hardware="cpu", nodes=2, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
-        anonymise=False, network="googlenet", batch=1, storage="local", scaling="weak", sync=sync, prefetch=0,
+        precision="float32", anonymise=False,
+        network="googlenet", batch=1, storage="local", scaling="weak", sync=sync, prefetch=0,
         worker_batch=1, iterations=200, warmup=1, readers=1, storage_path=str(images), storage_format="files",
         preset=asdict(PRESETS[sync].preset), own_network=None,
     )  # fmt: skip

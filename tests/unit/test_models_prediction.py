@@ -28,7 +28,7 @@ def true_iteration(row: pd.Series, truth: Truth) -> float:
         **axes, prefetch=row["prefetch"], repeat=1, worker_batch=row["worker_batch"], iterations=1, warmup=0, readers=2,
         storage_path="", storage_format="", preset={}, own_network=None,
         workers_per_node=row["ranks"] // row["nodes"], device="cpu",
-        threads_per_worker=1, seed=0, anonymise=False,
+        threads_per_worker=1, seed=0, precision="float32", anonymise=False,
     )  # fmt: skip
     return truth.iteration(cell)
 

@@ -226,7 +226,8 @@ def test_planning_imports_nothing_of_the_users() -> None:
 def train_cell(folder: Path, ranks: int) -> TrainCell:
     return TrainCell(
         hardware="cpu", nodes=ranks, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
-        anonymise=False, network="text", batch=2, storage="local", scaling="weak", sync="wfbp", prefetch=1,
+        precision="float32", anonymise=False,
+        network="text", batch=2, storage="local", scaling="weak", sync="wfbp", prefetch=1,
         worker_batch=2, iterations=2, warmup=1, readers=1, storage_path=str(folder), storage_format="tokens",
         preset={}, own_network={"build": "nets/mine.py:Text", **TEXT},
     )  # fmt: skip
@@ -249,7 +250,8 @@ def test_two_workers_train_a_users_network_on_tokens_and_all_reduce_shared_weigh
 def test_the_products_of_a_users_network_are_timed(here: Path) -> None:
     cell = SgemmCell(
         hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=1,
-        anonymise=False, network="text", batches=[2], samples=1, own_network={"build": "nets/mine.py:Text", **TEXT},
+        precision="float32", anonymise=False,
+        network="text", batches=[2], samples=1, own_network={"build": "nets/mine.py:Text", **TEXT},
     )  # fmt: skip
     kept = Recorder(cell, 0)
     sgemm.measure(cell, World.start(1), kept)

@@ -6,8 +6,9 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.records import ITERATIONS, LAYERS, SGEMM, Table
 
 CELL = TrainCell(
-    hardware="cpu", nodes=2, repeat=3, workers_per_node=2, device="cpu", threads_per_worker=1, seed=1, anonymise=True,
-    network="alexnet", batch=32, storage="images", scaling="strong", sync="wfbp", prefetch=2, worker_batch=8,
+    hardware="cpu", nodes=2, repeat=3, workers_per_node=2, device="cpu", threads_per_worker=1, seed=1,
+    precision="float32", anonymise=True, network="alexnet", batch=32, storage="images", scaling="strong", sync="wfbp",
+    prefetch=2, worker_batch=8,
     iterations=5, warmup=1, readers=1, storage_path="images", storage_format="files", preset={}, own_network=None,
 )  # fmt: skip
 
@@ -61,7 +62,9 @@ def test_columns_of_different_lengths_are_refused() -> None:
 
 
 def test_a_column_that_is_neither_measured_nor_the_cells_is_an_error() -> None:
-    cell = SgemmCell("cpu", 1, 1, 1, "cpu", 1, 1, True, network="alexnet", batches=[1], samples=1, own_network=None)
+    cell = SgemmCell(
+        "cpu", 1, 1, 1, "cpu", 1, 1, "float32", True, network="alexnet", batches=[1], samples=1, own_network=None
+    )
     recorder = Recorder(cell, rank=0)
     recorder.add(SGEMM, layer="fc6", layer_type="fully-connected", m=1, k=1, n=1, operations=1, sample=0, seconds=1.0)
     with pytest.raises(KeyError, match="worker_batch"):

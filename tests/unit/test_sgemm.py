@@ -110,7 +110,8 @@ def test_the_products_of_a_convolution_are_the_convolution(groups: int) -> None:
 def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch() -> None:
     cell = SgemmCell(
         hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=1,
-        anonymise=False, network="googlenet", batches=[1, 2], samples=2, own_network=None,
+        precision="float32", anonymise=False,
+        network="googlenet", batches=[1, 2], samples=2, own_network=None,
     )  # fmt: skip
     kept = Recorder(cell, 0)
     sgemm.measure(cell, World.start(1), kept)

@@ -29,7 +29,7 @@ def test_two_workers_read_cold_and_warm_in_both_orders(tmp_path: Path, name: str
     storage = Storage("synthetic", tmp_path / "set", name)
     prepare(storage, generate=16, seed=1)
     cell = StorageCell(
-        "cpu", 2, 1, 1, "cpu", 1, 1, True,
+        "cpu", 2, 1, 1, "cpu", 1, 1, "float32", True,
         storage="synthetic", storage_path=str(storage.path), storage_format=name, samples=6,
     )  # fmt: skip
     folder = tmp_path / "raw" / cell.path

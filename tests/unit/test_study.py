@@ -225,6 +225,10 @@ def test_supporting_jobs_follow_from_the_training_cells() -> None:
         ),
         ({"hardware": imported(scaling="strong", batch=33)}, "hardware.old.traces[0]: batch 33 is not divisible by 2"),
         ({"hardware": imported(warmup=100)}, "hardware.old.traces[0]: of 100 iterations, warmup 100 leaves none"),
+        (
+            {"hardware": {"cpu": {"device": "cpu", "nodes": 8, "precision": "tf32"}}},
+            "hardware.cpu.precision: tf32 is of CUDA devices; a CPU has float32 and bf16",
+        ),
         ({"hardware": imported(sync="ring")}, "hardware.old.traces[0].sync: unknown preset 'ring'; known: naive, wfbp"),
         ({"hardware": imported(sync="horovod")}, "hardware.old.traces[0].sync: the files say how long each layer"),
         (

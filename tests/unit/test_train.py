@@ -106,7 +106,8 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> TrainCell:
     write_synthetic(Storage("local", folder, "files"), 6, seed=1)
     return TrainCell(
         hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
-        anonymise=False, network="googlenet", batch=1, storage="local", scaling="weak", sync="wfbp", prefetch=0,
+        precision="float32", anonymise=False,
+        network="googlenet", batch=1, storage="local", scaling="weak", sync="wfbp", prefetch=0,
         worker_batch=1, iterations=1, warmup=1, readers=1, storage_path=str(folder), storage_format="files",
         preset={}, own_network=None,
     )  # fmt: skip
@@ -236,3 +237,16 @@ def test_frozen_parameters_stay_as_they_are() -> None:
 def test_parameters_without_gradient_end_the_training_before_anyone_waits_for_them() -> None:
     with pytest.raises(InputError, match=r"no gradient in this iteration for unused\.weight, unused\.bias"):
         one_step(use=False)
+
+
+@pytest.mark.parametrize(("precision", "products"), [("float32", torch.float32), ("bf16", torch.bfloat16)])
+def test_products_are_in_the_precision_asked_for_and_weights_in_single(precision: str, products: torch.dtype) -> None:
+    network = Partly(use=True)
+    seen: list[torch.dtype] = []
+    network.fc.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
+    batch = MiniBatch(torch.ones(2, 3, 2, 2), torch.tensor([0, 1]), read=0.0, decode=0.0)
+    with train.Trainer(network, World.start(1), Preset(), torch.device("cpu"), precision=precision) as trainer:
+        measured = trainer.step(lambda: batch)
+    assert seen == [products]
+    assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
+    assert measured.phases["loss"] > 0

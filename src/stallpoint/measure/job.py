@@ -30,7 +30,7 @@ import torch
 from stallpoint import parquet
 from stallpoint.cells import Cell, CollectivesCell, TrainCell
 from stallpoint.errors import EXIT_BAD_INPUT, CannotRun, InputError
-from stallpoint.measure import environment
+from stallpoint.measure import environment, precision
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
@@ -137,6 +137,7 @@ class _Job:
         if self.cell.device == "cuda":
             environment.choose_gpu(self.world)
         torch.set_num_threads(self.cell.threads_per_worker)
+        precision.allow_only(self.cell.precision)
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world))
         self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
         measure(self.cell, self.world, self.recorder)

@@ -1,4 +1,4 @@
-"""Single-precision matrix products of a network's layers (Keuper & Pfreundt, Table III).
+"""Matrix products, in the precision of the hardware entry, of a network's layers (Keuper & Pfreundt, Table III).
 
 All b·g products of a convolution (and those of all samples and heads of an attention) are really done, one after the
 other and in the same memory, as Caffe does them with its column buffer. So a cell takes about ``samples`` times the
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from stallpoint.cells import SgemmCell
+from stallpoint.measure.precision import NUMBERS
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
@@ -59,7 +60,9 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
         for product in [reference(batch), *_distinct(products(outline, network.takes, batch))]
     ]
     wanted += [(product.m, product) for product in machine(device)]
-    for place, sample, seconds in timed([product for _, product in wanted], cell.samples, device):
+    for place, sample, seconds in timed(
+        [product for _, product in wanted], cell.samples, device, NUMBERS[cell.precision]
+    ):
         if world.rank == 0:
             batch, product = wanted[place]
             _record(keep, product, batch, sample, seconds)
@@ -73,13 +76,15 @@ def _distinct(wanted: list[Product]) -> list[Product]:
     return list(first.values())
 
 
-def timed(wanted: Sequence[Product], samples: int, device: torch.device) -> Iterator[tuple[int, int, float]]:
+def timed(
+    wanted: Sequence[Product], samples: int, device: torch.device, numbers: torch.dtype = torch.float32
+) -> Iterator[tuple[int, int, float]]:
     """Position in `wanted`, sample, and seconds for all operations of the product; one sample of each, then the next.
 
     The matrices of all products share their memory.
     """
     sizes = [(product.m * product.k, product.k * product.n, product.m * product.n) for product in wanted]
-    left, right, results = (torch.rand(max(size), device=device) for size in zip(*sizes, strict=True))
+    left, right, results = (torch.rand(max(size), device=device, dtype=numbers) for size in zip(*sizes, strict=True))
 
     def multiply(product: Product) -> float:
         a = left[: product.m * product.k].view(product.m, product.k)

@@ -26,6 +26,7 @@ from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Sgd
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
+from stallpoint.measure.precision import forward_context
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation import Sent
 from stallpoint.measure.world import World
@@ -61,11 +62,19 @@ class Trainer:
     """
 
     def __init__(
-        self, network: nn.Module, world: World, preset: Preset, device: torch.device, *, warmup: int = 1
+        self,
+        network: nn.Module,
+        world: World,
+        preset: Preset,
+        device: torch.device,
+        *,
+        precision: str = "float32",
+        warmup: int = 1,
     ) -> None:
         self._network = network.to(device)
         self._world = world
         self._device = device
+        self._in_precision = forward_context(precision, device)
         self._clock = clock_for(device)
         self._layers = layers(self._network)
         self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
@@ -83,7 +92,8 @@ class Trainer:
         loaded = mark()
         inputs, labels = batch.inputs.to(self._device), batch.labels.to(self._device)
         copied = mark()
-        loss = self._synchronisation.network(inputs, labels)
+        with self._in_precision:
+            loss = self._synchronisation.network(inputs, labels)
         forward = mark()
         (loss / self._world.size).backward()  # scaled here, summed gradients are averages
         backward = self._synchronisation.backward_ended(mark())
@@ -178,7 +188,9 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     with (
         _pipeline(cell, world, network.takes) as pipeline,
         _on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
-        Trainer(network.build(cell.seed), world, preset, device, warmup=cell.warmup) as trainer,
+        Trainer(
+            network.build(cell.seed), world, preset, device, precision=cell.precision, warmup=cell.warmup
+        ) as trainer,
     ):
         progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
         world.comm.Barrier()
