@@ -61,6 +61,8 @@ def test_workers_on_one_file_server_queue() -> None:
         [Task("read", N, 2, "server"), Task("f", C, 1, "cpu", ("read",))], [], (), frozenset({"server"})
     )
     assert template.order is None
+    with pytest.raises(InputError, match="workers queue for server"):
+        Structure(template, np.ones((1, 2)))
     ends = template.run(np.array([[[2.0] * 3, [1.0] * 3]]), iterations=1)
     assert ends.worker[0].tolist() == [[2, 4, 6], [3, 5, 7]]
     assert [span.end for span in schedule(template.written_out(3, 1)).values()] == [2, 3, 4, 5, 6, 7]
@@ -80,8 +82,9 @@ def test_a_node_link_used_on_the_way_up_and_down_has_no_fixed_order() -> None:
     fast = schedule(template.written_out(1, 1))
     assert fast["all-reduce 2, stage 3 of 0"].end == 9
     assert fast["update of 0"].end == 10
-    ends = template.run(iterations=1)
+    ends = template.run(iterations=3)
     assert ends.shared[0].max() == 10
+    assert template.run(iterations=3, keep=False).worker.tolist() == ends.worker[-2:].tolist()
 
 
 def test_an_unfit_template_is_refused() -> None:
