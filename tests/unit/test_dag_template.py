@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -61,6 +63,8 @@ def test_workers_on_one_file_server_queue() -> None:
         [Task("read", N, 2, "server"), Task("f", C, 1, "cpu", ("read",))], [], (), frozenset({"server"})
     )
     assert template.order is None
+    with pytest.raises(InputError, match="workers queue for server"):
+        Structure(template, np.ones((1, 2)))
     ends = template.run(np.array([[[2.0] * 3, [1.0] * 3]]), iterations=1)
     assert ends.worker[0].tolist() == [[2, 4, 6], [3, 5, 7]]
     assert [span.end for span in schedule(template.written_out(3, 1)).values()] == [2, 3, 4, 5, 6, 7]
@@ -80,8 +84,23 @@ def test_a_node_link_used_on_the_way_up_and_down_has_no_fixed_order() -> None:
     fast = schedule(template.written_out(1, 1))
     assert fast["all-reduce 2, stage 3 of 0"].end == 9
     assert fast["update of 0"].end == 10
-    ends = template.run(iterations=1)
+    ends = template.run(iterations=3)
     assert ends.shared[0].max() == 10
+    assert template.run(iterations=3, keep=False).worker.tolist() == ends.worker[-2:].tolist()
+
+
+def test_urgent_messages_go_first_on_lanes_too() -> None:
+    #  compute    [b3][b2][b1]
+    #  network        [ 3        ][1  ][2  ]     layer 1 is needed first (Jayarajan et al. 2019, P3)
+    template = s_sgd(Costs(0, 0, [0] * 3, [1] * 3, by_layer([1, 1, 3]), 0), Preset(), prefetch=True)
+    urgent = [replace(task, priority=float(place)) for place, task in zip((3, 2, 1, 9), template.shared, strict=True)]
+    template = replace(template, shared=urgent)
+    assert template.order is None
+    expected = schedule(template.written_out(2, 2))
+    assert [expected[f"all-reduce {n} of 0"].start for n in (3, 1, 2)] == [1, 4, 5]
+    seconds = np.array([[[task.duration] * 2 for task in template.worker]])
+    ends = template.run(seconds, iterations=2).shared
+    assert ends[1].tolist() == [expected[f"{task.name} of 1"].end for task in template.shared]
 
 
 def test_an_unfit_template_is_refused() -> None:
@@ -141,6 +160,20 @@ def test_without_a_fixed_order_scenarios_are_scheduled() -> None:
     template = s_sgd(costs, PRESETS["wfbp"].preset, prefetch=True)
     parts = np.array([[task.duration for task in template.tasks]])
     assert Structure(template, parts).iteration_seconds([[1.0, 2.0, 0.0]]).tolist() == [10.0, 20.0, 0.0]
+
+
+def test_layers_updated_one_by_one_are_scheduled_until_they_are_steady() -> None:
+    # forward n waits for all-reduce n alone: the iterations overlap, over as many tasks as there are layers.
+    layers = range(1, 7)
+    worker = [Task(f"f{n}", C, 1, "compute", (f"f{n - 1}",) if n > 1 else ()) for n in layers]
+    worker += [Task(f"b{n}", C, 2, "compute", (f"b{n + 1}" if n < 6 else "f6",)) for n in reversed(layers)]
+    shared = [Task(f"a{n}", N, 3, "network", (f"b{n}",)) for n in reversed(layers)]
+    template = Template(worker, shared, [(f"a{n}", f"f{n}") for n in layers])
+    assert template.order is not None
+    parts = np.array([[task.duration for task in template.tasks]])
+    found = Structure(template, parts).iteration_seconds([[1.0, 2.0]])
+    # 6 forward, 12 backward, and the time from b1's end to a1's: 6 all-reduces of 3 less 5 layers of 2 after b6.
+    assert found.tolist() == [6 + 12 + (18 - 10), 2 * 26]
 
 
 def test_many_scenarios_on_several_threads_are_each_their_own() -> None:

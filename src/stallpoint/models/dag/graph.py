@@ -76,10 +76,16 @@ class Times:
 
 @dataclass(frozen=True)
 class Graph:
-    """A task graph as arrays; made by `task_graph`, which checks it."""
+    """A task graph as arrays; made by `task_graph`, which checks it.
+
+    Tasks that are not numbered in an order in which they can be done get *places* in such an order, chain by chain,
+    so that they lie in memory as they are done.
+    """
 
     duration: Reals
     """s, by task."""
+    order: Indices | None
+    """The task at each place; None where each is at its own number. All below is by place."""
     first: Indices
     """Task t's followers are follower[first[t]:first[t + 1]]."""
     follower: Indices
@@ -89,10 +95,16 @@ class Graph:
     """The resource a task has to queue for; -1 where precedence alone orders all tasks of its resource."""
     resources: int
     priority: Reals | None = field(default=None)
-    """By task; None where no resource tells its tasks apart by priority."""
+    """None where no resource tells its tasks apart by priority."""
 
     def __len__(self) -> int:
         return len(self.duration)
+
+    @cached_property
+    def _moved(self) -> tuple[Indices, Indices]:
+        """The task at each place and the place of each task; empty where these are the same."""
+        order = np.empty(0, np.int32) if self.order is None else self.order
+        return order, _places(order)
 
     def run(self, duration: npt.ArrayLike | None = None) -> Times:
         """Schedule every task as early as it can go; `duration` replaces the graph's own, s.
@@ -100,11 +112,23 @@ class Graph:
         Takes O(tasks + edges) and O(log) more for each task that has to queue.
         """
         seconds = self.duration if duration is None else durations(duration, len(self))
-        priority = np.empty(0) if self.priority is None else self.priority
         start = np.zeros(len(self))
+        order, places = self._moved
         kernel(kernels.run, len(self))(
-            seconds, self.queue, priority, self.first, self.follower, self.predecessors.copy(), start, self.resources
+            seconds if self.order is None else seconds[self.order],
+            self.queue,
+            np.empty(0) if self.priority is None else self.priority,
+            self.first,
+            self.follower,
+            self.predecessors.copy(),
+            order,
+            places,
+            start,
+            self.resources,
         )
+        if self.order is not None:
+            placed, start = start, np.empty(len(self))
+            start[self.order] = placed
         return Times(start, seconds)
 
 
@@ -137,21 +161,44 @@ def task_graph(
         wrong = int(np.flatnonzero((resource < 0) | (resource >= count))[0])
         raise InputError(f"DAG: {_name(names, wrong)} needs resource {resource[wrong]}; there are 0 to {count - 1}")
 
+    linked, rising = _linked(before, after, tasks)
+    order = None
+    if not rising:
+        order = _in_order(*linked, names)
+        place = _places(order)
+        linked, _ = _linked(place[before], place[after], tasks)
+        resource = resource[order]
+    queue = np.empty(tasks, np.int32)
+    kernel(kernels.queues, tasks + len(after))(resource, *linked[:2], queue, count)
+    urgency = None if priority is None else _priority(priority, order, resource, count)
+    return Graph(seconds, order, *linked, queue, count, urgency)
+
+
+def _linked(before: Indices, after: Indices, tasks: int) -> tuple[tuple[Indices, Indices, Indices], bool]:
+    """`Graph.first`, `follower` and `predecessors`, and whether every edge leads to a higher number."""
     first, follower = np.zeros(tasks + 1, np.int32), np.empty(len(after), np.int32)
     predecessors = np.zeros(tasks, np.int32)
     edge = kernel(kernels.link, tasks + len(after))(before, after, first, follower, predecessors)
     if edge >= 0:
         raise InputError(f"DAG: edge {before[edge]} -> {after[edge]} names a task that does not exist")
-    order = np.empty(0 if edge == -1 else tasks, np.int32)
-    if edge != -1:
-        missing = predecessors.copy()
-        if kernel(kernels.sequence, tasks + len(after))(first, follower, missing, order) < tasks:
-            within = [_name(names, int(index)) for index in np.flatnonzero(missing > 0)]
-            more = " ..." if len(within) > 10 else ""
-            raise InputError(f"DAG: a cycle among or before {', '.join(within[:10])}{more}")
-    queue = np.empty(tasks, np.int32)
-    kernel(kernels.queues, tasks + len(after))(order, resource, first, follower, queue, count)
-    return Graph(seconds, first, follower, predecessors, queue, count, _priority(priority, resource, count))
+    return (first, follower, predecessors), edge == -1
+
+
+def _in_order(first: Indices, follower: Indices, predecessors: Indices, names: Sequence[str] | None) -> Indices:
+    """The tasks, each after all before it, chain by chain; `InputError` for a cycle."""
+    missing, order = predecessors.copy(), np.empty(len(predecessors), np.int32)
+    if kernel(kernels.sequence, len(order) + len(follower))(first, follower, missing, order) < len(order):
+        within = [_name(names, int(index)) for index in np.flatnonzero(missing > 0)]
+        more = " ..." if len(within) > 10 else ""
+        raise InputError(f"DAG: a cycle among or before {', '.join(within[:10])}{more}")
+    return order
+
+
+def _places(order: Indices) -> Indices:
+    """The place of each task in `order`."""
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order), dtype=np.int32)
+    return places
 
 
 def durations(duration: npt.ArrayLike, tasks: int | None, names: Sequence[str] | None = None) -> Reals:
@@ -180,12 +227,11 @@ def _indices(values: npt.ArrayLike, name: str, count: int | None = None) -> Indi
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
-def _priority(priority: npt.ArrayLike | None, resource: Indices, resources: int) -> Reals | None:
-    if priority is None:
-        return None
+def _priority(priority: npt.ArrayLike, order: Indices | None, resource: Indices, resources: int) -> Reals | None:
     values = np.ascontiguousarray(priority, dtype=np.float64)
     if values.shape != resource.shape or np.isnan(values).any():
         raise InputError("DAG: priority: a number for each task is needed")
+    values = values if order is None else values[order]
     lowest, highest = np.full(resources, np.inf), np.full(resources, -np.inf)
     np.minimum.at(lowest, resource, values)
     np.maximum.at(highest, resource, values)

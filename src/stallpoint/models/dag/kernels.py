@@ -80,18 +80,17 @@ def sequence(first: Indices, follower: Indices, missing: Indices, order: Indices
     return done
 
 
-def queues(order: Indices, resource: Indices, first: Indices, follower: Indices, queue: Indices, count: int) -> None:
+def queues(resource: Indices, first: Indices, follower: Indices, queue: Indices, count: int) -> None:
     """Fill `queue`: each task's resource, or -1 if precedence alone orders all tasks of that resource.
 
     That is looked for over a few tasks in between; where it is not found, tasks queue, which costs time and changes
-    nothing. `order` is as `sequence` gives it, or empty if the tasks are in such an order.
+    nothing. Every edge leads to a higher number.
     """
     tasks = resource.size
     latest = np.full(count, -1, np.int32)
     queued = np.zeros(count, np.bool_)
     near = np.empty(32, np.int32)
-    for place in range(tasks):
-        task = order[place] if order.size > 0 else place
+    for task in range(tasks):
         needs = resource[task]
         if queued[needs]:
             continue
@@ -129,10 +128,14 @@ def run(
     first: Indices,
     follower: Indices,
     missing: Indices,
+    order: Indices,
+    places: Indices,
     start: Reals,
     resources: int,
 ) -> None:
     """Fill `start` (zero at first) with each task's start; uses up `missing`, the numbers of predecessors.
+
+    All is by place; `order` and `places` say which task that is and where a task is, or are empty if it is the same.
 
     Tasks that need not queue are done as soon as all before them are, whatever the time: chains are followed in
     memory order. What remains is to serve the queues in the order of time, and whatever arrives later then does
@@ -149,6 +152,7 @@ def run(
     events: list[tuple[Any, int, Any]] = [(0.0, 0, 0)]  # time; 0: a task arrives, 1: a resource chooses; which
     events.clear()
     by_priority = priority.size > 0
+    moved = order.size > 0
     waiting = [[(0.0, 0.0, 0)] for _ in range(resources if by_priority else 0)]  # priority, arrival, task
     for line in waiting:
         line.clear()
@@ -159,7 +163,7 @@ def run(
                 top -= 1
                 task = stack[top]
             if queue[task] >= 0 and task != served:
-                heappush(events, (start[task], 0, np.int64(task)))
+                heappush(events, (start[task], 0, np.int64(order[task] if moved else task)))
                 task = -1
                 continue
             end = start[task] + duration[task]
@@ -179,18 +183,20 @@ def run(
         now, choosing, which = heappop(events)
         if choosing == 1:
             resource = which
-            _, _, served = heappop(waiting[resource])
+            _, _, which = heappop(waiting[resource])
+            served = places[which] if moved else which
             if len(waiting[resource]) > 0:
                 heappush(events, (now + duration[served], 1, np.int64(resource)))
         elif by_priority:
-            resource = queue[which]
+            arrived = places[which] if moved else which
+            resource = queue[arrived]
             if len(waiting[resource]) == 0:
                 heappush(events, (max(now, free[resource]), 1, np.int64(resource)))
-            heappush(waiting[resource], (priority[which], now, which))
+            heappush(waiting[resource], (priority[arrived], now, which))
             continue
         else:
-            served = which
-            resource = queue[which]
+            served = places[which] if moved else which
+            resource = queue[served]
             now = max(now, free[resource])
         start[served] = now
         free[resource] = now + duration[served]

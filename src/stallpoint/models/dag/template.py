@@ -103,7 +103,7 @@ class Template:
         """
         seconds, together = self._durations(worker, shared, iterations)
         if self.order is None:
-            return self._written_out(seconds, together, iterations)
+            return self._written_out(seconds, together, iterations, keep)
         order, count, width = self.order, len(self.worker), seconds.shape[2]
         ends = np.empty((iterations if keep else min(2, iterations), count, width))
         ends_shared = np.empty((iterations, len(self.shared)))
@@ -181,11 +181,11 @@ class Template:
 
     # --- written out ------------------------------------------------------------------------------
 
-    def _written_out(self, seconds: Reals, together: Reals, iterations: int) -> Replicas:
+    def _written_out(self, seconds: Reals, together: Reals, iterations: int, keep: bool) -> Replicas:
         width, count = seconds.shape[2], len(self.worker)
         ends = self.graph(seconds, together, iterations=iterations).run().end.reshape(iterations, -1)
         worker = ends[:, : width * count].reshape(iterations, width, count)
-        return Replicas(np.moveaxis(worker, 1, 2), ends[:, width * count :])
+        return Replicas(np.moveaxis(worker, 1, 2)[0 if keep else -2 :], ends[:, width * count :])
 
     def _numbers(self, width: int, iterations: int) -> tuple[Indices, Indices]:
         """Numbers of the workers' tasks [iterations, lanes, tasks] and the shared ones [iterations, tasks]."""

@@ -47,6 +47,11 @@ class Structure:
         tasks = len(self.template.tasks)
         if self.parts.ndim != 2 or self.parts.shape[1] != tasks:
             raise InputError(f"what-if: parts of shape {self.parts.shape}; causes x {tasks} tasks are needed")
+        shared = {task.resource for task in self.template.worker} & self.template.together
+        if shared:
+            raise InputError(
+                f"what-if: workers queue for {', '.join(sorted(shared))}; they must not wait for each other"
+            )
         _check(self.parts, "parts")
 
     @cached_property
