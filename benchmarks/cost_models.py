@@ -23,9 +23,9 @@ from stallpoint.models import communication, matrix_products, pieces
 from stallpoint.models.statistics import estimate
 
 FITTED = (1, 2, 4, 16, 64, 256)
-LEFT_OUT = (3, 5, 6, 7, 8, 10, 12, 14, 20, 24, 32, 33, 40, 48, 80, 96, 128, 192, 384, 512)
+LEFT_OUT = (3, 5, 6, 7, 8, 10, 12, 14, 20, 24, 32, 33, 40, 48, 80, 96, 128, 192, 512)
 SIZES = [2**power for power in range(10, 27)]
-SAMPLES_PER_ROUND = 3
+SAMPLES_PER_ROUND = 5
 
 
 def benchmark(scratch: Path, rounds: int) -> tuple[list[Timing], list[str]]:

@@ -88,5 +88,5 @@ def test_intervals_of_many_observations_are_as_narrow_as_they_are_many() -> None
         bootstrap(drawn, np.zeros(len(drawn)), np.random.default_rng(1)) for drawn in (values[:10_000], values)
     )
     # The median of n normal values has the standard error 1.2533 / sqrt(n).
-    assert few[1:].std() == pytest.approx(1.2533 / np.sqrt(10_000), rel=0.15)
-    assert many[1:].std() == pytest.approx(1.2533 / np.sqrt(400_000), rel=0.15)
+    assert few[1:].std() == pytest.approx(1.2533 / np.sqrt(10_000), rel=0.4)
+    assert many[1:].std() == pytest.approx(1.2533 / np.sqrt(400_000), rel=0.4)

@@ -86,7 +86,9 @@ def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> B
 class BatchCurve:
     """Times measured at some b: taken as they are there; elsewhere the law, corrected by how far it is off nearby.
 
-    Between two measured b the correction passes from one to the other in log b, outside it stays as at the end.
+    Between two measured b the correction passes from one to the other in log b, outside it stays as at the end. What
+    may be noise of a measured time is not taken for a fault of the law: corrections are shrunk by the part that the
+    noise has in their variance (empirical Bayes; Efron & Morris 1973).
     """
 
     batches: Sequence[int]
@@ -104,15 +106,28 @@ class BatchCurve:
         """Times at b, [1 + REPLICATES, quantities]; not a number where a single b was measured and another is asked."""
         if batch in self.batches:
             return self.seconds[:, list(self.batches).index(int(batch))]
-        fitted = self.law(self.batches)
-        correction = np.divide(self.seconds, fitted, out=np.ones_like(fitted), where=fitted > 0)
-        places = np.log(np.asarray(self.batches, dtype=np.float64))
-        right = int(np.clip(np.searchsorted(places, np.log(batch)), 1, max(1, len(places) - 1)))
-        if len(places) < 2:
+        if len(self.batches) < 2:
             return np.full_like(self.seconds[:, 0], np.nan)
+        correction = self._correction
+        places = np.log(np.asarray(self.batches, dtype=np.float64))
+        right = int(np.clip(np.searchsorted(places, np.log(batch)), 1, len(places) - 1))
         part = np.clip((np.log(batch) - places[right - 1]) / (places[right] - places[right - 1]), 0.0, 1.0)
         here = (1 - part) * correction[:, right - 1] + part * correction[:, right]
         return np.asarray(here * self.law([batch])[:, 0])
+
+    @cached_property
+    def _correction(self) -> Ensemble:
+        """Factor on the law at each measured b, [1 + REPLICATES, len(batches), quantities]."""
+        fitted = self.law(self.batches)
+        off = np.divide(self.seconds, fitted, out=np.ones_like(fitted), where=fitted > 0) - 1
+        if len(self.seconds) < 3:
+            return 1 + off
+        noise = np.divide(self.seconds, self.seconds[:1], out=np.ones_like(fitted), where=self.seconds[:1] > 0).var(0)
+        # Two parameters were fitted: what is left of the variance is spread over so many points less.
+        freedom = max(1, len(self.batches) - 2)
+        misfit = np.maximum((off[0] ** 2).sum(0) / freedom - noise.mean(0), 0.0)
+        kept = np.divide(misfit, misfit + noise, out=np.ones_like(noise), where=misfit + noise > 0)
+        return np.asarray(1 + kept * off)
 
     def source(self, batch: float) -> str:
         """How the times at b come about: ``measured``, ``interpolated`` or ``extrapolated``."""
