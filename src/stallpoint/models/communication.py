@@ -7,14 +7,23 @@ Rabenseifner & Gropp 2005, sections 4.5 and 5; the sum's own time counts as part
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.models.measured import kept
-from stallpoint.models.statistics import Ensemble, Reals, bootstrap, columns, generator, groups, non_negative_fit
+from stallpoint.models.statistics import (
+    REPLICATES,
+    Ensemble,
+    Reals,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    non_negative_fit,
+)
 
 
 @dataclass(frozen=True)
@@ -67,17 +76,39 @@ class Communication:
         """The fit to use at `nodes`: its own where it was measured, else that over all node counts."""
         return self.by_nodes.get(nodes, self.over_nodes)
 
+    def changed(self, *, latency: float, bandwidth: float) -> Communication:
+        """The same links with `latency` times their latency and `bandwidth` times their bandwidth."""
+
+        def of(fit: Fit) -> Fit:
+            return replace(fit, alpha=fit.alpha * latency, beta=fit.beta / bandwidth)
+
+        return Communication({nodes: of(fit) for nodes, fit in self.by_nodes.items()}, of(self.over_nodes))
+
+
+def nominal(reduction: str, *, latency: float, bandwidth: float) -> Communication:
+    """Links nobody measured, from what is published of them: `latency` [s] of a step and `bandwidth` [B/s]."""
+    alpha, beta = (np.full(1 + REPLICATES, value) for value in (latency, 1 / bandwidth))
+    return Communication({}, Fit(_law(reduction), 0, 0, alpha, beta, points=0, residual=0.0))
+
 
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
     """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...].
 
     Nothing is communicated by one rank or of an empty buffer.
     """
+    latency, bandwidth = all_reduce_parts(fit, ranks, sizes)
+    return latency + bandwidth
+
+
+def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemble, Ensemble]:
+    """What of `all_reduce_seconds` is latency, which no byte fewer would save, and what is bandwidth."""
     sizes = np.asarray(sizes, dtype=np.float64)
     p, law = np.array(float(max(2, ranks))), LAWS[fit.law]
     shape = (-1, *([1] * sizes.ndim))
-    seconds = fit.alpha.reshape(shape) * law.latency(p) + fit.beta.reshape(shape) * law.bandwidth(p) * sizes
-    return np.where((sizes > 0) & (ranks > 1), seconds, 0.0)
+    sent = (sizes > 0) & (ranks > 1)
+    latency = np.where(sent, fit.alpha.reshape(shape) * law.latency(p), 0.0)
+    bandwidth = np.where(sent, fit.beta.reshape(shape) * law.bandwidth(p) * sizes, 0.0)
+    return latency, bandwidth
 
 
 def fit(collectives: pd.DataFrame, seed: int) -> dict[Scheme, Communication]:
@@ -117,8 +148,11 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int) -> Communication
     by_nodes = {n: _fit("nodes", {key: seconds for key, seconds in samples.items() if key[0] == n}) for n in counts}
     # Within a node messages take another way; a node alone speaks for the law only when nothing else was measured.
     between = {key: seconds for key, seconds in samples.items() if key[0] > 1}
-    law = scheme[2] if scheme[2] in LAWS else "ring"
-    return Communication(by_nodes, _fit(law, between or samples))
+    return Communication(by_nodes, _fit(_law(scheme[2]), between or samples))
+
+
+def _law(reduction: str) -> str:
+    return reduction if reduction in LAWS else "ring"
 
 
 def _fit(law: str, samples: Mapping[tuple[int, int, int], Ensemble]) -> Fit:
