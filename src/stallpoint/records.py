@@ -431,7 +431,7 @@ STALLING = Table(
 
 WHAT_IF = Table(
     "what_if",
-    "every scaling curve as predicted for another cluster; scenario `as measured` is the same prediction without change",
+    "every scaling curve as predicted for another cluster; scenario `as measured` is the prediction without change",
     (
         *SERIES,
         NODES,

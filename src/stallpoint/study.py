@@ -112,6 +112,9 @@ def _check_names(config: Mapping[str, Any]) -> None:
             for axis, (what, names) in choices.items():
                 for name in _as_list(block[axis]):
                     known(name, names, f"{section}[{index}].{axis}", what)
+    for index, block in enumerate(config["what_if"]):
+        for name in _as_list(block.get("sync", [])):
+            known(name, choices["sync"][1], f"what_if[{index}].sync", "preset")
     formats: dict[str, tuple[str, str]] = {}
     for name, entry in config["storage"].items():
         other, used = formats.setdefault(entry["path"], (name, entry["format"]))

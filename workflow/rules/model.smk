@@ -28,6 +28,9 @@ rule fit:
         f"{LOGS}/fit.log",
     params:
         models=STUDY.config["models"],
+        what_if=STUDY.config["what_if"],
+        presets=STUDY.config["presets"],
+        available={name: entry["nodes"] for name, entry in STUDY.config["hardware"].items()},
         seed=STUDY.config["seed"],
     script:
         "../../scripts/fit.py"

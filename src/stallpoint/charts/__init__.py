@@ -225,4 +225,5 @@ _PUBLISHED = (
 PUBLISHED: dict[str, Chart] = {chart.name: chart for chart in _PUBLISHED}
 """Charts of no study: a paper's figures, from the parameters it states."""
 CHARTS: dict[str, Chart] = {chart.name: chart for chart in _CHARTS}
-"""Every chart by name, in the order of the argument: the answer, then each cause, then how good the model is."""
+"""Every chart of a study by name, in the order of the argument: the answer, each cause, how good the model is."""
+ALL = {**CHARTS, **PUBLISHED}

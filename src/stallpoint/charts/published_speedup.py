@@ -5,11 +5,11 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.charts import Tables, axes, marks
+from stallpoint.charts import Tables, axes, marks, theme
 from stallpoint.charts.frames import compact, number, rows
 
 PANELS = {
-    4: "Fig. 4: free communication, B as by default",
+    4: "Fig. 4: free communication",
     11: "Fig. 11: free communication, larger B",
     12: "Fig. 12: non-scaling layers, Amdahl's law",
 }
@@ -33,5 +33,9 @@ def draw(tables: Tables) -> alt.FacetChart:
     columns = ["panel", "series", "network", "nodes", "value", "shown", "stall", "basis", "start"]
     drawn = compact(pd.concat([frame, marks.ideal_rows(frame, "nodes")]), columns)
     tips = marks.tips(series="series", nodes="nodes", shown="speedup", stall="stalls at n")
-    line = marks.only("published").encode(x=x, y=y, color=marks.colour(frame, "network"), detail="series:N", tooltip=tips)
-    return marks.panels([marks.ideal(x, y), line.mark_line(point={"size": 20})], drawn)
+    # Dashed, so that a network whose line lies below another's is seen.
+    dash = alt.StrokeDash("network:N", scale=alt.Scale(range=[theme.SOLID, theme.DASHED, theme.DOTTED]), legend=None)
+    line = marks.only("published").encode(
+        x=x, y=y, color=marks.colour(frame, "network"), strokeDash=dash, detail="series:N", tooltip=tips
+    )
+    return marks.panels([marks.ideal(x, y), line.mark_line(strokeWidth=3)], drawn)

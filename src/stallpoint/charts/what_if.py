@@ -24,7 +24,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     columns = ["panel", "scenario", "nodes", "value", "shown", "time", "gained", "stalls"]
     order = [BASELINE, *(name for name in frame["scenario"].unique() if name != BASELINE)]
     frame = compact(frame.sort_values("scenario", key=lambda names: names.map(order.index), kind="stable"), columns)
-    x, y = axes.nodes_x(frame), axes.ratio_y(frame["value"], "speedup over the fewest nodes as measured")
+    x, y = axes.nodes_x(frame), axes.ratio_y(frame["value"], "speedup over the measured cluster")
     colour = alt.Color(
         "scenario:N",
         scale=theme.colours("scenario", order),

@@ -44,9 +44,7 @@ def dominant(curve: ScalingCurve, nodes: int) -> str:
 
 def causes(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
     """Rows of the causes table; the fewest nodes lose nothing by definition and have none."""
-    return [
-        row for curve in curves for nodes in curve.known if nodes > curve.base for row in _causes_at(curve, nodes)
-    ]
+    return [row for curve in curves for nodes in curve.known if nodes > curve.base for row in _causes_at(curve, nodes)]
 
 
 def _causes_at(curve: ScalingCurve, nodes: int) -> Iterator[dict[str, object]]:

@@ -15,10 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.cells import TrainCell, cell_from_json
+from stallpoint.cells import CollectivesCell, TrainCell, cell_from_json
 from stallpoint.models.communication import Communication, Scheme
+from stallpoint.models.measured import SERIES
 from stallpoint.models.prediction import ScalingCurve
 from stallpoint.models.statistics import INTERVAL, Reals, generator
 from stallpoint.presets import Preset
@@ -42,7 +44,7 @@ class Samples:
     """Known node counts, rising."""
     seconds: Reals
     """Logarithm of the iteration time at each, [samples, len(nodes)]."""
-    replicates: Reals
+    replicates: npt.NDArray[np.int64]
     """Replicate of the ensembles that a sample belongs to, [samples]."""
     noise: float
 
@@ -224,19 +226,25 @@ class Jobs:
     """Cell and duration [s] by path."""
     collectives: Mapping[tuple[str, str], float]
     """Median duration [s] by hardware and backend."""
+    failed: frozenset[tuple[str | int, ...]]
+    """What could not run: series and nodes of training cells, scheme and nodes of collectives."""
 
 
 def _jobs(runs: pd.DataFrame) -> Jobs:
-    good = runs[runs["status"] == "ok"]
     train: dict[str, tuple[TrainCell, float]] = {}
     collectives: dict[tuple[str, str], list[float]] = {}
-    for row in good[good["kind"].isin(["train", "collectives"])].itertuples():
-        cell = cell_from_json(str(row.settings))
-        if isinstance(cell, TrainCell):
-            train[str(row.cell)] = cell, float(row.duration)
-        else:
-            collectives.setdefault((cell.hardware, cell.backend), []).append(float(row.duration))
-    return Jobs(train, {key: float(np.median(seconds)) for key, seconds in collectives.items()})
+    failed: set[tuple[str | int, ...]] = set()
+    for path, status, duration, settings in runs[["cell", "status", "duration", "settings"]].to_numpy():
+        cell = cell_from_json(settings)
+        if status != "ok":
+            names = SERIES if isinstance(cell, TrainCell) else ("hardware", "backend", "reduction")
+            failed.add((*(getattr(cell, name, "") for name in names), cell.nodes))
+        elif isinstance(cell, TrainCell):
+            train[path] = cell, float(duration)
+        elif isinstance(cell, CollectivesCell):
+            collectives.setdefault((cell.hardware, cell.backend), []).append(float(duration))
+    medians = {key: float(np.median(seconds)) for key, seconds in collectives.items()}
+    return Jobs(train, medians, frozenset(failed))
 
 
 def _train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
@@ -254,8 +262,8 @@ def _train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
 def _training(curve: ScalingCurve, samples: Samples, jobs: Jobs, most: int) -> Iterator[Candidate]:
     """A training job at each node count; where one was measured, a further repeat."""
     for index, nodes in enumerate(samples.nodes):
-        if nodes <= most:
-            point = curve.at(nodes).point
+        point = curve.at(nodes).point
+        if nodes <= most and (*point.series, nodes) not in jobs.failed:
             seconds = _train_seconds(curve, jobs, float(np.exp(np.median(samples.seconds[:, index]))))
             hours = nodes * seconds / 3600
             yield Candidate("train", nodes, point.ranks, point.worker_batch, samples.seconds[:, index], hours)
@@ -269,6 +277,8 @@ def _collectives(
     if fit is None or (hardware, backend) not in jobs.collectives:
         return
     for nodes in (n for n in samples.nodes if n <= most and n not in fit.by_nodes and n in curve.predicted):
+        if (*scheme, nodes) in jobs.failed:
+            continue
         predicted = curve.predicted[nodes]
         seconds = predicted.times["communication"]
         if (seconds > 0).all():

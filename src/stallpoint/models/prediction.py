@@ -225,7 +225,7 @@ class Model:
         return {"overlap": preset.start == "layer-ready", "prefetch": ahead if point.prefetch else "none"}
 
     def _message_parts(self, point: Point, preset: Preset, sizes: Sequence[int]) -> tuple[Ensemble, Ensemble]:
-        """Latency and bandwidth part of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
+        """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
         scheme = (point.hardware, preset.communicator, preset.reduction)
         if not sizes or scheme not in self._communication:
             unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
@@ -243,7 +243,8 @@ def _latency_share(latency: Ensemble, seconds: Ensemble, late: Ensemble) -> Ense
     counted = np.where(exposed.sum(-1, keepdims=True) > 0, exposed, seconds)
     of_message = np.divide(latency, seconds, out=np.zeros_like(seconds), where=seconds != 0)
     total = counted.sum(-1)
-    return np.divide((counted * of_message).sum(-1), total, out=np.zeros_like(total), where=total != 0)
+    share: Ensemble = np.divide((counted * of_message).sum(-1), total, out=np.zeros_like(total), where=total != 0)
+    return share
 
 
 def _ready(preset: Preset, backward: Ensemble, sent: Sequence[Sequence[int]]) -> Ensemble:

@@ -31,7 +31,7 @@ FREE = Scenario(link=Link(latency=0.0, bandwidth=np.inf))
 """Free communication."""
 
 
-def figures(paper: Mapping[str, Any], threshold: float) -> list[dict[str, object]]:
+def figures(paper: Mapping[str, Any], threshold: float = 0.10) -> list[dict[str, object]]:
     """Rows of the published table; `paper` as a file of ``resources/published``.
 
     Raises `InputError` naming an entry that is missing.
@@ -106,7 +106,9 @@ class PublishedCompute:
     def layers(self) -> Mapping[str, Layers]:
         """One layer that learns and scales, and one that does neither."""
         types = np.array(["convolution", "other"])
-        return {self.network: Layers(("scaling layers", "non-scaling layers"), types, np.array([self.gradient_bytes, 0]))}
+        return {
+            self.network: Layers(("scaling layers", "non-scaling layers"), types, np.array([self.gradient_bytes, 0]))
+        }
 
     def times(
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()

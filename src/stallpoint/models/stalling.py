@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from stallpoint.models.attribution import NOT_DISTINGUISHABLE, dominant
-from stallpoint.models.prediction import Basis, Predicted, ScalingCurve
 from stallpoint.models.measured import Measured
+from stallpoint.models.prediction import Basis, Predicted, ScalingCurve
 from stallpoint.models.statistics import REPLICATES, Ensemble, Reals, columns
 
 COMPUTE = ("forward", "backward", "update")
@@ -54,7 +54,9 @@ def crossing(nodes: Sequence[int], ratio: Reals) -> Reals:
     part = np.where(np.isfinite(part), part, 1.0)
     between = np.exp(places[left] + part * (places[right] - places[left]))
     found = np.where(right > 0, between, float(nodes[0]))
-    return np.where(np.isnan(ratio).any(-1), np.nan, np.where(reached.any(-1), found, np.inf))
+    found = np.where(reached.any(-1), found, np.inf)
+    unknown: Reals = np.where(np.isnan(ratio).any(-1), np.nan, found)
+    return unknown
 
 
 def worthwhile_nodes(nodes: Sequence[int], efficiencies: Reals, least: float) -> Reals:
@@ -63,7 +65,8 @@ def worthwhile_nodes(nodes: Sequence[int], efficiencies: Reals, least: float) ->
     The efficiency of the fewest nodes is 1, so these are always worthwhile.
     """
     enough = np.logical_and.accumulate(np.asarray(efficiencies) >= least, axis=-1)
-    return np.asarray(nodes, dtype=np.float64)[np.maximum(enough.sum(-1) - 1, 0)]
+    largest: Reals = np.asarray(nodes, dtype=np.float64)[np.maximum(enough.sum(-1) - 1, 0)]
+    return largest
 
 
 def table(curves: Iterable[ScalingCurve], threshold: float, efficiency: float) -> list[dict[str, object]]:

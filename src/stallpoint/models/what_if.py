@@ -16,7 +16,7 @@ import numpy as np
 
 from stallpoint.models.communication import Communication, Scheme, nominal
 from stallpoint.models.compute import Layers, Times
-from stallpoint.models.measured import Measured, Point
+from stallpoint.models.measured import Point
 from stallpoint.models.prediction import DataTimes, LayerTimes, Model, ScalingCurve
 from stallpoint.models.stalling import stall_nodes
 from stallpoint.models.statistics import REPLICATES, Ensemble, columns
@@ -59,7 +59,9 @@ class Scenario:
         factors = {name: getattr(self, name) for name in FACTORS}
         changed = [f"{name.replace('_', ' ')} × {factor:g}" for name, factor in factors.items() if factor != 1]
         ahead = [] if self.prefetch is None else [f"prefetch {self.prefetch}" if self.prefetch else "no prefetch"]
-        return ", ".join([*([link] if link else []), *changed, *ahead, *([self.sync] if self.sync else [])]) or AS_MEASURED
+        return (
+            ", ".join([*([link] if link else []), *changed, *ahead, *([self.sync] if self.sync else [])]) or AS_MEASURED
+        )
 
 
 QUANTITIES = ("iteration", "speedup", "gain", "stall_nodes")
