@@ -465,7 +465,12 @@ NEXT_CELLS = Table(
         NODES,
         RANKS,
         WORKER_BATCH,
-        Column("width", REAL, "doublings", "90 % interval of the stalling point today, errors of the model included"),
+        Column(
+            "width",
+            REAL,
+            "doublings",
+            "90 % interval of the stalling point today (3.29 standard deviations), errors of the model included",
+        ),
         Column("expected_width", REAL, "doublings", "the same, expected once the cell is measured"),
         Column("narrowing", REAL, "doublings", "width - expected_width"),
         Column("node_hours", REAL, "h", "nodes times the time the job takes"),

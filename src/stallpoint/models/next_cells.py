@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +32,10 @@ DRAWS = 20
 """Errors of the model drawn for each bootstrap replicate."""
 STRATA = 20
 """Groups of samples that agree in a measurement."""
-LEAST = 0.05
+LEAST = 0.02
 """Part of the width below which a narrowing is an accident of the draws and counts as none."""
-_TAILS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
+_NORMAL = 2 * NormalDist().inv_cdf((1 + INTERVAL) / 2)
+"""Length of the interval of a normal quantity, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,29 @@ class Candidate:
 
 
 def width(values: Reals) -> float:
-    """Length of the 90 % interval of `values`."""
-    low, high = np.quantile(values, _TAILS)
-    return float(high - low)
+    """Length of the 90 % interval of a normal quantity that scatters as `values` do.
+
+    Not between quantiles of `values`: where a curve may also never stall, these jump.
+    """
+    return _NORMAL * float(np.std(values))
 
 
 def expected_width(values: Reals, measurement: Reals) -> float:
-    """Length of the 90 % interval of `values` to expect once `measurement`, of the same samples, is known."""
-    strata = np.array_split(np.argsort(measurement, kind="stable"), STRATA)
-    return float(np.mean([width(values[members]) for members in strata]))
+    """`width` of `values` to expect once `measurement`, of the same samples, is known.
+
+    What `measurement` leaves open is the scatter about a straight line in each of `STRATA` groups alike in it.
+    """
+    left = [
+        np.var(values[members]) - _explained(values[members], measurement[members])
+        for members in np.array_split(np.argsort(measurement, kind="stable"), STRATA)
+    ]
+    return _NORMAL * float(np.sqrt(np.mean(left)))
+
+
+def _explained(values: Reals, by: Reals) -> float:
+    """Variance of `values` that a straight line in `by` explains."""
+    scatter = np.var(by)
+    return float(np.mean((values - values.mean()) * (by - by.mean())) ** 2 / scatter) if scatter > 0 else 0.0
 
 
 def stall_place(nodes: Sequence[int], speeds: Reals, threshold: float) -> Reals:
@@ -97,11 +113,15 @@ def stall_place(nodes: Sequence[int], speeds: Reals, threshold: float) -> Reals:
 
 
 def walk_covariance(places: Reals, fixed: Sequence[int]) -> Reals:
-    """Covariance at `places` of a random walk of unit variance that is zero at the places with indices `fixed`."""
-    span = float(np.ptp(places)) + 1
-    whole = span - np.abs(places[:, None] - places[None, :]) / 2
-    across = whole[:, fixed]
-    left: Reals = whole - across @ np.linalg.pinv(whole[np.ix_(fixed, fixed)]) @ across.T
+    """Covariance at `places` of a random walk of unit variance that is zero at the places with indices `fixed`.
+
+    From the first of them it walks to both sides (two-sided Brownian motion); on the others it is conditioned.
+    """
+    first, *others = fixed
+    away = places - places[first]
+    walk = (np.abs(away)[:, None] + np.abs(away)[None, :] - np.abs(away[:, None] - away[None, :])) / 2
+    across = walk[:, others]
+    left: Reals = walk - across @ np.linalg.solve(walk[np.ix_(others, others)], across.T)
     return left
 
 

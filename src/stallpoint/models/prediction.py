@@ -84,7 +84,8 @@ class ScalingCurve:
         points: Mapping[int, Measured | Predicted] = self.measured if basis == "measured" else self.predicted
         here, base = points[nodes], points[self.base]
         larger = here.point.global_batch / base.point.global_batch
-        return np.asarray(larger * base.times["iteration_time"] / here.times["iteration_time"])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(larger * base.times["iteration_time"] / here.times["iteration_time"])
 
 
 def _known(point: Measured | Predicted) -> bool:
@@ -287,7 +288,8 @@ def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, obje
         row[f"measured_{name}"] = float(measured.times[column][0]) if measured else np.nan
     row |= columns("measured_iteration", measured.times["iteration_time"] if measured else unknown)
     row |= columns("measured_speedup", curve.speedup(nodes, "measured") if measured else unknown)
-    row["error"] = float(seconds[0]) / _reference(predicted, measured, steps) - 1
+    reference = _reference(predicted, measured, steps)
+    row["error"] = float(seconds[0]) / reference - 1 if reference > 0 else np.nan
     return row
 
 

@@ -51,7 +51,7 @@ def crossing(nodes: Sequence[int], ratio: Reals) -> Reals:
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(a > 0, -np.log(a) / (np.log(b) - np.log(a)), (1 - a) / (b - a))
     # A ratio that jumps to infinity (no compute) is reached at the count itself.
-    part = np.where(np.isfinite(part), part, 1.0)
+    part = np.where(np.isfinite(part) & np.isfinite(b), part, 1.0)
     between = np.exp(places[left] + part * (places[right] - places[left]))
     found = np.where(right > 0, between, float(nodes[0]))
     found = np.where(reached.any(-1), found, np.inf)
