@@ -147,8 +147,7 @@ def test_presets_of_the_study_can_be_named() -> None:
     half = replace(PRESETS["wfbp"].preset, gradient_bits=16)
     records = study(TRUTH, syncs=("wfbp",), **ONE)
     presets = {"wfbp": PRESETS["wfbp"].preset, "half": half}
-    table = fit(
-        records, nodes=NODES, scenarios=scenarios([{"sync": "half"}, {"gradient_bytes": 0.5}]), known_presets=presets
-    )
+    grid = scenarios([{"sync": "half"}, {"gradient_bytes": 0.5}])
+    table = fit(records, nodes=NODES, scenarios=grid, known_presets=presets)
     halved = rows(table["what_if"], "half")["iteration"].to_numpy()
     assert halved == pytest.approx(rows(table["what_if"], "gradient bytes × 0.5")["iteration"].to_numpy())
