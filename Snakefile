@@ -16,7 +16,7 @@ include: "workflow/rules/prepare.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/model.smk"
 include: "workflow/rules/report.smk"
-include: "workflow/rules/published.smk"
+include: "workflow/rules/paper_figures.smk"
 
 
 rule all:

@@ -479,8 +479,8 @@ NEXT_CELLS = Table(
     ),
 )
 
-PUBLISHED = Table(
-    "published",
+PAPER_FIGURES = Table(
+    "paper_figures",
     "figures of a paper, computed by the models from the parameters it states",
     (
         Column("paper", TEXT, None, "whose parameters"),
@@ -537,4 +537,4 @@ MODEL_TABLES: tuple[Table, ...] = (
 TIDY_TABLES: tuple[Table, ...] = tuple(
     {table.name: table for tables in RAW_TABLES.values() for table in tables}.values()
 )
-TABLES: dict[str, Table] = {table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES, PUBLISHED)}
+TABLES: dict[str, Table] = {table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES, PAPER_FIGURES)}

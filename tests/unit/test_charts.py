@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint import models
-from stallpoint.charts import CHARTS, PUBLISHED, axes, frames, theme
+from stallpoint.charts import CHARTS, PAPERS, axes, frames, theme
 from stallpoint.charts.render import VEGA_LITE, Spec, render, spec
-from stallpoint.models.published import figures
+from stallpoint.models.paper_figures import figures
 from stallpoint.models.what_if import scenarios
 from stallpoint.records import MODEL_TABLES, TABLES
 
@@ -191,14 +191,14 @@ def test_the_parts_of_an_iteration_fill_it(tables: Tables) -> None:
 def test_a_papers_figures_are_drawn_from_its_parameters() -> None:
     paper = yaml.safe_load((Path(__file__).parents[2] / "resources/published/keuper-2016.yaml").read_text())
     table = pd.DataFrame(figures(paper))
-    times, speedup = (svg_of(spec(name, {"published": table})) for name in PUBLISHED)
+    times, speedup = (svg_of(spec(name, {"paper_figures": table})) for name in PAPERS)
     # four compute units for alexnet at three mini-batches, three for googlenet at four; communication in each panel
     assert marks(times)["line"] == 4 * (3 + 1) + 3 * (4 + 1)
     assert texts(times, "axis-title") == {"nodes", "time in one iteration [s]"}
     # networks and mini-batches of Figs. 4, 11 and 12, and the ideal line of each
     assert marks(speedup)["line"] == (1 + 2) + (5 + 6) + 2 + 3
     assert texts(speedup, "axis-title") == {"nodes", "speedup over one node"}
-    assert texts(svg_of(spec("published-times", {})), "axis-title") == set()
+    assert texts(svg_of(spec("paper-times", {})), "axis-title") == set()
 
 
 def data_of(chart: Spec) -> pd.DataFrame:

@@ -63,7 +63,9 @@ def rows(table: pd.DataFrame, scenario: str, scaling: str = "strong", sync: str 
     ],
 )
 def test_a_scenario_is_what_such_a_cluster_would_measure(table: pd.DataFrame, scenario: str, truth: Truth) -> None:
-    iterations = study(truth, nodes=(1, 2, 4, 8), repeats=1, **ONE)["iterations"].query("scaling == 'strong' and not warmup")
+    iterations = study(truth, nodes=(1, 2, 4, 8), repeats=1, **ONE)["iterations"].query(
+        "scaling == 'strong' and not warmup"
+    )
     for sync in ("naive", "wfbp"):
         there = iterations[iterations["sync"] == sync].groupby("nodes")["iteration_time"].median()
         found = rows(table, scenario, sync=sync)["iteration"]

@@ -200,30 +200,30 @@ _CHARTS = (
     ),
 )
 
-_PUBLISHED = (
+_PAPERS = (
     Chart(
-        "published-times",
+        "paper-times",
         ANSWER,
         "Compute against communication time, from published parameters",
         "Keuper & Pfreundt (2016), Fig. 3",
-        ("published",),
+        ("paper_figures",),
         "Time of one iteration on the paper's compute units, computed from its model sizes, iteration times and FDR "
         "InfiniBand: compute in proportion to the worker's mini-batch, gradients up a binary tree and down again. "
         "Training becomes communication bound where the blue line rises above a compute line.",
     ),
     Chart(
-        "published-speedup",
+        "paper-speedup",
         ANSWER,
         "Limits of the speedup, from published parameters",
         "Keuper & Pfreundt (2016), Figs. 4, 11 and 12",
-        ("published",),
+        ("paper_figures",),
         "Speedup with free communication where compute units get no faster below 32 samples, at the default and at "
         "larger mini-batches, and by Amdahl's law for the published shares of the non-scaling layers.",
     ),
 )
 
-PUBLISHED: dict[str, Chart] = {chart.name: chart for chart in _PUBLISHED}
+PAPERS: dict[str, Chart] = {chart.name: chart for chart in _PAPERS}
 """Charts of no study: a paper's figures, from the parameters it states."""
 CHARTS: dict[str, Chart] = {chart.name: chart for chart in _CHARTS}
 """Every chart of a study by name, in the order of the argument: the answer, each cause, how good the model is."""
-ALL = {**CHARTS, **PUBLISHED}
+ALL = {**CHARTS, **PAPERS}

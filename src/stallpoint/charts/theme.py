@@ -54,7 +54,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "update": PINK,
         "straggling": SKY,
     },
-    "published time": {"communication": BLUE},
+    "paper time": {"communication": BLUE},
     "scenario": {"as measured": GREY},
     "network": {"alexnet": BLUE, "googlenet": ORANGE, "resnet50": GREEN},
     "time": {"compute": VERMILION, "communication": BLUE, "exposed communication": SKY},

@@ -13,7 +13,7 @@ FIGURE = 3
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Seconds of one iteration by nodes: compute for each mini-batch, communication, and where the two cross."""
-    frame = rows(tables, "published", "published parameters")
+    frame = rows(tables, "paper_figures", "published parameters")
     frame = frame[frame["figure"] == FIGURE]
     panel = frame["network"] + " · " + frame["hardware"].str.upper()
     frame = frame.assign(panel=panel, at=[number(nodes) for nodes in frame["crossing_nodes"]])
@@ -25,7 +25,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     drawn = compact(times, ["panel", "time", "global_batch", "nodes", "value", "shown", "at"])
     x, y = axes.nodes_x(drawn), axes.log10_y(drawn["value"], "time in one iteration [s]")
     tips = marks.tips(time="time", global_batch="B", nodes="nodes", shown="time", at="crosses communication at n")
-    scale = theme.colours("published time", drawn["time"].unique())
+    scale = theme.colours("paper time", drawn["time"].unique())
     colour = alt.Color("time:N", scale=scale, legend=alt.Legend(title=None, symbolType="stroke"))
     line = alt.Chart().encode(x=x, y=y, color=colour, tooltip=tips)
     return marks.panels([line.mark_line(point={"size": 20})], drawn)

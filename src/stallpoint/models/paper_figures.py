@@ -32,7 +32,7 @@ FREE = Scenario(link=Link(latency=0.0, bandwidth=np.inf))
 
 
 def figures(paper: Mapping[str, Any], threshold: float = 0.10) -> list[dict[str, object]]:
-    """Rows of the published table; `paper` as a file of ``resources/published``.
+    """Rows of the paper_figures table; `paper` as a file of ``resources/published``.
 
     Raises `InputError` naming an entry that is missing.
     """

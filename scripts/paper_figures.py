@@ -4,11 +4,11 @@ from pathlib import Path
 
 import yaml
 
-from stallpoint.models.published import figures
+from stallpoint.models.paper_figures import figures
 from stallpoint.parquet import write
 from stallpoint.program import program
-from stallpoint.records import PUBLISHED
+from stallpoint.records import PAPER_FIGURES
 
 with program(Path(snakemake.log[0])):
     paper = yaml.safe_load(Path(snakemake.input.paper).read_text())
-    write(PUBLISHED, figures(paper), Path(snakemake.output.published))
+    write(PAPER_FIGURES, figures(paper), Path(snakemake.output.paper_figures))

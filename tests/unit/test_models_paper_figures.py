@@ -10,9 +10,9 @@ import yaml
 
 from stallpoint.errors import InputError
 from stallpoint.models.amdahl import speedup_limit
-from stallpoint.models.published import figures
+from stallpoint.models.paper_figures import figures
 from stallpoint.parquet import read, write
-from stallpoint.records import PUBLISHED
+from stallpoint.records import PAPER_FIGURES
 
 PAPER: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[2] / "resources/published/keuper-2016.yaml").read_text(encoding="utf-8")
@@ -124,8 +124,8 @@ def test_non_scaling_layers_begin_to_show_beyond_32_nodes(table: pd.DataFrame, n
 
 
 def test_the_table_can_be_written(table: pd.DataFrame, tmp_path: Path) -> None:
-    write(PUBLISHED, table, tmp_path / "published.parquet")
-    assert read(PUBLISHED, tmp_path / "published.parquet").num_rows == len(table)
+    write(PAPER_FIGURES, table, tmp_path / "published.parquet")
+    assert read(PAPER_FIGURES, tmp_path / "published.parquet").num_rows == len(table)
 
 
 def test_a_missing_value_is_named() -> None:

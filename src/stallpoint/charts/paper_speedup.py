@@ -17,7 +17,7 @@ PANELS = {
 
 def draw(tables: Tables) -> alt.FacetChart:
     """One line for each network and mini-batch; where compute units agree, as they do here, one stands for all."""
-    frame = rows(tables, "published", "published parameters")
+    frame = rows(tables, "paper_figures", "published parameters")
     frame = frame[frame["figure"].isin(PANELS)].drop_duplicates(["figure", "network", "global_batch", "nodes"])
     frame = frame.assign(
         panel=frame["figure"].map(PANELS),
