@@ -135,19 +135,11 @@ def table(
     seed: int,
 ) -> list[dict[str, object]]:
     """Rows of the next_cells table; `available` says how many nodes a hardware entry has, where that is known."""
-    jobs = _jobs(runs)
-    return [row for curve in curves for row in _rows(curve, jobs, fits, presets, threshold, available, seed)]
+    site = Site(_jobs(runs), fits, presets, available)
+    return [row for curve in curves for row in _rows(curve, site, threshold, seed)]
 
 
-def _rows(
-    curve: ScalingCurve,
-    jobs: Jobs,
-    fits: Mapping[Scheme, Communication],
-    presets: Mapping[str, Preset],
-    threshold: float,
-    available: Mapping[str, int],
-    seed: int,
-) -> Iterator[dict[str, object]]:
+def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Iterator[dict[str, object]]:
     base = curve.measured[curve.base].point
     random = generator(seed, "next cells", *base.series)
     samples = draw(curve, random)
@@ -156,15 +148,8 @@ def _rows(
     batches = np.log([curve.at(nodes).point.global_batch for nodes in samples.nodes])
     places = stall_place(samples.nodes, batches - samples.seconds, threshold)
     now = width(places)
-    most = available.get(base.hardware, max(samples.nodes))
-    scheme = (base.hardware, presets[base.sync].communicator, presets[base.sync].reduction)
-    candidates = [
-        *_training(curve, samples, jobs, most),
-        *_collectives(curve, samples, jobs, most, scheme, fits.get(scheme)),
-        *_compute(curve, samples, jobs),
-    ]
     found = []
-    for candidate in candidates:
+    for candidate in _candidates(curve, samples, site):
         noise = samples.noise * random.standard_normal(len(places))
         narrowing = now - expected_width(places, candidate.measures + noise)
         found.append((candidate, narrowing if narrowing > LEAST * now else 0.0))
@@ -185,6 +170,20 @@ def _rows(
         }
 
 
+def _candidates(curve: ScalingCurve, samples: Samples, site: Site) -> list[Candidate]:
+    """Every cell that could be run and takes time."""
+    base = curve.measured[curve.base].point
+    most = site.available.get(base.hardware, max(samples.nodes))
+    preset = site.presets[base.sync]
+    scheme = (base.hardware, preset.communicator, preset.reduction)
+    found = [
+        *_training(curve, samples, site.jobs, most),
+        *_collectives(curve, samples, site.jobs, most, scheme, site.fits.get(scheme)),
+        *_compute(curve, samples, site.jobs),
+    ]
+    return [candidate for candidate in found if candidate.hours > 0]
+
+
 def draw(curve: ScalingCurve, random: np.random.Generator) -> Samples | None:
     """Samples of a curve's iteration times; None where no doubling is known."""
     nodes = curve.known
@@ -202,7 +201,8 @@ def draw(curve: ScalingCurve, random: np.random.Generator) -> Samples | None:
 def _log_error(curve: ScalingCurve, nodes: int) -> Reals:
     """Logarithm of measured over predicted iteration time, [1 + REPLICATES]."""
     predicted = curve.predicted[nodes].times["iteration_time"]
-    return np.asarray(np.log(curve.measured[nodes].times["iteration_time"] / predicted))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.log(curve.measured[nodes].times["iteration_time"] / predicted))
 
 
 def _likely(curve: ScalingCurve, nodes: int, errors: Mapping[int, Reals]) -> Reals:
@@ -248,6 +248,17 @@ class Jobs:
     """Median duration [s] by hardware and backend."""
     failed: frozenset[tuple[str | int, ...]]
     """What could not run: series and nodes of training cells, scheme and nodes of collectives."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What candidates depend on beside the curve."""
+
+    jobs: Jobs
+    fits: Mapping[Scheme, Communication]
+    presets: Mapping[str, Preset]
+    available: Mapping[str, int]
+    """Nodes of each hardware entry."""
 
 
 def _jobs(runs: pd.DataFrame) -> Jobs:
