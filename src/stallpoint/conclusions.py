@@ -129,7 +129,8 @@ def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "basis": here[0]["basis"],
             "verdict": leading[0]["verdict"],
             "leading": [
-                {"cause": r["cause"], "lost_seconds": _estimate(r, "lost"), "share": r["share"]} for r in leading
+                {"cause": r["cause"], "lost_seconds": _estimate(r, "lost"), "share": _number(r["share"])}
+                for r in leading
             ],
         }
 
@@ -353,8 +354,13 @@ def _path_in_words(curve: Mapping[str, Any]) -> str:
         return "not known"
     doubled = 2 * int(curve["stall_nodes"]["value"]) if curve["reached"] else None
     at = path[doubled if doubled in path else max(path)]
-    parts = [f"{part['part']} {_percent(part['share'])}" for part in at["parts"] if part["share"]["value"] >= 0.01]
+    parts = [f"{part['part']} {_percent(part['share'])}" for part in at["parts"] if _counts(part["share"])]
     return f"n = {at['nodes']} ({at['basis']}): {', '.join(parts)}"
+
+
+def _counts(share: Estimate | None) -> bool:
+    """Whether a part is worth naming: 1 % or more, or not known."""
+    return share is None or (share["value"] or 0.0) >= 0.01
 
 
 def _what_if_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:

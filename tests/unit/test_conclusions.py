@@ -144,6 +144,17 @@ def test_one_node_count_is_no_curve() -> None:
     assert "No prediction could be compared" in page
 
 
+@pytest.mark.parametrize("column", ["data_wait", "update", "exposed_communication", "forward"])
+def test_a_part_that_was_not_timed_is_not_known(column: str) -> None:
+    records = study(storages=("local",), syncs=("wfbp",), prefetches=(0,), repeats=1)
+    records["iterations"][column] = float("nan")
+    found = concluded(records, nodes=[8])
+    json.dumps(found, allow_nan=False)
+    page = to_markdown(found)
+    assert "not known" in page
+    assert "nan" not in page.replace("dominant", "")
+
+
 def test_an_empty_study_has_conclusions() -> None:
     nothing = {name: table.iloc[:0] for name, table in study(nodes=(1,), repeats=1).items()}
     found = concluded(nothing, nodes=[1, 2])
