@@ -45,7 +45,7 @@ COLOURS: dict[str, dict[str, str]] = {
     "part": {
         "communication bandwidth": BLUE,
         "communication latency": LILAC,
-        "communication, undivided": BLUE,
+        "communication, undivided": GREY,
         "fully-connected layers": VERMILION,
         "other matrix layers": RED,
         "non-scaling layers": ORANGE,

@@ -215,7 +215,7 @@ def _rows(
         return
     after = throughput(changed)
     # Presets whose collectives nobody measured are known on one worker alone.
-    if curve.base not in before or curve.base not in after or len(after) < min(2, len(before)):
+    if curve.base not in before or curve.base not in after or len(after) < 2:
         point = changed.measured[curve.base].point
         yield _row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
         return
