@@ -18,6 +18,7 @@ include: "workflow/rules/measure.smk"
 include: "workflow/rules/exchange.smk"
 include: "workflow/rules/model.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/paper_figures.smk"
 
 
 rule all:

@@ -10,7 +10,7 @@ from stallpoint.records import INSTRUMENTATION, MODEL_TABLES, RUNS
 
 with program(Path(snakemake.log[0])):
     tables = read_frames((*MODEL_TABLES, RUNS, INSTRUMENTATION), snakemake.input)
-    conclusions = conclude(tables, threshold=snakemake.params.threshold)
+    conclusions = conclude(tables, **snakemake.params.judged_by)
     with atomic(Path(snakemake.output.md)) as scratch:
         scratch.write_text(to_markdown(conclusions))
     with atomic(Path(snakemake.output.json)) as scratch:

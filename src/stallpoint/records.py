@@ -425,6 +425,25 @@ AMDAHL = Table(
     ),
 )
 
+CRITICAL_PATH = Table(
+    "critical_path",
+    "where the time of an iteration goes; the parts add up to the iteration time",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
+        Column(
+            "part", TEXT, None,
+            "data, host-to-device, fully-connected layers, other matrix layers, non-scaling layers, communication "
+            "latency, communication bandwidth (or communication, undivided), straggling, update",
+        ),
+        Column("cause", TEXT, None, "cause that the part belongs to"),
+        *_estimate("seconds", "s", "time on the critical path"),
+        *_estimate("share", None, "part of the iteration time"),
+    ),
+)  # fmt: skip
+
 CAUSES = Table(
     "causes",
     "what keeps an iteration from being n times faster (strong) or as fast as on the fewest nodes (weak), above those",
@@ -434,29 +453,101 @@ CAUSES = Table(
         RANKS,
         Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
         Column(
-            "cause",
-            TEXT,
-            None,
-            "communication, matrix shapes, non-scaling layers, training data, model update, imbalance",
+            "cause", TEXT, None,
+            "communication, matrix shapes, non-scaling layers, training data, model update, straggling",
         ),
         *_estimate("lost", "s", "time of the iteration above ideal scaling, by this cause"),
         Column("share", REAL, None, "part of the iteration time"),
         Column("verdict", TEXT, None, "dominant, minor, or not distinguishable from the largest"),
     ),
-)
+)  # fmt: skip
 
 STALLING = Table(
     "stalling",
-    "where each scaling curve stops getting faster",
+    "how many nodes: where each scaling curve stops getting faster, and what is worth its nodes",
     (
         *SERIES,
         *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold"),
         Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_nodes then holds"),
         Column("basis", TEXT, None, "measured, or predicted: by the DAG model beyond the measured nodes"),
+        *_estimate("crossing_nodes", None, "nodes where communication takes as long as compute; infinite: nowhere"),
+        Column("crossing_after", REAL, None, "largest node count below that is known: between it and the next one"),
+        *_estimate("worthwhile_nodes", None, "most nodes on which a sample costs at most 1/efficiency as much"),
         *_estimate("best_speedup", None, "largest speedup at any node count considered"),
         Column("largest_measured", INT, None, "largest node count measured"),
         Column("largest_considered", INT, None, "largest node count considered"),
         Column("dominant_cause", TEXT, None, "cause that dominates at twice stall_nodes, or not distinguishable"),
+        Column("note", TEXT, None, "what is missing for an answer; empty when there is one"),
+    ),
+)
+
+WHAT_IF = Table(
+    "what_if",
+    "every scaling curve as predicted for another cluster; scenario `as measured` is the prediction without change",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("scenario", TEXT, None, "what is different, in words"),
+        Column("bandwidth", REAL, None, "factor on the bandwidth of the links"),
+        Column("latency", REAL, None, "factor on the latency of the links"),
+        Column("compute_speed", REAL, None, "factor on the speed of forward and backward pass and update"),
+        Column("gradient_bytes", REAL, None, "factor on the size of the gradients"),
+        Column("batch_factor", REAL, None, "factor on the mini-batch"),
+        Column("scenario_batch", INT, "samples", "mini-batch: B for strong, b for weak scaling"),
+        Column("scenario_prefetch", INT, None, "mini-batches read ahead"),
+        Column("scenario_sync", TEXT, None, "preset"),
+        Column("link_latency", REAL, "s", "latency of the links in place of the measured ones"),
+        Column("link_bandwidth", REAL, "B/s", "their bandwidth"),
+        *_estimate("iteration", "s", "predicted iteration time"),
+        *_estimate("speedup", None, "throughput over that predicted for the measured cluster on the fewest nodes"),
+        *_estimate("gain", None, "throughput over that predicted for the measured cluster on as many nodes"),
+        *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold, in this scenario"),
+        Column("reached", FLAG, None, "false: no stall up to the largest node count, which stall_nodes then holds"),
+        Column("note", TEXT, None, "why nothing could be predicted; empty when it could"),
+    ),
+)
+
+NEXT_CELLS = Table(
+    "next_cells",
+    "cells that nobody ran: what each would tell about the stalling point, and what it costs",
+    (
+        *SERIES,
+        Column("kind", TEXT, None, "train, collectives or compute (a train cell of scaling compute)"),
+        NODES,
+        RANKS,
+        WORKER_BATCH,
+        Column(
+            "width",
+            REAL,
+            "doublings",
+            "90 % interval of the stalling point today (3.29 standard deviations), errors of the model included",
+        ),
+        Column("expected_width", REAL, "doublings", "the same, expected once the cell is measured"),
+        Column("narrowing", REAL, "doublings", "width - expected_width"),
+        Column("node_hours", REAL, "h", "nodes times the time the job takes"),
+        Column("narrowing_per_node_hour", REAL, "doublings/h", "narrowing / node_hours"),
+        Column("rank_in_curve", INT, None, "place among the cells of the curve, by narrowing_per_node_hour; 1: next"),
+    ),
+)
+
+PAPER_FIGURES = Table(
+    "paper_figures",
+    "figures of a paper, computed by the models from the parameters it states",
+    (
+        Column("paper", TEXT, None, "whose parameters"),
+        Column("figure", INT, None, "figure of the paper"),
+        NETWORK,
+        Column("hardware", TEXT, None, "compute unit of the paper"),
+        GLOBAL_BATCH,
+        NODES,
+        WORKER_BATCH,
+        Column("compute", REAL, "s", "compute time of an iteration"),
+        Column("communication", REAL, "s", "communication time of an iteration"),
+        Column("iteration_time", REAL, "s", "whole iteration"),
+        Column("speedup", REAL, None, "throughput over that of one node"),
+        Column("crossing_nodes", REAL, None, "nodes where communication takes as long as compute; infinite: nowhere"),
+        Column("stall_nodes", REAL, None, "nodes from which doubling gains less than the threshold; infinite: nowhere"),
     ),
 )
 
@@ -491,8 +582,8 @@ DATA_SHARE = Table(
 )
 
 MODEL_TABLES: tuple[Table, ...] = (
-    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CAUSES,
-    STALLING, STORAGE_RATES, DATA_SHARE,
+    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CRITICAL_PATH,
+    CAUSES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE,
 )  # fmt: skip
 
 # --- networks, as they are before anything is measured ---------------------------------------------
@@ -529,4 +620,6 @@ PUBLISHED = Table(
 TIDY_TABLES: tuple[Table, ...] = tuple(
     {table.name: table for tables in RAW_TABLES.values() for table in tables}.values()
 )
-TABLES: dict[str, Table] = {table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES, NETWORK_LAYERS, PUBLISHED)}
+TABLES: dict[str, Table] = {
+    table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES, NETWORK_LAYERS, PUBLISHED, PAPER_FIGURES)
+}

@@ -28,9 +28,14 @@ from stallpoint.conclusions import (
     INSTRUMENTATION_CAPTION,
     INSTRUMENTATION_HEAD,
     Conclusions,
+    Estimate,
+    crossing_in_words,
     instrumentation_rows,
     instrumentation_warnings,
+    next_in_words,
+    stall_in_words,
     summary,
+    worthwhile_in_words,
 )
 from stallpoint.parquet import atomic
 from stallpoint.published import HEAD, texts
@@ -177,17 +182,25 @@ def _card(network: str, hardware: str, curves: list[dict[str, Any]], conclusions
     points = "".join(f"<li>{escape(line.removeprefix(prefix))}</li>" for line in words)
     names = label(pd.DataFrame(curves), CURVE_AXES)
     rows = [
-        [name, _stall(curve), curve["dominant_cause"], _interval(curve["best_speedup"]), _wait(curve["data_wait"])]
+        [
+            name, _stall(curve), curve["dominant_cause"], crossing_in_words(curve), worthwhile_in_words(curve),
+            _interval(curve["best_speedup"]), _wait(curve["data_wait"]), next_in_words(curve),
+        ]
         for name, curve in zip(names, curves, strict=True)
-    ]
-    head = ["curve", "stalls at n", "why there (or at the largest n)", "best speedup", "waiting for data"]
+    ]  # fmt: skip
+    head = [
+        "curve", "stalls at n", "why there (or at the largest n)", "communication reaches compute at n",
+        "worth paying for up to n", "best speedup", "waiting for data", "measure next",
+    ]  # fmt: skip
     return (
         f'<div class="card"><h3>{escape(network)} on {escape(hardware)}</h3><ul>{points}</ul>{_table(head, rows)}</div>'
     )
 
 
-def _interval(estimate: Mapping[str, float | None], scale: float = 1.0, unit: str = "") -> str:
-    """``1.83 [1.71, 1.95]``; None stands for unbounded."""
+def _interval(estimate: Estimate | None, scale: float = 1.0, unit: str = "") -> str:
+    """``1.83 [1.71, 1.95]``; an end that is None is unbounded."""
+    if estimate is None:
+        return "not known"
     value, low, high = (
         "∞" if estimate[name] is None else number(float(estimate[name] or 0) * scale)
         for name in ("value", "low", "high")
@@ -198,6 +211,8 @@ def _interval(estimate: Mapping[str, float | None], scale: float = 1.0, unit: st
 def _stall(curve: Mapping[str, Any]) -> str:
     if curve["reached"]:
         return f"{_interval(curve['stall_nodes'])}, {curve['basis']}"
+    if curve["note"]:
+        return stall_in_words(curve)
     return f"not up to {curve['largest_considered']}, measured up to {curve['largest_measured']}"
 
 

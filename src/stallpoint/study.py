@@ -139,6 +139,9 @@ def _check_names(config: Mapping[str, Any]) -> None:
     for name, entry in config["hardware"].items():
         if entry["precision"] == "tf32" and entry["device"] != "cuda":
             raise InputError(f"hardware.{name}.precision: tf32 is of CUDA devices; a CPU has float32 and bf16")
+    for index, block in enumerate(config["what_if"]):
+        for name in _as_list(block.get("sync", [])):
+            known(name, choices["sync"][1], f"what_if[{index}].sync", "preset")
     formats: dict[str, tuple[str, str]] = {}
     for name, entry in config["storage"].items():
         other, used = formats.setdefault(entry["path"], (name, entry["format"]))

@@ -1,15 +1,20 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from synthetic import study
 
-from stallpoint import parquet
-from stallpoint.models import fit
+from stallpoint import models, parquet
+from stallpoint.models.what_if import scenarios
 from stallpoint.records import MODEL_TABLES, TABLES
 
 NODES = [1, 2, 4, 8]
+
+
+def fit(tables: dict[str, pd.DataFrame], **options: Any) -> dict[str, pd.DataFrame]:
+    return models.fit(tables, scenarios=scenarios([{"bandwidth": 10}]), **options)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +70,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     fitted = fit({**tables, empty: tables[empty].iloc[:0]}, nodes=NODES)
     emptied = {name for name, table in fitted.items() if table.empty}
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
+    of_training |= {"critical_path", "what_if", "next_cells"}
     assert (
         emptied
         == {

@@ -15,6 +15,7 @@ from stallpoint import models
 from stallpoint.charts import CHARTS
 from stallpoint.charts.render import render
 from stallpoint.conclusions import Conclusions, conclude
+from stallpoint.models.what_if import scenarios
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.published import compare
@@ -36,7 +37,7 @@ needs_chromium = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def tables() -> Tables:
     tidy = synthetic.study(networks=("alexnet", "googlenet"), storages=("local",), repeats=1)
-    return {**tidy, **models.fit(tidy, nodes=[8])}
+    return {**tidy, **models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": 10}]))}
 
 
 @pytest.fixture(scope="module")

@@ -198,6 +198,10 @@ def test_supporting_jobs_follow_from_the_training_cells() -> None:
         ({"storage": {"disk": {"format": "files"}}}, "storage.disk: missing path"),
         ({"exclude": ["nods > 1"]}, "exclude[0]: 'nods > 1'"),
         ({"matrix": [block(nodes=8)]}, "no cell to run"),
+        ({"what_if": [{"sync": "wfpb"}]}, "what_if[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
+        ({"what_if": [{"bandwith": 2}]}, "what_if[0]: unknown key 'bandwith', did you mean 'bandwidth'?"),
+        ({"what_if": [{}, {"latency": 0}]}, "what_if[1].latency"),
+        ({"what_if": [{"link": {"latency": 1e-6}}]}, "what_if[0].link: missing bandwidth"),
         (
             {"networks": {"mine": {"build": "a:b"}}},
             "networks.mine: should say what it takes, image_size, or sequence_length and vocabulary, but says nothing",

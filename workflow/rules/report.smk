@@ -40,7 +40,7 @@ rule conclude:
     log:
         f"{LOGS}/conclude.log",
     params:
-        threshold=STUDY.config["models"]["threshold"],
+        judged_by={name: STUDY.config["models"][name] for name in ("threshold", "efficiency")},
     script:
         "../../scripts/conclude.py"
 

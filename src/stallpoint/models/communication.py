@@ -7,7 +7,7 @@ of the reduction scheme holds (`stallpoint.models.reductions`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from stallpoint.models.link import Traffic
 from stallpoint.models.measured import kept
 from stallpoint.models.pieces import PiecewiseLine, Samples
 from stallpoint.models.reductions import HIERARCHICAL, LAWS
-from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups
+from stallpoint.models.statistics import REPLICATES, Ensemble, bootstrap, columns, generator, groups
 from stallpoint.models.valid import refuse
 
 Scheme = tuple[str, str, str]
@@ -57,6 +57,12 @@ class Fit:
         """Ranks on each node."""
         return max(1, self.ranks // self.nodes)
 
+    def changed(self, *, latency: float, bandwidth: float) -> Fit:
+        """The same with `latency` times the latency and `bandwidth` times the bandwidth."""
+        line = replace(self.line, alpha=self.line.alpha * latency, betas=self.line.betas / bandwidth)
+        inside = self.inside and self.inside.changed(latency=latency, bandwidth=bandwidth)
+        return replace(self, line=line, inside=inside)
+
 
 @dataclass(frozen=True)
 class Communication:
@@ -69,6 +75,19 @@ class Communication:
         """The fit to use at `nodes`: its own where it was measured, else that over all node counts."""
         return self.by_nodes.get(nodes, self.over_nodes)
 
+    def changed(self, *, latency: float, bandwidth: float) -> Communication:
+        """The same links with `latency` times their latency and `bandwidth` times their bandwidth."""
+        factors = {"latency": latency, "bandwidth": bandwidth}
+        by_nodes = {nodes: fit.changed(**factors) for nodes, fit in self.by_nodes.items()}
+        return Communication(by_nodes, self.over_nodes.changed(**factors))
+
+
+def nominal(reduction: str, *, latency: float, bandwidth: float) -> Communication:
+    """Links nobody measured, from what is published of them: `latency` [s] of a step and `bandwidth` [B/s]."""
+    alpha, beta = (np.full(1 + REPLICATES, value) for value in (latency, 1 / bandwidth))
+    line = PiecewiseLine(np.zeros(1), alpha, beta[:, None])
+    return Communication({}, Fit(_law(reduction), 1, 1, line, points=0, residual=0.0))
+
 
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
     """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...].
@@ -76,15 +95,24 @@ def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
     Nothing is communicated by one rank or of an empty buffer. Not a number where the records do not tell latency from
     bandwidth (one message size). By a hierarchical law, ranks up to those of one node stay inside it.
     """
+    latency, bandwidth = all_reduce_parts(fit, ranks, sizes)
+    return latency + bandwidth
+
+
+def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemble, Ensemble]:
+    """What of `all_reduce_seconds` is latency, which no byte fewer would save, and what is bandwidth."""
     sizes = np.asarray(sizes, dtype=np.float64)
-    seconds = np.zeros((len(fit.alpha), *sizes.shape))
+    latency = bandwidth = np.zeros((len(fit.alpha), *sizes.shape))
+    if ranks <= 1:
+        return latency, bandwidth
     if fit.inside is not None:
-        seconds = all_reduce_seconds(fit.inside, ranks, sizes)
+        latency, bandwidth = all_reduce_parts(fit.inside, ranks, sizes)
     parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
     if parties > 1:
         law, p = LAWS[fit.law], np.array(float(parties))
-        seconds = seconds + fit.line(sizes, law.latency(p), law.bandwidth(p))
-    return np.where(sizes > 0, seconds, 0.0) if ranks > 1 else np.zeros_like(seconds)
+        more_latency, more_bandwidth = fit.line.parts(sizes, law.latency(p), law.bandwidth(p))
+        latency, bandwidth = latency + more_latency, bandwidth + more_bandwidth
+    return np.where(sizes > 0, latency, 0.0), np.where(sizes > 0, bandwidth, 0.0)
 
 
 def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
@@ -143,7 +171,11 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int) -> Communication
     by_nodes = {n: _fit("nodes", {key: seconds for key, seconds in samples.items() if key[0] == n}) for n in counts}
     # Within a node messages take another way; a node alone speaks for the law only when nothing else was measured.
     between = {key: seconds for key, seconds in samples.items() if key[0] > 1} or samples
-    return Communication(by_nodes, _over_nodes(scheme[2] if scheme[2] in LAWS else "ring", between, by_nodes.get(1)))
+    return Communication(by_nodes, _over_nodes(_law(scheme[2]), between, by_nodes.get(1)))
+
+
+def _law(reduction: str) -> str:
+    return reduction if reduction in LAWS else "ring"
 
 
 def _over_nodes(law: str, samples: Mapping[_Key, Ensemble], inside: Fit | None) -> Fit:

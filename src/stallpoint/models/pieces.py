@@ -50,10 +50,17 @@ class PiecewiseLine:
 
     def __call__(self, sizes: npt.ArrayLike, latency: npt.ArrayLike, bandwidth: npt.ArrayLike) -> Ensemble:
         """Seconds for `sizes` bytes [...], [1 + REPLICATES, ...]; the factors are numbers or of the same shape."""
+        of_latency, of_bandwidth = self.parts(sizes, latency, bandwidth)
+        return of_latency + of_bandwidth
+
+    def parts(
+        self, sizes: npt.ArrayLike, latency: npt.ArrayLike, bandwidth: npt.ArrayLike
+    ) -> tuple[Ensemble, Ensemble]:
+        """The seconds that are latency, and those that are bandwidth."""
         inside = portions(self.starts, np.asarray(sizes, dtype=np.float64))
         alpha = self.alpha.reshape(-1, *([1] * (inside.ndim - 1)))
-        carried = np.tensordot(self.betas, inside, axes=(1, -1))
-        return np.asarray(alpha * np.asarray(latency) + np.asarray(bandwidth) * carried)
+        carried = np.asarray(bandwidth) * np.tensordot(self.betas, inside, axes=(1, -1))
+        return np.broadcast_to(alpha * np.asarray(latency), carried.shape), carried
 
 
 def portions(starts: Reals, sizes: Reals) -> Reals:
