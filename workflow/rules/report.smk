@@ -11,6 +11,7 @@ rule chart:
     input:
         **rules.collect.output,
         **rules.fit.output,
+        **rules.extrapolate.output,
         code=chart_code,
     output:
         html=f"{RESULTS}/figures/{{chart}}.html",
@@ -49,6 +50,7 @@ rule report_page:
     input:
         **rules.collect.output,
         **rules.fit.output,
+        **rules.extrapolate.output,
         conclusions=rules.conclude.output.json,
         charts=expand(rules.chart.output.svg, chart=CHARTS),
         code=source_files("report.*"),

@@ -8,8 +8,10 @@ import pandas as pd
 
 from stallpoint.models import amdahl, attribution, communication, data, prediction
 from stallpoint.models.compute import Compute, layer_scaling, sgemm_speedup
+from stallpoint.models.frames import frame, of_types
 from stallpoint.models.measured import measured, over_ranks, presets
-from stallpoint.records import FLAG, INT, MODEL_TABLES, REAL, TABLES, TEXT, Table
+from stallpoint.models.scaling import curves as scaling_curves
+from stallpoint.records import MODEL_TABLES, TABLES
 
 
 def fit(
@@ -21,7 +23,7 @@ def fit(
     measured ones; a curve stalls where doubling the nodes gains less than `threshold` in throughput. The same
     records and `seed` give the same numbers.
     """
-    tidy = {name: _of_types(TABLES[name], frame) for name, frame in tidy.items()}
+    tidy = {name: of_types(TABLES[name], rows) for name, rows in tidy.items()}
     iterations, layers = tidy["iterations"], tidy["layers"]
     steps = over_ranks(iterations, layers)
     points = measured(steps, seed)
@@ -40,16 +42,7 @@ def fit(
         "stalling": attribution.stalling(curves, threshold),
         "storage_rates": data.storage_rates(tidy["storage_reads"], seed),
         "data_share": data.data_share(points),
+        "rates": scaling_curves.rates(curves),
+        "scaling_laws": scaling_curves.scaling_laws(curves),
     }
-    return {table.name: _frame(table, rows[table.name]) for table in MODEL_TABLES}
-
-
-def _frame(table: Table, rows: list[dict[str, object]]) -> pd.DataFrame:
-    """Rows as a frame of exactly the columns of `table`, in their types even when there are no rows."""
-    return _of_types(table, pd.DataFrame(rows, columns=[column.name for column in table.columns]))
-
-
-def _of_types(table: Table, frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame in the types of `table`: empty columns have none, categorical ones would group otherwise."""
-    types = {TEXT: "str", INT: "int64", REAL: "float64", FLAG: "bool"}
-    return frame.astype({column.name: types[column.type] for column in table.columns if column.type in types})
+    return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
