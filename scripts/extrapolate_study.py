@@ -9,7 +9,8 @@ from stallpoint.rates import read_rates
 from stallpoint.records import EXTRAPOLATED_TABLES, RATES
 
 with program(Path(snakemake.log[0])):
-    tables = {name: read_rates(Path(file)) for name, file in zip(snakemake.params.names, snakemake.input.external)}
+    external = zip(snakemake.params.names, snakemake.input.external, strict=True)
+    tables = {name: read_rates(Path(file)) for name, file in external}
     tables[MEASURED] = read(RATES, Path(snakemake.input.rates)).to_pandas()
     for name, frame in extrapolated(tables).items():
         table = next(table for table in EXTRAPOLATED_TABLES if table.name == name)

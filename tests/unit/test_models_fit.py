@@ -65,6 +65,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     fitted = fit({**tables, empty: tables[empty].iloc[:0]}, nodes=NODES)
     emptied = {name for name, table in fitted.items() if table.empty}
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
+    of_training |= {"rates", "scaling_laws"}
     assert (
         emptied
         == {

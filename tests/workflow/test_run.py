@@ -9,9 +9,9 @@ from checkout import Checkout
 
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read
-from stallpoint.records import ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, TIDY_TABLES
+from stallpoint.records import ENVIRONMENTS, EXTRAPOLATED_TABLES, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, TIDY_TABLES
 
-DERIVED = {"collect": 1, "fit": 1, "chart": len(CHARTS), "conclude": 1, "report_page": 1, "all": 1}
+DERIVED = {"collect": 1, "fit": 1, "extrapolate": 1, "chart": len(CHARTS), "conclude": 1, "report_page": 1, "all": 1}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_environments_say_what_was_used(finished: Checkout) -> None:
 def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
     for table in TIDY_TABLES:
         read(table, finished.results(f"tables/{table.name}.parquet"))
-    for table in MODEL_TABLES:
+    for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES):
         read(table, finished.results(f"models/{table.name}.parquet"))
     for chart in CHARTS:
         assert {file.suffix for file in finished.results("figures").glob(f"{chart}.*")} == {".html", ".svg", ".png"}

@@ -37,7 +37,7 @@ rule fit:
 rule extrapolate:
     input:
         rates=rules.fit.output.rates,
-        external=STUDY.config["external_tables"].values(),
+        external=list(STUDY.config["external_tables"].values()),
         code=[*source_files("models", "scaling", "*.py"), *source_files("rates.py")],
     output:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in EXTRAPOLATED_TABLES},

@@ -86,9 +86,14 @@ def choose(series: Series, wanted: Places, laws: Sequence[Law] = LAWS) -> Choice
     return Choice(posteriors, np.exp(log_weights - log_sum(np.array(log_weights))))
 
 
+def too_few(counts: Sequence[int], unit: str = "workers") -> str:
+    """Why no law can be told from measurements at `counts`; empty where there are enough."""
+    return "" if len(counts) >= FEWEST_COUNTS else unidentifiable(counts, unit)
+
+
 def unidentifiable(counts: Sequence[int], unit: str = "workers") -> str:
-    """Why no law can be told from measurements at `counts`; empty where it can."""
-    if len(counts) >= FEWEST_COUNTS:
-        return ""
-    measured = f"{unit} {', '.join(map(str, counts))}" if counts else "no measurement"
-    return f"not identifiable from {measured}"
+    """That the data do not tell, and which data: those measured at `counts`."""
+    if not counts:
+        return "not identifiable: nothing measured"
+    listed = list(map(str, counts)) if len(counts) <= 8 else [*map(str, counts[:4]), "...", str(counts[-1])]
+    return f"not identifiable from {unit} {', '.join(listed)}"

@@ -9,7 +9,7 @@ import pandas as pd
 
 from stallpoint.models.measured import Point
 from stallpoint.models.prediction import ScalingCurve
-from stallpoint.models.scaling.choice import Choice, choose, unidentifiable
+from stallpoint.models.scaling.choice import Choice, choose, too_few
 from stallpoint.models.scaling.places import PLACE, Places, Series
 from stallpoint.models.statistics import INTERVAL, REPLICATES, Reals, columns
 
@@ -46,7 +46,7 @@ def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
     measured = pd.DataFrame(_measured(curve), columns=["series", *PLACE, _RATE])
     points = [predicted.point for predicted in curve.predicted.values()]
     wanted = Places.of(pd.DataFrame([_place(point) for point in points]))
-    refusal = unidentifiable([n for n, at in curve.measured.items() if at.times["iteration_time"][0] > 0], "nodes")
+    refusal = too_few([n for n, at in curve.measured.items() if at.times["iteration_time"][0] > 0], "nodes")
     if refusal:
         empty = np.full((3, len(points)), np.nan)
         yield from _law_rows(curve, points, "chosen", float("nan"), empty, refusal)

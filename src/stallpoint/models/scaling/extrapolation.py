@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.scaling.choice import Choice, choose, unidentifiable
+from stallpoint.models.scaling.choice import Choice, choose, too_few, unidentifiable
 from stallpoint.models.scaling.places import PLACE, Places, Series
 from stallpoint.models.statistics import INTERVAL, Reals, groups
 
 WIDEST = 10.0
 """Ratio of an interval's ends above which the data say nothing worth a number."""
+FURTHEST = 2.0
+"""Factor between a fitted rate and the law's, above which the law is not taken to describe the series."""
 MOST_COUNTS = 256
 """Counts that are predicted one by one; of a longer series the others lie on straight lines between them."""
 
@@ -36,23 +38,21 @@ class Fitted:
     choice: Choice | None
     """None where no law can be told from them."""
 
-    @property
-    def refusal(self) -> str:
-        """Why there are no predictions; empty where there are."""
-        return "" if self.choice else unidentifiable(self.counts)
-
     def predict(self) -> pd.DataFrame:
         """``workers, predicted, lower, upper, law`` for every count of the series, in samples per second.
 
         A count with several placements gets one prediction: of a measurement at one of its rows, drawn at random.
+        Where the data cannot tell, the numbers are empty and the law says why.
         """
         counts = np.unique(self.rows["workers"].to_numpy(np.int64))
         ends = self._quantiles(counts)
+        law = self.choice.name if self.choice else unidentifiable(self.counts)
+        if misfit := self._misfit(counts, ends[:, 1]):
+            ends[:], law = np.nan, misfit
         with np.errstate(invalid="ignore"):
             wide = ends[:, 2] > WIDEST * ends[:, 0]
         ends[wide] = np.nan
-        vague = f"not identifiable from workers {', '.join(map(str, self.counts))}: too wide an interval"
-        law = self.choice.name if self.choice else self.refusal
+        vague = f"{unidentifiable(self.counts)}: too wide an interval"
         return pd.DataFrame({
             "workers": counts,
             "predicted": ends[:, 1],
@@ -66,12 +66,20 @@ class Fitted:
         if self.choice is None:
             return np.full((len(counts), 3), np.nan)
         steps = np.log(counts)
-        drawn = np.unique(np.searchsorted(steps, np.linspace(steps[0], steps[-1], MOST_COUNTS)))
+        drawn = np.unique(
+            np.searchsorted(steps, np.linspace(steps[0], steps[-1], MOST_COUNTS)).clip(max=len(counts) - 1)
+        )
         at = counts if len(counts) <= MOST_COUNTS else counts[drawn]
         rows = self.rows[self.rows["workers"].isin(at)].groupby(PLACE, dropna=False).size().reset_index(name="rows")
         rates = self.choice.predict(Places.of(rows)) + np.log(rows["workers"].to_numpy(np.float64))
         ends = np.array([_mixed(rates[:, here], rows["rows"].to_numpy()[here]) for here in _positions(rows, at)])
         return np.exp([np.interp(steps, np.log(at), end) for end in ends.T]).T
+
+    def _misfit(self, counts: Reals, predicted: Reals) -> str:
+        """Why the laws do not describe what was fitted, such as rates that jump; empty where they do."""
+        known = self.rows[self.rows["samples_per_second"].notna()].groupby("workers")["samples_per_second"].median()
+        away = np.abs(np.log(pd.Series(predicted, index=counts) / known).reindex(self.counts)).dropna()
+        return f"no law describes the rate at {away.idxmax()} workers" if (away > np.log(FURTHEST)).any() else ""
 
     def left_out(self) -> pd.DataFrame:
         """Predicted against measured at the counts that were not fitted: one row for each measured one."""
@@ -116,7 +124,7 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
         within = int((known <= fit_up_to * rows["workers"].max() * (1 + 1e-9)).sum())
         counts = [int(count) for count in known[: max(within, 3)]]
         choice = None
-        if not unidentifiable(counts):
+        if not too_few(counts):
             wanted = Places.of(rows.drop_duplicates(PLACE)[PLACE])
             choice = choose(Series.of(measured[measured["workers"] <= counts[-1]]), wanted)
         yield Fitted(str(name), rows, counts, choice)

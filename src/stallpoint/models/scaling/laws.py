@@ -100,7 +100,7 @@ FIRST = Prior("first", 0.05, 1.3)
 COMMUNICATION = Prior("communication", 0.3, 1.0)
 """The same for all of the communication, hidden or not."""
 DOUBLING = Prior("per_doubling", 0.25, 1.0)
-"""Growth of the overhead with each further doubling, in units of the first step: 0 for bandwidth in a ring, 1 in a tree."""
+"""Growth of the overhead with each further doubling, in units of the first step: 0 in a ring, 1 in a tree."""
 WORKER = Prior("per_worker", 0.03, 1.2)
 """Growth of the overhead with each further worker, in units of the first step."""
 LATENCY = Prior("latency", 0.02, 1.2)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.frames import frame
+from stallpoint.models.scaling.choice import unidentifiable
 from stallpoint.models.scaling.extrapolation import Fitted, fit
 from stallpoint.models.statistics import INTERVAL, Reals, groups
 from stallpoint.records import EXTRAPOLATED_TABLES, EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION
@@ -61,9 +62,9 @@ def _parameters(series: Fitted) -> Iterator[dict[str, object]]:
     """A row for each coefficient of each law; one row that says why where nothing was fitted."""
     if series.choice is None:
         unknown = {"weight": np.nan, "value": np.nan, "value_low": np.nan, "value_high": np.nan}
-        yield {"law": "", "coefficient": "", **unknown, "note": series.refusal}
+        yield {"law": "", "coefficient": "", **unknown, "note": unidentifiable(series.counts)}
         return
-    vague = f"not identifiable from workers {', '.join(map(str, series.counts))}"
+    vague = unidentifiable(series.counts)
     for posterior, weight in zip(series.choice.posteriors, series.choice.weights, strict=True):
         values, shares = posterior.marginal()
         for index, prior in enumerate(posterior.model.priors):
