@@ -6,6 +6,7 @@ workers per node or a batch these are unknown.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +44,13 @@ def read_rates(path: Path) -> pd.DataFrame:
 def _read(path: Path) -> pd.DataFrame:
     """The file as text; the index is that of its lines, the header being line 1."""
     try:
-        table = pd.read_csv(path, dtype=str, skip_blank_lines=False, skipinitialspace=True, encoding="utf-8-sig")
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):  # more fields than columns
+            table = pd.read_csv(
+                path, dtype=str, index_col=False, skip_blank_lines=False, skipinitialspace=True, encoding="utf-8-sig"
+            )
     except FileNotFoundError:
         raise InputError(f"{path}: no such table") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+    except (pd.errors.ParserError, pd.errors.ParserWarning, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a CSV table ({error})") from None
     table.index = pd.RangeIndex(2, len(table) + 2)
     return table.rename(columns=str.strip)

@@ -78,8 +78,9 @@ class Fitted:
     def _misfit(self, counts: Reals, predicted: Reals) -> str:
         """Why the laws do not describe what was fitted, such as rates that jump; empty where they do."""
         known = self.rows[self.rows["samples_per_second"].notna()].groupby("workers")["samples_per_second"].median()
-        away = np.abs(np.log(pd.Series(predicted, index=counts) / known).reindex(self.counts)).dropna()
-        return f"no law describes the rate at {away.idxmax()} workers" if (away > np.log(FURTHEST)).any() else ""
+        ratio = pd.Series(predicted, index=counts).div(known).reindex(self.counts).dropna()
+        away = ratio.where(ratio > 1, 1 / ratio)
+        return f"no law describes the rate at {away.idxmax()} workers" if (away > FURTHEST).any() else ""
 
     def left_out(self) -> pd.DataFrame:
         """Predicted against measured at the counts that were not fitted: one row for each measured one."""
