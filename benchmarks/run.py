@@ -13,8 +13,9 @@ from pathlib import Path
 import collect
 import dry_run
 import pandas as pd
+import scaling_laws
 
-BENCHMARKS = {"collect": collect.benchmark, "dry-run": dry_run.benchmark}
+BENCHMARKS = {"collect": collect.benchmark, "dry-run": dry_run.benchmark, "scaling-laws": scaling_laws.benchmark}
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="all, unless some are named")
