@@ -114,8 +114,8 @@ OVERLAP = Prior("overlap", 0.3, 0.7)
 FLOOR = Prior("floor", 0.2, 1.0)
 """Part of the iteration that does not get shorter with the mini-batch, over the part that does."""
 
-NODE_FIRST = Prior("node_first", 0.15, 1.5)
-NODE_COMMUNICATION = Prior("node_communication", 0.4, 1.2)
+NODE_FIRST = Prior("node_first", 0.12, 1.3)
+NODE_COMMUNICATION = Prior("node_communication", 0.5, 1.0)
 NODE_DOUBLING = Prior("node_per_doubling", 0.5, 1.0)
 NODE_WORKER = Prior("node_per_node", 0.03, 1.2)
 SHARING = Prior("link_sharing", 0.2, 1.0)
