@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import Truth, study
 
+from stallpoint.errors import InputError
 from stallpoint.models import fit
 from stallpoint.models.scaling import noise
 from stallpoint.models.scaling.choice import choose
@@ -305,6 +306,12 @@ def test_a_long_series_is_thinned_and_predicted_at_every_count() -> None:
     assert found["predicted"].iloc[-1] == pytest.approx(rates["samples_per_second"].iloc[-1], rel=0.02)
 
 
+def test_a_name_for_each_row_is_taken_for_a_mistake() -> None:
+    rates = pd.DataFrame({"series": [str(row) for row in range(20_001)]})
+    with pytest.raises(InputError, match="20001 series"):
+        extrapolate(rates)
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 
@@ -320,6 +327,14 @@ def test_external_tables_are_predicted_beyond_and_checked_by_what_is_left_out() 
     assert (checked["fitted_up_to"] == 8).all()
     assert checked["error"].to_numpy() == pytest.approx(checked["predicted"] / checked["measured"] - 1)
     assert checked["covered"].all()
+
+
+def test_under_strong_scaling_the_mini_batch_is_split_further() -> None:
+    batches, workers = np.array([64, 32, 16, 8]), [1, 2, 4, 8]
+    # Half of the time of b = 64 does not get shorter with b: T = 1/2 + b/128.
+    rates = table(workers, np.array(workers) * batches / (0.5 + batches / 128), batch=batches)
+    beyond = extrapolated({"there": rates})["extrapolations"].set_index("workers")
+    assert beyond.loc[16, "predicted"] == pytest.approx(16 * 4 / (0.5 + 4 / 128), rel=0.1)
 
 
 def test_no_tables_give_empty_tables() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from stallpoint.errors import InputError
 from stallpoint.models.scaling.choice import Choice, choose, too_few, unidentifiable
 from stallpoint.models.scaling.places import PLACE, Places, Series
 from stallpoint.models.statistics import INTERVAL, Reals, groups
@@ -22,6 +23,8 @@ FURTHEST = 2.0
 """Factor between a fitted rate and the law's, above which the law is not taken to describe the series."""
 MOST_COUNTS = 256
 """Counts that are predicted one by one; of a longer series the others lie on straight lines between them."""
+MOST_SERIES = 20_000
+"""More series than that are taken for a mistake in the column."""
 
 _QUANTILES = ((1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2)
 
@@ -116,8 +119,10 @@ def _mixed(rates: Reals, rows: Reals) -> Reals:
 def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
     """Every series of `rates`, fitted to the rows with workers ≤ `fit_up_to` · the largest count.
 
-    At least the three smallest measured counts are fitted.
+    At least the three smallest measured counts are fitted. `InputError` for a table of too many series.
     """
+    if (count := rates["series"].nunique()) > MOST_SERIES:
+        raise InputError(f"{count} series; at most {MOST_SERIES} are fitted at once (some 15 each second): split them")
     for name, rows in groups(rates, "series"):
         measured = rows[rows["samples_per_second"].notna()]
         known = np.unique(measured["workers"].to_numpy(np.int64))

@@ -46,10 +46,13 @@ def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 def _further(rates: pd.DataFrame) -> pd.DataFrame:
     """The rates, with rows that ask for predictions at doubled counts, placed as the largest count was."""
-    largest = [
-        rows.loc[[rows["workers"].idxmax()]].assign(samples_per_second=np.nan) for _, rows in groups(rates, "series")
-    ]
-    more = [rows.assign(workers=rows["workers"] * 2**power) for rows in largest for power in range(1, DOUBLINGS + 1)]
+    more = []
+    for _, rows in groups(rates, "series"):
+        largest = rows.loc[[rows["workers"].idxmax()]].assign(samples_per_second=np.nan)
+        strong = rows["batch_per_worker"].nunique() > 1 and (rows["workers"] * rows["batch_per_worker"]).nunique() == 1
+        for factor in (2**power for power in range(1, DOUBLINGS + 1)):
+            batch = largest["batch_per_worker"] / (factor if strong else 1)
+            more.append(largest.assign(workers=largest["workers"] * factor, batch_per_worker=batch))
     return pd.concat([rates, *more], ignore_index=True)
 
 
