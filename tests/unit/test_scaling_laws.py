@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -82,6 +84,17 @@ def test_workers_per_node_count_only_where_they_make_a_difference() -> None:
     assert not Model.of(LAWS[0], Places.of(table([1, 2, 8], [1] * 3, per_node=8))).across_nodes
     assert not Model.of(LAWS[0], Places.of(table([1, 2, 8], [1] * 3, per_node=np.nan))).across_nodes
     assert Places.of(table([7, 12, 4], [1] * 3, per_node=1.17)).nodes.tolist() == [6, 11, 4]
+
+
+def test_the_page_names_every_law_and_coefficient() -> None:
+    page = (Path(__file__).parents[2] / "docs/models/scaling-laws.md").read_text(encoding="utf-8")
+    places = Places(np.array([1.0, 8.0]), np.array([1.0, 4.0]), np.array([64.0, 8.0]))
+    for law in LAWS:
+        assert f"| `{law.name}` |" in page
+        for prior in Model.of(law, places).priors:
+            row = next(line for line in page.splitlines() if line.startswith("| ") and f"`{prior.name}`" in line)
+            assert f"{prior.median:g}" in row, prior
+            assert f"{prior.spread}" in row, prior
 
 
 # --- noise and posterior --------------------------------------------------------------------------
