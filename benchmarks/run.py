@@ -18,6 +18,7 @@ import dry_run
 import layer_timing
 import pandas as pd
 import presets
+import scaling_laws
 
 BENCHMARKS = {
     "collect": collect.benchmark,
@@ -26,6 +27,7 @@ BENCHMARKS = {
     "presets": presets.benchmark,
     "dag": dag_engine.benchmark,
     "cost-models": cost_models.benchmark,
+    "scaling-laws": scaling_laws.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

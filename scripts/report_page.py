@@ -7,12 +7,20 @@ import pandas as pd
 
 from stallpoint.parquet import read, read_frames
 from stallpoint.program import program
-from stallpoint.records import COLLECTIVES, ENVIRONMENTS, MODEL_TABLES, NETWORK_LAYERS, PUBLISHED, RUNS
+from stallpoint.records import (
+    COLLECTIVES,
+    ENVIRONMENTS,
+    EXTRAPOLATED_TABLES,
+    MODEL_TABLES,
+    NETWORK_LAYERS,
+    PUBLISHED,
+    RUNS,
+)
 from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
 with program(Path(snakemake.log[0])):
-    tables = read_frames((*MODEL_TABLES, RUNS, ENVIRONMENTS, COLLECTIVES), snakemake.input)
+    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, RUNS, ENVIRONMENTS, COLLECTIVES), snakemake.input)
     for table, files in ((NETWORK_LAYERS, snakemake.input.networks), (PUBLISHED, snakemake.input.published)):
         tables[table.name] = pd.concat([read(table, Path(file)).to_pandas() for file in files])
     write_report(

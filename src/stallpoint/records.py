@@ -80,6 +80,8 @@ BACKEND = Column("backend", TEXT, None, "what communicates: mpi or torch")
 REDUCTION = Column("reduction", TEXT, None, "reduction scheme, or library: whatever the library takes")
 PREFETCH = Column("prefetch", INT, None, "mini-batches read ahead; 0 reads in line")
 REPEAT = Column("repeat", INT, None, "repetition of the whole job, from 1")
+WORKERS = Column("workers", INT, None, "workers taking part at once")
+TABLE = Column("table", TEXT, None, "external table of the study, or measured: the study's own scaling curves")
 RANK = Column("rank", INT, None, "MPI rank of the worker")
 SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH)
 """What stays fixed along one scaling curve."""
@@ -581,10 +583,91 @@ DATA_SHARE = Table(
     ),
 )
 
+RATES = Table(
+    "rates",
+    "measured scaling curves of the study, in the form external tables have",
+    (
+        Column("series", TEXT, None, "what stays fixed along the curve: " + "/".join(column.name for column in SERIES)),
+        WORKERS,
+        Column("workers_per_node", REAL, None, "workers on each node; the mean where nodes differ, empty if unknown"),
+        Column("samples_per_second", REAL, "1/s", "samples trained by all workers together"),
+        Column("batch_per_worker", REAL, "samples", "b, samples in one worker's mini-batch; empty if unknown"),
+    ),
+)
+
+SCALING_LAWS = Table(
+    "scaling_laws",
+    "throughput of each scaling curve by each scaling law and by their average, beside the DAG model",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("law", TEXT, None, "scaling law, or chosen: the law that wins or, where none does, the average"),
+        Column("weight", REAL, None, "how well the law predicts larger node counts from smaller ones, over all laws"),
+        *_estimate("samples_per_second", "1/s", "throughput by the law, as a new measurement would find it"),
+        *_estimate("dag_samples_per_second", "1/s", "throughput by the DAG model"),
+        *_estimate("measured_samples_per_second", "1/s", "measured throughput"),
+        Column("note", TEXT, None, "what was chosen, or why nothing could be; empty for single laws"),
+    ),
+)
+
+EXTRAPOLATION = Table(
+    "extrapolation",
+    "rates of a table's series at each worker count, by scaling laws",
+    (
+        Column("series", TEXT, None, "series of the table"),
+        WORKERS,
+        Column("predicted", REAL, "1/s", "samples per second; empty where the data cannot tell"),
+        Column("lower", REAL, "1/s", "lower end of the 90 % interval of a new measurement"),
+        Column("upper", REAL, "1/s", "upper end of the 90 % interval of a new measurement"),
+        Column("law", TEXT, None, "law chosen, or the laws averaged, or why there is no prediction"),
+    ),
+)
+
+EXTRAPOLATIONS = Table(
+    "extrapolations",
+    "rates of the external tables' series, at their own worker counts and beyond",
+    (
+        TABLE,
+        *EXTRAPOLATION.columns,
+        Column("measured", REAL, "1/s", "median of what was measured there; empty where nothing was"),
+    ),
+)
+
+LAW_PARAMETERS = Table(
+    "law_parameters",
+    "coefficients of each scaling law, fitted to each series of the study and of external tables",
+    (
+        TABLE,
+        Column("series", TEXT, None, "series of the table"),
+        Column("law", TEXT, None, "scaling law"),
+        Column("weight", REAL, None, "how well the law predicts larger worker counts from smaller ones, over all laws"),
+        Column("coefficient", TEXT, None, "name of the coefficient in docs/models/scaling-laws.md"),
+        *_estimate("value", None, "the coefficient: median"),
+        Column("note", TEXT, None, "not identifiable, where the interval is hardly narrower than before measuring"),
+    ),
+)
+
+LAW_VALIDATION = Table(
+    "law_validation",
+    "predicted against measured at counts left out: each series fitted up to a quarter of its largest count",
+    (
+        TABLE,
+        *EXTRAPOLATION.columns,
+        Column("measured", REAL, "1/s", "median of what was measured there"),
+        Column("fitted_up_to", INT, None, "largest worker count that was fitted"),
+        Column("error", REAL, None, "predicted / measured - 1"),
+        Column("covered", FLAG, None, "measured lies in the interval"),
+    ),
+)
+
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CRITICAL_PATH,
-    CAUSES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE,
+    CAUSES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS,
 )  # fmt: skip
+
+EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)
+"""What scaling laws say of external tables and of the study's own rates."""
 
 # --- networks, as they are before anything is measured ---------------------------------------------
 
@@ -621,5 +704,6 @@ TIDY_TABLES: tuple[Table, ...] = tuple(
     {table.name: table for tables in RAW_TABLES.values() for table in tables}.values()
 )
 TABLES: dict[str, Table] = {
-    table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES, NETWORK_LAYERS, PUBLISHED, PAPER_FIGURES)
+    table.name: table
+    for table in (*TIDY_TABLES, *MODEL_TABLES, *EXTRAPOLATED_TABLES, NETWORK_LAYERS, PUBLISHED, PAPER_FIGURES)
 }

@@ -40,6 +40,7 @@ class Checkout:
                 shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
             else:
                 shutil.copy(source, folder / part, follow_symlinks=False)
+        (folder / "elsewhere.csv").write_text(ELSEWHERE)
         self.study = study
         self.write_study()
 
@@ -65,6 +66,15 @@ class Checkout:
         return self.folder.joinpath("results", self.study["study"], *parts)
 
 
+ELSEWHERE = """series,workers,workers_per_node,samples_per_second
+made up,1,4,100
+made up,2,4,195
+made up,4,4,385
+made up,8,4,740
+made up,16,4,1460
+"""
+"""The external table of the tiny study."""
+
 TINY: dict[str, Any] = {
     "study": "tiny",
     "seed": 1,
@@ -86,4 +96,5 @@ TINY: dict[str, Any] = {
     "sgemm": {"batches": [1, 2], "samples": 1},
     "collectives": {"largest": 1048576, "samples": 2},
     "storage_reads": {"samples": 4},
+    "external_tables": {"elsewhere": "elsewhere.csv"},
 }

@@ -25,8 +25,9 @@ from stallpoint import models
 from stallpoint.charts import CHARTS, PAPERS, axes, frames, theme
 from stallpoint.charts.render import VEGA_LITE, Spec, render, spec
 from stallpoint.models.paper_figures import figures
+from stallpoint.models.scaling.tables import MEASURED, extrapolated
 from stallpoint.models.what_if import scenarios
-from stallpoint.records import MODEL_TABLES, TABLES
+from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES, TABLES
 
 Tables: TypeAlias = dict[str, pd.DataFrame]
 
@@ -35,7 +36,18 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def tables_of(**study: Any) -> Tables:
     tidy = synthetic.study(**study)
-    return {**tidy, **models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]))}
+    fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]))
+    return {**tidy, **fitted, **extrapolated({MEASURED: fitted["rates"], "elsewhere": external_rates()})}
+
+
+def external_rates() -> pd.DataFrame:
+    """Two series, of which 8 and 16 workers are left out to check the laws."""
+    workers = np.array([1, 2, 4, 8, 16])
+    rows = {"workers": workers, "workers_per_node": 1.0, "batch_per_worker": np.nan}
+    rates = {name: fast * workers / (1 + 0.02 * np.log2(workers)) for name, fast in (("slow", 50.0), ("fast", 900.0))}
+    return pd.concat(
+        [pd.DataFrame({**rows, "series": name, "samples_per_second": rate}) for name, rate in rates.items()]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +122,8 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         "data-share": {"symbol": (tables["data_share"]["scaling"] != "compute").sum()},
         "storage": {"symbol": 2 * len(tables["storage_rates"])},
         "prediction": {"symbol": predictions["error"].notna().sum(), "line": 1},
+        "scaling-laws": {"symbol": scaling["measured_speedup"].notna().sum(), "line": 3 * curves, "area": curves},
+        "extrapolation": {"symbol": 2 * 2, "rule": 2 * 2, "line": 1},
     }[name]
 
 
@@ -135,6 +149,8 @@ AXIS_TITLES = {
     "data-share": {"nodes", "data wait [% of iteration]"},
     "storage": {"nodes", "reading rate [samples/s]", "time to read a sample [ms]"},
     "prediction": {"measured iteration [s]", "predicted iteration [s]"},
+    "scaling-laws": {"nodes", "throughput [samples/s]"},
+    "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
 }
 
 
@@ -266,7 +282,7 @@ def test_equal_tables_give_equal_files_in_another_process(tables: Tables, tmp_pa
 def test_without_data_the_files_say_which_cells_are_missing(name: str, tmp_path: Path) -> None:
     empty = {
         table.name: pd.DataFrame(columns=[column.name for column in table.columns])
-        for table in (*MODEL_TABLES, TABLES["collectives"])
+        for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES, TABLES["collectives"])
     }
     files = [tmp_path / f"{name}.{kind}" for kind in ("html", "svg", "png")]
     render(name, empty, *files)

@@ -71,6 +71,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     emptied = {name for name, table in fitted.items() if table.empty}
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
     of_training |= {"critical_path", "what_if", "next_cells"}
+    of_training |= {"rates", "scaling_laws"}
     assert (
         emptied
         == {

@@ -9,9 +9,9 @@ from checkout import Checkout
 
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read
-from stallpoint.records import ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, TIDY_TABLES
+from stallpoint.records import ENVIRONMENTS, EXTRAPOLATED_TABLES, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, TIDY_TABLES
 
-DERIVED = {"collect": 1, "fit": 1, "chart": len(CHARTS), "conclude": 1, "report_page": 1, "all": 1}
+DERIVED = {"collect": 1, "fit": 1, "extrapolate": 1, "chart": len(CHARTS), "conclude": 1, "report_page": 1, "all": 1}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_environments_say_what_was_used(finished: Checkout) -> None:
 def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
     for table in TIDY_TABLES:
         read(table, finished.results(f"tables/{table.name}.parquet"))
-    for table in MODEL_TABLES:
+    for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES):
         read(table, finished.results(f"models/{table.name}.parquet"))
     for chart in CHARTS:
         assert {file.suffix for file in finished.results("figures").glob(f"{chart}.*")} == {".html", ".svg", ".png"}
@@ -88,6 +88,30 @@ def test_the_prediction_of_two_nodes_does_not_use_them(finished: Checkout) -> No
     assert two["compute_source"].startswith("measured")
     assert two["predicted_iteration"] > 0
     assert two["error"] == pytest.approx(two["predicted_iteration"] / two["measured_iteration"] - 1)
+
+
+def test_external_tables_are_extrapolated_and_checked(finished: Checkout) -> None:
+    read_model = {
+        table.name: read(table, finished.results(f"models/{table.name}.parquet")) for table in EXTRAPOLATED_TABLES
+    }
+    beyond = read_model["extrapolations"].to_pandas()
+    assert beyond["table"].unique().tolist() == ["elsewhere"]
+    assert beyond["workers"].tolist() == [1, 2, 4, 8, 16, 32, 64, 128]
+    assert beyond["predicted"].gt(0).all()
+    checked = read_model["law_validation"].to_pandas()
+    assert checked["workers"].tolist() == [8, 16]
+    # Two node counts of the study itself say nothing, and that is said.
+    own = read_model["law_parameters"].to_pandas().query("table == 'measured'")
+    assert own["note"].unique().tolist() == ["not identifiable from workers 1, 2"]
+
+
+def test_an_external_table_that_changes_is_fitted_again_and_nothing_measured(study: Checkout) -> None:
+    table = study.folder / "elsewhere.csv"
+    before = table.read_text()
+    table.write_text(before + "made up,32,4,2800\n")
+    jobs = study.snakemake("-n").jobs
+    table.write_text(before)
+    assert jobs == {"extrapolate": 1, "chart": len(CHARTS), "report_page": 1, "all": 1}
 
 
 def test_a_second_run_has_nothing_to_do(study: Checkout) -> None:

@@ -1,9 +1,10 @@
 # Raw records -> tidy tables -> model tables.
-from stallpoint.records import MODEL_TABLES, TIDY_TABLES
+from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES, TIDY_TABLES
 
 
 localrules:
     collect,
+    extrapolate,
     fit,
 
 
@@ -21,7 +22,7 @@ rule collect:
 rule fit:
     input:
         **rules.collect.output,
-        code=source_files("models", "*.py"),
+        code=[*source_files("models", "*.py"), *source_files("models", "scaling", "*.py")],
     output:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in MODEL_TABLES},
     log:
@@ -35,3 +36,18 @@ rule fit:
         seed=STUDY.config["seed"],
     script:
         "../../scripts/fit.py"
+
+
+rule extrapolate:
+    input:
+        rates=rules.fit.output.rates,
+        external=list(STUDY.config["external_tables"].values()),
+        code=[*source_files("models", "scaling", "*.py"), *source_files("rates.py")],
+    output:
+        **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in EXTRAPOLATED_TABLES},
+    log:
+        f"{LOGS}/extrapolate.log",
+    params:
+        names=list(STUDY.config["external_tables"]),
+    script:
+        "../../scripts/extrapolate_study.py"

@@ -11,6 +11,7 @@ rule chart:
     input:
         **rules.collect.output,
         **rules.fit.output,
+        **rules.extrapolate.output,
         code=chart_code,
     output:
         html=f"{RESULTS}/figures/{{chart}}.html",
@@ -49,6 +50,7 @@ rule report_page:
     input:
         **rules.collect.output,
         **rules.fit.output,
+        **rules.extrapolate.output,
         conclusions=rules.conclude.output.json,
         networks=rules.compare_published.input.networks,
         published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),

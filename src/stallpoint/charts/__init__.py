@@ -50,7 +50,7 @@ class Chart:
 
 
 ANSWER, COMMUNICATION, COMPUTE = "Where scaling stalls", "Communication of gradients", "Compute"
-DATA, MODEL = "Training data", "Accuracy of the DAG model"
+DATA, MODEL, LAWS = "Training data", "Accuracy of the DAG model", "Scaling laws"
 
 _CHARTS = (
     Chart(
@@ -197,6 +197,27 @@ _CHARTS = (
         ("predictions",),
         "One point for each measured combination, with 90 % intervals. On the grey line prediction and measurement "
         "agree; points below it ran slower than the DAG model says.",
+    ),
+    Chart(
+        "scaling-laws",
+        LAWS,
+        "Throughput by scaling laws",
+        "",
+        ("scaling_laws",),
+        "Samples per second against nodes: points with 90 % intervals are measured, dashed lines with bands are the "
+        "chosen scaling law (or the average, where none wins), dotted lines are the DAG model. The law knows the "
+        "measured throughput alone, the DAG model alone its causes.",
+    ),
+    Chart(
+        "extrapolation",
+        LAWS,
+        "Extrapolated against measured throughput",
+        "",
+        ("law_validation",),
+        "One point for each worker count that was left out: its rate, in samples per second, predicted by scaling laws "
+        "from up to a quarter of the largest count of the series, with the 90 % interval. On the grey line prediction "
+        "and measurement agree. The title of a panel says how many intervals hold the measured rate, 90 % of which "
+        "should, and the median error.",
     ),
 )
 

@@ -19,10 +19,12 @@ from stallpoint.models import (
     what_if,
 )
 from stallpoint.models.compute import Compute, layer_scaling
+from stallpoint.models.frames import frame, of_types
 from stallpoint.models.measured import measured, over_ranks, presets
+from stallpoint.models.scaling import curves as scaling_curves
 from stallpoint.models.what_if import Cluster, Scenario
 from stallpoint.presets import PRESETS, Preset
-from stallpoint.records import FLAG, INT, MODEL_TABLES, REAL, TABLES, TEXT, Table
+from stallpoint.records import MODEL_TABLES, TABLES
 
 
 def fit(
@@ -46,7 +48,7 @@ def fit(
     (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. The same records
     and `seed` give the same numbers.
     """
-    tidy = {name: _of_types(TABLES[name], frame) for name, frame in tidy.items()}
+    tidy = {name: of_types(TABLES[name], rows) for name, rows in tidy.items()}
     iterations, layers, runs = tidy["iterations"], tidy["layers"], tidy["runs"]
     steps = over_ranks(iterations, layers)
     points = measured(steps, seed)
@@ -71,16 +73,7 @@ def fit(
         "next_cells": next_cells.table(curves, runs, fits, cluster.presets, threshold, available or {}, seed),
         "storage_rates": data.storage_rates(tidy["storage_reads"], seed),
         "data_share": data.data_share(points),
+        "rates": scaling_curves.rates(curves),
+        "scaling_laws": scaling_curves.scaling_laws(curves),
     }
-    return {table.name: _frame(table, rows[table.name]) for table in MODEL_TABLES}
-
-
-def _frame(table: Table, rows: list[dict[str, object]]) -> pd.DataFrame:
-    """Rows as a frame of exactly the columns of `table`, in their types even when there are no rows."""
-    return _of_types(table, pd.DataFrame(rows, columns=[column.name for column in table.columns]))
-
-
-def _of_types(table: Table, frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame in the types of `table`: empty columns have none, categorical ones would group otherwise."""
-    types = {TEXT: "str", INT: "int64", REAL: "float64", FLAG: "bool"}
-    return frame.astype({column.name: types[column.type] for column in table.columns if column.type in types})
+    return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}

@@ -1,0 +1,110 @@
+"""Scaling laws: fitted up to a quarter of the largest count, how far off are they at the largest?
+
+Tables of rates (see `stallpoint.rates`) are read from the folder that SCALING_TABLES names, else from
+resources/published (what the papers print: one series). Peers: the last rate per worker carried forward, and the
+best of six bases, T(n) = a + b·f(n) by least squares, chosen by the error of the fit itself. As a program:
+``scaling_laws.py [FOLDER]``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+ROOT = Path(__file__).parents[1]
+UP_TO = 0.25
+BASES = {
+    "constant": np.zeros_like,
+    "log n": np.log2,
+    "square root of n": np.sqrt,
+    "n": np.asarray,
+    "n log n": lambda n: n * np.log2(n),
+    "(n-1)/n": lambda n: (n - 1) / n,
+}
+TARGET = "wanted: median <= 4 %, 90th percentile <= 12 %, 85-95 % covered (161 public series)"
+
+
+def fitted(rates: pd.Series) -> pd.Series:
+    """The part of a series, median rates by workers, that is fitted."""
+    within = int((rates.index <= UP_TO * rates.index[-1]).sum())
+    return rates.iloc[: max(within, 3)]
+
+
+def carried(known: pd.Series, workers: int) -> float:
+    return float(known.iloc[-1] / known.index[-1] * workers)
+
+
+def best_in_sample(known: pd.Series, workers: int) -> float:
+    n, seconds = known.index.to_numpy(float), (known.index / known).to_numpy()
+    best = np.inf, np.nan
+    for base in BASES.values():
+        design = np.stack([np.ones_like(n), base(n)], axis=-1) / seconds[:, None]
+        coefficients = np.linalg.lstsq(design, np.ones_like(n))[0]
+        off = float(((design @ coefficients - 1) ** 2).sum())
+        if off < best[0]:
+            best = off, workers / float(coefficients @ [1.0, base(np.array([float(workers)]))[0]])
+    return best[1]
+
+
+def compared(table: Path, predicted: Path) -> pd.DataFrame:
+    """One row for each series that has a count to predict: measured and predicted rates at the largest."""
+    measured = pd.read_csv(table).dropna(subset=["samples_per_second"])
+    ours = pd.read_parquet(predicted).set_index(["series", "workers"])
+    rows = []
+    for series, part in measured.groupby(measured["series"].astype(str)):
+        rates = part.groupby("workers")["samples_per_second"].median()
+        known, largest = fitted(rates), rates.index[-1]
+        if len(known) == len(rates):
+            continue
+        here = ours.loc[(series, largest)]
+        rows.append({
+            "measured": rates.iloc[-1], "scaling laws": here["predicted"], "lower": here["lower"],
+            "upper": here["upper"], "carried forward": carried(known, largest),
+            "best of six in sample": best_in_sample(known, largest),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def report(name: str, rows: pd.DataFrame) -> list[str]:
+    """Median error, 90th percentile and coverage of `rows`."""
+    covered = rows["measured"].between(rows["lower"], rows["upper"]).mean()
+    lines = [f"  {name}: {len(rows)} series"]
+    for peer in ("scaling laws", "carried forward", "best of six in sample"):
+        error = (rows[peer] / rows["measured"] - 1).abs()
+        inside = f", {covered:.0%} in the 90 % interval" if peer == "scaling laws" else ""
+        unknown = f", {error.isna().sum()} refused" if error.isna().any() else ""
+        lines.append(f"    {peer:<24}{error.median():>8.1%}{error.quantile(0.9):>10.1%}{inside}{unknown}")
+    return lines
+
+
+def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
+    """Timings and lines to print; every table is fitted once, as the result does not vary."""
+    from paired import rounds
+
+    folder = Path(os.environ.get("SCALING_TABLES", ROOT / "resources/published"))
+    tables = {file.stem: file for file in sorted(folder.glob("*.csv"))}
+    program = [sys.executable, str(ROOT / "scripts/extrapolate.py")]
+    commands = {
+        name: [*program, str(file), "--fit-up-to", str(UP_TO), "--out", str(scratch / f"{name}.parquet")]
+        for name, file in tables.items()
+    }
+    timings = rounds("scaling laws, extrapolated to the largest count", commands, 1)
+    every = {name: compared(file, scratch / f"{name}.parquet") for name, file in tables.items()}
+    every = {name: rows for name, rows in every.items() if len(rows)}
+    lines = [f"  tables of {folder}; median and 90th percentile of |error|"]
+    for name, rows in every.items():
+        lines += report(name, rows)
+    lines += report("all", pd.concat(every.values())) if len(every) > 1 else []
+    return timings, [*lines, f"  {sum(timing.seconds for timing in timings):.1f} s in all; {TARGET}"]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        os.environ["SCALING_TABLES"] = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        print(*benchmark(Path(folder), 1)[1], sep="\n")

@@ -1,0 +1,17 @@
+"""Fit scaling laws to the study's own rates and its external tables, predict, and check by what is left out."""
+
+from pathlib import Path
+
+from stallpoint.models.scaling.tables import MEASURED, extrapolated
+from stallpoint.parquet import read, write
+from stallpoint.program import program
+from stallpoint.rates import read_rates
+from stallpoint.records import EXTRAPOLATED_TABLES, RATES
+
+with program(Path(snakemake.log[0])):
+    external = zip(snakemake.params.names, snakemake.input.external, strict=True)
+    tables = {name: read_rates(Path(file)) for name, file in external}
+    tables[MEASURED] = read(RATES, Path(snakemake.input.rates)).to_pandas()
+    for name, frame in extrapolated(tables).items():
+        table = next(table for table in EXTRAPOLATED_TABLES if table.name == name)
+        write(table, frame, Path(snakemake.output[name]))

@@ -1,0 +1,21 @@
+"""Rows as data frames with exactly the columns of a table, in their types even when there are no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from stallpoint.records import FLAG, INT, REAL, TEXT, Table
+
+_TYPES = {TEXT: "str", INT: "int64", REAL: "float64", FLAG: "bool"}
+
+
+def frame(table: Table, rows: pd.DataFrame | Sequence[dict[str, object]]) -> pd.DataFrame:
+    """`rows` with the columns of `table`, in its order and types."""
+    return of_types(table, pd.DataFrame(rows, columns=[column.name for column in table.columns]))
+
+
+def of_types(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
+    """`rows` in the types of `table`: empty columns have none, categorical ones would group otherwise."""
+    return rows.astype({column.name: _TYPES[column.type] for column in table.columns if column.type in _TYPES})

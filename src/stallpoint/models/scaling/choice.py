@@ -1,0 +1,99 @@
+"""The law for a series: chosen by how well each law predicts the largest counts from the smaller ones.
+
+The weight of a law is its prior weight times the density it gives to what was measured on more workers than the two
+smallest counts, each count predicted from those below it. (By the chain rule this product is the evidence of the
+whole series over that of the two smallest counts; no fit is ever judged by the points it was fitted to.) A law whose
+weight reaches `WINS` is chosen; else the laws are averaged with their weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stallpoint.models.scaling.laws import LAWS, Law, Model
+from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
+from stallpoint.models.scaling.places import Places, Series
+from stallpoint.models.scaling.posterior import PREDICTIVE_DRAWS, Posterior, posterior
+from stallpoint.models.statistics import Reals
+
+WINS = 0.95
+"""Weight from which on a law is used alone."""
+FEWEST_COUNTS = 3
+"""Different worker counts without which no law's growth can be told from its first step."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Every law fitted to a series, with its weight."""
+
+    posteriors: Sequence[Posterior]
+    weights: Reals
+    """[laws], sum 1."""
+
+    @property
+    def winner(self) -> Posterior | None:
+        """The law that is chosen; None where the laws are averaged."""
+        best = int(self.weights.argmax())
+        return self.posteriors[best] if self.weights[best] >= WINS else None
+
+    @property
+    def name(self) -> str:
+        """The chosen law, or ``average`` with the laws that make up most of it."""
+        if self.winner:
+            return self.winner.model.law.name
+        order = np.argsort(-self.weights, kind="stable")
+        most = order[: int(np.searchsorted(np.cumsum(self.weights[order]), 0.5)) + 1]
+        return f"average ({', '.join(self.posteriors[index].model.law.name for index in most)})"
+
+    def predict(self, places: Places) -> Reals:
+        """Draws of a new measurement: logarithm of a worker's samples per second, [draws, places]."""
+        if self.winner:
+            return self.of_law(self.winner, places)
+        # Whole numbers of draws that keep the sum: what the cumulated weights pass.
+        ends = np.round(np.cumsum(self.weights) * PREDICTIVE_DRAWS).astype(int)
+        onward = self._onward(places)
+        parts = []
+        for index, count in enumerate(np.diff(ends, prepend=0)):
+            if count:
+                drawn = self.posteriors[index].predict(places, onward, seed=index)
+                parts.append(drawn[np.random.default_rng(index).permutation(len(drawn))[:count]])
+        return np.concatenate(parts)
+
+    def of_law(self, fitted: Posterior, places: Places) -> Reals:
+        """The same by one of the laws alone."""
+        return fitted.predict(places, self._onward(places))
+
+    def _onward(self, places: Places) -> Continuation:
+        first = self.posteriors[0]
+        return Continuation.of(first.series, places, first.model.across_nodes)
+
+
+def choose(series: Series, wanted: Places, laws: Sequence[Law] = LAWS) -> Choice:
+    """Every law fitted to `series`, which has at least `FEWEST_COUNTS` counts, to predict at `wanted` places."""
+    beginning = series.up_to(series.counts[1])
+    every = series.places.then(wanted)
+    across_nodes = Model.of(laws[0], every).across_nodes
+    whole, start = (Likelihood.of(part, across_nodes) for part in (series, beginning))
+    posteriors, log_weights = [], []
+    for law in laws:
+        model = Model.of(law, every)
+        posteriors.append(posterior(model, series, whole))
+        before = posterior(model, beginning, start).log_evidence
+        log_weights.append(np.log(law.prior_weight) + posteriors[-1].log_evidence - before)
+    return Choice(posteriors, np.exp(log_weights - log_sum(np.array(log_weights))))
+
+
+def too_few(counts: Sequence[int], unit: str = "workers") -> str:
+    """Why no law can be told from measurements at `counts`; empty where there are enough."""
+    return "" if len(counts) >= FEWEST_COUNTS else unidentifiable(counts, unit)
+
+
+def unidentifiable(counts: Sequence[int], unit: str = "workers") -> str:
+    """That the data do not tell, and which data: those measured at `counts`."""
+    if not counts:
+        return "not identifiable: nothing measured"
+    listed = list(map(str, counts)) if len(counts) <= 8 else [*map(str, counts[:4]), "...", str(counts[-1])]
+    return f"not identifiable from {unit} {', '.join(listed)}"

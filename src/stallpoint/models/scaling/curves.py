@@ -1,0 +1,86 @@
+"""The study's own scaling curves under the scaling laws, beside the DAG model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.measured import Point
+from stallpoint.models.prediction import ScalingCurve
+from stallpoint.models.scaling.choice import Choice, choose, too_few
+from stallpoint.models.scaling.places import PLACE, Places, Series
+from stallpoint.models.statistics import INTERVAL, REPLICATES, Reals, columns
+
+_QUANTILES = (0.5, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
+_RATE = "samples_per_second"
+_UNKNOWN = np.full(1 + REPLICATES, np.nan)
+
+
+def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
+    """Rows of the rates table: every measured point of every curve."""
+    return [row for curve in curves for row in _measured(curve)]
+
+
+def scaling_laws(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
+    """Rows of the scaling_laws table: every law, and what was chosen, at every node count of every curve."""
+    return [row for curve in curves for row in _curve_rows(curve)]
+
+
+def _place(point: Point) -> dict[str, float]:
+    batch = float(point.worker_batch)
+    return {"workers": point.ranks, "workers_per_node": point.ranks / point.nodes, "batch_per_worker": batch}
+
+
+def _measured(curve: ScalingCurve) -> Iterator[dict[str, object]]:
+    for measured in curve.measured.values():
+        point = measured.point
+        name = "/".join(map(str, point.series))
+        seconds = float(measured.times["iteration_time"][0])
+        if seconds > 0:
+            yield {"series": name, **_place(point), _RATE: point.global_batch / seconds}
+
+
+def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
+    measured = pd.DataFrame(_measured(curve), columns=["series", *PLACE, _RATE])
+    points = [predicted.point for predicted in curve.predicted.values()]
+    wanted = Places.of(pd.DataFrame([_place(point) for point in points]))
+    refusal = too_few([n for n, at in curve.measured.items() if at.times["iteration_time"][0] > 0], "nodes")
+    if refusal:
+        empty = np.full((3, len(points)), np.nan)
+        yield from _law_rows(curve, points, "chosen", float("nan"), empty, refusal)
+        return
+    choice = choose(Series.of(measured), wanted)
+    yield from _law_rows(curve, points, "chosen", 1.0, _quantiles(choice.predict(wanted), wanted), choice.name)
+    for name, weight, draws in _each(choice, wanted):
+        yield from _law_rows(curve, points, name, weight, _quantiles(draws, wanted), "")
+
+
+def _each(choice: Choice, wanted: Places) -> Iterator[tuple[str, float, Reals]]:
+    for fitted, weight in zip(choice.posteriors, choice.weights, strict=True):
+        yield fitted.model.law.name, float(weight), choice.of_law(fitted, wanted)
+
+
+def _quantiles(draws: Reals, wanted: Places) -> Reals:
+    """Median and ends of samples per second, [3, places]."""
+    return np.asarray(wanted.workers * np.exp(np.quantile(draws, _QUANTILES, axis=0)))
+
+
+def _law_rows(
+    curve: ScalingCurve, points: list[Point], law: str, weight: float, rate: Reals, note: str
+) -> Iterator[dict[str, object]]:
+    for point, (value, low, high) in zip(points, rate.T, strict=True):
+        measured = curve.measured.get(point.nodes)
+        times = measured.times["iteration_time"] if measured else _UNKNOWN
+        yield {
+            **point.labels("ranks"),
+            "law": law,
+            "weight": weight,
+            _RATE: value,
+            f"{_RATE}_low": low,
+            f"{_RATE}_high": high,
+            **columns(f"dag_{_RATE}", point.global_batch / curve.predicted[point.nodes].times["iteration_time"]),
+            **columns(f"measured_{_RATE}", point.global_batch / times),
+            "note": note,
+        }

@@ -1,0 +1,198 @@
+"""Scaling laws: how much longer an iteration takes on n workers than on one.
+
+Each worker's samples per second on n workers are those of a lone worker over g(n) = 1 + h(n), where the overhead h is
+in units of the lone worker's iteration time. Where the nodes are known, h has one part for the link inside a node, by
+the workers there, and one for the link between nodes, by the nodes.
+
+A coefficient is median · exp(spread · z) with z standard normal: its prior. Medians and spreads are general
+knowledge, not fitted to a series (docs/models/scaling-laws.md says where each comes from).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from stallpoint.models.scaling.places import Places
+from stallpoint.models.statistics import Reals
+
+Overhead: TypeAlias = Callable[[Sequence[Reals], Reals], Reals]
+"""(coefficients, each [draws, 1]; workers [places]) -> h [draws, places]."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """A log-normal prior of a positive coefficient."""
+
+    name: str
+    median: float
+    spread: float
+    """Standard deviation of its natural logarithm."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """An overhead with its coefficients."""
+
+    priors: tuple[Prior, ...]
+    overhead: Overhead
+
+
+@dataclass(frozen=True)
+class Law:
+    """One law."""
+
+    name: str
+    worker: Term
+    """Overhead by the workers: those of a node where nodes are known, else all of them."""
+    node: Term
+    """What is added by the nodes once there is more than one; its first coefficient is the first step."""
+    overlaps: bool = False
+    """Overheads are communication beside the backward pass: only what exceeds the overlap is exposed."""
+    prior_weight: float = 1.0
+    """How likely the law is before anything was measured, relative to the others."""
+
+
+def _constant(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.where(n > 1, c[0], 0.0)
+
+
+def _log(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.where(n > 1, c[0] * (1 + c[1] * np.log2(np.maximum(n, 2) / 2)), 0.0)
+
+
+def _linear(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.where(n > 1, c[0] * (1 + c[1] * (np.maximum(n, 2) - 2)), 0.0)
+
+
+def _ring(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.asarray(c[0] * (2 * (n - 1) / n + c[1] * 2 * (n - 1)))
+
+
+def _amdahl(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.asarray(c[0] * (n - 1))
+
+
+def _gustafson(c: Sequence[Reals], n: Reals) -> Reals:
+    serial = c[0] / (1 + c[0])
+    return np.asarray(n / (serial + (1 - serial) * n) - 1)
+
+
+def _usl(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.asarray(c[0] * ((n - 1) + c[1] * n * (n - 1)))
+
+
+def _power(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.expm1(np.minimum(_log(c, n), 5.0))
+
+
+def _saturation(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.maximum(_constant(c, n), n / np.maximum(c[1], 1.0) - 1)
+
+
+FIRST = Prior("first", 0.05, 1.3)
+"""Overhead of the first step, from one worker to two."""
+COMMUNICATION = Prior("communication", 0.3, 1.0)
+"""The same for all of the communication, hidden or not."""
+DOUBLING = Prior("per_doubling", 0.25, 1.0)
+"""Growth of the overhead with each further doubling, in units of the first step: 0 in a ring, 1 in a tree."""
+WORKER = Prior("per_worker", 0.03, 1.2)
+"""Growth of the overhead with each further worker, in units of the first step."""
+LATENCY = Prior("latency", 0.02, 1.2)
+SERIAL = Prior("serial", 0.005, 1.3)
+CONTENTION = Prior("contention", 0.01, 1.3)
+COHERENCY = Prior("coherency", 0.003, 1.3)
+LIMIT = Prior("limit", 16.0, 1.5)
+"""Workers that a shared resource (the storage, the host's decoding) can feed."""
+OVERLAP = Prior("overlap", 0.3, 0.7)
+"""Communication that the backward pass hides."""
+FLOOR = Prior("floor", 0.2, 1.0)
+"""Part of the iteration that does not get shorter with the mini-batch, over the part that does."""
+
+NODE_FIRST = Prior("node_first", 0.12, 1.3)
+NODE_COMMUNICATION = Prior("node_communication", 0.5, 1.0)
+NODE_DOUBLING = Prior("node_per_doubling", 0.5, 1.0)
+NODE_WORKER = Prior("node_per_node", 0.03, 1.2)
+SHARING = Prior("link_sharing", 0.2, 1.0)
+"""Growth of what a node's link costs with each doubling of the workers that share it, in units of the first step: 0
+where a byte crosses it once for all of them (a hierarchical reduction, a ring)."""
+
+_LOG_NODES = Term((NODE_FIRST, NODE_DOUBLING), _log)
+_LINEAR_NODES = Term((NODE_FIRST, NODE_WORKER), _linear)
+_CONSTANT_NODES = Term((NODE_FIRST,), _constant)
+_EXPOSED = Term((COMMUNICATION, DOUBLING), _log), Term((NODE_COMMUNICATION, NODE_DOUBLING), _log)
+
+LAWS = (
+    Law("constant", Term((FIRST,), _constant), _LOG_NODES),
+    Law("ring", Term((FIRST, LATENCY), _ring), _LOG_NODES),
+    Law("log", Term((FIRST, DOUBLING), _log), _LOG_NODES),
+    Law("power", Term((FIRST, DOUBLING), _power), _LOG_NODES),
+    Law("gustafson", Term((FIRST,), _gustafson), _CONSTANT_NODES),
+    Law("dag", *_EXPOSED, overlaps=True),
+    Law("linear", Term((FIRST, WORKER), _linear), _LINEAR_NODES, prior_weight=0.5),
+    Law("amdahl", Term((SERIAL,), _amdahl), _LINEAR_NODES, prior_weight=0.5),
+    Law("usl", Term((CONTENTION, COHERENCY), _usl), _LINEAR_NODES, prior_weight=0.5),
+    Law("saturation", Term((FIRST, LIMIT), _saturation), _CONSTANT_NODES, prior_weight=0.5),
+)
+"""Every law; docs/models/scaling-laws.md has the formulas.
+
+Laws that grow with each worker get half the weight: what they say of many workers is seldom seen, as collectives are
+built to avoid it."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A law as a series asks for it: with the link between nodes and the mini-batch only where they vary."""
+
+    law: Law
+    across_nodes: bool
+    """Some places have several nodes, others several workers on a node."""
+    reference_batch: float
+    """Mini-batch of the smallest place where it varies between places (strong scaling); else not a number."""
+
+    @classmethod
+    def of(cls, law: Law, places: Places) -> Model:
+        """The law as `places`, the smallest of them first, ask for it."""
+        known = bool(np.isfinite(places.nodes).all())
+        placed = known and len(set(places.nodes)) > 1 and bool((places.nodes != places.workers).any())
+        varies = bool(np.isfinite(places.batch).all()) and len(set(places.batch)) > 1
+        return cls(law, placed, float(places.batch[0]) if varies else float("nan"))
+
+    @property
+    def strong(self) -> bool:
+        """Whether the mini-batch varies."""
+        return not np.isnan(self.reference_batch)
+
+    @property
+    def priors(self) -> tuple[Prior, ...]:
+        """The coefficients that `log_time` takes, in order."""
+        nodes = (*self.law.node.priors, SHARING) if self.across_nodes else ()
+        overlap = (OVERLAP,) if self.law.overlaps else ()
+        return (*self.law.worker.priors, *nodes, *overlap, *((FLOOR,) if self.strong else ()))
+
+    def coefficients(self, z: Reals) -> Reals:
+        """Coefficients of standard normal `z` [draws, coefficients]."""
+        medians, spreads = np.array([[prior.median, prior.spread] for prior in self.priors]).T
+        return np.asarray(medians * np.exp(spreads * z))
+
+    def log_time(self, z: Reals, places: Places) -> Reals:
+        """log g at each place, [draws, places]."""
+        c = list(self.coefficients(z).T[:, :, None])
+        own, node = len(self.law.worker.priors), len(self.law.node.priors)
+        if self.across_nodes:
+            inside = places.workers / places.nodes
+            between = self.law.node.overhead(c[own:], places.nodes) + c[own] * c[own + node] * np.log2(inside)
+            overhead = self.law.worker.overhead(c[:own], inside) + np.where(places.nodes > 1, between, 0.0)
+        else:
+            overhead = self.law.worker.overhead(c[:own], places.workers)
+        if self.law.overlaps:
+            overhead = np.maximum(0.0, overhead - c[-2 if self.strong else -1])
+        if not self.strong:
+            return np.log1p(overhead)
+        # Communication and the floor are paid once for each mini-batch, of fewer samples the more workers.
+        smaller = self.reference_batch / places.batch
+        floor = c[-1] / (1 + c[-1])
+        return np.asarray(np.log((1 - floor) + (floor + overhead) * smaller))

@@ -1,0 +1,103 @@
+"""What the laws leave over: noise of a measurement, and a drift of the series away from any smooth law.
+
+The logarithm of a rate is that of the law plus the drift, a random walk in log2 n (and in log2 of the nodes) with
+standard deviation tau for each doubling, plus noise of standard deviation sigma. The drift lets an interval
+widen with every doubling that is extrapolated, and carries the last deviation from the law forward.
+Both have a prior on a grid, so that the likelihood is a finite sum of normal densities; the unknown rate of a lone
+worker, with a flat prior on its logarithm, is integrated out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from stallpoint.models.scaling.places import Places, Series
+from stallpoint.models.statistics import Reals
+
+SIGMA = {0.003: 0.3, 0.008: 0.36, 0.02: 0.2, 0.05: 0.1, 0.12: 0.04}
+"""Noise of one measurement (relative): probability. Means over many iterations repeat within a few per cent."""
+TAU = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
+"""Drift for each doubling: probability. Usually small, at times a wall (another switch, a full bus)."""
+SHARED = 0.5
+"""Part of the noise's variance that repeats of a place share: they ran on the same machines in the same state."""
+
+_GRID = list(product(SIGMA, TAU))
+_LOG_PROBABILITY = np.log([SIGMA[sigma] * TAU[tau] for sigma, tau in _GRID])
+
+
+def log_sum(logarithms: Reals) -> Reals:
+    """Logarithm of the sum of exponentials over the last axis."""
+    largest = logarithms.max(-1, keepdims=True)
+    return np.asarray(np.log(np.exp(logarithms - largest).sum(-1)) + largest[..., 0])
+
+
+def _walk(places: Places, others: Places, across_nodes: bool) -> Reals:
+    """Covariance of the drift between two sets of places, [places, others], in units of tau²."""
+    shared = np.minimum.outer(np.log2(places.workers), np.log2(others.workers))
+    if across_nodes:
+        shared = shared + np.minimum.outer(np.log2(places.nodes), np.log2(others.nodes))
+    return np.asarray(shared)
+
+
+def _noise(series: Series) -> Reals:
+    """Covariance of the noise, [places, places], in units of sigma²."""
+    return np.diag(SHARED + (1 - SHARED) / series.repeats)
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Normal densities of a series' residuals, one for each point of the grid of sigma and tau."""
+
+    whitening: Reals
+    """[grid, places, places]: turns residuals into standard normal ones, the lone worker's rate taken out."""
+    log_constant: Reals
+    """[grid]."""
+
+    @classmethod
+    def of(cls, series: Series, across_nodes: bool) -> Likelihood:
+        """The densities for the places of `series`."""
+        walk = _walk(series.places, series.places, across_nodes)
+        cholesky = np.linalg.cholesky(np.stack([s**2 * _noise(series) + t**2 * walk for s, t in _GRID]))
+        inverse = np.linalg.inv(cholesky)
+        ones = inverse.sum(-1)
+        square = (ones**2).sum(-1)
+        project = np.eye(len(series)) - ones[:, :, None] * ones[:, None, :] / square[:, None, None]
+        log_determinant = 2 * np.log(np.diagonal(cholesky, axis1=1, axis2=2)).sum(-1) + np.log(square)
+        log_constant = -(log_determinant + (len(series) - 1) * np.log(2 * np.pi)) / 2
+        return cls(project @ inverse, log_constant + _LOG_PROBABILITY)
+
+    def log_density(self, residuals: Reals) -> Reals:
+        """Logarithm of the density, and of the grid's probability, of `residuals` [draws, places]: [draws, grid]."""
+        grid, places, _ = self.whitening.shape
+        white = (residuals @ self.whitening.reshape(grid * places, places).T).reshape(len(residuals), grid, places)
+        return np.asarray(self.log_constant - np.einsum("dgp,dgp->dg", white, white) / 2)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What residuals at new places are, given those of a series: normal, for each point of the grid."""
+
+    gain: Reals
+    """[grid, new places, places]: mean at the new places, for residuals at the old ones."""
+    deviation: Reals
+    """[grid, new places]: standard deviation, that of a new measurement."""
+
+    @classmethod
+    def of(cls, series: Series, new: Places, across_nodes: bool) -> Continuation:
+        """From the places of `series` to `new`."""
+        walk = _walk(series.places, series.places, across_nodes)
+        towards = _walk(new, series.places, across_nodes)
+        alone = np.log2(new.workers) + (np.log2(new.nodes) if across_nodes else 0.0)
+        gains, deviations = [], []
+        for sigma, tau in _GRID:
+            inverse = np.linalg.inv(sigma**2 * _noise(series) + tau**2 * walk)
+            follow = tau**2 * towards @ inverse
+            level = inverse.sum(0) / inverse.sum()
+            rest = 1 - follow.sum(-1)
+            gains.append(follow + rest[:, None] * level)
+            variance = tau**2 * (alone - (follow * towards).sum(-1)) + rest**2 / inverse.sum()
+            deviations.append(sigma * np.sqrt(1 + np.maximum(variance, 0.0) / sigma**2))
+        return cls(np.stack(gains), np.stack(deviations))

@@ -1,0 +1,94 @@
+"""Where a scaling series was run, and how fast each worker was there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stallpoint.models.statistics import Reals
+
+PLACE = ["workers", "workers_per_node", "batch_per_worker"]
+MOST_PLACES = 96
+"""Places that a fit looks at: a long series is thinned to so many, evenly by the logarithm of the workers."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where training was run or is to be predicted, one entry for each; what is not known is not a number."""
+
+    workers: Reals
+    nodes: Reals
+    batch: Reals
+    """Samples in one worker's mini-batch."""
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> Places:
+        """The places of rows with the columns `PLACE`.
+
+        Nodes that are not full count as nodes: 12 workers at 8 per node are on 2. Workers per node may be a mean
+        over unequal nodes (7 workers on 6 nodes: 1.17), so that the ratio is rounded before it is rounded up.
+        """
+        workers = frame["workers"].to_numpy(np.float64)
+        nodes = np.ceil(np.round(workers / frame["workers_per_node"].to_numpy(np.float64), 1))
+        return cls(workers, np.clip(nodes, 1, workers), frame["batch_per_worker"].to_numpy(np.float64))
+
+    def __len__(self) -> int:
+        return len(self.workers)
+
+    def at(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Places:
+        """Some of the places."""
+        return Places(self.workers[rows], self.nodes[rows], self.batch[rows])
+
+    def then(self, other: Places) -> Places:
+        """These places, followed by those of `other`."""
+        return Places(
+            np.concatenate([self.workers, other.workers]),
+            np.concatenate([self.nodes, other.nodes]),
+            np.concatenate([self.batch, other.batch]),
+        )
+
+
+@dataclass(frozen=True)
+class Series:
+    """One scaling series as measured, sorted by workers; repeats of a place are one entry."""
+
+    places: Places
+    log_rate: Reals
+    """Logarithm of the samples per second of one worker; the median over repeats."""
+    repeats: Reals
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> Series:
+        """The series of rows with the columns `PLACE` and ``samples_per_second``, in whatever order."""
+        rates = frame[PLACE].assign(rate=np.log(frame["samples_per_second"] / frame["workers"]))
+        found = rates.groupby(PLACE, dropna=False)["rate"].agg(["median", "size"]).reset_index()
+        if len(found) > MOST_PLACES:
+            found = _thinned(found)
+        return cls(Places.of(found), found["median"].to_numpy(np.float64), found["size"].to_numpy(np.float64))
+
+    def __len__(self) -> int:
+        return len(self.log_rate)
+
+    @property
+    def counts(self) -> list[int]:
+        """The different numbers of workers, rising."""
+        return [int(count) for count in np.unique(self.places.workers)]
+
+    def up_to(self, workers: float) -> Series:
+        """The part with at most so many workers."""
+        rows = self.places.workers <= workers
+        return Series(self.places.at(rows), self.log_rate[rows], self.repeats[rows])
+
+
+def _thinned(found: pd.DataFrame) -> pd.DataFrame:
+    """At most `MOST_PLACES` of the rows: of neighbours on a logarithmic axis, the one with the median rate."""
+    steps = np.log(found["workers"].to_numpy(np.float64))
+    share = (steps - steps[0]) / max(steps[-1] - steps[0], 1e-9)
+    neighbours = pd.Series(np.floor(share * (MOST_PLACES - 1)), index=found.index)
+    ranks = found["median"].groupby(neighbours).rank(method="first")
+    middle = (ranks.groupby(neighbours).transform("size") + 1) // 2
+    repeats = found["size"].groupby(neighbours).transform("sum")
+    return found.assign(size=repeats)[ranks == middle]

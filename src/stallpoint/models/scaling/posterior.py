@@ -1,0 +1,151 @@
+"""Posterior of one law's coefficients by adaptive importance sampling, and what it predicts.
+
+Coefficients are functions of standard normal z (`laws.Prior`), so the prior is the first proposal; further ones are
+Student t around the posterior found so far, tempered until enough draws count. All draws are kept, weighted by the
+mixture they come from (Cornuet et al. 2012, Adaptive multiple importance sampling). Points are quasi-random
+with a fixed seed: equal series give equal numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.special import gammaln
+from scipy.stats import norm, qmc
+
+from stallpoint.models.scaling.laws import Model
+from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
+from stallpoint.models.scaling.places import Places, Series
+from stallpoint.models.statistics import Reals
+
+PRIOR_DRAWS, MORE_DRAWS = 1024, 512
+MOST_ROUNDS = 6
+ENOUGH = 250.0
+"""Effective number of draws at which no further proposal is made."""
+TEMPERED = 60.0
+"""Effective number of draws that a proposal is fitted to."""
+FREEDOM = 5
+"""Degrees of freedom of a proposal: heavy tails, so that no part of the posterior is missed for good."""
+PREDICTIVE_DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Student t with a mean and a triangular scale."""
+
+    mean: Reals
+    scale: Reals
+
+    def draws(self, seed: int) -> Reals:
+        """`MORE_DRAWS` of it."""
+        normal = _normal_points(len(self.mean), MORE_DRAWS, seed)
+        stretch = np.sqrt(FREEDOM / np.random.default_rng(seed).chisquare(FREEDOM, MORE_DRAWS))
+        return np.asarray(self.mean + (normal * stretch[:, None]) @ self.scale.T)
+
+    def log_density(self, z: Reals) -> Reals:
+        """Logarithm of its density at `z` [draws, coefficients]."""
+        k = len(self.mean)
+        square = (np.linalg.solve(self.scale, (z - self.mean).T) ** 2).sum(0)
+        constant = gammaln((FREEDOM + k) / 2) - gammaln(FREEDOM / 2) - k / 2 * np.log(FREEDOM * np.pi)
+        constant -= np.log(np.diag(self.scale)).sum()
+        return np.asarray(constant - (FREEDOM + k) / 2 * np.log1p(square / FREEDOM))
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A law's coefficients after a series."""
+
+    model: Model
+    series: Series
+    z: Reals
+    """[draws, coefficients]."""
+    log_weight: Reals
+    """[draws, grid of the noise], summing to one."""
+    log_evidence: float
+    """Logarithm of the probability density of the series under the law."""
+
+    def predict(self, places: Places, onward: Continuation, seed: int = 0) -> Reals:
+        """Draws of a new measurement at `places`: logarithm of a worker's samples per second, [draws, places].
+
+        `onward` leads from the series' places to these.
+        """
+        weights = np.exp(self.log_weight).ravel()
+        where = (np.arange(PREDICTIVE_DRAWS) + 0.5) / PREDICTIVE_DRAWS * weights.sum()
+        chosen = np.minimum(np.searchsorted(np.cumsum(weights), where), len(weights) - 1)
+        draw, grid = np.unravel_index(chosen, self.log_weight.shape)
+        known = self.series.log_rate + self.model.log_time(self.z[draw], self.series.places)
+        normal = np.random.default_rng(seed).standard_normal((PREDICTIVE_DRAWS, len(places)))
+        rates = onward.deviation[grid] * normal - self.model.log_time(self.z[draw], places)
+        for index in np.unique(grid):
+            rows = grid == index
+            rates[rows] += known[rows] @ onward.gain[index].T
+        return rates
+
+    def marginal(self) -> tuple[Reals, Reals]:
+        """Coefficients [draws, coefficients] and their weights [draws]."""
+        return self.model.coefficients(self.z), np.exp(log_sum(self.log_weight))
+
+    @property
+    def narrowing(self) -> Reals:
+        """For each coefficient, the posterior's standard deviation over the prior's, of its logarithm."""
+        _, weights = self.marginal()
+        mean = weights @ self.z
+        return np.sqrt(weights @ (self.z - mean) ** 2)
+
+
+def posterior(model: Model, series: Series, likelihood: Likelihood) -> Posterior:
+    """The posterior of the coefficients of `model` after `series`."""
+    dimensions = len(model.priors)
+    z = _normal_points(dimensions, PRIOR_DRAWS, 1)
+    densities = _log_density(model, series, likelihood, z)
+    proposals: list[Proposal] = []
+    while True:
+        marginal = log_sum(densities)
+        log_weight = marginal + _log_prior(z) - _log_mixture(z, proposals)
+        if len(proposals) == MOST_ROUNDS or _effective(log_weight) >= ENOUGH:
+            break
+        proposals.append(_proposal(z, log_weight))
+        more = proposals[-1].draws(len(proposals))
+        z = np.concatenate([z, more])
+        densities = np.concatenate([densities, _log_density(model, series, likelihood, more)])
+    log_total = log_sum(log_weight)
+    within = densities - marginal[:, None]
+    return Posterior(model, series, z, within + (log_weight - log_total)[:, None], float(log_total - np.log(len(z))))
+
+
+def _log_density(model: Model, series: Series, likelihood: Likelihood, z: Reals) -> Reals:
+    return likelihood.log_density(series.log_rate + model.log_time(z, series.places))
+
+
+def _log_prior(z: Reals) -> Reals:
+    return np.asarray(-((z**2).sum(-1) + z.shape[1] * np.log(2 * np.pi)) / 2)
+
+
+def _log_mixture(z: Reals, proposals: list[Proposal]) -> Reals:
+    """Logarithm of the density all draws together come from."""
+    parts = [_log_prior(z) + np.log(PRIOR_DRAWS), *(p.log_density(z) + np.log(MORE_DRAWS) for p in proposals)]
+    return np.asarray(log_sum(np.stack(parts, axis=-1)) - np.log(len(z)))
+
+
+def _effective(log_weight: Reals) -> float:
+    """Number of equally weighted draws that say as much."""
+    return float(np.exp(2 * log_sum(log_weight) - log_sum(2 * log_weight)))
+
+
+def _proposal(z: Reals, log_weight: Reals) -> Proposal:
+    """Mean and covariance of the draws, their weights flattened until enough of them count."""
+    power = 1.0
+    while _effective(power * log_weight) < TEMPERED:
+        power *= 0.7
+    weights = np.exp(power * log_weight - log_sum(power * log_weight))
+    mean = weights @ z
+    covariance = (z - mean).T @ ((z - mean) * weights[:, None])
+    return Proposal(mean, np.asarray(np.linalg.cholesky(covariance + 1e-6 * np.eye(z.shape[1])), np.float64))
+
+
+@cache
+def _normal_points(dimensions: int, count: int, seed: int) -> Reals:
+    """Quasi-random standard normal points."""
+    return np.asarray(norm.ppf(qmc.Sobol(dimensions, seed=seed).random(count)))
