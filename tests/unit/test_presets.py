@@ -76,6 +76,8 @@ def test_fused_groups_are_as_large_as_wanted_and_no_larger_than_needed(sizes: li
 def test_messages_go_from_the_last_layer_to_the_first() -> None:
     assert messages(Preset(), [10, 0, 20, 30]) == [[3], [2], [0]]
     assert messages(Preset(grouping="fused", fusion_bytes=40), [10, 0, 20, 30]) == [[3, 2], [0]]
+    assert messages(Preset(grouping="merged"), [10, 0, 20, 30]) == [[3], [2], [0]]
+    assert messages(Preset(grouping="merged"), [10, 0, 20, 30], lambda layers: [[0], [1, 2]]) == [[3], [2, 0]]
 
 
 def test_compressed_messages_are_shorter() -> None:

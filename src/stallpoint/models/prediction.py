@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models import dag
-from stallpoint.models.communication import Communication, Scheme, all_reduce_parts, traffic
+from stallpoint.models.communication import Communication, Scheme, all_reduce_parts, all_reduce_seconds, traffic
 from stallpoint.models.compute import Layers, Times
 from stallpoint.models.link import Traffic
 from stallpoint.models.measured import FULLY_CONNECTED, MATRIX_LAYERS, SERIES, Measured, Point, kept
-from stallpoint.models.messages import message_bytes, messages
+from stallpoint.models.merging import merged
+from stallpoint.models.messages import Merge, message_bytes, messages
 from stallpoint.models.statistics import REPLICATES, Ensemble, columns, groups
 from stallpoint.presets import Preset
 
@@ -185,12 +186,13 @@ class Model:
     def _assemble(self, point: Point, base: Measured, times: Times, t_io: Ensemble) -> Predicted:
         layers = self._compute.layers[point.network]
         preset = self._presets[point.sync]
-        sent = messages(preset, layers.gradient_bytes.tolist()) if point.ranks > 1 else []
+        backward = times.backward_steps
+        sizes_of = layers.gradient_bytes.tolist()
+        sent = messages(preset, sizes_of, self._merge(point, preset, sizes_of, backward)) if point.ranks > 1 else []
         sizes = [int(layers.gradient_bytes[members].sum()) for members in sent]
         t_io, slower = self._beside_gradients(point, base, preset, sizes, t_io)
         latency, bandwidth = (part * np.reshape(slower, (-1, 1)) for part in self._message_parts(point, preset, sizes))
         seconds_sent = latency + bandwidth
-        backward = times.backward_steps
         start, end = dag.in_turn(_ready(preset, backward, sent), seconds_sent)
         exposed = end[..., -1] - backward.sum(-1) if sent else np.zeros(1 + REPLICATES)
         seconds, equation = dag.iteration_seconds(
@@ -242,6 +244,24 @@ class Model:
             return t_io, 1.0
         sent = traffic(self._communication[scheme].over_nodes, point.ranks, message_bytes(preset, sizes))
         return self._data.beside_gradients(base, t_io, point.ranks // point.nodes, point.worker_batch, sent)
+
+    def _merge(self, point: Point, preset: Preset, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
+        """What merges layers by the α-β model of this point; None where its links are not known."""
+        scheme = (point.hardware, preset.communicator, preset.reduction)
+        if scheme not in self._communication:
+            return None
+        whole = sum(gradient_bytes)
+        fit = self._communication[scheme].at(point.nodes)
+        least, most = all_reduce_seconds(fit, point.ranks, [1, whole])[0]
+        if not np.isfinite([least, most]).all():
+            return None
+        ready = dag.gradients_ready(backward)[0]
+
+        def merge(order: Sequence[int]) -> list[list[int]]:
+            sizes, complete = ([float(of[layer]) for layer in order] for of in (gradient_bytes, ready))
+            return merged(sizes, complete, alpha=float(least), beta=float(most - least) / whole)
+
+        return merge
 
     def _message_parts(self, point: Point, preset: Preset, sizes: Sequence[int]) -> tuple[Ensemble, Ensemble]:
         """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
