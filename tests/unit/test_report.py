@@ -15,6 +15,7 @@ from stallpoint import models
 from stallpoint.charts import CHARTS
 from stallpoint.charts.render import render
 from stallpoint.conclusions import Conclusions, conclude
+from stallpoint.models.scaling.tables import extrapolated
 from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
@@ -33,7 +34,7 @@ needs_chromium = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def tables() -> Tables:
     tidy = synthetic.study(networks=("alexnet", "googlenet"), storages=("local",), repeats=1)
-    return {**tidy, **models.fit(tidy, nodes=[8])}
+    return {**tidy, **models.fit(tidy, nodes=[8]), **extrapolated({"elsewhere": synthetic.external_rates()})}
 
 
 @pytest.fixture(scope="module")
