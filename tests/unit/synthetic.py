@@ -302,3 +302,12 @@ def _storage_rows(truth: Truth, cell: StorageCell, rng: np.random.Generator, row
                 "bytes": 100_000,
             })  # fmt: skip
             start += seconds
+
+
+def external_rates() -> pd.DataFrame:
+    """Rates as an external table has them: two series, of which 8 and 16 workers are left out to check the laws."""
+    workers = np.array([1, 2, 4, 8, 16])
+    columns = {"workers": workers, "workers_per_node": 1.0, "batch_per_worker": np.nan}
+    rates = {name: fast * workers / (1 + 0.02 * np.log2(workers)) for name, fast in (("slow", 50.0), ("fast", 900.0))}
+    series = [pd.DataFrame({"series": name, **columns, "samples_per_second": rate}) for name, rate in rates.items()]
+    return pd.concat(series, ignore_index=True)

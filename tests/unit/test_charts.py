@@ -37,17 +37,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def tables_of(**study: Any) -> Tables:
     tidy = synthetic.study(**study)
     fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]))
-    return {**tidy, **fitted, **extrapolated({MEASURED: fitted["rates"], "elsewhere": external_rates()})}
-
-
-def external_rates() -> pd.DataFrame:
-    """Two series, of which 8 and 16 workers are left out to check the laws."""
-    workers = np.array([1, 2, 4, 8, 16])
-    rows = {"workers": workers, "workers_per_node": 1.0, "batch_per_worker": np.nan}
-    rates = {name: fast * workers / (1 + 0.02 * np.log2(workers)) for name, fast in (("slow", 50.0), ("fast", 900.0))}
-    return pd.concat(
-        [pd.DataFrame({**rows, "series": name, "samples_per_second": rate}) for name, rate in rates.items()]
-    )
+    return {**tidy, **fitted, **extrapolated({MEASURED: fitted["rates"], "elsewhere": synthetic.external_rates()})}
 
 
 @pytest.fixture(scope="module")

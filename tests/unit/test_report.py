@@ -15,6 +15,7 @@ from stallpoint import models
 from stallpoint.charts import CHARTS
 from stallpoint.charts.render import render
 from stallpoint.conclusions import Conclusions, conclude
+from stallpoint.models.scaling.tables import extrapolated
 from stallpoint.models.what_if import scenarios
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
@@ -37,7 +38,8 @@ needs_chromium = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def tables() -> Tables:
     tidy = synthetic.study(networks=("alexnet", "googlenet"), storages=("local",), repeats=1)
-    return {**tidy, **models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": 10}]))}
+    fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": 10}]))
+    return {**tidy, **fitted, **extrapolated({"elsewhere": synthetic.external_rates()})}
 
 
 @pytest.fixture(scope="module")
