@@ -86,7 +86,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
     timings = rounds("collect 10 M rows in 2,000 files", commands, count)
     peers = [name for name in commands if name != "stallpoint"]
     best = min(peers, key=lambda name: statistics.median(timing.seconds for timing in of(timings, name)))
-    lines = report(timings, "stallpoint", best, "<= 1.5")
+    figures, lines = report(timings, "stallpoint", best, "<= 1.5")
 
     write_records(scratch / "half", FILES // 2)
     halved = {"half the rows": [*commands["stallpoint"][:3], str(scratch / "half"), str(scratch / "out")]}
@@ -95,7 +95,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
     lines.append(
         f"  memory: {half / 1e6:.0f} MB at half the rows, {whole / 1e6:.0f} MB at all, ratio {whole / half:.2f}"
     )
-    return [*timings, *smaller], lines
+    return [*timings, *smaller, *figures], lines
 
 
 if __name__ == "__main__":

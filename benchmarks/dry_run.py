@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import yaml
-from paired import Timing, report, rounds
+from paired import Figure, Timing, report, rounds
 
 ROOT = Path(__file__).parents[1]
 CELLS = 10_000
@@ -40,7 +40,7 @@ def study() -> dict:
     }
 
 
-def benchmark(scratch: Path, count: int) -> tuple[list[Timing], list[str]]:
+def benchmark(scratch: Path, count: int) -> tuple[list[Timing | Figure], list[str]]:
     """Timings and lines to print."""
     scratch.mkdir(exist_ok=True)
     (scratch / "Snakefile").write_text(BARE)
@@ -51,4 +51,5 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Timing], list[str]]:
         "bare Snakemake": [*snakemake, "-s", str(scratch / "Snakefile")],
     }
     timings = rounds(f"dry run of {CELLS:,} cells", commands, count, folder=scratch)
-    return timings, report(timings, "stallpoint", "bare Snakemake", "<= 1.2")
+    figures, lines = report(timings, "stallpoint", "bare Snakemake", "<= 1.2")
+    return [*timings, *figures], lines

@@ -1,6 +1,7 @@
 """The project's benchmarks: ``make bench`` or ``python benchmarks/run.py [NAME ...] [--rounds N]``.
 
-Prints medians, spreads and paired ratios, and keeps every timing in results/benchmarks.parquet.
+Prints medians, spreads and paired ratios, and keeps every timing (`paired.Timing`) and result (`paired.Figure`) in
+results/benchmarks.parquet.
 """
 
 from __future__ import annotations
@@ -11,21 +12,33 @@ from dataclasses import asdict
 from pathlib import Path
 
 import collect
+import cost_models
+import dag_engine
 import dry_run
+import layer_timing
 import pandas as pd
+import presets
 import scaling_laws
 
-BENCHMARKS = {"collect": collect.benchmark, "dry-run": dry_run.benchmark, "scaling-laws": scaling_laws.benchmark}
+BENCHMARKS = {
+    "collect": collect.benchmark,
+    "dry-run": dry_run.benchmark,
+    "layer-timing": layer_timing.benchmark,
+    "presets": presets.benchmark,
+    "dag": dag_engine.benchmark,
+    "cost-models": cost_models.benchmark,
+    "scaling-laws": scaling_laws.benchmark,
+}
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="all, unless some are named")
 parser.add_argument("--rounds", type=int, default=5)
 arguments = parser.parse_args()
-timings = []
+rows = []
 for name in arguments.names or BENCHMARKS:
     with tempfile.TemporaryDirectory() as scratch:
         measured, lines = BENCHMARKS[name](Path(scratch), arguments.rounds)
-    timings += measured
-    print(f"{measured[0].benchmark}, {arguments.rounds} interleaved rounds", *lines, sep="\n", flush=True)
+    rows += measured
+    print(*lines, sep="\n", flush=True)
 Path("results").mkdir(exist_ok=True)
-pd.DataFrame([asdict(timing) for timing in timings]).to_parquet("results/benchmarks.parquet")
+pd.DataFrame([asdict(row) for row in rows]).to_parquet("results/benchmarks.parquet")

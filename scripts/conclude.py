@@ -6,11 +6,11 @@ from pathlib import Path
 from stallpoint.conclusions import conclude, to_markdown
 from stallpoint.parquet import atomic, read_frames
 from stallpoint.program import program
-from stallpoint.records import MODEL_TABLES, RUNS
+from stallpoint.records import INSTRUMENTATION, MODEL_TABLES, RUNS
 
 with program(Path(snakemake.log[0])):
-    tables = read_frames((*MODEL_TABLES, RUNS), snakemake.input)
-    conclusions = conclude(tables, threshold=snakemake.params.threshold)
+    tables = read_frames((*MODEL_TABLES, RUNS, INSTRUMENTATION), snakemake.input)
+    conclusions = conclude(tables, **snakemake.params.judged_by)
     with atomic(Path(snakemake.output.md)) as scratch:
         scratch.write_text(to_markdown(conclusions))
     with atomic(Path(snakemake.output.json)) as scratch:

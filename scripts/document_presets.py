@@ -16,7 +16,7 @@ its own under `presets`, each by what differs from another one:
 ```yaml
 presets:
   wfbp-16-bit: {like: wfbp, gradient_bits: 16}
-  sparse-ring: {like: horovod, top_k: 0.01}
+  wfbp-sparse: {like: wfbp, top_k: 0.01}
 ```
 
 Each preset runs for real. They imitate what the papers say the frameworks do, not their transports: all of them
@@ -47,6 +47,7 @@ def lines() -> Iterator[str]:
         for value, meaning in values.items():
             yield f"| `{choice}` | `{value}` | {meaning} |"
     yield "| `fusion_bytes` | bytes | size at which a fused group is sent |"
+    yield "| `segment_bytes` | bytes | longest piece of a message handed to MPI at once; 0 hands over whole messages |"
     yield "| `device_prefetch` | `true` or `false` | mini-batches read ahead are also copied ahead to the device |"
     yield "| `gradient_bits` | `32`, `16` or `8` | bits for each gradient value sent |"
     yield "| `top_k` | share | the largest values of each message, sent alone; the rest is added next time |"

@@ -3,13 +3,21 @@
 from pathlib import Path
 
 from stallpoint import models
+from stallpoint.models.what_if import scenarios
 from stallpoint.parquet import read_frames, write
+from stallpoint.presets import presets_of
 from stallpoint.program import program
 from stallpoint.records import MODEL_TABLES, TIDY_TABLES
 
 with program(Path(snakemake.log[0])):
     fitted = models.fit(
-        read_frames(TIDY_TABLES, snakemake.input), **snakemake.params.models, seed=snakemake.params.seed
+        read_frames(TIDY_TABLES, snakemake.input),
+        **snakemake.params.models,
+        shared_links=snakemake.params.shared_links,
+        scenarios=scenarios(snakemake.params.what_if),
+        known_presets=presets_of(snakemake.params.presets),
+        available=snakemake.params.available,
+        seed=snakemake.params.seed,
     )
     for table in MODEL_TABLES:
         write(table, fitted[table.name], Path(snakemake.output[table.name]))

@@ -1,4 +1,4 @@
-"""Generate or check the images of one storage entry and write their manifest."""
+"""Generate or check the samples of one storage entry and write their manifest."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,11 @@ from stallpoint.parquet import atomic
 from stallpoint.program import program
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
+from stallpoint.study import sequences
 
 with program(Path(snakemake.log[0])):
     entry = snakemake.params.entry
     storage = Storage(snakemake.wildcards.storage, Path(entry["path"]), entry["format"])
-    manifest = prepare(storage, generate=entry.get("generate"), seed=snakemake.params.seed)
+    manifest = prepare(storage, generate=entry.get("generate"), seed=snakemake.params.seed, sequences=sequences(entry))
     with atomic(Path(snakemake.output.manifest)) as scratch:
         scratch.write_text(json.dumps(manifest, indent=2) + "\n")

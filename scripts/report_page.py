@@ -3,16 +3,29 @@
 import json
 from pathlib import Path
 
-from stallpoint.parquet import read_frames
+import pandas as pd
+
+from stallpoint.parquet import read, read_frames
 from stallpoint.program import program
-from stallpoint.records import COLLECTIVES, ENVIRONMENTS, EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS
+from stallpoint.records import (
+    COLLECTIVES,
+    ENVIRONMENTS,
+    EXTRAPOLATED_TABLES,
+    MODEL_TABLES,
+    NETWORK_LAYERS,
+    PUBLISHED,
+    RUNS,
+)
 from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
 with program(Path(snakemake.log[0])):
+    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, RUNS, ENVIRONMENTS, COLLECTIVES), snakemake.input)
+    for table, files in ((NETWORK_LAYERS, snakemake.input.networks), (PUBLISHED, snakemake.input.published)):
+        tables[table.name] = pd.concat([read(table, Path(file)).to_pandas() for file in files])
     write_report(
         json.loads(Path(snakemake.input.conclusions).read_text()),
-        read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, RUNS, ENVIRONMENTS, COLLECTIVES), snakemake.input),
+        tables,
         Path(snakemake.output[0]),
         study=snakemake.params.study,
         left_out=[LeftOut(**entry) for entry in snakemake.params.left_out],

@@ -32,6 +32,8 @@ class Cell:
     """``cpu`` or ``cuda``."""
     threads_per_worker: int
     seed: int
+    precision: str
+    """``float32``, ``tf32`` (CUDA) or ``bf16``: what matrix products are computed in."""
     anonymise: bool
     """Write ``node0``, ``node1``, ... instead of host names."""
 
@@ -77,11 +79,13 @@ class TrainCell(Cell):
     warmup: int
     """Iterations before them, recorded and marked."""
     readers: int
-    """Threads that decode images when ``prefetch`` > 0."""
+    """Threads that decode samples when ``prefetch`` > 0."""
     storage_path: str
     storage_format: str
     preset: dict[str, Any]
     """Fields of the `stallpoint.presets.Preset` that `sync` names."""
+    own_network: dict[str, Any] | None
+    """The study's entry under ``networks``; None for a network of the registry."""
 
     @property
     def global_batch(self) -> int:
@@ -101,6 +105,8 @@ class SgemmCell(Cell):
     """Values of b."""
     samples: int
     """Timed products for each shape."""
+    own_network: dict[str, Any] | None
+    """As in `TrainCell`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,44 @@ class StorageCell(Cell):
     """Samples read by each worker for each combination of order and cache state."""
 
 
-KINDS: dict[str, type[Cell]] = {cell.kind: cell for cell in (TrainCell, SgemmCell, CollectivesCell, StorageCell)}
+@dataclass(frozen=True, slots=True)
+class ImportedTrainCell(TrainCell):
+    """A training run that others measured, from files in the layout of Shi et al. (2018), Table VI."""
+
+    kind: ClassVar[str] = "imported-train"
+
+    files: list[str]
+    """One for each rank that has one, from rank 0."""
+    read: float | None
+    """Time to read and decode a mini-batch, s; None where the worker reads in line, as the files then say it."""
+    host_to_device: float
+    """Copy of the mini-batch to the device, s."""
+    update: float
+    """Model update, s."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedCollectivesCell(Cell):
+    """All-reduce over message sizes as another program measured it."""
+
+    kind: ClassVar[str] = "imported-collectives"
+    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "backend", "reduction", "repeat")
+
+    backend: str
+    reduction: str
+    files: list[str]
+    """One file: what the program printed."""
+    format: str
+    """``nccl-tests`` or ``osu``."""
+
+
+MEASURED: dict[str, type[Cell]] = {cell.kind: cell for cell in (TrainCell, SgemmCell, CollectivesCell, StorageCell)}
+"""Cells that are run, by kind."""
+IMPORTED: dict[str, type[ImportedTrainCell | ImportedCollectivesCell]] = {
+    cell.kind: cell for cell in (ImportedTrainCell, ImportedCollectivesCell)
+}
+"""Cells that are not run but read from files, by kind."""
+KINDS: dict[str, type[Cell]] = {**MEASURED, **IMPORTED}
 
 
 def cell_from_json(text: str) -> Cell:

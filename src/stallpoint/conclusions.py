@@ -16,21 +16,31 @@ from stallpoint.models.statistics import INTERVAL, bootstrap, estimate, generato
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
 """Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
 
+MOST_TIMING = 0.01
+"""Part of an iteration that the timing of layers may take before there is a warning."""
+MOST_OPEN = 0.02
+"""How far layers' times may be from adding up to the forward or backward pass before there is a warning."""
+
 Conclusions = dict[str, Any]
+Estimate = dict[str, float | None]
 
 
-def conclude(tables: Mapping[str, pd.DataFrame], *, threshold: float = 0.10) -> Conclusions:
-    """Conclusions from the model tables and ``runs``, ready for JSON (what is unknown or unbounded is None).
+def conclude(tables: Mapping[str, pd.DataFrame], *, threshold: float = 0.10, efficiency: float = 0.5) -> Conclusions:
+    """Conclusions from the model tables, ``runs`` and ``instrumentation``, ready for JSON.
 
-    `threshold` is the one the models were fitted with. Estimates are objects with value, low and high.
+    What is unknown or unbounded is None. `threshold` and `efficiency` are those the models were fitted with. Estimates
+    are objects with value, low and high.
     """
     return {
         "interval": INTERVAL,
         "threshold": threshold,
+        "efficiency": efficiency,
         "curves": list(_curves(tables)),
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": list(_dag_errors(tables["predictions"])),
         "storages": list(_storages(tables["storage_rates"])),
+        "instrumentation": list(_instrumentation(tables["instrumentation"])),
+        "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
     }
 
@@ -42,7 +52,10 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _estimate(row: Mapping[str, Any], name: str) -> dict[str, float | None]:
+def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
+    """Value and interval, where an end that is None is unbounded; None where nothing is known."""
+    if math.isnan(row[name]):
+        return None
     return {"value": _number(row[name]), "low": _number(row[f"{name}_low"]), "high": _number(row[f"{name}_high"])}
 
 
@@ -52,24 +65,66 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """One entry for each scaling curve."""
-    causes = {key: _rows(rows) for key, rows in groups(tables["causes"], SERIES)}
-    shares = {key: _rows(rows) for key, rows in groups(tables["data_share"], SERIES)}
+    causes, shares, paths, scenarios, cells = (
+        {key: _rows(rows) for key, rows in groups(tables[name], SERIES)}
+        for name in ("causes", "data_share", "critical_path", "what_if", "next_cells")
+    )
     for row in _rows(tables["stalling"]):
         key = tuple(row[name] for name in SERIES)
         widest = max(shares[key], key=lambda share: share["nodes"])
         yield {
             **{name: row[name] for name in SERIES},
             "stall_nodes": _estimate(row, "stall_nodes") if row["reached"] else None,
-            "stall_not_below": None if row["reached"] else int(row["stall_nodes_low"]),
+            "stall_not_below": None if row["reached"] or row["note"] else int(row["stall_nodes_low"]),
             "reached": bool(row["reached"]),
             "basis": row["basis"],
+            "note": row["note"],
             "dominant_cause": row["dominant_cause"],
+            "crossing_nodes": _estimate(row, "crossing_nodes"),
+            "crossing_after": _number(row["crossing_after"]),
+            "worthwhile_nodes": _estimate(row, "worthwhile_nodes"),
             "best_speedup": _estimate(row, "best_speedup"),
             "largest_measured": int(row["largest_measured"]),
             "largest_considered": int(row["largest_considered"]),
             "data_wait": {"nodes": int(widest["nodes"]), "share": _estimate(widest, "share")},
             "causes": list(_causes(causes.get(key, []))),
+            "critical_path": list(_critical_path(paths.get(key, []))),
+            "what_if": list(_what_if(scenarios.get(key, []), int(row["largest_measured"]))),
+            "next_cell": _next_cell(cells.get(key, [])),
         }
+
+
+def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The parts of an iteration at each node count, largest first."""
+    for nodes in sorted({row["nodes"] for row in rows}):
+        here = sorted((row for row in rows if row["nodes"] == nodes), key=lambda row: -row["share"])
+        parts = [{"part": r["part"], "seconds": _estimate(r, "seconds"), "share": _estimate(r, "share")} for r in here]
+        yield {"nodes": int(nodes), "basis": here[0]["basis"], "parts": parts}
+
+
+def _what_if(rows: list[dict[str, Any]], nodes: int) -> Iterator[dict[str, Any]]:
+    """Each scenario: what it gains on the largest measured node count, and where it stalls."""
+    for scenario in dict.fromkeys(row["scenario"] for row in rows):
+        of_scenario = [row for row in rows if row["scenario"] == scenario]
+        there = [row for row in of_scenario if row["nodes"] == nodes]
+        first = of_scenario[0]
+        yield {
+            "scenario": scenario,
+            "nodes": nodes,
+            "gain": _estimate(there[0], "gain") if there else None,
+            "stall_nodes": _estimate(first, "stall_nodes") if first["reached"] else None,
+            "largest_considered": int(max(row["nodes"] for row in of_scenario)),
+            "note": first["note"],
+        }
+
+
+def _next_cell(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The cell that tells most per node-hour; None where no cell could be judged."""
+    if not rows:
+        return None
+    best = min(rows, key=lambda row: row["rank_in_curve"])
+    names = ("kind", "nodes", "worker_batch", "width", "expected_width", "node_hours")
+    return {name: best[name] for name in names} | {"narrows": bool(best["narrowing"] > 0)}
 
 
 def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -82,7 +137,8 @@ def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "basis": here[0]["basis"],
             "verdict": leading[0]["verdict"],
             "leading": [
-                {"cause": r["cause"], "lost_seconds": _estimate(r, "lost"), "share": r["share"]} for r in leading
+                {"cause": r["cause"], "lost_seconds": _estimate(r, "lost"), "share": _number(r["share"])}
+                for r in leading
             ],
         }
 
@@ -133,6 +189,33 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
             }
 
 
+def _instrumentation(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each network on each hardware the worst that any rank of any cell measured of its own timing."""
+    for (network, hardware), rows in groups(table, ["network", "hardware"]):
+        closures = {f"{phase}_closure": _farthest_from_1(rows[f"{phase}_closure"]) for phase in ("forward", "backward")}
+        entry = {
+            "network": network,
+            "hardware": hardware,
+            "cells": int(rows["cell"].nunique()),
+            "timing_cost": float(rows["timing_cost"].max()),
+            "timing_share": float(rows["timing_share"].max()),
+            **closures,
+        }
+        yield {**entry, "warnings": list(_timing_warnings(entry))}
+
+
+def _farthest_from_1(values: pd.Series[float]) -> float:
+    return max(map(float, values), key=lambda value: abs(value - 1))
+
+
+def _timing_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
+    if entry["timing_share"] > MOST_TIMING:
+        yield f"timing the layers takes up to {100 * entry['timing_share']:.2g} % of an iteration"
+    for phase in ("forward", "backward"):
+        if abs(entry[f"{phase}_closure"] - 1) > MOST_OPEN:
+            yield f"layers add up to {_closure(entry[f'{phase}_closure'])} of the {phase} pass"
+
+
 # --- words ----------------------------------------------------------------------------------------
 
 
@@ -142,12 +225,15 @@ def to_markdown(conclusions: Conclusions) -> str:
     blocks = [
         "# Conclusions",
         f"Intervals, in brackets, cover {interval}. A curve stalls at the node count from which doubling the nodes "
-        f"gains less than {threshold} in throughput. *Predicted* means: by the DAG model, not measured; its intervals "
-        "hold the uncertainty of its inputs, not that of the model.",
+        f"gains less than {threshold} in throughput. Nodes are worth paying for while a sample costs at most "
+        f"{_figure(1 / conclusions['efficiency'])} times the node-seconds it costs on the fewest. *Predicted* means: "
+        "by the DAG model, not measured; its intervals hold the uncertainty of its inputs, not that of the model.",
         *_scaling_blocks(conclusions["curves"]),
         *_amdahl_blocks(conclusions["amdahl"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
+        *_instrumentation_blocks(conclusions["instrumentation"]),
+        *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
     ]
     return "\n\n".join(blocks) + "\n"
@@ -163,16 +249,35 @@ def summary(conclusions: Conclusions) -> list[str]:
             if (c["network"], c["hardware"], c["scaling"]) == (network, hardware, scaling)
         ]  # fmt: skip
         lines.append(f"{network} on {hardware}, {scaling} scaling: {_stalls_in_words(alike)}")
+    lines.extend(_next_line(conclusions["curves"]))
     for error in conclusions["dag_errors"]:
         if error["sync"] == "all":
             lines.append(f"DAG model, {error['network']}: median error {_percent(error['median_error'])}")
+    lines += instrumentation_warnings(conclusions["instrumentation"])
+    if conclusions["imported"]:
+        lines.append(f"{_count(len(conclusions['imported']), 'cell')} imported, not measured here")
     if conclusions["failed"]:
         lines.append(f"{_count(len(conclusions['failed']), 'cell')} could not run")
     return lines
 
 
+def _next_line(curves: list[dict[str, Any]]) -> Iterator[str]:
+    """The cell that tells most per node-hour of any curve."""
+    telling = [curve for curve in curves if curve["next_cell"] and curve["next_cell"]["narrows"]]
+    if telling:
+        best = max(telling, key=_worth)
+        yield f"measure next: {best['network']} on {best['hardware']} ({_series(best)}): {next_in_words(best)}"
+
+
+def _worth(curve: Mapping[str, Any]) -> float:
+    cell = curve["next_cell"]
+    return float((cell["width"] - cell["expected_width"]) / cell["node_hours"])
+
+
 def _stalls_in_words(curves: list[dict[str, Any]]) -> str:
     stalled = [curve for curve in curves if curve["reached"]]
+    if not stalled and all(curve["note"] for curve in curves):
+        return f"not known: {curves[0]['note']} ({_count(len(curves), 'curve')})"
     if not stalled:
         largest = max(curve["largest_considered"] for curve in curves)
         return f"no stall up to n = {largest} ({_count(len(curves), 'curve')})"
@@ -202,12 +307,14 @@ def _figure(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _with_interval(estimate: Mapping[str, float | None], scale: float = 1.0, unit: str = "") -> str:
+def _with_interval(estimate: Estimate | None, scale: float = 1.0, unit: str = "") -> str:
+    if estimate is None:
+        return "not known"
     value, low, high = (None if x is None else x * scale for x in (estimate[k] for k in ("value", "low", "high")))
     return f"{_figure(value)}{unit} [{_figure(low)}, {_figure(high)}]"
 
 
-def _percent(estimate: Mapping[str, float | None]) -> str:
+def _percent(estimate: Estimate | None) -> str:
     return _with_interval(estimate, 100, " %")
 
 
@@ -217,13 +324,14 @@ def _series(curve: Mapping[str, Any]) -> str:
     return f"{curve['scaling']}, {batch} = {curve['batch']}, {curve['sync']}, {ahead}, {curve['storage']}"
 
 
-def _stall(curve: Mapping[str, Any]) -> str:
+def stall_in_words(curve: Mapping[str, Any]) -> str:
+    """Where a curve stalls, or why nobody knows."""
     if curve["reached"]:
         where = _with_interval(curve["stall_nodes"])
         return f"{where}, measured" if curve["basis"] == "measured" else f"{where}, predicted, not measured"
+    if curve["note"]:
+        return f"not known: {curve['note']}"
     largest = curve["largest_considered"]
-    if not curve["causes"]:
-        return f"cannot be judged: only n = {largest} is known"
     below = f", interval from {curve['stall_not_below']}" if curve["stall_not_below"] < largest else ""
     beyond = f" (beyond {curve['largest_measured']} predicted, not measured)"
     return f"not reached up to n = {largest}{below}{beyond if largest > curve['largest_measured'] else ''}"
@@ -234,20 +342,103 @@ def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
         here = [curve for curve in curves if (curve["network"], curve["hardware"]) == (network, hardware)]
         yield f"## {network} on {hardware}"
         yield _table(
-            ["curve", "stalls at n", "dominant cause there (or at the largest n)", "best speedup", "waiting for data"],
+            [
+                "curve", "stalls at n", "dominant cause there (or at the largest n)",
+                "communication reaches compute at n", "worth paying for up to n", "best speedup", "waiting for data",
+            ],
             (
                 [
                     _series(curve),
-                    _stall(curve),
+                    stall_in_words(curve),
                     curve["dominant_cause"],
+                    crossing_in_words(curve),
+                    worthwhile_in_words(curve),
                     _with_interval(curve["best_speedup"]),
                     f"{_percent(curve['data_wait']['share'])} at n = {curve['data_wait']['nodes']}",
                 ]
                 for curve in here
             ),
-        )
+        )  # fmt: skip
+        yield "Where the time goes on the critical path, there or at the largest n (parts of less than 1 % left out):"
+        yield "\n".join(f"- {_series(curve)}: {_path_in_words(curve)}" for curve in here)
+        yield from _what_if_blocks(here)
+        yield "What to measure next, for the interval of the stalling point (errors of the model included):"
+        yield "\n".join(f"- {_series(curve)}: {next_in_words(curve)}" for curve in here)
         yield "Largest cause of the time lost against ideal scaling, in ms of an iteration (*predicted* in italics):"
         yield _cause_table(here)
+
+
+def crossing_in_words(curve: Mapping[str, Any]) -> str:
+    """Where communication takes as long as compute."""
+    crossing = curve["crossing_nodes"]
+    if crossing is None:
+        return "not known"
+    if crossing["value"] is None:
+        return f"not up to n = {curve['largest_considered']}"
+    after = curve["crossing_after"]
+    beside = f", interpolated from n = {after:.0f} on" if after is not None else ""
+    return f"{_with_interval(crossing)}{beside}"
+
+
+def worthwhile_in_words(curve: Mapping[str, Any]) -> str:
+    """The most nodes worth paying for; all that are known may be."""
+    nodes = curve["worthwhile_nodes"]
+    if nodes is None or curve["note"]:
+        return "not known"
+    return f"{_with_interval(nodes)}{' or more' if nodes['value'] == curve['largest_considered'] else ''}"
+
+
+def _path_in_words(curve: Mapping[str, Any]) -> str:
+    path = {at["nodes"]: at for at in curve["critical_path"]}
+    if not path:
+        return "not known"
+    doubled = 2 * int(curve["stall_nodes"]["value"]) if curve["reached"] else None
+    at = path[doubled if doubled in path else max(path)]
+    parts = [f"{part['part']} {_percent(part['share'])}" for part in at["parts"] if _counts(part["share"])]
+    return f"n = {at['nodes']} ({at['basis']}): {', '.join(parts)}"
+
+
+def _counts(share: Estimate | None) -> bool:
+    """Whether a part is worth naming: 1 % or more, or not known."""
+    return share is None or (share["value"] or 0.0) >= 0.01
+
+
+def _what_if_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    rows = [
+        [_series(curve), entry["scenario"], *_scenario_in_words(entry)]
+        for curve in curves
+        for entry in curve["what_if"]
+    ]
+    if rows:
+        yield "What if the cluster were different (predicted; throughput over that predicted for it as measured):"
+        yield _table(["curve", "scenario", "throughput, on the largest measured n", "stalls at n"], rows)
+
+
+def _scenario_in_words(entry: Mapping[str, Any]) -> list[str]:
+    if entry["note"]:
+        return [f"not known: {entry['note']}", ""]
+    stalls = (
+        _with_interval(entry["stall_nodes"]) if entry["stall_nodes"] else f"not up to {entry['largest_considered']}"
+    )
+    return [f"× {_with_interval(entry['gain'])}, n = {entry['nodes']}" if entry["gain"] else "not known", stalls]
+
+
+def next_in_words(curve: Mapping[str, Any]) -> str:
+    """The cell to measure next, what it is expected to tell, and what it costs."""
+    cell = curve["next_cell"]
+    if cell is None:
+        return f"not known: {curve['note'] or 'no doubling of the nodes is known'}"
+    if not cell["narrows"]:
+        return f"no cell would narrow the interval, which is {_figure(cell['width'])} doublings of n wide"
+    what = {
+        "train": f"training on n = {cell['nodes']}",
+        "collectives": f"the collectives on n = {cell['nodes']}",
+        "compute": f"compute at b = {cell['worker_batch']} on one worker",
+    }[cell["kind"]]
+    return (
+        f"{what} ({_figure(cell['node_hours'])} node-hours), which should narrow the interval from "
+        f"{_figure(cell['width'])} to {_figure(cell['expected_width'])} doublings of n"
+    )
 
 
 def _cause_table(curves: list[dict[str, Any]]) -> str:
@@ -332,6 +523,61 @@ def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
             if row["nodes"] == largest[row["hardware"]]
         ),
     )  # fmt: skip
+
+
+INSTRUMENTATION_HEAD = ["network", "hardware", "cells", "timing a layer", "of an iteration", "forward", "backward"]
+INSTRUMENTATION_CAPTION = (
+    "Measured in each training job beside its data; here the worst of all ranks and cells: what timing one layer (its "
+    "forward and its backward pass) adds to an iteration, how much of an iteration that is, and what part of the "
+    "forward and the backward pass its layers add up to."
+)
+
+
+def instrumentation_rows(entries: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+    """Texts below `INSTRUMENTATION_HEAD`."""
+    return [
+        [
+            entry["network"],
+            entry["hardware"],
+            str(entry["cells"]),
+            f"{_figure(1e6 * entry['timing_cost'])} µs",
+            f"{_figure(100 * entry['timing_share'])} %",
+            _closure(entry["forward_closure"]),
+            _closure(entry["backward_closure"]),
+        ]
+        for entry in entries
+    ]
+
+
+def instrumentation_warnings(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each network and hardware whose layer times are not to be trusted as they are."""
+    return [
+        f"warning: {entry['network']} on {entry['hardware']}: {'; '.join(entry['warnings'])}"
+        for entry in entries
+        if entry["warnings"]
+    ]
+
+
+def _closure(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:
+    if entries:
+        yield "## What the timing of layers costs"
+        yield INSTRUMENTATION_CAPTION
+        yield _table(INSTRUMENTATION_HEAD, instrumentation_rows(entries))
+        yield from (f"**{line[0].upper()}{line[1:]}.**" for line in instrumentation_warnings(entries))
+
+
+def _imported_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Imported"
+        yield (
+            "Not measured here, but read from files. Those of training runs say how long the parts of an iteration "
+            "took; iteration times are composed of them, and stand above where measured ones do."
+        )
+        yield _table(["cell", "files"], ([f"`{row['cell']}`", row["source"]] for row in rows))
 
 
 def _failed_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -55,6 +55,8 @@ class Preset:
     grouping: str = "layer"
     fusion_bytes: int = 0
     """Size at which a group is sent, bytes; 0 unless groups are fused."""
+    segment_bytes: int = 0
+    """Longest piece of a message handed to the MPI library at once, bytes; 0 hands over whole messages."""
     device_prefetch: bool = False
     """Mini-batches read ahead are also copied ahead to the device."""
     gradient_bits: int = 32
@@ -76,8 +78,15 @@ class Preset:
             raise InputError(f"reduction: backend {self.backend} has library alone, not {self.reduction}")
         if self.backend == "ddp" and (self.start, self.grouping, self.lossless) != ("layer-ready", "fused", True):
             raise InputError("backend: ddp goes with start: layer-ready, grouping: fused and whole gradients")
+        if self.segment_bytes < 0 or self.segment_bytes % 4 or (self.segment_bytes and self.backend != "mpi"):
+            raise InputError("segment_bytes: a multiple of 4 bytes, for backend mpi alone")
         if self.reduction == "parameter-server" and not self.lossless:
             raise InputError("reduction: a parameter-server sends weights back, so gradients go whole")
+        if self.reduction != "library" and not self.lossless:
+            raise InputError(
+                f"reduction: {self.reduction} adds whole gradients; compressed ones are exchanged by all-to-all and "
+                "all-gather, so they go with library"
+            )
 
     @property
     def communicator(self) -> str:
@@ -162,6 +171,16 @@ PRESETS: dict[str, KnownPreset] = {
         Preset(grouping="merged"),
         "wait-free back-propagation with layers merged where the α-β model says that it saves time",
         "Shi, Chu & Li (2019), MG-WFBP",
+    ),
+    "segmented": KnownPreset(
+        Preset(start="after-backward", grouping="fused", fusion_bytes=1024 * _MIB, segment_bytes=_MIB),
+        "one message after the backward pass, handed to MPI in segments that stay in the processor's cache",
+        "stallpoint: fastest where ranks share memory and all cores compute, see docs/measuring.md",
+    ),
+    "wfbp-segmented": KnownPreset(
+        Preset(grouping="fused", fusion_bytes=25 * _MIB, segment_bytes=_MIB),
+        "wait-free back-propagation of fused layers, handed to MPI in segments that stay in the processor's cache",
+        "stallpoint, see docs/measuring.md",
     ),
 }  # fmt: skip
 """The presets every study knows, by name."""

@@ -91,7 +91,7 @@ ITERATION = Column("iteration", INT, None, "iteration inside the job, from 0, wa
 WARMUP = Column("warmup", FLAG, None, "warm-up: recorded, left out of statistics")
 LAYER_TYPE = Column(
     "layer_type", TEXT, None,
-    "convolution, fully-connected, relu, pooling, lrn, batch-norm, dropout, concat, add, loss, ...",
+    "convolution, fully-connected, attention, embedding, relu, pooling, batch-norm, dropout, add, loss, ...",
 )  # fmt: skip
 
 # --- raw records ----------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ RUNS = Table(
     "one row for each cell: what was asked for and how it ended",
     (
         CELL,
-        Column("kind", TEXT, None, "train, sgemm, collectives or storage"),
+        Column("kind", TEXT, None, "train, sgemm, collectives or storage; imported-train or imported-collectives"),
         Column("status", TEXT, None, "ok, or failed: the job could not run here and says why"),
         Column("reason", TEXT, None, "why a failed job could not run; empty when ok"),
         HARDWARE,
@@ -111,6 +111,7 @@ RUNS = Table(
         Column("started", pa.timestamp("us", tz="UTC"), None, "start of the job"),
         Column("duration", REAL, "s", "duration of the job"),
         Column("settings", TEXT, None, "the whole cell as JSON"),
+        Column("source", TEXT, None, "imported files, each with its SHA-256; empty where the job ran here"),
     ),
 )
 
@@ -133,6 +134,7 @@ ENVIRONMENTS = Table(
         Column("torch", TEXT, None, "version of PyTorch"),
         Column("mpi4py", TEXT, None, "version of mpi4py"),
         Column("mpi_library", TEXT, None, "first line of the MPI library's own version text"),
+        Column("mpi_parameters", TEXT, None, "parameters that force the reduction scheme, read back from the library"),
         Column("stallpoint", TEXT, None, "version of stallpoint"),
         Column("git_commit", TEXT, None, "commit of the workflow; empty outside a repository"),
         Column("git_dirty", FLAG, None, "the workflow had uncommitted changes"),
@@ -149,6 +151,7 @@ ITERATIONS = Table(
         RANK,
         ITERATION,
         WARMUP,
+        Column("start", REAL, "s", "start of the iteration, since the ranks began the first one together"),
         Column("data_wait", REAL, "s", "time the worker waited for its mini-batch"),
         Column("read", REAL, "s", "time spent reading this mini-batch from the storage, summed over samples"),
         Column("decode", REAL, "s", "time spent decoding and resizing this mini-batch, summed over samples"),
@@ -157,7 +160,7 @@ ITERATIONS = Table(
         Column("backward", REAL, "s", "backward pass"),
         Column("communication", REAL, "s", "time in which at least one all-reduce was under way"),
         Column("exposed_communication", REAL, "s", "from the end of the backward pass to the last gradient's arrival"),
-        Column("update", REAL, "s", "model update"),
+        Column("update", REAL, "s", "model update; 0 where a parameter server updates, as part of the communication"),
         Column("iteration_time", REAL, "s", "whole iteration"),
         Column("loss", REAL, None, "training loss of the worker's mini-batch"),
     ),
@@ -186,6 +189,27 @@ LAYERS = Table(
     ),
 )
 
+INSTRUMENTATION = Table(
+    "instrumentation",
+    "one row for each rank of each training job: what timing its layers cost, and whether their times add up",
+    (
+        CELL,
+        *TRAIN_AXES,
+        RANK,
+        Column("layers", INT, None, "layers timed"),
+        Column("turns", INT, None, "marks taken in a forward pass: one for each call of a layer; more within layers"),
+        Column("timing_cost", REAL, "s", "time that timing adds to an iteration for each turn, measured in this job"),
+        Column(
+            "timing_share", REAL, None, "part of the iteration that timing takes: timing_cost · turns / median time"
+        ),
+        Column("forward_closure", REAL, None, "layers' forward times over the forward pass, median of the iterations"),
+        Column("backward_closure", REAL, None, "the same of the backward pass; 1 where the layers add up to the pass"),
+    ),
+)
+
+MACHINE = "machine"
+"""Layer type of the products that tell about the machine: layers ``peak``, ``bandwidth`` and ``rows``."""
+
 SGEMM = Table(
     "sgemm",
     "one row for each timed matrix product m x k · k x n, done `operations` times",
@@ -194,7 +218,7 @@ SGEMM = Table(
         NETWORK,
         HARDWARE,
         REPEAT,
-        Column("layer", TEXT, None, "layer whose forward pass needs this product, or reference"),
+        Column("layer", TEXT, None, "layer (and which of its products), reference, or peak, bandwidth or rows"),
         LAYER_TYPE,
         WORKER_BATCH,
         Column("m", INT, None, "rows of the left matrix"),
@@ -248,12 +272,14 @@ STORAGE_READS = Table(
 )
 
 RAW_TABLES: dict[str, tuple[Table, ...]] = {
-    "train": (RUNS, ENVIRONMENTS, ITERATIONS, LAYERS),
+    "train": (RUNS, ENVIRONMENTS, ITERATIONS, LAYERS, INSTRUMENTATION),
     "sgemm": (RUNS, ENVIRONMENTS, SGEMM),
     "collectives": (RUNS, ENVIRONMENTS, COLLECTIVES),
     "storage": (RUNS, ENVIRONMENTS, STORAGE_READS),
+    "imported-train": (RUNS, ITERATIONS, LAYERS),
+    "imported-collectives": (RUNS, COLLECTIVES),
 }
-"""Tables in a cell's folder, by kind; a failed cell holds `RUNS` alone."""
+"""Tables in a cell's folder, by kind; a failed cell holds `RUNS` alone. Where others measured is not known."""
 
 # --- model tables ---------------------------------------------------------------------------------
 
@@ -283,12 +309,36 @@ SGEMM_SPEEDUP = Table(
         *_estimate("seconds", "s", "time of all operations of one forward pass"),
         *_estimate("gflops", "GFLOP/s", "rate"),
         *_estimate("speedup", None, "time at the largest measured mini-batch over time at this one"),
+        Column(
+            "roofline", REAL, "s", "larger of operations / peak and bytes / bandwidth, where the product has b rows"
+        ),
+    ),
+)
+
+MATRIX_PRODUCTS = Table(
+    "matrix_products",
+    "each layer's matrix products by the law t(b) = (floor^s + (each · B)^s)^(1/s), B: b in whole blocks of rows",
+    (
+        NETWORK,
+        HARDWARE,
+        Column("layer", TEXT, None, "layer, or reference (b x 4096 · 4096 x 9216)"),
+        LAYER_TYPE,
+        *_estimate("floor", "s", "time that does not fall with b"),
+        *_estimate("each", "s", "time for each further sample"),
+        *_estimate("traffic", None, "floor over the time to read the weights once at the measured bandwidth"),
+        *_estimate("efficiency", None, "operations of a sample over each, as a part of the measured peak"),
+        Column("block", INT, None, "rows computed at once"),
+        Column("sharpness", REAL, None, "s: 1 where floor and arithmetic follow each other, large where they overlap"),
+        Column("by_row", FLAG, None, "fewer rows than a block are multiplied one by one"),
+        Column("points", INT, None, "mini-batches measured"),
+        Column("left_out_error", REAL, None, "median of |log(predicted / measured)| at each b, from the others"),
     ),
 )
 
 COMMUNICATION = Table(
     "communication",
-    "all-reduce time alpha + beta · bytes, fitted for each node count, and over all of them by the reduction's law",
+    "all-reduce time by message size, fitted for each node count, and over all of them by the reduction's law: alpha + "
+    "the sum over pieces of beta · (bytes of the message in that piece); one row for each piece",
     (
         HARDWARE,
         BACKEND,
@@ -296,8 +346,10 @@ COMMUNICATION = Table(
         Column("fit", TEXT, None, "nodes: one node count; or the law over all, e.g. ring: factors 2(p-1) and 2(p-1)/p"),
         NODES,
         RANKS,
+        Column("piece", INT, None, "piece of the curve, from 0; a fit with one piece is a straight line"),
+        Column("from_bytes", REAL, "B", "message size at which the piece begins; it ends where the next one does"),
         *_estimate("alpha", "s", "latency"),
-        *_estimate("beta", "s/B", "time for each byte"),
+        *_estimate("beta", "s/B", "time for each byte in this piece"),
         Column("points", INT, None, "message sizes fitted"),
         Column("residual", REAL, None, "median of |fit - measured| / measured"),
     ),
@@ -375,6 +427,25 @@ AMDAHL = Table(
     ),
 )
 
+CRITICAL_PATH = Table(
+    "critical_path",
+    "where the time of an iteration goes; the parts add up to the iteration time",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
+        Column(
+            "part", TEXT, None,
+            "data, host-to-device, fully-connected layers, other matrix layers, non-scaling layers, communication "
+            "latency, communication bandwidth (or communication, undivided), straggling, update",
+        ),
+        Column("cause", TEXT, None, "cause that the part belongs to"),
+        *_estimate("seconds", "s", "time on the critical path"),
+        *_estimate("share", None, "part of the iteration time"),
+    ),
+)  # fmt: skip
+
 CAUSES = Table(
     "causes",
     "what keeps an iteration from being n times faster (strong) or as fast as on the fewest nodes (weak), above those",
@@ -384,29 +455,101 @@ CAUSES = Table(
         RANKS,
         Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
         Column(
-            "cause",
-            TEXT,
-            None,
-            "communication, matrix shapes, non-scaling layers, training data, model update, imbalance",
+            "cause", TEXT, None,
+            "communication, matrix shapes, non-scaling layers, training data, model update, straggling",
         ),
         *_estimate("lost", "s", "time of the iteration above ideal scaling, by this cause"),
         Column("share", REAL, None, "part of the iteration time"),
         Column("verdict", TEXT, None, "dominant, minor, or not distinguishable from the largest"),
     ),
-)
+)  # fmt: skip
 
 STALLING = Table(
     "stalling",
-    "where each scaling curve stops getting faster",
+    "how many nodes: where each scaling curve stops getting faster, and what is worth its nodes",
     (
         *SERIES,
         *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold"),
         Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_nodes then holds"),
         Column("basis", TEXT, None, "measured, or predicted: by the DAG model beyond the measured nodes"),
+        *_estimate("crossing_nodes", None, "nodes where communication takes as long as compute; infinite: nowhere"),
+        Column("crossing_after", REAL, None, "largest node count below that is known: between it and the next one"),
+        *_estimate("worthwhile_nodes", None, "most nodes on which a sample costs at most 1/efficiency as much"),
         *_estimate("best_speedup", None, "largest speedup at any node count considered"),
         Column("largest_measured", INT, None, "largest node count measured"),
         Column("largest_considered", INT, None, "largest node count considered"),
         Column("dominant_cause", TEXT, None, "cause that dominates at twice stall_nodes, or not distinguishable"),
+        Column("note", TEXT, None, "what is missing for an answer; empty when there is one"),
+    ),
+)
+
+WHAT_IF = Table(
+    "what_if",
+    "every scaling curve as predicted for another cluster; scenario `as measured` is the prediction without change",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("scenario", TEXT, None, "what is different, in words"),
+        Column("bandwidth", REAL, None, "factor on the bandwidth of the links"),
+        Column("latency", REAL, None, "factor on the latency of the links"),
+        Column("compute_speed", REAL, None, "factor on the speed of forward and backward pass and update"),
+        Column("gradient_bytes", REAL, None, "factor on the size of the gradients"),
+        Column("batch_factor", REAL, None, "factor on the mini-batch"),
+        Column("scenario_batch", INT, "samples", "mini-batch: B for strong, b for weak scaling"),
+        Column("scenario_prefetch", INT, None, "mini-batches read ahead"),
+        Column("scenario_sync", TEXT, None, "preset"),
+        Column("link_latency", REAL, "s", "latency of the links in place of the measured ones"),
+        Column("link_bandwidth", REAL, "B/s", "their bandwidth"),
+        *_estimate("iteration", "s", "predicted iteration time"),
+        *_estimate("speedup", None, "throughput over that predicted for the measured cluster on the fewest nodes"),
+        *_estimate("gain", None, "throughput over that predicted for the measured cluster on as many nodes"),
+        *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold, in this scenario"),
+        Column("reached", FLAG, None, "false: no stall up to the largest node count, which stall_nodes then holds"),
+        Column("note", TEXT, None, "why nothing could be predicted; empty when it could"),
+    ),
+)
+
+NEXT_CELLS = Table(
+    "next_cells",
+    "cells that nobody ran: what each would tell about the stalling point, and what it costs",
+    (
+        *SERIES,
+        Column("kind", TEXT, None, "train, collectives or compute (a train cell of scaling compute)"),
+        NODES,
+        RANKS,
+        WORKER_BATCH,
+        Column(
+            "width",
+            REAL,
+            "doublings",
+            "90 % interval of the stalling point today (3.29 standard deviations), errors of the model included",
+        ),
+        Column("expected_width", REAL, "doublings", "the same, expected once the cell is measured"),
+        Column("narrowing", REAL, "doublings", "width - expected_width"),
+        Column("node_hours", REAL, "h", "nodes times the time the job takes"),
+        Column("narrowing_per_node_hour", REAL, "doublings/h", "narrowing / node_hours"),
+        Column("rank_in_curve", INT, None, "place among the cells of the curve, by narrowing_per_node_hour; 1: next"),
+    ),
+)
+
+PAPER_FIGURES = Table(
+    "paper_figures",
+    "figures of a paper, computed by the models from the parameters it states",
+    (
+        Column("paper", TEXT, None, "whose parameters"),
+        Column("figure", INT, None, "figure of the paper"),
+        NETWORK,
+        Column("hardware", TEXT, None, "compute unit of the paper"),
+        GLOBAL_BATCH,
+        NODES,
+        WORKER_BATCH,
+        Column("compute", REAL, "s", "compute time of an iteration"),
+        Column("communication", REAL, "s", "communication time of an iteration"),
+        Column("iteration_time", REAL, "s", "whole iteration"),
+        Column("speedup", REAL, None, "throughput over that of one node"),
+        Column("crossing_nodes", REAL, None, "nodes where communication takes as long as compute; infinite: nowhere"),
+        Column("stall_nodes", REAL, None, "nodes from which doubling gains less than the threshold; infinite: nowhere"),
     ),
 )
 
@@ -519,14 +662,48 @@ LAW_VALIDATION = Table(
 )
 
 MODEL_TABLES: tuple[Table, ...] = (
-    LAYER_SCALING, SGEMM_SPEEDUP, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CAUSES, STALLING,
-    STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS,
+    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CRITICAL_PATH,
+    CAUSES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)
 """What scaling laws say of external tables and of the study's own rates."""
 
+# --- networks, as they are before anything is measured ---------------------------------------------
+
+NETWORK_LAYERS = Table(
+    "network_layers",
+    "one row for each layer of a network",
+    (
+        NETWORK,
+        Column("layer_index", INT, None, "position in the forward pass, from 0"),
+        Column("layer", TEXT, None, "name of the layer"),
+        LAYER_TYPE,
+        Column("parameters", INT, None, "learned values; what layers share is counted at the first of them"),
+        Column("gradient_bytes", INT, "B", "size of its gradients"),
+        Column("multiply_adds", INT, None, "multiply-adds of its matrix products in one sample's forward pass"),
+    ),
+)
+
+PUBLISHED = Table(
+    "published",
+    "one row for each cell of a published table of network properties: theirs beside ours",
+    (
+        Column("source", TEXT, None, "where it was published"),
+        Column("property", TEXT, None, "what the row of the published table says"),
+        NETWORK,
+        Column("published", REAL, None, "their value, in the unit of the property's name"),
+        Column("ours", REAL, None, "our value in the same unit; empty where we have none"),
+        Column("digits", INT, None, "significant digits that their value was published with"),
+        Column("agrees", FLAG, None, "ours, rounded to as many digits, is theirs"),
+        Column("explanation", TEXT, None, "why ours differs; empty where it agrees"),
+    ),
+)
+
 TIDY_TABLES: tuple[Table, ...] = tuple(
     {table.name: table for tables in RAW_TABLES.values() for table in tables}.values()
 )
-TABLES: dict[str, Table] = {table.name: table for table in (*TIDY_TABLES, *MODEL_TABLES, *EXTRAPOLATED_TABLES)}
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (*TIDY_TABLES, *MODEL_TABLES, *EXTRAPOLATED_TABLES, NETWORK_LAYERS, PUBLISHED, PAPER_FIGURES)
+}

@@ -24,8 +24,21 @@ import vl_convert as vlc
 from stallpoint.charts import CHARTS, Chart, Tables, theme
 from stallpoint.charts.frames import AXES, label, number
 from stallpoint.charts.render import VEGA_LITE, spec
-from stallpoint.conclusions import Conclusions, summary
+from stallpoint.conclusions import (
+    INSTRUMENTATION_CAPTION,
+    INSTRUMENTATION_HEAD,
+    Conclusions,
+    Estimate,
+    crossing_in_words,
+    instrumentation_rows,
+    instrumentation_warnings,
+    next_in_words,
+    stall_in_words,
+    summary,
+    worthwhile_in_words,
+)
 from stallpoint.parquet import atomic
+from stallpoint.published import HEAD, texts
 from stallpoint.study import LeftOut
 
 CURVE_AXES = [axis for axis in AXES if axis not in ("network", "hardware")]
@@ -57,8 +70,9 @@ def write_report(
 ) -> None:
     """Write the page to `path`, whole or not at all.
 
-    `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are the model tables and the tidy tables
-    ``runs``, ``environments`` and ``collectives`` by name; `study` is its name and `left_out` what it does not run.
+    `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are by name the model tables, the tidy tables
+    ``runs``, ``environments`` and ``collectives``, and ``network_layers`` and ``published``; `study` is its name and
+    `left_out` what it does not run.
     """
     page = Template(files("stallpoint").joinpath("report.html").read_text(encoding="utf-8")).substitute(
         study=escape(study),
@@ -66,7 +80,9 @@ def write_report(
         contents=_contents(),
         answer=_answer(conclusions),
         charts=_charts(),
-        cells=_not_measured(conclusions["failed"], left_out),
+        networks=_networks(tables),
+        timing=_timing(conclusions["instrumentation"]),
+        cells=_not_measured(conclusions, left_out),
         environment=_environment(tables),
         libraries=_libraries(),
         specs=_packed({name: spec(name, tables) for name in CHARTS}),
@@ -106,7 +122,13 @@ def _topics() -> Iterable[tuple[str, str, list[Chart]]]:
 
 def _contents() -> str:
     topics = [(anchor, topic) for anchor, topic, _ in _topics()]
-    links = [*topics, ("cells", "Cells not measured"), ("environment", "Environment")]
+    closing = [
+        ("networks", "Networks"),
+        ("timing", "Timing"),
+        ("cells", "Cells not measured"),
+        ("environment", "Environment"),
+    ]
+    links = [*topics, *closing]
     return " ".join(f'<a href="#{anchor}">{escape(text)}</a>' for anchor, text in links)
 
 
@@ -154,22 +176,31 @@ def _answer(conclusions: Conclusions) -> str:
 
 
 def _card(network: str, hardware: str, curves: list[dict[str, Any]], conclusions: Conclusions) -> str:
-    words = summary({**conclusions, "curves": curves, "dag_errors": [], "failed": []})
+    others: Conclusions = {name: [] for name in ("dag_errors", "instrumentation", "imported", "failed")}
+    words = summary({**conclusions, "curves": curves, **others})
     prefix = f"{network} on {hardware}, "
     points = "".join(f"<li>{escape(line.removeprefix(prefix))}</li>" for line in words)
     names = label(pd.DataFrame(curves), CURVE_AXES)
     rows = [
-        [name, _stall(curve), curve["dominant_cause"], _interval(curve["best_speedup"]), _wait(curve["data_wait"])]
+        [
+            name, _stall(curve), curve["dominant_cause"], crossing_in_words(curve), worthwhile_in_words(curve),
+            _interval(curve["best_speedup"]), _wait(curve["data_wait"]), next_in_words(curve),
+        ]
         for name, curve in zip(names, curves, strict=True)
-    ]
-    head = ["curve", "stalls at n", "why there (or at the largest n)", "best speedup", "waiting for data"]
+    ]  # fmt: skip
+    head = [
+        "curve", "stalls at n", "why there (or at the largest n)", "communication reaches compute at n",
+        "worth paying for up to n", "best speedup", "waiting for data", "measure next",
+    ]  # fmt: skip
     return (
         f'<div class="card"><h3>{escape(network)} on {escape(hardware)}</h3><ul>{points}</ul>{_table(head, rows)}</div>'
     )
 
 
-def _interval(estimate: Mapping[str, float | None], scale: float = 1.0, unit: str = "") -> str:
-    """``1.83 [1.71, 1.95]``; None stands for unbounded."""
+def _interval(estimate: Estimate | None, scale: float = 1.0, unit: str = "") -> str:
+    """``1.83 [1.71, 1.95]``; an end that is None is unbounded."""
+    if estimate is None:
+        return "not known"
     value, low, high = (
         "∞" if estimate[name] is None else number(float(estimate[name] or 0) * scale)
         for name in ("value", "low", "high")
@@ -180,6 +211,8 @@ def _interval(estimate: Mapping[str, float | None], scale: float = 1.0, unit: st
 def _stall(curve: Mapping[str, Any]) -> str:
     if curve["reached"]:
         return f"{_interval(curve['stall_nodes'])}, {curve['basis']}"
+    if curve["note"]:
+        return stall_in_words(curve)
     return f"not up to {curve['largest_considered']}, measured up to {curve['largest_measured']}"
 
 
@@ -187,13 +220,58 @@ def _wait(wait: Mapping[str, Any]) -> str:
     return f"{_interval(wait['share'], 100, ' %')} at n = {wait['nodes']}"
 
 
-# --- what was not measured, and where the rest was ------------------------------------------------
+# --- the networks ---------------------------------------------------------------------------------
 
 
-def _not_measured(failed: Sequence[Mapping[str, str]], left_out: Sequence[LeftOut]) -> str:
-    """Cells that could not run, and combinations left out, counted by reason with one example each."""
+def _networks(tables: Tables) -> str:
+    """What each network is made of, and what was published of it beside ours."""
+    layers, published = tables.get("network_layers"), tables.get("published")
+    if layers is None or layers.empty:
+        return "<p>No network was described.</p>"
+    head = ["network", "layers", "parameters", "gradients", "multiply-adds of a sample's forward pass", "layer types"]
+    blocks = [_table(head, [_network(str(name), rows) for name, rows in layers.groupby("network", sort=False)])]
+    if published is not None and not published.empty:
+        blocks.append(f"<h3>{escape(published['source'].iloc[0])}, beside ours</h3>")
+        blocks.append(_table(HEAD, texts(published)))
+    return "\n".join(blocks)
+
+
+def _network(name: str, layers: pd.DataFrame) -> list[str]:
+    """One network's row."""
+    parameters, size, work = (int(layers[column].sum()) for column in ("parameters", "gradient_bytes", "multiply_adds"))
+    types = ", ".join(f"{count} {kind}" for kind, count in Counter(layers["layer_type"]).most_common(MOST_VALUES))
+    return [
+        name,
+        str(len(layers)),
+        f"{parameters:,}",
+        f"{number(size / 1e6)} MB",
+        f"{number(work / 1e9)} billion",
+        types,
+    ]
+
+
+# --- how well it was measured, what was not, and where --------------------------------------------
+
+
+def _timing(entries: Sequence[Mapping[str, Any]]) -> str:
+    """What the timing cost and whether layers add up, with warnings first."""
+    if not entries:
+        return "<p>No training job ran.</p>"
+    warnings = "".join(f"<p><strong>{escape(line)}</strong></p>" for line in instrumentation_warnings(entries))
+    caption = f'<p class="soft">{escape(INSTRUMENTATION_CAPTION)}</p>'
+    return warnings + caption + _table(INSTRUMENTATION_HEAD, instrumentation_rows(entries))
+
+
+def _not_measured(conclusions: Conclusions, left_out: Sequence[LeftOut]) -> str:
+    """Cells imported and cells that could not run, and combinations left out, by reason with one example each."""
     blocks = []
-    if failed:
+    if imported := conclusions["imported"]:
+        blocks += [
+            "<h3>Imported</h3>",
+            "<p>Iteration times of imported training runs are composed of what their files say of its parts.</p>",
+            _table(["cell", "files"], [[row["cell"], row["source"]] for row in imported]),
+        ]
+    if failed := conclusions["failed"]:
         blocks += [
             "<h3>Could not run</h3>",
             _table(["cell", "reason"], [[row["cell"], row["reason"]] for row in failed]),

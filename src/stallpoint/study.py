@@ -8,11 +8,27 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
-from stallpoint.cells import KINDS, Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import (
+    KINDS,
+    Cell,
+    CollectivesCell,
+    ImportedCollectivesCell,
+    ImportedTrainCell,
+    SgemmCell,
+    StorageCell,
+    TrainCell,
+)
 from stallpoint.configuration import check, known
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
+from stallpoint.networks.inputs import Inputs, Tokens
+from stallpoint.networks.own import own_network
 from stallpoint.presets import Preset, preset_from, presets_of
+from stallpoint.storage import FORMATS
+from stallpoint.storage.tokens import Sequences, TokenSequences
+
+BACKENDS = {"nccl-tests": "torch", "osu": "mpi"}
+"""Backend that an imported log of all-reduces stands for, by its format, unless the study says otherwise."""
 
 AXES = ("network", "hardware", "nodes", "batch", "storage", "scaling", "sync", "prefetch")
 SETTINGS = ("iterations", "warmup", "repeats")
@@ -52,12 +68,13 @@ class Study:
 
     def _counts(self) -> Iterator[str]:
         counts = Counter((cell.kind, cell.hardware, cell.nodes) for cell in self.cells.values())
-        width = max(len("hardware"), *(len(hardware) for _, hardware, _ in counts)) + 2
-        yield f"  {'kind':<13}{'hardware':<{width}}{'nodes':>5}{'cells':>8}"
+        first = max(len("collectives"), *(len(kind) for kind, _, _ in counts)) + 2
+        second = max(len("hardware"), *(len(hardware) for _, hardware, _ in counts)) + 2
+        yield f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>5}{'cells':>8}"
         for (kind, hardware, nodes), count in sorted(
             counts.items(), key=lambda item: (list(KINDS).index(item[0][0]), item[0])
         ):
-            yield f"  {kind:<13}{hardware:<{width}}{nodes:>5}{count:>8}"
+            yield f"  {kind:<{first}}{hardware:<{second}}{nodes:>5}{count:>8}"
 
     def _left_out_lines(self) -> Iterator[str]:
         if not self.left_out:
@@ -92,17 +109,18 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
             del train[path]
         _add(combination, config, train, left_out)
     cells: dict[str, Cell] = dict(train)
-    for cell in _supporting_cells(config, list(train.values())):
+    imported = list(_imported_cells(config))
+    for cell in (*_supporting_cells(config, list(train.values()), imported), *imported):
         cells[cell.path] = cell
     if not cells:
-        raise InputError("the study has no cell to run: every combination of matrix is left out")
+        raise InputError("the study has no cell to run: matrix leaves out every combination, and nothing is imported")
     return Study(name=config["study"], config=config, cells=cells, left_out=tuple(left_out))
 
 
 def _check_names(config: Mapping[str, Any]) -> None:
     """Networks, hardware, storage entries and presets that are named must exist."""
     choices = {
-        "network": ("network", list(NETWORKS)),
+        "network": ("network", [*NETWORKS, *config["networks"]]),
         "hardware": ("hardware", list(config["hardware"])),
         "storage": ("storage", list(config["storage"])),
         "sync": ("preset", list(presets_of(config["presets"]))),
@@ -112,11 +130,35 @@ def _check_names(config: Mapping[str, Any]) -> None:
             for axis, (what, names) in choices.items():
                 for name in _as_list(block[axis]):
                     known(name, names, f"{section}[{index}].{axis}", what)
+            for name in _as_list(block["hardware"]):
+                if "traces" in config["hardware"][name]:
+                    raise InputError(
+                        f"{section}[{index}].hardware: {name} is imported, its runs are those under "
+                        f"hardware.{name}.traces; what is measured needs a hardware entry of its own"
+                    )
+    for name, entry in config["hardware"].items():
+        if entry["precision"] == "tf32" and entry["device"] != "cuda":
+            raise InputError(f"hardware.{name}.precision: tf32 is of CUDA devices; a CPU has float32 and bf16")
+    for index, block in enumerate(config["what_if"]):
+        for name in _as_list(block.get("sync", [])):
+            known(name, choices["sync"][1], f"what_if[{index}].sync", "preset")
     formats: dict[str, tuple[str, str]] = {}
     for name, entry in config["storage"].items():
         other, used = formats.setdefault(entry["path"], (name, entry["format"]))
         if used != entry["format"]:
             raise InputError(f"storage.{name}.path: {entry['path']} already holds the {used} images of storage.{other}")
+        _check_sequences(name, entry)
+    for name, entry in config["networks"].items():
+        if name in NETWORKS:
+            raise InputError(f"networks.{name}: is a network of stallpoint already; give yours another name")
+        own_network(name, entry)
+
+
+def _check_sequences(name: str, entry: Mapping[str, Any]) -> None:
+    """Only a text that is to be generated has a shape of its own."""
+    for key in ("sequence_length", "vocabulary"):
+        if key in entry and not (entry["format"] == "tokens" and "generate" in entry):
+            raise InputError(f"storage.{name}.{key}: only says how to generate a storage of format tokens")
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -163,8 +205,34 @@ def _without_excluded(
     return [combination for row, combination in enumerate(combinations) if row not in excluded]
 
 
+def _takes(network: str, config: Mapping[str, Any]) -> Inputs:
+    """What the network takes, of the registry or the study's own."""
+    own = config["networks"]
+    return own_network(network, own[network]).takes if network in own else NETWORKS[network].takes
+
+
+def sequences(entry: Mapping[str, Any]) -> Sequences:
+    """The shape of the text that a storage entry asks to be generated."""
+    return Sequences(**{key: entry[key] for key in ("sequence_length", "vocabulary") if key in entry})
+
+
+def _unfit(network: str, storage: str, config: Mapping[str, Any]) -> str | None:
+    """Why the network cannot be fed from the storage; None when it can, as far as can be known before."""
+    takes, entry = _takes(network, config), config["storage"][storage]
+    held = FORMATS[entry["format"]]
+    if takes.kind != held.kind:
+        return f"network {network} takes {takes.kind}, but storage {storage} holds {held.kind}"
+    if isinstance(takes, Tokens) and issubclass(held, TokenSequences) and "generate" in entry:
+        text = sequences(entry)
+        if text.sequence_length < takes.length or text.vocabulary > takes.vocabulary:
+            return f"network {network} takes {takes}, but storage {storage} holds {text}"
+    return None
+
+
 def _impossible(combination: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
     """Why a combination cannot run; None when it can."""
+    if unfit := _unfit(combination["network"], combination["storage"], config):
+        return unfit
     hardware = config["hardware"][combination["hardware"]]
     nodes, batch, ranks = combination["nodes"], combination["batch"], _ranks(combination, config)
     if combination["scaling"] != "compute" and nodes > hardware["nodes"]:
@@ -201,6 +269,7 @@ def _train_cells(combination: Mapping[str, Any], config: Mapping[str, Any]) -> I
             storage_path=storage["path"],
             storage_format=storage["format"],
             preset=preset,
+            own_network=config["networks"].get(combination["network"]),
             **_common(config, combination["hardware"], repeat=repeat, **alone_or_together),
         )
 
@@ -227,8 +296,13 @@ def _paths_without_repeat(
     return [path for path in train if path.startswith(folder)]
 
 
-def _supporting_cells(config: Mapping[str, Any], train: list[TrainCell]) -> Iterator[Cell]:
-    """The sgemm, collectives and storage jobs that the training cells call for."""
+def _supporting_cells(config: Mapping[str, Any], train: list[TrainCell], imported: list[Cell]) -> Iterator[Cell]:
+    """The sgemm, collectives and storage jobs that the training cells call for, but for collectives `imported`."""
+    known_collectives = {
+        (cell.hardware, cell.nodes, cell.backend, cell.reduction)
+        for cell in imported
+        if isinstance(cell, ImportedCollectivesCell)
+    }
     for repeat in range(1, config["repeats"] + 1):
         if "sgemm" in config:
             for network, hardware in dict.fromkeys((cell.network, cell.hardware) for cell in train):
@@ -236,10 +310,11 @@ def _supporting_cells(config: Mapping[str, Any], train: list[TrainCell]) -> Iter
                     network=network,
                     batches=sorted(_as_list(config["sgemm"]["batches"])),
                     samples=config["sgemm"]["samples"],
+                    own_network=config["networks"].get(network),
                     **_common(config, hardware, nodes=1, workers_per_node=1, repeat=repeat),
                 )
         if "collectives" in config:
-            for hardware, nodes, backend, reduction in sorted(set(_reductions(train))):
+            for hardware, nodes, backend, reduction in sorted(set(_reductions(train)) - known_collectives):
                 yield CollectivesCell(
                     backend=backend,
                     reduction=reduction,
@@ -267,6 +342,74 @@ def _reductions(train: Iterable[TrainCell]) -> Iterator[tuple[str, int, str, str
             yield cell.hardware, cell.nodes, preset.communicator, preset.reduction
 
 
+def _imported_cells(config: Mapping[str, Any]) -> Iterator[Cell]:
+    """The runs and all-reduces that hardware entries name files for; the same axes again are another repeat."""
+    repeats: Counter[str] = Counter()
+    for hardware, entry in config["hardware"].items():
+        for index, trace in enumerate(entry.get("traces", [])):
+            cell = _imported_train_cell(config, hardware, trace, f"hardware.{hardware}.traces[{index}]")
+            repeats[cell.path] += 1
+            yield replace(cell, repeat=repeats[cell.path])
+        for index, log in enumerate(entry.get("collectives", [])):
+            common = _common(config, hardware, nodes=log["nodes"], repeat=1)
+            if log["nodes"] * common["workers_per_node"] == 1:
+                raise InputError(f"hardware.{hardware}.collectives[{index}]: one worker has nothing to all-reduce")
+            logged = ImportedCollectivesCell(
+                files=[log["file"]],
+                format=log["format"],
+                backend=log.get("backend", BACKENDS[log["format"]]),
+                reduction=log["reduction"],
+                **common,
+            )
+            repeats[logged.path] += 1
+            yield replace(logged, repeat=repeats[logged.path])
+
+
+def _imported_train_cell(
+    config: Mapping[str, Any], hardware: str, trace: Mapping[str, Any], where: str
+) -> ImportedTrainCell:
+    """The cell of one entry of ``traces``, which stands at `where`; as the first repeat."""
+    compute, batch = trace["scaling"] == "compute", trace["batch"]
+    workers = {"workers_per_node": 1} if compute else {}
+    common = _common(config, hardware, nodes=1 if compute else trace["nodes"], repeat=1, **workers)
+    ranks = common["nodes"] * common["workers_per_node"]
+    if trace["scaling"] == "strong" and batch % ranks:
+        raise InputError(f"{where}: batch {batch} is not divisible by {ranks} workers")
+    if trace["prefetch"] and "read" not in trace:
+        raise InputError(
+            f"{where}: missing read: with prefetch > 0 the files say how long the worker waited for its mini-batch, "
+            "not how long reading it from the storage took, s"
+        )
+    if len(_as_list(trace["files"])) > ranks:
+        raise InputError(f"{where}.files: {len(trace['files'])} files, one for each rank, but {ranks} worker(s)")
+    if trace["warmup"] >= trace["iterations"]:
+        raise InputError(f"{where}: of {trace['iterations']} iterations, warmup {trace['warmup']} leaves none")
+    presets = presets_of(config["presets"])
+    known(trace["sync"], list(presets), f"{where}.sync", "preset")
+    preset = Preset() if compute else presets[trace["sync"]]
+    if preset.grouping != "layer":
+        raise InputError(
+            f"{where}.sync: the files say how long each layer communicates, and {trace['sync']} puts layers together"
+        )
+    return ImportedTrainCell(
+        **{axis: trace[axis] for axis in ("network", "batch", "storage", "scaling", "prefetch")},
+        sync="none" if compute else trace["sync"],
+        preset=asdict(preset),
+        own_network=None,
+        worker_batch=batch // ranks if trace["scaling"] == "strong" else batch,
+        iterations=trace["iterations"] - trace["warmup"],
+        warmup=trace["warmup"],
+        readers=1,
+        storage_path="",
+        storage_format="",
+        files=_as_list(trace["files"]),
+        read=trace.get("read"),
+        host_to_device=trace["host_to_device"],
+        update=trace["update"],
+        **common,
+    )
+
+
 def _common(config: Mapping[str, Any], hardware: str, **fixed: int) -> dict[str, Any]:
     entry = config["hardware"][hardware]
     return {
@@ -275,6 +418,7 @@ def _common(config: Mapping[str, Any], hardware: str, **fixed: int) -> dict[str,
         "threads_per_worker": entry["threads_per_worker"],
         "workers_per_node": entry["workers_per_node"],
         "seed": config["seed"],
+        "precision": entry["precision"],
         "anonymise": config["anonymise"],
         **fixed,
     }

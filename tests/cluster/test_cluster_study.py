@@ -1,9 +1,13 @@
 """Studies run by ``snakemake --profile slurm`` on the cluster: whole, and with the errors users make there."""
 
 import json
+import os
+import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,7 +18,8 @@ from cluster import Cluster, run, wait_until
 
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read
-from stallpoint.records import ENVIRONMENTS, ITERATIONS, MODEL_TABLES, RUNS
+from stallpoint.presets import PRESETS
+from stallpoint.records import COLLECTIVES, ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS
 
 pytestmark = pytest.mark.cluster
 
@@ -27,7 +32,8 @@ SMALL: dict[str, Any] = {
     "hardware": {"cpu": {"device": "cpu", "nodes": 4}},
     "storage": {"jpeg": {"path": "images", "format": "files", "generate": 16}},
     "matrix": [
-        {**BLOCK, "nodes": [1, 4], "sync": "wfbp"},
+        {**BLOCK, "nodes": 1, "sync": "wfbp"},
+        {**BLOCK, "nodes": 4, "sync": list(PRESETS)},
         {**BLOCK, "nodes": 2, "sync": "naive"},
         {**BLOCK, "nodes": 4, "scaling": "compute"},
     ],
@@ -120,9 +126,9 @@ def test_every_kind_of_job_ran_on_one_two_and_four_nodes(finished: Checkout) -> 
     rows = runs(finished)
     assert set(rows["status"]) == {"ok"}
     assert rows.groupby("kind")["nodes"].apply(sorted).to_dict() == {
-        "train": [1, 1, 2, 4],
+        "train": [1, 1, 2, *[4] * len(PRESETS)],
         "sgemm": [1],
-        "collectives": [2, 4],
+        "collectives": [2, *[4] * 5],  # at 4 nodes: MPI's own choice, ring, binary tree, parameter server, and Gloo
         "storage": [1, 2, 4],
     }
 
@@ -141,6 +147,19 @@ def test_every_rank_was_on_a_node_of_its_own(finished: Checkout, cluster: Cluste
     assert nodes["size"].eq(nodes["nodes"]).all()
     assert nodes["nunique"].eq(nodes["nodes"]).all()
     assert set(ranks["node"]) == {node.name for node in cluster.nodes}
+
+
+def test_every_preset_trained_on_four_nodes_with_its_own_reduction(finished: Checkout) -> None:
+    layers = read(LAYERS, finished.results("tables/layers.parquet")).to_pandas().query("nodes == 4")
+    sent = layers[layers["gradient_bytes"] > 0].groupby("sync")["message_bytes"].agg(["size", "min"])
+    assert set(sent.index) == set(PRESETS)
+    assert sent["size"].nunique() == 1
+    assert (sent["min"] > 0).all(), "every layer's gradients travelled, on every rank"
+    timed = read(COLLECTIVES, finished.results("tables/collectives.parquet")).to_pandas().query("nodes == 4")
+    assert set(zip(timed["backend"], timed["reduction"], strict=True)) == {
+        *(("mpi", known.preset.reduction) for known in PRESETS.values() if known.preset.communicator == "mpi"),
+        ("torch", "library"),
+    }
 
 
 def test_the_final_rule_made_everything(finished: Checkout) -> None:
@@ -215,3 +234,44 @@ def test_a_cancelled_job_leaves_its_rows_and_nothing_half_written(with_long_cell
         saved = with_long_cell.results("interrupted", LONG_PATH, f"rank~{rank}.{ITERATIONS.name}.parquet")
         assert 0 < len(read(ITERATIONS, saved)) < LONG["iterations"]
         assert f"interrupted by SIGTERM: the rows of rank {rank} so far are in results/small/" in log.read_text()
+
+
+def test_a_rank_that_dies_ends_its_job_and_the_others_rows_are_kept(with_long_cell: Checkout) -> None:
+    folder = with_long_cell.results("raw", LONG_PATH)
+    log = with_long_cell.folder / f"logs/small/{LONG_PATH}.log"
+    log.unlink(missing_ok=True)
+    with ThreadPoolExecutor() as pool:
+        ending = pool.submit(with_long_cell.snakemake, *ON_SLURM, str(folder.relative_to(with_long_cell.folder)))
+        try:
+            wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
+            os.kill(process_of_rank(1), signal.SIGKILL)
+            wait_until(lambda: queue() == [], 60, "the job went on without its second rank")
+        finally:
+            if jobs := queue():
+                run("scancel", *jobs)
+    assert ending.result().status == 0, "a job that was killed is a result: the study goes on"
+    (row,) = read(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
+    assert row["status"] == "failed"
+    assert "signal 9" in row["reason"]
+    saved = with_long_cell.results("interrupted", LONG_PATH, f"rank~0.{ITERATIONS.name}.parquet")
+    assert 0 < len(read(ITERATIONS, saved)) < LONG["iterations"]
+    shutil.rmtree(folder)
+
+
+def process_of_rank(rank: int) -> int:
+    """The measuring process that Slurm counts as this task."""
+    (found,) = (
+        int(process.name)
+        for process in Path("/proc").glob("[0-9]*")
+        if b"stallpoint.measure\0" in _proc(process, "cmdline")
+        and f"SLURM_PROCID={rank}".encode() in _proc(process, "environ").split(b"\0")
+        and b"srun" not in _proc(process, "cmdline")
+    )
+    return found
+
+
+def _proc(process: Path, file: str) -> bytes:
+    try:
+        return (process / file).read_bytes()
+    except OSError:  # it has ended
+        return b""

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("Snakefile", "workflow", "scripts", "profiles", "slurm", "config", "src")
+PARTS = ("Snakefile", "workflow", "scripts", "profiles", "slurm", "config", "resources", "src")
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,43 @@
-"""Training of a network small enough for tests, on one rank or, started under mpirun with a file to write, on two."""
+"""Training of a network small enough for tests.
+
+Started under mpirun on four ranks, ``small_training.py REDUCTION TARGET`` trains with every preset of that reduction
+scheme (it is chosen when MPI starts).
+"""
 
 import sys
 
 import torch
 from torch import nn
 
-from stallpoint.measure import SYNCHRONISATIONS
 from stallpoint.measure.pipeline import MiniBatch
-from stallpoint.measure.train import Trainer
+from stallpoint.measure.synchronisation import gradients
+from stallpoint.measure.train import Iteration, Trainer
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Classifier, initialise
+from stallpoint.presets import PRESETS, Preset
 
-ITERATIONS = 3
-SAMPLES = 4
+gradients.IN_PLACE_BYTES = 8192  # so that there is a large gradient
+ITERATIONS = 20
+SAMPLES = 8
 """The global mini-batch."""
+
+EXAMPLES: dict[str, Preset] = {
+    **{name: known.preset for name, known in PRESETS.items()},
+    "recursive-doubling": Preset(reduction="recursive-doubling", start="after-backward"),
+    "rabenseifner": Preset(reduction="rabenseifner"),
+    "tree-merged": Preset(reduction="binary-tree", grouping="merged"),
+    "server-fused": Preset(reduction="parameter-server", grouping="fused", fusion_bytes=2000, start="after-backward"),
+    "segmented": Preset(grouping="fused", fusion_bytes=2000, segment_bytes=64),
+    "torch-layers": Preset(backend="torch"),
+    "torch-merged": Preset(backend="torch", grouping="merged"),
+    "16-bit": Preset(gradient_bits=16),
+    "8-bit": Preset(gradient_bits=8, grouping="fused", fusion_bytes=2000),
+    "16-bit-torch": Preset(backend="torch", gradient_bits=16, start="after-backward"),
+    "8-bit-torch": Preset(backend="torch", gradient_bits=8),
+    "top-k": Preset(top_k=0.25, grouping="merged"),
+    "top-k-torch": Preset(backend="torch", top_k=0.25, gradient_bits=16),
+}
+"""The presets and whatever combinations they leave out."""
 
 
 def network() -> nn.Module:
@@ -22,7 +46,9 @@ def network() -> nn.Module:
         relu=nn.ReLU(inplace=True),
         norm=nn.LocalResponseNorm(3),
         flatten=nn.Flatten(),
-        fc=nn.Linear(4 * 36, 6),
+        wide=nn.Linear(4 * 36, 60),  # its weights are sent where they lie
+        relu2=nn.ReLU(),
+        fc=nn.Linear(60, 6),
     )
     initialise(small, seed=3)
     return small
@@ -39,32 +65,40 @@ def batches(world: World) -> list[MiniBatch]:
     return found
 
 
-def train(world: World, sync: str, *, disturb: bool = False) -> dict[str, torch.Tensor]:
-    """The weights after training; `disturb` changes one of them on one rank before they are checked."""
+def train(world: World, preset: Preset, *, disturb: bool = False) -> tuple[dict[str, torch.Tensor], list[Iteration]]:
+    """The weights after training, and its iterations; `disturb` changes a weight on one rank before the check."""
     small = network()
     source = iter(batches(world))
-    with Trainer(small, world, sync, torch.device("cpu")) as trainer:
-        for _ in range(ITERATIONS):
-            trainer.step(lambda: next(source))
+    with Trainer(small, world, preset, torch.device("cpu"), warmup=3) as trainer:
+        iterations = [trainer.step(lambda: next(source)) for _ in range(ITERATIONS)]
         if disturb:
             small.state_dict()["fc.bias"][2] += 1e-3 * world.rank
         trainer.check_weights()
-    return small.state_dict()
+    return small.state_dict(), iterations
 
 
-def main(target: str) -> None:
-    """Train on two ranks in every way, and save rank 0's weights; then check that a disturbance is noticed."""
+Trained = tuple[dict[str, torch.Tensor], list[Iteration]]
+
+
+def main(reduction: str, target: str) -> None:
+    """Train in every way, on four ranks and on two pairs of them that share the work; save what their first saw."""
     torch.set_num_threads(1)
-    world = World.start(2)
-    weights = {sync: train(world, sync) for sync in SYNCHRONISATIONS}
-    if world.rank == 0:
-        torch.save(weights, target)
+    world = World.start(4, reduction)
+    presets = {name: preset for name, preset in EXAMPLES.items() if preset.reduction == reduction}
+    trained: dict[tuple[str, int], Trained] = {(name, 4): train(world, preset) for name, preset in presets.items()}
+    number, rank = divmod(world.rank, 2)
+    pair = World(world.comm.Split(number, rank), rank, 2, reduction)
+    own = list(presets.items())[number::2]
+    trained |= {(name, 2): train(pair, preset) for name, preset in own}
+    everything = world.comm.gather(trained)
+    if everything:
+        torch.save({**everything[2], **everything[0]}, target)
     try:
-        train(world, "naive", disturb=True)
+        train(world, Preset(reduction=reduction), disturb=True)
     except ArithmeticError:
         return
     sys.exit("different weights went unnoticed")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

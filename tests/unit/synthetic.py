@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.parquet import write_cell
 from stallpoint.presets import PRESETS, Preset
-from stallpoint.records import TABLES, TIDY_TABLES
+from stallpoint.records import RAW_TABLES, TABLES, TIDY_TABLES
 
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
 Reals: TypeAlias = npt.NDArray[np.float64]
@@ -115,7 +118,7 @@ def study(
     def common(n: int, repeat: int, workers: int = workers_per_node) -> dict[str, Any]:
         return {
             "hardware": hardware, "nodes": n, "repeat": repeat, "workers_per_node": workers, "device": "cpu",
-            "threads_per_worker": 1, "seed": seed, "anonymise": False,
+            "threads_per_worker": 1, "seed": seed, "precision": "float32", "anonymise": False,
         }  # fmt: skip
 
     def train(network: str, n: int, repeat: int, axes: dict[str, Any]) -> TrainCell:
@@ -124,7 +127,8 @@ def study(
         return TrainCell(
             **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
             storage_path=f"data/{axes['storage']}", storage_format="images",
-            preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset), **axes,
+            preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset),
+            own_network=None, **axes,
         )  # fmt: skip
 
     for network, repeat in product(networks, range(1, repeats + 1)):
@@ -137,7 +141,7 @@ def study(
         for b in compute_batches:
             axes = {"scaling": "compute", "batch": b, "storage": storages[0], "sync": "none"}
             _train_rows(truth, train(network, 1, repeat, {**axes, "prefetch": prefetches[0]}), rng, rows)
-        cell = SgemmCell(**common(1, repeat, 1), network=network, batches=[1, 4, 16, 64], samples=5)
+        cell = SgemmCell(**common(1, repeat, 1), network=network, batches=[1, 4, 16, 64], samples=5, own_network=None)
         _sgemm_rows(truth, cell, rng, rows)
     for repeat, n in product(range(1, repeats + 1), nodes):
         scheme = {"backend": "mpi", "reduction": "library"}
@@ -155,11 +159,18 @@ def study(
     return {name: pd.DataFrame(rows[name], columns=[c.name for c in TABLES[name].columns]) for name in rows}
 
 
+def write_raw(tidy: dict[str, pd.DataFrame], cell: str, folder: Path) -> None:
+    """Write the folder that the job of one cell of the study would have written."""
+    of_cell = {name: frame[frame["cell"] == cell] for name, frame in tidy.items()}
+    tables = [table for table in RAW_TABLES[of_cell["runs"]["kind"].item()] if len(of_cell[table.name])]
+    write_cell(folder, {t.name: pa.Table.from_pandas(of_cell[t.name], t.schema, preserve_index=False) for t in tables})
+
+
 def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
     rows["runs"].append({
         "cell": cell.path, "kind": cell.kind, "status": "failed" if reason else "ok", "reason": reason,
         "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks, "repeat": cell.repeat,
-        "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(),
+        "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(), "source": "",
     })  # fmt: skip
     for rank in range(0 if reason else cell.ranks):
         rows["environments"].append({
@@ -178,12 +189,22 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
         "nodes": cell.nodes, "ranks": cell.ranks, "global_batch": cell.global_batch,
         "worker_batch": cell.worker_batch, "repeat": cell.repeat,
     }  # fmt: skip
+    start = 0.0
     for iteration in range(cell.warmup + cell.iterations):
         slow = 3.0 if iteration < cell.warmup else 1.0  # warm-up must not count
-        for rank, (times, layers) in enumerate(_iteration(truth, cell, rng, slow)):
+        ranks = list(_iteration(truth, cell, rng, slow))
+        for rank, (times, layers) in enumerate(ranks):
             label = {**axes, "rank": rank, "iteration": iteration, "warmup": iteration < cell.warmup}
-            rows["iterations"].append({**label, **times, "loss": 7.0})
+            rows["iterations"].append({**label, **times, "start": start, "loss": 7.0})
             rows["layers"].extend({**label, **layer} for layer in layers)
+        start += max(times["iteration_time"] for times, _ in ranks)
+    rows["instrumentation"].extend(
+        {
+            **axes, "rank": rank, "layers": len(truth.layers), "turns": len(truth.layers), "timing_cost": 3e-6,
+            "timing_share": 0.001, "forward_closure": 0.999, "backward_closure": 1.0,
+        }
+        for rank in range(cell.ranks)
+    )  # fmt: skip
 
 
 def _iteration(

@@ -17,13 +17,16 @@ import pandas as pd
 import pytest
 import synthetic
 import vl_convert as vlc
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint import models
-from stallpoint.charts import CHARTS, axes, frames, theme
+from stallpoint.charts import CHARTS, PAPERS, axes, frames, theme
 from stallpoint.charts.render import VEGA_LITE, Spec, render, spec
+from stallpoint.models.paper_figures import figures
 from stallpoint.models.scaling.tables import MEASURED, extrapolated
+from stallpoint.models.what_if import scenarios
 from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES, TABLES
 
 Tables: TypeAlias = dict[str, pd.DataFrame]
@@ -33,7 +36,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def tables_of(**study: Any) -> Tables:
     tidy = synthetic.study(**study)
-    fitted = models.fit(tidy, nodes=[8])
+    fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]))
     return {**tidy, **fitted, **extrapolated({MEASURED: fitted["rates"], "elsewhere": synthetic.external_rates()})}
 
 
@@ -87,7 +90,14 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
             "symbol": scaling["measured_speedup"].notna().sum() + tables["stalling"]["reached"].sum(),
             "line": 2 * curves + panels,
         },
+        # the parts that ever take time: nothing is copied to a device here
+        "critical-path": {"rect": (tables["critical_path"]["part"] != "host-to-device").sum()},
         "causes": {"rect": len(tables["causes"])},
+        # three scenarios of each curve, and a triangle for each that stalls
+        "what-if": {
+            "line": 3 * curves,
+            "symbol": tables["what_if"].query("reached and nodes == stall_nodes").shape[0],
+        },
         # compute, communication and exposed, measured and predicted; naive, wfbp, weak
         "communication": {"line": 3 * 2 * 3},
         "all-reduce": {"symbol": 5 * 2, "line": 2},
@@ -116,6 +126,8 @@ def test_every_row_is_drawn_once(name: str, tables: Tables, svgs: dict[str, Elem
 AXIS_TITLES = {
     "speedup": {"nodes", "speedup over the fewest nodes"},
     "causes": {"nodes", "time lost [% of iteration]"},
+    "critical-path": {"nodes", "time [% of iteration]"},
+    "what-if": {"nodes", "speedup over the measured cluster"},
     "communication": {"nodes", "time in one iteration [s]"},
     "all-reduce": {"message size [bytes]", "time of one all-reduce [s]"},
     "overlap": {"time since the start of the backward pass [ms]"},
@@ -175,6 +187,24 @@ def test_intervals_are_drawn_as_the_tables_have_them(tables: Tables) -> None:
 def test_shares_of_layer_types_add_up(tables: Tables) -> None:
     rows = data_of(spec("layer-share", tables))
     np.testing.assert_allclose(rows.groupby("worker_batch")["value"].sum(), 100, rtol=0.02)
+
+
+def test_the_parts_of_an_iteration_fill_it(tables: Tables) -> None:
+    rows = data_of(spec("critical-path", tables))
+    np.testing.assert_allclose(rows.groupby(["panel", "nodes"])["percent"].sum(), 100, rtol=1e-3)
+
+
+def test_a_papers_figures_are_drawn_from_its_parameters() -> None:
+    paper = yaml.safe_load((Path(__file__).parents[2] / "resources/published/keuper-2016.yaml").read_text())
+    table = pd.DataFrame(figures(paper))
+    times, speedup = (svg_of(spec(name, {"paper_figures": table})) for name in PAPERS)
+    # four compute units for alexnet at three mini-batches, three for googlenet at four; communication in each panel
+    assert marks(times)["line"] == 4 * (3 + 1) + 3 * (4 + 1)
+    assert texts(times, "axis-title") == {"nodes", "time in one iteration [s]"}
+    # networks and mini-batches of Figs. 4, 11 and 12, and the ideal line of each
+    assert marks(speedup)["line"] == (1 + 2) + (5 + 6) + 2 + 3
+    assert texts(speedup, "axis-title") == {"nodes", "speedup over one node"}
+    assert texts(svg_of(spec("paper-times", {})), "axis-title") == set()
 
 
 def data_of(chart: Spec) -> pd.DataFrame:

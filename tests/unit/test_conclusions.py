@@ -7,10 +7,11 @@ from synthetic import Layer, Truth, study
 
 from stallpoint.conclusions import conclude, summary, to_markdown
 from stallpoint.models import fit
+from stallpoint.models.what_if import scenarios
 
 
 def concluded(records: dict[str, pd.DataFrame], nodes: list[int]) -> dict[str, Any]:
-    return conclude({**records, **fit(records, nodes=nodes)})
+    return conclude({**records, **fit(records, nodes=nodes, scenarios=scenarios([{"bandwidth": 10}, {"batch": 0.1}]))})
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,24 @@ def test_storages_are_told_apart_only_by_their_intervals(conclusions: dict[str, 
     assert {verdicts[1, "local"], verdicts[1, "shared"]} == {"fastest", "not distinguishable from the fastest"}
 
 
+def test_timing_is_judged_by_its_worst_cell() -> None:
+    records = study(nodes=(1, 2), repeats=1)
+    fine = concluded(records, nodes=[])
+    assert [entry["warnings"] for entry in fine["instrumentation"]] == [[]]
+    assert "warning" not in to_markdown(fine).lower()
+    for column, value in {"timing_share": 0.02, "forward_closure": 1.03, "backward_closure": 0.97}.items():
+        records["instrumentation"].loc[3, column] = value
+    (entry,) = (found := concluded(records, nodes=[]))["instrumentation"]
+    assert entry["cells"] == records["instrumentation"]["cell"].nunique()
+    assert entry["warnings"] == [
+        "timing the layers takes up to 2 % of an iteration",
+        "layers add up to 103.0 % of the forward pass",
+        "layers add up to 97.0 % of the backward pass",
+    ]
+    assert f"warning: alexnet on cpu: {'; '.join(entry['warnings'])}" in summary(found)
+    assert "**Warning: alexnet on cpu: timing" in to_markdown(found)
+
+
 def test_failed_cells_are_listed_with_their_reason(conclusions: dict[str, Any]) -> None:
     assert [failed["reason"] for failed in conclusions["failed"]] == ["out of memory on rank 0"]
     assert "nodes~8" in conclusions["failed"][0]["cell"]
@@ -81,9 +100,37 @@ def test_page_marks_predictions_and_gives_intervals(conclusions: dict[str, Any])
     assert all("[" in cell for cell in cells[1:6])
 
 
+def test_every_curve_says_how_many_nodes_and_where_the_time_goes(conclusions: dict[str, Any]) -> None:
+    page = to_markdown(conclusions)
+    for curve in conclusions["curves"]:
+        assert curve["crossing_nodes"]["low"] <= curve["crossing_nodes"]["value"] <= curve["crossing_nodes"]["high"]
+        assert curve["crossing_after"] < curve["crossing_nodes"]["value"] <= 2 * curve["crossing_after"]
+        assert curve["worthwhile_nodes"]["value"] in (2, 4, 32)
+        for at in curve["critical_path"]:
+            assert sum(part["share"]["value"] for part in at["parts"]) == pytest.approx(1)
+    assert "- strong, B = 64, wfbp, prefetch 2, local: n = 8 (predicted): fully-connected layers " in page
+    assert ", interpolated from n = 8 on |" in page
+
+
+def test_what_if_and_what_next_are_said_in_words(conclusions: dict[str, Any]) -> None:
+    page = to_markdown(conclusions)
+    faster = next(
+        line
+        for line in page.splitlines()
+        if line.startswith("| strong, B = 64, naive, prefetch 2, local | bandwidth × 10")
+    )
+    assert "| × 1." in faster
+    assert "its mini-batch is no whole number for every worker" in page
+    naive = next(curve for curve in conclusions["curves"] if curve["sync"] == "naive")
+    assert naive["next_cell"]["narrows"]
+    assert naive["next_cell"]["expected_width"] < naive["next_cell"]["width"]
+    assert "training on n = 8 (" in page
+
+
 def test_summary_is_short(conclusions: dict[str, Any]) -> None:
     lines = summary(conclusions)
-    assert len(lines) == 4
+    assert len(lines) == 5
+    assert lines[2].startswith("measure next: alexnet on cpu (")
     assert lines[0] == (
         "alexnet on cpu, strong scaling: stalls at n = 4 (8 of 8 curves; predicted, not measured); "
         "dominant cause: communication (4), matrix shapes (4)"
@@ -111,8 +158,19 @@ def test_causes_that_cannot_be_told_apart_are_all_named() -> None:
 
 def test_one_node_count_is_no_curve() -> None:
     page = to_markdown(concluded(study(nodes=(1,), repeats=1), nodes=[]))
-    assert "cannot be judged: only n = 1 is known" in page
+    assert "not known: needs two node counts that were measured or can be predicted" in page
     assert "No prediction could be compared" in page
+
+
+@pytest.mark.parametrize("column", ["data_wait", "update", "exposed_communication", "forward"])
+def test_a_part_that_was_not_timed_is_not_known(column: str) -> None:
+    records = study(storages=("local",), syncs=("wfbp",), prefetches=(0,), repeats=1)
+    records["iterations"][column] = float("nan")
+    found = concluded(records, nodes=[8])
+    json.dumps(found, allow_nan=False)
+    page = to_markdown(found)
+    assert "not known" in page
+    assert "nan" not in page.replace("dominant", "")
 
 
 def test_an_empty_study_has_conclusions() -> None:

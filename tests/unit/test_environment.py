@@ -15,7 +15,21 @@ from stallpoint.records import ENVIRONMENTS
 
 
 def cell(*, anonymise: bool) -> CollectivesCell:
-    return CollectivesCell("cpu", 1, 1, 1, "cpu", 1, 1, anonymise, message_bytes=[4], samples=1)
+    return CollectivesCell(
+        "cpu",
+        1,
+        1,
+        1,
+        "cpu",
+        1,
+        1,
+        "float32",
+        anonymise,
+        backend="mpi",
+        reduction="library",
+        message_bytes=[4],
+        samples=1,
+    )
 
 
 @pytest.fixture(scope="module")

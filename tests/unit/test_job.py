@@ -1,6 +1,8 @@
+import re
 import signal
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,16 @@ import torch
 from launching import run_job, start_job
 
 from stallpoint import parquet
-from stallpoint.cells import CollectivesCell
+from stallpoint.cells import CollectivesCell, TrainCell
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure import job
 from stallpoint.measure.interruption import interrupted_folder
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
+from stallpoint.presets import PRESETS
 from stallpoint.records import COLLECTIVES, RUNS
+from stallpoint.storage import Storage
+from stallpoint.storage.generate import write_synthetic
 
 ROWS = 1000
 
@@ -30,7 +35,21 @@ def measure(cell, world, keep):
 
 
 def a_cell(nodes: int) -> CollectivesCell:
-    return CollectivesCell("cpu", nodes, 1, 1, "cpu", 1, 1, True, message_bytes=[1024], samples=2)
+    return CollectivesCell(
+        "cpu",
+        nodes,
+        1,
+        1,
+        "cpu",
+        1,
+        1,
+        "float32",
+        True,
+        backend="mpi",
+        reduction="library",
+        message_bytes=[1024],
+        samples=2,
+    )
 
 
 def add_row(keep: Recorder) -> None:
@@ -193,7 +212,28 @@ def test_a_killed_job_is_recorded_as_out_of_memory(tmp_path: Path, folder: Path)
     status, output = run_job(a_cell(2), folder, ranks=2, body=body)
     log.write_text(output)
     assert job.record_failure(a_cell(2), folder, status, log)
-    assert failure(folder) == "killed (signal 9): most likely out of memory"
+    assert re.fullmatch(r"rank [01] was killed \(signal 9\): most likely out of memory", failure(folder))
+
+
+@pytest.mark.parametrize(
+    ("log", "who"),
+    [
+        (
+            "prterun noticed that process rank 1 with PID 7 on node vm exited on\nsignal 9 (Killed).",
+            "rank 1 was killed",
+        ),
+        (
+            "mpirun noticed that process rank 12 with PID 0 on node n3 exited on signal 9 (Killed).",
+            "rank 12 was killed",
+        ),
+        ("srun: error: node2: task 3: Killed", "rank 3 was killed"),
+        ("Killed", "killed"),
+    ],
+)
+def test_the_rank_that_was_killed_is_named(tmp_path: Path, folder: Path, log: str, who: str) -> None:
+    (tmp_path / "job.log").write_text(log)
+    assert job.record_failure(a_cell(2), folder, 137, tmp_path / "job.log")
+    assert failure(folder) == f"{who} (signal 9): most likely out of memory"
 
 
 @pytest.mark.parametrize(
@@ -212,3 +252,63 @@ def test_other_ends_are_not_results(tmp_path: Path, folder: Path, status: int, t
     log.write_text(text)
     assert not job.record_failure(a_cell(1), folder, status, log)
     assert not folder.exists()
+
+
+TRAINING = """
+import os
+from stallpoint.measure import optimiser, train
+
+measure, step, done = train.measure, train.Trainer.step, []
+
+def dying(self, source):
+    done.append(self)
+    if len(done) == 3 and self._world.rank == 1:
+        {then}
+    return step(self, source)
+
+train.Trainer.step = dying
+"""
+
+
+def training(sync: str, folder: Path) -> TrainCell:
+    """Enough iterations of GoogLeNet that none reaches the end before the others are told to stop."""
+    images = folder / "images"
+    write_synthetic(Storage("local", images, "files"), 4, seed=1)
+    return TrainCell(
+        hardware="cpu", nodes=2, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
+        precision="float32", anonymise=False,
+        network="googlenet", batch=1, storage="local", scaling="weak", sync=sync, prefetch=0,
+        worker_batch=1, iterations=200, warmup=1, readers=1, storage_path=str(images), storage_format="files",
+        preset=asdict(PRESETS[sync].preset), own_network=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("sync", ["wfbp", "ddp"])
+def test_a_rank_that_dies_is_named_and_the_others_end(sync: str, tmp_path: Path) -> None:
+    cell = training(sync, tmp_path)
+    folder = tmp_path / "results" / "raw" / cell.path
+    body = TRAINING.format(then="os.kill(os.getpid(), 9)")
+    status, output = run_job(cell, folder, ranks=2, body=body)
+    (tmp_path / "log").write_text(output)
+    assert job.record_failure(cell, folder, status, tmp_path / "log")
+    assert failure(folder) == "rank 1 was killed (signal 9): most likely out of memory"
+
+
+@pytest.mark.parametrize("sync", ["wfbp", "ddp"])
+def test_a_loss_that_is_no_number_ends_all_ranks_with_their_rows(sync: str, tmp_path: Path) -> None:
+    cell = training(sync, tmp_path)
+    folder = tmp_path / "results" / "raw" / cell.path
+    body = TRAINING.format(then="pass") + "optimiser.STEP_SIZE = 1e30\n"
+    status, output = run_job(cell, folder, ranks=2, body=body)
+    assert status == job.EXIT_DEFECT
+    assert "error: ArithmeticError: the loss of iteration 1 is " in output
+    saved = [file.name for file in interrupted_folder(cell, folder).glob("*.iterations.parquet")]
+    assert sorted(saved) == ["rank~0.iterations.parquet", "rank~1.iterations.parquet"]
+    assert not folder.exists()
+
+
+def test_a_bad_preset_is_refused_before_mpi_starts(tmp_path: Path) -> None:
+    cell = replace(training("wfbp", tmp_path), preset={"reduction": "rings"})
+    status, output = run_job(cell, tmp_path / "raw" / cell.path, ranks=2)
+    assert status != 0
+    assert "reduction: 'rings' is not one of library, ring, recursive-doubling" in output

@@ -44,7 +44,7 @@ def test_the_cause_that_was_built_in_dominates_measured_and_predicted(truth: Tru
         assert len(dominant) == rows["nodes"].nunique()
 
 
-def test_waiting_for_the_slowest_rank_is_imbalance() -> None:
+def test_waiting_for_the_slowest_rank_is_straggling() -> None:
     records = study(Truth(**FREE, layers=SCALING), **ONE)
     slow = records["iterations"]["rank"] == 1
     extra = records["iterations"].loc[slow, "forward"]
@@ -57,7 +57,7 @@ def test_waiting_for_the_slowest_rank_is_imbalance() -> None:
     causes = fit(records, nodes=[])["causes"].query("scaling == 'strong' and nodes == 4")
     lost = causes.set_index("cause")["lost"]
     assert lost["communication"] == pytest.approx(0, abs=1e-3)
-    assert lost["imbalance"] > 0.7 * extra[records["iterations"]["nodes"] == 4].median()
+    assert lost["straggling"] > 0.7 * extra[records["iterations"]["nodes"] == 4].median()
 
 
 def test_losses_add_up_to_the_distance_from_ideal_scaling() -> None:

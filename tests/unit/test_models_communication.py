@@ -1,12 +1,14 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 import pytest
 from synthetic import Truth, study
 
+from stallpoint.errors import InputError
 from stallpoint.models import communication
 from stallpoint.models.communication import Communication, all_reduce_seconds
+from stallpoint.models.reductions import LAWS
 from stallpoint.models.statistics import estimate
 
 TRUTH = Truth()
@@ -105,3 +107,120 @@ def test_rows_of_the_table(fits: Communication) -> None:
     assert [(row["fit"], row["nodes"], row["ranks"], row["points"]) for row in rows] == [
         ("nodes", 2, 2, 5), ("nodes", 4, 4, 5), ("ring", 4, 4, 10),
     ]  # fmt: skip
+    assert [(row["piece"], row["from_bytes"]) for row in rows] == [(0, 0.0)] * 3
+
+
+SIZES = 2 ** np.arange(10, 27, 2)
+
+
+def records(seconds_at: Callable[[int, np.ndarray], np.ndarray], nodes: Sequence[int], workers: int) -> pd.DataFrame:
+    """Three samples of every size at every node count, without noise."""
+    labels = dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True))
+    frames = [
+        pd.DataFrame({
+            **labels, "nodes": n, "ranks": n * workers, "cell": f"collectives/nodes~{n}", "repeat": 1, "rank": 0,
+            "message_bytes": SIZES, "sample": sample, "warmup": False, "seconds": seconds_at(n, SIZES.astype(float)),
+        })
+        for n in nodes for sample in range(3)
+    ]  # fmt: skip
+    return pd.concat(frames, ignore_index=True)
+
+
+def in_memory(sizes: np.ndarray) -> np.ndarray:
+    return 5e-6 + 0.1e-9 * sizes
+
+
+def node_by_node(n: int, sizes: np.ndarray) -> np.ndarray:
+    """Inside each node first, then a ring of nodes over links ten times as slow."""
+    return in_memory(sizes) + 2 * (n - 1) * 50e-6 + 2 * (n - 1) / n * 1e-9 * sizes
+
+
+def rank_by_rank(n: int, sizes: np.ndarray) -> np.ndarray:
+    """One ring of all ranks, four on each node."""
+    return in_memory(sizes) if n == 1 else 2 * (4 * n - 1) * 50e-6 + 2 * (4 * n - 1) / (4 * n) * 1e-9 * sizes
+
+
+@pytest.mark.parametrize(("truth", "law"), [(node_by_node, "hierarchical"), (rank_by_rank, "ring")])
+def test_whether_nodes_reduce_inside_first_comes_out_of_the_records(
+    truth: Callable[[int, np.ndarray], np.ndarray], law: str
+) -> None:
+    fits = communication.fit(records(truth, (1, 2, 4, 8), workers=4), seed=0)[SCHEME]
+    assert fits.over_nodes.law == law
+    for n in (16, 64):
+        seconds = all_reduce_seconds(fits.at(n), 4 * n, [2**10, 2**27])[0]
+        assert seconds == pytest.approx(truth(n, np.array([2.0**10, 2.0**27])), rel=0.01)
+
+
+def test_links_inside_and_between_nodes_are_told_apart() -> None:
+    fits = communication.fit(records(node_by_node, (1, 2, 4), workers=4), seed=0)[SCHEME]
+    assert fits.over_nodes.beta[0] == pytest.approx(1e-9, rel=0.01)
+    assert fits.over_nodes.inside is not None
+    assert fits.over_nodes.inside.beta[0] == pytest.approx(0.1e-9, rel=0.01)
+
+
+@pytest.mark.parametrize("law", sorted(set(LAWS) - {"nodes", "hierarchical"}))
+def test_every_scheme_is_found_again_and_followed(law: str) -> None:
+    def truth(n: int, sizes: np.ndarray) -> np.ndarray:
+        p = np.array(float(n))
+        return 30e-6 * LAWS[law].latency(p) + 0.5e-9 * LAWS[law].bandwidth(p) * sizes
+
+    rows = records(truth, (2, 4, 8), workers=1).assign(reduction=law)
+    fits = communication.fit(rows, seed=0)["cpu", "mpi", law]
+    assert fits.over_nodes.law == law
+    predicted = all_reduce_seconds(fits.at(64), 64, [2**10, 2**28])[0]
+    assert predicted == pytest.approx(truth(64, np.array([2.0**10, 2.0**28])), rel=1e-3)
+
+
+def test_schemes_on_two_ranks_are_what_the_textbook_says() -> None:
+    two = np.array(2.0)
+    factors = {name: (float(law.latency(two)), float(law.bandwidth(two))) for name, law in LAWS.items()}
+    assert factors["ring"] == factors["rabenseifner"] == (2, 1)
+    assert factors["recursive-doubling"] == (1, 1)
+    assert factors["binary-tree"] == factors["parameter-server"] == (2, 2)
+
+
+@pytest.mark.parametrize("law", sorted(LAWS))
+def test_no_scheme_gets_cheaper_with_more_ranks(law: str) -> None:
+    p = np.arange(2.0, 300.0)
+    for factor in (LAWS[law].latency(p), LAWS[law].bandwidth(p)):
+        assert (np.diff(factor) >= 0).all()
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1e-3, np.nan, np.inf])
+def test_impossible_times_are_refused_by_name(wrong: float) -> None:
+    rows = records(node_by_node, (2,), workers=1)
+    rows.loc[5, "seconds"] = wrong
+    with pytest.raises(InputError, match=r"collectives: seconds is .* of cell collectives/nodes~2"):
+        communication.fit(rows, seed=0)
+
+
+def test_one_message_size_is_no_answer_for_others() -> None:
+    rows = records(node_by_node, (2,), workers=1)
+    fits = communication.fit(rows[rows["message_bytes"] == SIZES[0]], seed=0)[SCHEME]
+    assert np.isnan(all_reduce_seconds(fits.at(2), 2, [2**20])).all()
+    assert (all_reduce_seconds(fits.at(2), 2, [0]) == 0).all()
+
+
+def test_equal_times_at_all_sizes_are_all_latency() -> None:
+    rows = records(lambda n, sizes: np.full_like(sizes, 1e-3), (2,), workers=1)
+    fit = communication.fit(rows, seed=0)[SCHEME].by_nodes[2]
+    assert fit.alpha[0] == pytest.approx(1e-3)
+    assert fit.beta[0] == pytest.approx(0, abs=1e-15)
+
+
+def test_nothing_recorded_gives_no_fit() -> None:
+    assert communication.fit(records(node_by_node, (2,), workers=1).iloc[:0], seed=0) == {}
+
+
+def test_a_million_rows() -> None:
+    few = records(node_by_node, (2,), workers=1)
+    many = few.loc[few.index.repeat(10**6 // len(few))].assign(sample=lambda rows: np.arange(len(rows)))
+    fit = communication.fit(many, seed=0)[SCHEME].by_nodes[2]
+    assert fit.alpha[0] == pytest.approx(105e-6, rel=1e-3)
+
+
+def test_what_gradients_put_on_a_link() -> None:
+    fits = communication.fit(records(node_by_node, (1, 2, 4), workers=4), seed=0)[SCHEME]
+    sent = communication.traffic(fits.over_nodes, 32, [10e6, 20e6])
+    assert sent.bandwidth[0] == pytest.approx(1e9, rel=0.01)
+    assert sent.gradient_bytes == pytest.approx(2 * 7 / 8 * 30e6)

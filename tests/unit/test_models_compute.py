@@ -5,7 +5,9 @@ import pandas as pd
 import pytest
 from synthetic import NETWORK, Layer, Truth, study
 
-from stallpoint.models.compute import Compute, layer_scaling, sgemm_speedup
+from stallpoint.errors import InputError
+from stallpoint.models.batch_law import Kernel
+from stallpoint.models.compute import Compute, layer_scaling
 
 OPTIONS = {"nodes": (1, 2), "storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 
@@ -97,9 +99,39 @@ def test_layers_of_a_type_are_added_up() -> None:
     assert table.query("layer_type == 'relu'")["seconds"].to_numpy() == pytest.approx(9e-3, rel=0.03)
 
 
-def test_sgemm_speedup(tables: dict[str, pd.DataFrame]) -> None:
-    table = pd.DataFrame(sgemm_speedup(tables["sgemm"], seed=0)).set_index(["layer", "worker_batch"])
-    row = table.loc[("reference", 4)]
-    assert row["seconds"] == pytest.approx(1.8e-3, rel=0.03)
-    assert row["speedup"] == pytest.approx((1e-3 + 64 * 2e-4) / 1.8e-3, rel=0.04)
-    assert row["gflops"] == pytest.approx(2 * 4 * 4096 * 9216 / 1.8e-3 / 1e9, rel=0.03)
+def test_layers_that_do_not_scale_come_out_of_the_data(compute: Compute) -> None:
+    at_1, at_256 = (compute.times("alexnet", "cpu", b, prefetch=0) for b in (1, 256))
+    assert at_1 is not None
+    assert at_256 is not None
+    growth = dict(
+        zip((layer.name for layer in NETWORK), at_256.layers_forward[0] / at_1.layers_forward[0], strict=True)
+    )
+    assert growth["conv1"] > 100
+    assert growth["fc6"] < 4
+
+
+def test_fully_connected_layers_follow_the_kernel_of_the_matrix_products(tables: dict[str, pd.DataFrame]) -> None:
+    blocks = Compute(tables["iterations"], tables["layers"], seed=0, kernels={"cpu": Kernel(block=8)})
+    lines = compute_of(tables)
+    names = [layer.name for layer in NETWORK]
+    for b, same in ((5, False), (64, True)):
+        by_block, by_line = (model.times("alexnet", "cpu", b, prefetch=0) for model in (blocks, lines))
+        assert by_block is not None
+        assert by_line is not None
+        equal = by_block.layers_forward[0] == pytest.approx(by_line.layers_forward[0])
+        assert equal == same
+        conv = names.index("conv1")
+        assert by_block.layers_forward[0, conv] == by_line.layers_forward[0, conv]
+
+
+@pytest.mark.parametrize("wrong", [-1e-3, np.inf])
+def test_impossible_layer_times_are_refused_by_name(tables: dict[str, pd.DataFrame], wrong: float) -> None:
+    layers = tables["layers"].copy()
+    layers.loc[layers.index[7], "backward"] = wrong
+    with pytest.raises(InputError, match=r"layers: backward is .* of cell train/network~alexnet"):
+        Compute(tables["iterations"], layers, seed=0)
+
+
+def test_what_was_not_measured_stays_unknown(tables: dict[str, pd.DataFrame]) -> None:
+    layers = tables["layers"].assign(backward=np.nan)
+    assert Compute(tables["iterations"], layers, seed=0).times("alexnet", "cpu", 16, prefetch=0) is None

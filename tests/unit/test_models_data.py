@@ -1,9 +1,15 @@
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 from synthetic import Truth, study
 
+from stallpoint.errors import InputError
+from stallpoint.models import data
+from stallpoint.models.batch_law import BatchCurve, choose
 from stallpoint.models.data import TrainingData, data_share, storage_rates
+from stallpoint.models.link import Traffic
 from stallpoint.models.measured import Measured, measured, over_ranks
 from stallpoint.models.statistics import estimate
 
@@ -102,3 +108,60 @@ def test_share_of_waiting_for_data(points: list[Measured]) -> None:
     assert in_line["data_wait"].to_numpy() == pytest.approx(wait, rel=0.03)
     assert in_line["share"].to_numpy() == pytest.approx(in_line["data_wait"] / 0.2642, rel=0.03)
     assert (table.query("prefetch == 2")["share"] == 0).all()
+
+
+def beside(
+    tables: dict[str, pd.DataFrame], points: list[Measured], *, storage: str = "shared", prefetch: int = 2
+) -> tuple[float, float, float]:
+    """t_io alone and beside gradients of 50 MB on a link of 400 MB/s, b = 64; the factor on the gradients' time."""
+    of_data = TrainingData(
+        tables["runs"], tables["iterations"], tables["storage_reads"], seed=0, shared_links=["shared"]
+    )
+    at = point(points, storage, prefetch)
+    alone = of_data.seconds(at, 4, 64)
+    gradients = Traffic(np.full(len(alone), 400e6), 50e6)
+    together, slower = of_data.beside_gradients(at, alone, 1, 64, gradients)
+    return float(alone[0]), float(together[0]), float(np.broadcast_to(slower, alone.shape)[0])
+
+
+def test_a_storage_on_the_network_gets_what_the_gradients_leave(
+    tables: dict[str, pd.DataFrame], points: list[Measured]
+) -> None:
+    # 64 samples of 100 kB, read in 64 · (0.25 + 0.4) ms / 2 alone: a rate of 308 MB/s, more than half of the link.
+    alone, together, slower = beside(tables, points)
+    assert alone == pytest.approx(64 * (TRUTH.read_seconds("shared", 4) + TRUTH.decode) / 2, rel=0.03)
+    rate = 6.4e6 / alone
+    share = min(rate, 200e6)
+    assert together == pytest.approx(6.4e6 / share, rel=0.01)  # the data is there first
+    sent = together + (50e6 - (400e6 - share) * together) / 400e6
+    assert slower == pytest.approx(sent / (50e6 / 400e6), rel=0.01)
+    assert together > 1.4 * alone
+
+
+@pytest.mark.parametrize("place", [{"storage": "local"}, {"prefetch": 0}])
+def test_a_disk_of_its_own_or_reading_in_line_never_meets_the_gradients(
+    tables: dict[str, pd.DataFrame], points: list[Measured], place: dict[str, Any]
+) -> None:
+    alone, together, slower = beside(tables, points, **place)
+    assert (together, slower) == (alone, 1.0)
+
+
+def test_impossible_reads_are_refused_by_name(tables: dict[str, pd.DataFrame]) -> None:
+    reads = tables["storage_reads"].copy()
+    reads.loc[reads.index[3], "seconds"] = -1.0
+    with pytest.raises(InputError, match=r"storage_reads: seconds is -1 .* of cell storage/"):
+        TrainingData(tables["runs"], tables["iterations"], reads, seed=0)
+
+
+def test_reads_that_took_no_time_slow_nothing(tables: dict[str, pd.DataFrame], points: list[Measured]) -> None:
+    instant = {**tables, "storage_reads": tables["storage_reads"].assign(seconds=0.0)}
+    seconds = training_data(instant).seconds(point(points, "shared", 0), 4, 8)
+    assert seconds[0] == pytest.approx(8 * (TRUTH.read + TRUTH.decode), rel=0.03)
+
+
+def test_a_storage_that_keeps_pace_until_it_is_saturated() -> None:
+    ranks = [1, 2, 4, 8, 16]
+    seconds = np.maximum(1e-3, 0.2e-3 * np.array(ranks))[None, :, None]
+    curve = BatchCurve(ranks, seconds, choose([(ranks, seconds)], data.SLOWING))
+    assert curve.kernel.sharpness > 1
+    assert float(curve(64)[0, 0]) == pytest.approx(0.2e-3 * 64, rel=0.02)

@@ -1,15 +1,20 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from synthetic import study
 
-from stallpoint import parquet
-from stallpoint.models import fit
+from stallpoint import models, parquet
+from stallpoint.models.what_if import scenarios
 from stallpoint.records import MODEL_TABLES, TABLES
 
 NODES = [1, 2, 4, 8]
+
+
+def fit(tables: dict[str, pd.DataFrame], **options: Any) -> dict[str, pd.DataFrame]:
+    return models.fit(tables, scenarios=scenarios([{"bandwidth": 10}]), **options)
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +70,12 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     fitted = fit({**tables, empty: tables[empty].iloc[:0]}, nodes=NODES)
     emptied = {name for name, table in fitted.items() if table.empty}
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
+    of_training |= {"critical_path", "what_if", "next_cells"}
     of_training |= {"rates", "scaling_laws"}
     assert (
         emptied
         == {
-            "sgemm": {"sgemm_speedup"},
+            "sgemm": {"sgemm_speedup", "matrix_products"},
             "collectives": {"communication"},
             "storage_reads": {"storage_rates"},
             "layers": {"layer_scaling", "layer_predictions"},
@@ -94,3 +100,29 @@ def test_warm_up_is_left_out(tables: dict[str, pd.DataFrame], fitted: dict[str, 
 
 def test_node_counts_of_the_caller_are_predicted(tables: dict[str, pd.DataFrame]) -> None:
     assert set(fit(tables, nodes=[1, 32])["predictions"]["nodes"]) == {1, 2, 32}
+
+
+def test_gradients_slow_down_beside_data_that_comes_over_their_link() -> None:
+    tables = study(nodes=(1, 2), repeats=1)
+    own, together = (
+        fit(tables, nodes=NODES, shared_links=links)["predictions"].query("nodes > 1 and scaling == 'strong'")
+        for links in ([], ["shared"])
+    )
+    meets = (own["storage"] == "shared") & (own["prefetch"] > 0)
+    slower = together["predicted_communication"] / own["predicted_communication"]
+    assert (slower[meets] > 1.001).all()
+    assert (slower[~meets] == 1).all()
+    assert (together["predicted_data"] >= own["predicted_data"]).all()
+
+
+def test_pieces_reach_the_table() -> None:
+    tables = study(nodes=(1, 2), repeats=1)
+    rows = tables["collectives"]
+    sizes = rows["message_bytes"].iloc[0] * 2 ** np.arange(14)
+    one = rows[rows["message_bytes"] == rows["message_bytes"].iloc[0]]
+    seconds = 1e-5 + 1e-10 * np.minimum(sizes, 2**16) + 2e-9 * np.maximum(sizes - 2**16, 0)
+    jumping = [one.assign(message_bytes=size, seconds=time) for size, time in zip(sizes, seconds, strict=True)]
+    table = fit({**tables, "collectives": pd.concat(jumping)}, nodes=NODES)["communication"].query("fit == 'nodes'")
+    assert table["piece"].tolist() == [0, 1]
+    assert table["from_bytes"].tolist() == [0, 2**16]
+    assert table["beta"].to_numpy() == pytest.approx([1e-10, 2e-9], rel=0.01)

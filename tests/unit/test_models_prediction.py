@@ -26,8 +26,9 @@ def true_iteration(row: pd.Series, truth: Truth) -> float:
     axes: Any = {name: row[name] for name in ("network", "hardware", "nodes", "batch", "storage", "scaling", "sync")}
     cell = TrainCell(
         **axes, prefetch=row["prefetch"], repeat=1, worker_batch=row["worker_batch"], iterations=1, warmup=0, readers=2,
-        storage_path="", storage_format="", preset={}, workers_per_node=row["ranks"] // row["nodes"], device="cpu",
-        threads_per_worker=1, seed=0, anonymise=False,
+        storage_path="", storage_format="", preset={}, own_network=None,
+        workers_per_node=row["ranks"] // row["nodes"], device="cpu",
+        threads_per_worker=1, seed=0, precision="float32", anonymise=False,
     )  # fmt: skip
     return truth.iteration(cell)
 
@@ -132,3 +133,11 @@ def test_layers_are_predicted_where_they_were_measured(tables: dict[str, pd.Data
         predicted, measured = (layers.loc[learned, f"{basis}_all_reduce_{end}"] for basis in ("predicted", "measured"))
         assert (predicted / measured).to_numpy() == pytest.approx(1, abs=0.06)
     assert layers.loc[~learned, "predicted_all_reduce_start"].isna().all()
+
+
+def test_merged_messages_are_predicted_where_latency_is_all_there_is() -> None:
+    # Latency alone: one message for all layers is best, and a message for each layer costs an α each.
+    made = study(Truth(alpha=0.05, beta=1e-12), syncs=("wfbp", "mg-wfbp"), prefetches=(0,), storages=("local",))
+    rows = fit(made, nodes=[8])["predictions"].query("nodes == 8 and scaling == 'strong'").set_index("sync")
+    exposed = rows["predicted_exposed_communication"]
+    assert exposed["mg-wfbp"] < 0.5 * exposed["wfbp"]

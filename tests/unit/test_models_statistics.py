@@ -7,7 +7,6 @@ from scipy.optimize import nnls
 
 from stallpoint.models.statistics import (
     REPLICATES,
-    Curve,
     Reals,
     bootstrap,
     columns,
@@ -83,14 +82,11 @@ def test_fit_of_many_at_once_and_of_a_part_that_takes_no_time() -> None:
     assert non_negative_fit(design, np.zeros(3)).tolist() == [0.0, 0.0]
 
 
-def test_curve_is_measured_interpolated_or_extrapolated() -> None:
-    at_two_and_eight = np.array([[[5.0], [11.0]]] * 3)  # 3 + 1·x
-    curve = Curve([2, 8], at_two_and_eight)
-    assert [curve.source(x) for x in (2, 4, 1, 16)] == ["measured", "interpolated", "extrapolated", "extrapolated"]
-    assert [float(curve(x)[0, 0]) for x in (2, 4, 1, 16)] == pytest.approx([5, 7, 4, 19])
-
-
-def test_one_measured_place_tells_nothing_about_others() -> None:
-    curve = Curve([4], np.full((3, 1, 2), 7.0))
-    assert (curve(4) == 7.0).all()
-    assert np.isnan(curve(2)).all()
+def test_intervals_of_many_observations_are_as_narrow_as_they_are_many() -> None:
+    values = np.random.default_rng(0).normal(10.0, 1.0, 40 * 10_000)
+    few, many = (
+        bootstrap(drawn, np.zeros(len(drawn)), np.random.default_rng(1)) for drawn in (values[:10_000], values)
+    )
+    # The median of n normal values has the standard error 1.2533 / sqrt(n).
+    assert few[1:].std() == pytest.approx(1.2533 / np.sqrt(10_000), rel=0.4)
+    assert many[1:].std() == pytest.approx(1.2533 / np.sqrt(400_000), rel=0.4)

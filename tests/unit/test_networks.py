@@ -1,14 +1,18 @@
 import math
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from stallpoint.errors import InputError
-from stallpoint.networks import NETWORKS, Network, find
-from stallpoint.networks.layers import Layer, layers
+from stallpoint.networks import NETWORKS, RegisteredNetwork, find
+from stallpoint.networks.description import describe
+from stallpoint.networks.layers import Attention, Layer, layers
 
 # Shi et al. (2018), Table VI: bytes of the gradients of each layer of AlexNet that learns.
 TABLE_VI = {
@@ -22,16 +26,129 @@ TABLE_VI = {
     "fc8": 16_388_000,
 }
 
+PUBLISHED = {
+    # parameters and multiply-adds of one sample's forward pass, with the precision they were published with
+    "alexnet": {
+        "parameters": ("61.0e6", "Sze et al., Efficient Processing of Deep Neural Networks, Proc. IEEE 2017, Table II"),
+        "multiply_adds": ("724e6", "Sze et al., Table II"),
+    },
+    "googlenet": {
+        "parameters": ("13.4e6", "Shi et al. (2018), Table IV: ~53 million, which are bytes (4 for a parameter)"),
+        "multiply_adds": ("1.6e9", "Szegedy et al., CVPR 2015, section 1: a budget of 1.5 billion multiply-adds"),
+    },
+    "resnet50": {
+        "parameters": ("25557032", "torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params"),
+        "multiply_adds": ("3.9e9", "Sze et al., Table II; He et al., CVPR 2016, Table 1, says 3.8e9"),
+    },
+    "vgg16": {
+        "parameters": ("138357544", "torchvision, VGG16_Weights.IMAGENET1K_V1: num_params"),
+        "multiply_adds": ("15.47e9", "torchvision, VGG16_Weights.IMAGENET1K_V1: GFLOPS, which are multiply-adds"),
+    },
+    "vit-b-16": {
+        "parameters": ("86567656", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: num_params"),
+        "multiply_adds": ("17.56e9", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: GFLOPS"),
+    },
+    "gpt2-small": {
+        "parameters": ("124439808", "Hugging Face, openai-community/gpt2: GPT2LMHeadModel.num_parameters()"),
+        "multiply_adds": ("145824153600", "karpathy/nanoGPT, transformer_sizing.ipynb: forward_total / 2"),
+    },
+}  # fmt: skip
+
+
+def rounded_as(text: str, value: float) -> str:
+    """`value` with as many significant digits as `text` has, and its exponent."""
+    mantissa, *exponent = text.split("e")
+    scale = float(f"1e{exponent[0]}") if exponent else 1.0
+    digits = len(mantissa.partition(".")[2])
+    return "e".join([f"{value / scale:.{digits}f}", *exponent])
+
 
 def types(name: str) -> Counter[str]:
     return Counter(layer.type for layer in layers(find(name).outline()))
 
 
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-def test_networks_are_as_large_as_registered(network: Network) -> None:
+def test_networks_are_as_large_as_registered(network: RegisteredNetwork) -> None:
     found = layers(network.outline())
     assert sum(layer.gradient_bytes for layer in found) == network.gradient_bytes
     assert max(layer.gradient_bytes for layer in found) == network.largest_layer_bytes
+    assert sum(row["multiply_adds"] for row in describe(network)) == network.multiply_adds
+
+
+@pytest.mark.parametrize("fact", ["parameters", "multiply_adds"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_are_as_large_as_published(name: str, fact: str) -> None:
+    published, source = PUBLISHED[name][fact]
+    assert rounded_as(published, getattr(NETWORKS[name], fact)) == published, source
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_multiply_adds_are_those_pytorch_counts(name: str) -> None:
+    network, device = NETWORKS[name], torch.device("meta")
+    outline = network.outline()
+    with FlopCounterMode(display=False) as counter, device:
+        outline(*network.takes.example(1, device))
+    assert counter.get_total_flops() == 2 * network.multiply_adds
+
+
+def test_googlenet_has_the_operations_of_each_row_of_its_paper() -> None:
+    """Szegedy et al. (2015), Table 1. Two rows do not follow from their own filters: conv1 (34M) and 5a (54M)."""
+    paper = {"3a": 128, "3b": 304, "4a": 73, "4b": 88, "4c": 100, "4d": 119, "4e": 170, "5b": 71}
+    paper = {f"inception_{name}": millions for name, millions in paper.items()} | {"conv2": 360, "classifier3": 1}
+    ours: Counter[str] = Counter()
+    for row in describe(find("googlenet")):
+        ours[row["layer"].split(".")[0].removesuffix("_reduce")] += row["multiply_adds"]
+    assert {name: pytest.approx(ours[name] / 1e6, abs=1) for name in paper} == paper
+
+
+def test_gpt2s_output_layer_has_the_weights_of_its_embedding_which_count_once() -> None:
+    network = find("gpt2-small").build(seed=1)
+    assert network.get_parameter("output.weight") is network.get_parameter("embedding.weight")
+    sizes = {layer.name: layer.gradient_bytes for layer in layers(network)}
+    assert (sizes["embedding"], sizes["output"]) == (4 * 50257 * 768, 0)
+
+
+def test_attention_is_the_softmax_of_scaled_products_of_queries_and_keys_times_values() -> None:
+    torch.manual_seed(0)
+    length, heads, width = 5, 2, 6
+    values = torch.randn(3, length, 3 * width)
+    query, key, value = (part.reshape(3, length, heads, -1).transpose(1, 2) for part in values.split(width, dim=-1))
+    for causal in (False, True):
+        scores = query @ key.transpose(2, 3) / (width / heads) ** 0.5
+        if causal:
+            scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -torch.inf)
+        expected = (scores.softmax(-1) @ value).transpose(1, 2).reshape(3, length, width)
+        torch.testing.assert_close(Attention(heads, causal=causal)(values), expected)
+
+
+def test_gpt2_sees_no_token_before_its_time() -> None:
+    network = find("gpt2-small").build(seed=1).eval()
+    logits = nn.Sequential(*list(network.children())[:-1])
+    text = torch.arange(12)[None]
+    other = text.clone()
+    other[0, 8] = 99
+    with torch.no_grad():
+        differs = (logits(text) - logits(other)).abs().amax(-1)[0]
+    assert differs[:8].max() < 1e-4
+    assert differs[8:].min() > 1e-3
+
+
+@pytest.mark.parametrize(("name", "guesses"), [("vit-b-16", 1000), ("gpt2-small", 50257)])
+def test_transformers_start_near_the_loss_of_a_guess(name: str, guesses: int) -> None:
+    network, registered = find(name).build(seed=1), find(name)
+    torch.manual_seed(0)
+    images = torch.randn(1, 3, 224, 224), torch.tensor([7])
+    text = torch.randint(guesses, (2, 1, 32)).unbind()
+    with torch.no_grad():
+        loss = network(*(text if registered.takes.kind == "tokens" else images))
+    assert loss.item() == pytest.approx(math.log(guesses), rel=0.2)
+
+
+def test_vgg16_has_16_layers_with_weights_and_vit_12_blocks() -> None:
+    assert types("vgg16")["convolution"] == 13
+    assert types("vgg16")["fully-connected"] == 3
+    assert types("vit-b-16")["attention"] == types("gpt2-small")["attention"] == 12
+    assert types("vit-b-16")["layer-norm"] == types("gpt2-small")["layer-norm"] == 25
 
 
 def test_alexnet_has_the_gradient_sizes_of_shi_table_vi() -> None:
@@ -62,7 +179,7 @@ def test_resnet50_has_50_layers_that_multiply_matrices_besides_its_projections()
 
 
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-def test_layers_are_listed_in_the_order_in_which_they_run(network: Network) -> None:
+def test_layers_are_listed_in_the_order_in_which_they_run(network: RegisteredNetwork) -> None:
     outline = network.outline()
     order: list[str] = []
 
@@ -71,8 +188,7 @@ def test_layers_are_listed_in_the_order_in_which_they_run(network: Network) -> N
 
     for layer in layers(outline):
         note(layer)
-    images = torch.zeros(2, 3, network.image_size, network.image_size, device="meta")
-    loss = outline(images, torch.zeros(2, dtype=torch.int64, device="meta"))
+    loss = outline(*network.takes.example(2, torch.device("meta")))
     assert loss.shape == ()
     assert order == [layer.name for layer in layers(outline)]
 
@@ -96,6 +212,24 @@ def test_googlenet_starts_at_the_loss_of_a_guess_with_auxiliary_losses_weighted(
     assert total.item() == pytest.approx(sum(losses.values()))
 
 
+def test_layers_of_any_module_have_the_type_of_the_class_they_derive_from() -> None:
+    class Half(nn.Linear):
+        pass
+
+    class Unknown(nn.Module):
+        pass
+
+    network = nn.Sequential(Half(2, 2), Unknown(), nn.Sequential())
+    assert [layer.type for layer in layers(network)] == ["fully-connected", "other", "other"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("compiled", [torch.jit.script, torch.compile], ids=["TorchScript", "torch.compile"])
+def test_compiled_networks_are_refused(compiled: Callable[[nn.Module], nn.Module]) -> None:
+    with pytest.raises(InputError, match=r"inner is compiled .* give the module it was compiled from"):
+        layers(nn.Sequential(OrderedDict(inner=compiled(nn.Sequential(nn.Linear(2, 2))))))
+
+
 def test_an_unknown_network_is_named_beside_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"alexnt.*alexnet, googlenet, resnet50"):
         find("alexnt")
@@ -104,8 +238,8 @@ def test_an_unknown_network_is_named_beside_the_known_ones() -> None:
 def test_names_are_known_without_loading_a_tensor_library_or_mpi() -> None:
     program = """
 import sys
-import stallpoint.measure, stallpoint.networks
-assert stallpoint.networks.NETWORKS and stallpoint.measure.SYNCHRONISATIONS
+import stallpoint.measure, stallpoint.networks, stallpoint.presets
+assert stallpoint.networks.NETWORKS and stallpoint.presets.PRESETS
 sys.exit(", ".join({"torch", "mpi4py", "numpy"} & set(sys.modules)) or None)
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -10,6 +10,7 @@ from PIL import Image
 
 from stallpoint.errors import InputError
 from stallpoint.measure.pipeline import InputPipeline, SampleOrder
+from stallpoint.networks.inputs import Images
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
 
@@ -22,7 +23,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Storage:
 
 
 def pipeline(storage: Storage, *, batch: int = 4, prefetch: int = 0) -> InputPipeline:
-    return InputPipeline(storage, image_size=32, batch=batch, rank=0, ranks=1, prefetch=prefetch, readers=2, seed=5)
+    return InputPipeline(storage, takes=Images(32), batch=batch, rank=0, ranks=1, prefetch=prefetch, readers=2, seed=5)
 
 
 def reader_threads() -> list[str]:
@@ -64,7 +65,7 @@ def test_reading_ahead_gives_the_same_mini_batches_as_reading_in_line(images: St
     with pipeline(images) as in_line, pipeline(images, prefetch=prefetch) as ahead:
         for _ in range(7):
             expected, got = in_line.next_batch(), ahead.next_batch()
-            assert torch.equal(got.images, expected.images)
+            assert torch.equal(got.inputs, expected.inputs)
             assert torch.equal(got.labels, expected.labels)
     assert reader_threads() == []
 
@@ -75,10 +76,10 @@ def test_pixels_are_normalised_and_labelled(tmp_path: Path) -> None:
         Image.new("RGB", (50, 40), colour).save(tmp_path / name / "image.png")
     with pipeline(Storage("two", tmp_path, "files"), batch=2) as batches:
         batch = batches.next_batch()
-    assert batch.images.shape == (2, 3, 32, 32)
-    assert batch.images.dtype == torch.float32
+    assert batch.inputs.shape == (2, 3, 32, 32)
+    assert batch.inputs.dtype == torch.float32
     mean, deviation = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
-    for image, label in zip(batch.images, batch.labels, strict=True):
+    for image, label in zip(batch.inputs, batch.labels, strict=True):
         colour = np.array([[1, 0, 0], [0, 0, 1]][int(label)])
         assert image[:, 7, 9].numpy() == pytest.approx((colour - mean) / deviation, rel=1e-5)
     assert sorted(batch.labels.tolist()) == [0, 1]

@@ -15,11 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
-    presets = presets_of({"half": {"like": "horovod", "gradient_bits": 16}, "quarter": {"like": "half", "top_k": 0.5}})
-    assert presets["half"] == Preset(reduction="ring", grouping="fused", fusion_bytes=64 * 2**20, gradient_bits=16)
-    assert presets["quarter"] == Preset(
-        reduction="ring", grouping="fused", fusion_bytes=64 * 2**20, gradient_bits=16, top_k=0.5
-    )
+    presets = presets_of({"half": {"like": "naive", "gradient_bits": 16}, "quarter": {"like": "half", "top_k": 0.5}})
+    assert presets["half"] == Preset(start="after-backward", gradient_bits=16)
+    assert presets["quarter"] == Preset(start="after-backward", gradient_bits=16, top_k=0.5)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +31,8 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
         ({"like": "wfbp", "grouping": "fused"}, "presets.mine.fusion_bytes: a size above 0 and grouping: fused go"),
         ({"like": "horovod", "backend": "torch"}, "presets.mine.reduction: backend torch has library alone, not ring"),
         ({"like": "ddp", "gradient_bits": 16}, "presets.mine.backend: ddp goes with"),
+        ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring adds whole gradients"),
+        ({"like": "wfbp", "segment_bytes": 3}, "presets.mine.segment_bytes: a multiple of 4 bytes"),
         ({"like": "parameter-server", "top_k": 0.1}, "presets.mine.reduction: a parameter-server sends weights back"),
     ],
 )
@@ -76,6 +76,8 @@ def test_fused_groups_are_as_large_as_wanted_and_no_larger_than_needed(sizes: li
 def test_messages_go_from_the_last_layer_to_the_first() -> None:
     assert messages(Preset(), [10, 0, 20, 30]) == [[3], [2], [0]]
     assert messages(Preset(grouping="fused", fusion_bytes=40), [10, 0, 20, 30]) == [[3, 2], [0]]
+    assert messages(Preset(grouping="merged"), [10, 0, 20, 30]) == [[3], [2], [0]]
+    assert messages(Preset(grouping="merged"), [10, 0, 20, 30], lambda layers: [[0], [1, 2]]) == [[3], [2, 0]]
 
 
 def test_compressed_messages_are_shorter() -> None:

@@ -6,9 +6,10 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.records import ITERATIONS, LAYERS, SGEMM, Table
 
 CELL = TrainCell(
-    hardware="cpu", nodes=2, repeat=3, workers_per_node=2, device="cpu", threads_per_worker=1, seed=1, anonymise=True,
-    network="alexnet", batch=32, storage="images", scaling="strong", sync="wfbp", prefetch=2, worker_batch=8,
-    iterations=5, warmup=1, readers=1, storage_path="images", storage_format="files",
+    hardware="cpu", nodes=2, repeat=3, workers_per_node=2, device="cpu", threads_per_worker=1, seed=1,
+    precision="float32", anonymise=True, network="alexnet", batch=32, storage="images", scaling="strong", sync="wfbp",
+    prefetch=2, worker_batch=8,
+    iterations=5, warmup=1, readers=1, storage_path="images", storage_format="files", preset={}, own_network=None,
 )  # fmt: skip
 
 
@@ -18,7 +19,7 @@ def measured(table: Table, names: str) -> dict[str, float]:
 
 def test_columns_of_the_cell_are_added_to_every_row() -> None:
     recorder = Recorder(CELL, rank=3)
-    phases = "data_wait read decode host_to_device forward backward communication exposed_communication update"
+    phases = "start data_wait read decode host_to_device forward backward communication exposed_communication update"
     recorder.add(ITERATIONS, **measured(ITERATIONS, f"{phases} iteration_time loss"))
     (row,) = recorder.arrow(ITERATIONS).to_pylist()
     assert row["cell"] == CELL.path
@@ -38,6 +39,8 @@ def test_lists_make_rows_and_single_values_are_repeated() -> None:
             layer=("a", "b", "c"),
             layer_type="relu",
             gradient_bytes=[1, 2, 3],
+            message=[2, 1, 0],
+            message_bytes=[1, 2, 3],
         )
     table = recorder.arrow(LAYERS)
     assert table.schema.equals(LAYERS.schema, check_metadata=True)
@@ -59,7 +62,9 @@ def test_columns_of_different_lengths_are_refused() -> None:
 
 
 def test_a_column_that_is_neither_measured_nor_the_cells_is_an_error() -> None:
-    cell = SgemmCell("cpu", 1, 1, 1, "cpu", 1, 1, True, network="alexnet", batches=[1], samples=1)
+    cell = SgemmCell(
+        "cpu", 1, 1, 1, "cpu", 1, 1, "float32", True, network="alexnet", batches=[1], samples=1, own_network=None
+    )
     recorder = Recorder(cell, rank=0)
     recorder.add(SGEMM, layer="fc6", layer_type="fully-connected", m=1, k=1, n=1, operations=1, sample=0, seconds=1.0)
     with pytest.raises(KeyError, match="worker_batch"):

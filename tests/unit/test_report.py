@@ -16,6 +16,10 @@ from stallpoint.charts import CHARTS
 from stallpoint.charts.render import render
 from stallpoint.conclusions import Conclusions, conclude
 from stallpoint.models.scaling.tables import extrapolated
+from stallpoint.models.what_if import scenarios
+from stallpoint.networks import find
+from stallpoint.networks.description import describe
+from stallpoint.published import compare
 from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
@@ -34,7 +38,8 @@ needs_chromium = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def tables() -> Tables:
     tidy = synthetic.study(networks=("alexnet", "googlenet"), storages=("local",), repeats=1)
-    return {**tidy, **models.fit(tidy, nodes=[8]), **extrapolated({"elsewhere": synthetic.external_rates()})}
+    fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": 10}]))
+    return {**tidy, **fitted, **extrapolated({"elsewhere": synthetic.external_rates()})}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +63,7 @@ def words(page: str) -> str:
 def test_the_answer_comes_first_then_charts_in_order_then_the_rest(report: Path) -> None:
     text = words(report.read_text(encoding="utf-8"))
     titles = ["alexnet on cpu", "googlenet on cpu", *(chart.title for chart in CHARTS.values())]
-    titles += ["Could not run", "Left out of the matrix", "made-up CPU"]
+    titles += ["What the timing of layers costs", "Could not run", "Left out of the matrix", "made-up CPU"]
     places = [text.index(f" {title} ") for title in titles]
     assert places == sorted(places)
 
@@ -70,6 +75,20 @@ def test_each_curve_stands_with_its_interval_and_cause(report: Path, conclusions
         assert f"{speedup['value']:.3g} [{speedup['low']:.3g}, {speedup['high']:.3g}]" in text
         assert curve["dominant_cause"] in text
     assert "not up to 8, measured up to 4" in text  # weak scaling does not stall
+
+
+def test_networks_stand_with_their_size_and_the_published_values(
+    tables: Tables, conclusions: Conclusions, tmp_path: Path
+) -> None:
+    layers = pd.DataFrame(describe(find("alexnet")))
+    cell = {"published": 6, "digits": 1, "differs": "They <err>."}
+    table = {"source": "A & B", "rows": [{"property": "convolutional layers", "alexnet": cell}]}
+    published = pd.DataFrame(compare(table, layers, {}))
+    write_report(conclusions, {**tables, "network_layers": layers, "published": published}, tmp_path / "report.html")
+    text = words((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "alexnet 24 60,965,224 244 MB 0.724 billion 7 relu, 5 convolution" in text
+    assert "A & B, beside ours" in text
+    assert "convolutional layers alexnet 6 5 They <err>." in text
 
 
 def test_captions_are_those_of_the_registry(report: Path) -> None:
@@ -85,6 +104,19 @@ def test_what_was_not_measured_is_said_with_the_reason(report: Path) -> None:
     assert "B is not divisible by the ranks 2 network alexnet, nodes 3, batch 64" in text
 
 
+def test_the_cost_of_timing_and_the_closure_stand_there_with_warnings(
+    report: Path, tables: Tables, conclusions: Conclusions, tmp_path: Path
+) -> None:
+    text = words(report.read_text(encoding="utf-8"))
+    entry, _ = conclusions["instrumentation"]
+    assert f"alexnet cpu {entry['cells']} 3 µs 0.1 % 99.9 % 100.0 %" in text
+    assert "warning" not in text
+    wrong = {**entry, "forward_closure": 0.9, "warnings": ["layers add up to 90.0 % of the forward pass"]}
+    write_report({**conclusions, "instrumentation": [wrong]}, tables, tmp_path / "report.html")
+    text = words((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "warning: alexnet on cpu: layers add up to 90.0 % of the forward pass" in text
+
+
 def test_an_unbounded_interval_is_infinite(tables: Tables, conclusions: Conclusions, tmp_path: Path) -> None:
     curve = {**conclusions["curves"][0], "reached": True, "stall_nodes": {"value": 4.0, "low": 2.0, "high": None}}
     write_report({**conclusions, "curves": [curve]}, tables, tmp_path / "report.html")
@@ -92,11 +124,13 @@ def test_an_unbounded_interval_is_infinite(tables: Tables, conclusions: Conclusi
 
 
 def test_a_study_that_measured_nothing_has_a_page_that_says_so(tmp_path: Path) -> None:
-    nothing = {"interval": 0.9, "threshold": 0.1, "curves": [], "dag_errors": [], "failed": []}
+    lists = ("curves", "dag_errors", "instrumentation", "imported", "failed")
+    nothing = {"interval": 0.9, "threshold": 0.1, **{name: [] for name in lists}}
     write_report(nothing, {}, tmp_path / "report.html")
     text = words((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "No scaling curve was measured" in text
     assert "every cell of the study ran" in text
+    assert "No training job ran" in text
     assert "No job recorded its environment" in text
 
 

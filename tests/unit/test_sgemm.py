@@ -4,52 +4,84 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
 from stallpoint.cells import SgemmCell
 from stallpoint.measure import sgemm
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.sgemm import Shape, shapes
 from stallpoint.measure.world import World
 from stallpoint.networks import NETWORKS, find
-from stallpoint.records import SGEMM
+from stallpoint.networks.inputs import Images, Tokens
+from stallpoint.networks.products import Product, products
+from stallpoint.records import MACHINE, SGEMM
 
 
-def shapes_of(name: str, batch: int) -> list[Shape]:
+def products_of(name: str, batch: int) -> list[Product]:
     network = find(name)
-    return shapes(network.outline(), network.image_size, batch)
+    return products(network.outline(), network.takes, batch)
 
 
 def test_shapes_of_alexnet() -> None:
     b = 16
     conv, fc = "convolution", "fully-connected"
-    assert shapes_of("alexnet", b) == [
-        Shape("conv1", conv, 96, 3 * 11 * 11, 55 * 55, b),
-        Shape("conv2", conv, 128, 48 * 5 * 5, 27 * 27, 2 * b),
-        Shape("conv3", conv, 384, 256 * 3 * 3, 13 * 13, b),
-        Shape("conv4", conv, 192, 192 * 3 * 3, 13 * 13, 2 * b),
-        Shape("conv5", conv, 128, 192 * 3 * 3, 13 * 13, 2 * b),
-        Shape("fc6", fc, b, 9216, 4096, 1),
-        Shape("fc7", fc, b, 4096, 4096, 1),
-        Shape("fc8", fc, b, 4096, 1000, 1),
+    assert products_of("alexnet", b) == [
+        Product("conv1", conv, 96, 3 * 11 * 11, 55 * 55, b),
+        Product("conv2", conv, 128, 48 * 5 * 5, 27 * 27, 2 * b),
+        Product("conv3", conv, 384, 256 * 3 * 3, 13 * 13, b),
+        Product("conv4", conv, 192, 192 * 3 * 3, 13 * 13, 2 * b),
+        Product("conv5", conv, 128, 192 * 3 * 3, 13 * 13, 2 * b),
+        Product("fc6", fc, b, 9216, 4096, 1),
+        Product("fc7", fc, b, 4096, 4096, 1),
+        Product("fc8", fc, b, 4096, 1000, 1),
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "billions"),
-    [
-        ("alexnet", (0.72, 0.73)),  # 724 million without biases, counted by hand from the prototxt's sizes
-        ("googlenet", (1.5, 1.7)),  # "1.5 billion multiply-adds" (Szegedy et al., section 1), less its heads
-        ("resnet50", (3.8, 3.9)),  # "3.8e9 FLOPs" (He et al., Table 1: multiply-adds)
-    ],
-)
-def test_multiply_adds_of_one_sample_are_the_published_ones(name: str, billions: tuple[float, float]) -> None:
-    low, high = billions
-    assert low <= sum(shape.floating_point_operations for shape in shapes_of(name, 1)) / 2e9 <= high
+def test_products_of_gpt2_are_those_of_all_tokens_and_heads() -> None:
+    b, fc = 3, "fully-connected"
+    first, *_, last = (product for product in products_of("gpt2-small", b) if product.layer_type == fc)
+    assert first == Product("block1.qkv", fc, b * 1024, 768, 3 * 768, 1)
+    assert last == Product("output", fc, b * 1024, 768, 50257, 1)
+    attention = [product for product in products_of("gpt2-small", b) if product.layer == "block1.attention"]
+    assert attention == [
+        Product("block1.attention", "attention", 1024, 64, 1024, 12 * b, "scores"),
+        Product("block1.attention", "attention", 1024, 1024, 64, 12 * b, "mixture"),
+    ]
+
+
+def test_products_of_pytorchs_own_attention_are_those_it_counts() -> None:
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(50, 32)
+            self.encoder = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+
+        def forward(self, tokens: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
+            return self.encoder(self.embedding(tokens)).sum()
+
+    network, takes = Encoder(), Tokens(16, 50)
+    with FlopCounterMode(display=False) as counter:
+        network(*takes.example(2, torch.device("cpu")))
+    found = products(network, takes, 2)
+    assert sum(product.floating_point_operations for product in found) == counter.get_total_flops()
+    assert len({product.name for product in found}) == len(found)
+
+
+def test_a_layer_that_is_called_twice_multiplies_twice() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shared = nn.Linear(4, 4)
+
+        def forward(self, images: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
+            return self.shared(self.shared(images)).sum()
+
+    found = products(Twice(), Images(4), 2)
+    assert [(product.name, product.m) for product in found] == [("shared", 24), ("shared call 2", 24)]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_work_is_proportional_to_the_mini_batch(name: str) -> None:
-    one, four = (sum(shape.floating_point_operations for shape in shapes_of(name, batch)) for batch in (1, 4))
+    one, four = (sum(shape.floating_point_operations for shape in products_of(name, batch)) for batch in (1, 4))
     assert four == 4 * one
 
 
@@ -67,27 +99,34 @@ def test_the_products_of_a_convolution_are_the_convolution(groups: int) -> None:
         def forward(self, values: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
             return self.conv(torch.cat([values, values[:, :1]], dim=1))
 
-    (shape,) = shapes(Only(), image_size=9, batch=2)
+    (shape,) = products(Only(), Images(9), batch=2)
     left = convolution.weight.reshape(groups, shape.m, shape.k)
     right = functional.unfold(images, 3, padding=1, stride=2).reshape(2, groups, shape.k, shape.n)
-    products = [left[group] @ right[sample, group] for sample in range(2) for group in range(groups)]
-    assert len(products) == shape.operations
-    torch.testing.assert_close(torch.cat(products).reshape(2, 6, 5, 5), convolution(images))
+    computed = [left[group] @ right[sample, group] for sample in range(2) for group in range(groups)]
+    assert len(computed) == shape.operations
+    torch.testing.assert_close(torch.cat(computed).reshape(2, 6, 5, 5), convolution(images))
 
 
 def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch() -> None:
     cell = SgemmCell(
         hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=1,
-        anonymise=False, network="googlenet", batches=[1, 2], samples=2,
+        precision="float32", anonymise=False,
+        network="googlenet", batches=[1, 2], samples=2, own_network=None,
     )  # fmt: skip
     kept = Recorder(cell, 0)
     sgemm.measure(cell, World.start(1), kept)
-    rows = kept.arrow(SGEMM).to_pandas()
+    everything = kept.arrow(SGEMM).to_pandas()
+    rows = everything[everything["layer_type"] != MACHINE]
+    machine = everything[everything["layer_type"] == MACHINE].set_index("layer")
+    assert set(machine.index) == {"peak", "bandwidth", "rows"}
+    assert set(machine.loc["rows", "worker_batch"]) == set(sgemm.PROBE_ROWS)
+    assert machine.loc["bandwidth", "m"].tolist() == [1, 1]
+    assert machine.loc["peak", "gflops"].median() > machine.loc["bandwidth", "gflops"].median()
 
     keys = ["m", "k", "n", "operations", "worker_batch"]
     assert set(Counter(rows[keys].itertuples(index=False)).values()) == {2}, "each shape once, two samples"
     for batch in cell.batches:
-        wanted = {(shape.m, shape.k, shape.n, shape.operations) for shape in shapes_of("googlenet", batch)}
+        wanted = {(shape.m, shape.k, shape.n, shape.operations) for shape in products_of("googlenet", batch)}
         timed = rows[rows["worker_batch"] == batch]
         names = timed["layer"].tolist()
         assert set(timed[keys[:4]].itertuples(index=False, name=None)) == wanted | {(batch, 4096, 9216, 1)}
@@ -96,3 +135,4 @@ def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch() ->
     rate = 2 * rows["m"] * rows["k"] * rows["n"] * rows["operations"] / rows["seconds"] / 1e9
     assert list(rate) == pytest.approx(list(rows["gflops"]))
     assert sorted(set(rows["sample"])) == [0, 1]
+    assert everything["sample"].is_monotonic_increasing, "interleaved: every shape once, then every shape again"

@@ -11,13 +11,16 @@ from PIL import Image
 
 from stallpoint.errors import InputError
 from stallpoint.storage import FORMATS, Storage
-from stallpoint.storage.generate import prepare, synthetic_images
-from stallpoint.storage.images import INDEX_FILE, decode_image
+from stallpoint.storage.generate import prepare
+from stallpoint.storage.images import ImageSet, decode_image
+from stallpoint.storage.samples import INDEX_FILE
+from stallpoint.storage.synthetic import synthetic_images
 
 SAMPLES = 12
+IMAGE_FORMATS = [name for name, kind in FORMATS.items() if issubclass(kind, ImageSet)]
 
 
-@pytest.fixture(scope="module", params=FORMATS)
+@pytest.fixture(scope="module", params=IMAGE_FORMATS)
 def generated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Storage:
     storage = Storage("synthetic", tmp_path_factory.mktemp("storage") / request.param, request.param)
     prepare(storage, generate=SAMPLES, seed=7)
@@ -106,9 +109,9 @@ def test_generating_never_overwrites_a_users_images(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_folder_without_images_is_named(tmp_path: Path, name: str) -> None:
+def test_a_folder_without_samples_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "notes.txt").write_text("nothing here")
-    with pytest.raises(InputError, match=rf"storage empty: no images in {tmp_path}"):
+    with pytest.raises(InputError, match=rf"storage empty: no (images|tokens) in {tmp_path}"):
         prepare(Storage("empty", tmp_path, name), generate=None, seed=0)
 
 
@@ -116,7 +119,7 @@ def test_a_missing_path_and_an_unknown_format_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"storage s: .*nowhere does not exist"):
         prepare(Storage("s", tmp_path / "nowhere", "files"), generate=None, seed=0)
     for generate in (None, 3):
-        with pytest.raises(InputError, match=r"storage s: unknown format 'lmdb', known are files, tar, raw"):
+        with pytest.raises(InputError, match=r"storage s: unknown format 'lmdb', known are files, tar, raw, tokens"):
             prepare(Storage("s", tmp_path, "lmdb"), generate=generate, seed=0)
 
 

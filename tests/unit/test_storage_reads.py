@@ -13,7 +13,7 @@ from stallpoint.measure.storage_reads import drop, resident_share
 from stallpoint.records import STORAGE_READS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
-from stallpoint.storage.images import Extent
+from stallpoint.storage.samples import Extent
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -24,12 +24,12 @@ def cold_share(folder: Path) -> float:
     return 1.0 if kind in ("tmpfs", "ramfs") else 0.0
 
 
-@pytest.mark.parametrize("name", ["files", "tar"])
+@pytest.mark.parametrize("name", ["files", "tar", "tokens"])
 def test_two_workers_read_cold_and_warm_in_both_orders(tmp_path: Path, name: str) -> None:
     storage = Storage("synthetic", tmp_path / "set", name)
     prepare(storage, generate=16, seed=1)
     cell = StorageCell(
-        "cpu", 2, 1, 1, "cpu", 1, 1, True,
+        "cpu", 2, 1, 1, "cpu", 1, 1, "float32", True,
         storage="synthetic", storage_path=str(storage.path), storage_format=name, samples=6,
     )  # fmt: skip
     folder = tmp_path / "raw" / cell.path
@@ -78,7 +78,7 @@ def test_files_of_others_have_an_unknown_share() -> None:
 import os
 from pathlib import Path
 from stallpoint.measure.storage_reads import resident_share
-from stallpoint.storage.images import Extent
+from stallpoint.storage.samples import Extent
 if os.getuid() == 0:
     os.setuid(65534)
 print(resident_share([Extent(Path("/etc/passwd"), 0, 100)]))

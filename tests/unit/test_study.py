@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.cells import TrainCell, cell_from_json
+from stallpoint.cells import CollectivesCell, ImportedCollectivesCell, TrainCell, cell_from_json
 from stallpoint.errors import InputError
 from stallpoint.study import Study, expand
 
@@ -31,6 +31,22 @@ CONFIG: dict[str, Any] = {
     "storage": {"disk": {"path": "images", "format": "files", "generate": 16}},
     "matrix": [BLOCK],
 }
+
+
+TRACE = {
+    "files": "trace.txt", "network": "own-network", "nodes": 2, "batch": 32, "storage": "nfs", "scaling": "weak",
+    "read": 0.5,
+}  # fmt: skip
+
+
+def imported(**changes: Any) -> dict[str, Any]:
+    """The hardware of `CONFIG` and another with one imported run, changed; None leaves a key out."""
+    trace = {key: value for key, value in {**TRACE, **changes}.items() if value is not None}
+    return {**CONFIG["hardware"], "old": {"device": "cuda", "nodes": 2, "traces": [trace]}}
+
+
+def log(**changes: Any) -> dict[str, Any]:
+    return {"file": "log.txt", "nodes": 2, "format": "osu", **changes}
 
 
 def study(**changes: Any) -> Study:
@@ -88,6 +104,50 @@ def test_impossible_combinations_are_left_out_with_the_reason(change: dict[str, 
     assert reason in expanded.plan()
 
 
+TEXT = {"path": "text", "format": "tokens", "generate": 4}
+
+
+@pytest.mark.parametrize(
+    ("network", "storage", "reason"),
+    [
+        ("gpt2-small", "disk", "network gpt2-small takes tokens, but storage disk holds images"),
+        ("alexnet", "text", "network alexnet takes images, but storage text holds tokens"),
+        (
+            "gpt2-small",
+            "short",
+            "sequences of 1024 tokens out of 50257, but storage short holds sequences of 512",
+        ),
+        ("small", "text", "small takes sequences of 16 tokens out of 100, but storage text holds sequences of 1024"),
+    ],
+)
+def test_a_network_and_a_storage_that_do_not_fit_are_left_out(network: str, storage: str, reason: str) -> None:
+    expanded = study(
+        storage={**CONFIG["storage"], "text": TEXT, "short": {**TEXT, "path": "short", "sequence_length": 512}},
+        networks={"small": {"build": "small:build", "sequence_length": 16, "vocabulary": 100}},
+        matrix=[
+            block(nodes=1),
+            block(nodes=1, network="gpt2-small", storage="text"),
+            block(network=network, storage=storage),
+        ],
+        sgemm={"batches": 1},
+    )
+    assert [(cell.network, cell.storage) for cell in train_cells(expanded)] == [
+        ("alexnet", "disk"),
+        ("gpt2-small", "text"),
+    ]
+    assert [cell.network for cell in expanded.of_kind("sgemm")] == ["alexnet", "gpt2-small"]
+    assert len(expanded.left_out) == 3
+    assert all(reason in text for text in reasons(expanded))
+
+
+def test_cells_of_a_users_network_carry_its_entry_and_others_none() -> None:
+    mine = {"build": "my_package.nets:build", "image_size": 64}
+    expanded = study(networks={"mine": mine}, matrix=[block(network=["mine", "alexnet"])], sgemm={"batches": 1})
+    for cell in [*train_cells(expanded), *expanded.of_kind("sgemm")]:
+        assert cell.own_network == (mine if cell.network == "mine" else None)
+        assert cell_from_json(cell.to_json()) == cell
+
+
 def test_conditions_exclude_cells_of_the_matrix() -> None:
     expanded = study(exclude=["network == 'alexnet' and nodes > 1", "worker_batch < 3"])
     assert [cell.nodes for cell in train_cells(expanded)] == [1]
@@ -138,9 +198,54 @@ def test_supporting_jobs_follow_from_the_training_cells() -> None:
         ({"storage": {"disk": {"format": "files"}}}, "storage.disk: missing path"),
         ({"exclude": ["nods > 1"]}, "exclude[0]: 'nods > 1'"),
         ({"matrix": [block(nodes=8)]}, "no cell to run"),
+        ({"what_if": [{"sync": "wfpb"}]}, "what_if[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
+        ({"what_if": [{"bandwith": 2}]}, "what_if[0]: unknown key 'bandwith', did you mean 'bandwidth'?"),
+        ({"what_if": [{}, {"latency": 0}]}, "what_if[1].latency"),
+        ({"what_if": [{"link": {"latency": 1e-6}}]}, "what_if[0].link: missing bandwidth"),
+        (
+            {"networks": {"mine": {"build": "a:b"}}},
+            "networks.mine: should say what it takes, image_size, or sequence_length and vocabulary, but says nothing",
+        ),
+        ({"networks": {"mine": {"build": "a:b", "image_size": 0}}}, "networks.mine.image_size: 0 is less than 1"),
+        (
+            {"networks": {"alexnet": {"build": "a:b", "image_size": 8}}},
+            "networks.alexnet: is a network of stallpoint already",
+        ),
+        (
+            {"storage": {"disk": {**CONFIG["storage"]["disk"], "vocabulary": 9}}},
+            "storage.disk.vocabulary: only says how to generate a storage of format tokens",
+        ),
         (
             {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "images", "format": "raw"}}},
             "storage.b.path: images already holds the files images of storage.disk",
+        ),
+        ({"matrix": [], "storage": {}}, "no cell to run: matrix leaves out every combination, and nothing is imported"),
+        ({"hardware": imported(network=None)}, "hardware.old.traces[0]: missing network"),
+        ({"hardware": imported(read=None)}, "hardware.old.traces[0]: missing read: with prefetch > 0 the files say"),
+        ({"hardware": imported(raed=1)}, "hardware.old.traces[0]: unknown key 'raed', did you mean 'read'"),
+        (
+            {"hardware": imported(files=["a", "b", "c"])},
+            "hardware.old.traces[0].files: 3 files, one for each rank, but 2",
+        ),
+        ({"hardware": imported(scaling="strong", batch=33)}, "hardware.old.traces[0]: batch 33 is not divisible by 2"),
+        ({"hardware": imported(warmup=100)}, "hardware.old.traces[0]: of 100 iterations, warmup 100 leaves none"),
+        (
+            {"hardware": {"cpu": {"device": "cpu", "nodes": 8, "precision": "tf32"}}},
+            "hardware.cpu.precision: tf32 is of CUDA devices; a CPU has float32 and bf16",
+        ),
+        ({"hardware": imported(sync="ring")}, "hardware.old.traces[0].sync: unknown preset 'ring'; known: naive, wfbp"),
+        ({"hardware": imported(sync="horovod")}, "hardware.old.traces[0].sync: the files say how long each layer"),
+        (
+            {"hardware": imported(), "matrix": [block(hardware=["cpu", "old"])]},
+            "matrix[0].hardware: old is imported, its runs are those under hardware.old.traces",
+        ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(nodes=1)]}}},
+            "hardware.cpu.collectives[0]: one worker has nothing to all-reduce",
+        ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(format="ncc-test")]}}},
+            "hardware.cpu.collectives[0].format: 'ncc-test' is not one of nccl-tests, osu, did you mean 'nccl-tests'",
         ),
     ],
 )
@@ -175,7 +280,35 @@ def test_no_cell_is_ever_wrong_and_none_gets_lost(nodes: list[int], batch: list[
     assert len(train_cells(expanded)) == len(compute) + len(others)
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "studies/keuper-2016.yaml", "studies/shi-2018.yaml"])
+def test_imported_runs_are_cells_and_the_same_axes_again_are_repeats() -> None:
+    hardware = imported()
+    hardware["old"]["traces"].append({**TRACE, "files": ["again0.txt", "again1.txt"]})
+    expanded = expand({"study": "old", "hardware": hardware, "sgemm": {"batches": 1}, "collectives": {}}, SCHEMA)
+    first, second = expanded.cells.values()
+    assert (first.kind, first.ranks, first.repeat, second.repeat) == ("imported-train", 2, 1, 2)
+    assert first.path == (
+        "imported-train/network~own-network/hardware~old/nodes~2/batch~32/storage~nfs/scaling~weak/sync~wfbp/"
+        "prefetch~1/repeat~1"
+    )
+    assert (first.files, second.files) == (["trace.txt"], ["again0.txt", "again1.txt"])
+    assert (first.worker_batch, first.global_batch, first.iterations) == (32, 64, 100)
+    assert "imported-train" in expanded.plan()
+    assert [cell_from_json(cell.to_json()) for cell in (first, second)] == [first, second]
+
+
+def test_imported_all_reduces_take_the_place_of_the_job() -> None:
+    hardware = {"cpu": {"device": "cpu", "nodes": 4, "collectives": [log(), log(nodes=8), log(file="again.txt")]}}
+    expanded = study(hardware=hardware, collectives={}, repeats=2)
+    cells = [cell for cell in expanded.cells.values() if not isinstance(cell, TrainCell)]
+    measured = [(cell.nodes, cell.repeat) for cell in cells if isinstance(cell, CollectivesCell)]
+    read = [(c.nodes, c.repeat, c.files) for c in cells if isinstance(c, ImportedCollectivesCell)]
+    assert measured == [(4, 1), (4, 2)]
+    assert read == [(2, 1, ["log.txt"]), (8, 1, ["log.txt"]), (2, 2, ["again.txt"])]
+
+
+@pytest.mark.parametrize(
+    "name", ["config.yaml", "studies/keuper-2016.yaml", "studies/shi-2018.yaml", "studies/shi-2018-table-vi.yaml"]
+)
 def test_shipped_studies_are_valid_and_cells_survive_json(name: str) -> None:
     expanded = expand(yaml.safe_load((ROOT / "config" / name).read_text()), SCHEMA)
     for path, cell in expanded.cells.items():

@@ -1,95 +1,161 @@
-"""Messages between real ranks; a program run under mpirun checks for itself."""
+"""Messages: what they are made of, when they go, and that real ranks reduce them in place."""
 
 import subprocess
 import sys
-from pkgutil import resolve_name
+from collections.abc import Mapping
+from ipaddress import IPv4Interface
 
 import pytest
 import torch
 from launching import ENVIRONMENT, MPIRUN
+from torch import nn
 
-from stallpoint.measure import SYNCHRONISATIONS
-from stallpoint.measure.synchronisation import Alone, Synchronisation, WaitFree, start
-from stallpoint.measure.world import MPI, World
+from stallpoint.measure.clock import HostClock
+from stallpoint.measure.synchronisation import gradients as gradients_module
+from stallpoint.measure.synchronisation.engine import Engine
+from stallpoint.measure.synchronisation.gradients import Gradients, Message
+from stallpoint.measure.synchronisation.rendezvous import common_network
+from stallpoint.networks.layers import Layer, layers
+
+CPU = torch.device("cpu")
+
+
+def network(*sizes: tuple[int, int]) -> list[Layer]:
+    """Fully-connected layers whose gradients are known: the n-th one's are all n + 1."""
+    made = layers(nn.Sequential(*(nn.Linear(*size) for size in sizes)))
+    leave_gradients(made)
+    return made
+
+
+def leave_gradients(made: list[Layer]) -> None:
+    """As back-propagation does: in memory of their own."""
+    for number, layer in enumerate(made):
+        for parameter in layer.parameters:
+            parameter.grad = torch.full_like(parameter, number + 1.0)
+
+
+def test_small_gradients_are_packed_and_large_ones_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients_module, "IN_PLACE_BYTES", 100)
+    made = network((2, 3), (10, 10), (3, 1))
+    gradients = Gradients(made)
+    assert gradients.order == [2, 1, 0]
+    large = made[1].parameters[0].grad
+    assert large is not None
+    for layer in gradients.order:
+        gradients.complete(layer)
+    everything = gradients.pieces(Message(0, (2, 1, 0)))
+    assert [len(piece.values) for piece in everything] == [4 + 10 + 9, 100]
+    assert everything[0].values.tolist() == [3.0] * 4 + [2.0] * 10 + [1.0] * 9
+    assert everything[1].values.data_ptr() == large.data_ptr()
+    assert [piece.place for piece in everything] == [0, 23]
+    middle = gradients.pieces(Message(1, (1,)))
+    assert [(piece.place, len(piece.values)) for piece in middle] == [(4, 10), (23, 100)]
+    for piece in everything:
+        piece.values.mul_(2)
+    for number, layer in enumerate(made):
+        for parameter in layer.parameters:
+            assert parameter.grad is not None
+            assert (parameter.grad == 2 * (number + 1)).all(), "what is received is what the update sees"
+    gradients.clear()
+    assert all(parameter.grad is None for layer in made for parameter in layer.parameters)
+
+
+class Noting:
+    """An exchange that notes which messages it was given."""
+
+    updates = False
+
+    def __init__(self, sizes: Mapping[int, int]) -> None:
+        self.sizes = sizes
+        self.numbers: list[int] = []
+
+    def send(self, message: Message) -> int:
+        if message.number not in self.sizes:
+            raise OSError("the network is down")
+        self.numbers.append(message.number)
+        return self.sizes[message.number]
+
+
+def engine(exchange: Noting, plan: list[list[int]], *, during_backward: bool) -> Engine:
+    return Engine(
+        nn.Sequential(), Gradients(network((1, 1), (1, 1), (3, 1))), exchange, plan, HostClock(), CPU,
+        during_backward=during_backward, replan=lambda _: None, end=lambda: None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("during_backward", [True, False])
+def test_messages_go_in_their_order_whatever_the_layers_order(during_backward: bool) -> None:
+    exchange = Noting({0: 100, 1: 60})
+    sends = engine(exchange, [[2], [1, 0]], during_backward=during_backward)
+    for _ in range(2):
+        for layer in (0, 1, 2):
+            sends.ready(layer)
+        sends.finish()
+        sent = sends.sent()
+        assert {layer: (one.message, one.bytes) for layer, one in sent.items()} == {2: (0, 100), 1: (1, 30), 0: (1, 30)}
+        assert sent[2].start <= sent[2].end <= sent[1].start <= sent[1].end
+    assert exchange.numbers == [0, 1, 0, 1]
+    sends.close(wait=True)
+
+
+@pytest.mark.parametrize("during_backward", [True, False])
+def test_what_goes_wrong_on_the_way_is_raised_where_it_is_waited_for(during_backward: bool) -> None:
+    sends = engine(Noting({0: 1}), [[2], [1, 0]], during_backward=during_backward)
+    for layer in (2, 1, 0):
+        sends.ready(layer)
+    with pytest.raises(OSError, match="the network is down"):
+        sends.finish()
+    sends.close(wait=False)
+
+
+def interfaces(**addresses: str) -> dict[str, IPv4Interface]:
+    return {name: IPv4Interface(address) for name, address in addresses.items()}
+
+
+def test_ranks_meet_in_the_first_network_all_are_in() -> None:
+    first = interfaces(docker0="172.17.0.1/16", eth0="10.0.0.1/24", ib0="10.1.0.1/16", lo="127.0.0.1/8")
+    second = interfaces(docker1="172.18.0.1/16", enp3="10.0.0.2/24", ib0="10.1.0.2/16", lo="127.0.0.1/8")
+    assert common_network([first, second], same_node=False) == ["eth0", "enp3"]
+    assert common_network([first, first], same_node=True) == ["lo", "lo"]
+    assert common_network([first, interfaces(lo="127.0.0.1/8")], same_node=False) == []
+
 
 PROGRAM = """
 import time
 import torch
-from stallpoint.measure import SYNCHRONISATIONS
+from torch import nn
+from stallpoint.measure.clock import HostClock
+from stallpoint.measure.optimiser import Sgd
 from stallpoint.measure.synchronisation import start
 from stallpoint.measure.world import World
+from stallpoint.networks.layers import layers
+from stallpoint.presets import Preset
 
 torch.set_num_threads(1)
 world = World.start(2)
-SIZES = {0: 5, 2: 70_000, 3: 1}
+model = nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 3))
 
-
-def sums_are_made_in_place_one_after_the_other(name):
-    buffers = {layer: torch.zeros(size) for layer, size in SIZES.items()}
-    places = {layer: buffer.data_ptr() for layer, buffer in buffers.items()}
-    synchronisation = start(name, world, buffers)
-    for iteration in range(3):
-        for layer, buffer in buffers.items():
-            buffer.fill_(layer + 10.0 * world.rank)
-        for layer in (3, 2, 0):
-            synchronisation.ready(layer)
-        synchronisation.finish()
-        for layer, buffer in buffers.items():
-            assert buffer.tolist() == [2.0 * layer + 10.0] * len(buffer), (layer, buffer)
-        times = [time for layer in (3, 2, 0) for time in synchronisation.intervals[layer]]
-        assert times == sorted(times), times
-    assert {layer: buffer.data_ptr() for layer, buffer in buffers.items()} == places
-    synchronisation.close(wait=True)
-
-
-def wait_free_begins_during_the_backward_pass(name):
-    synchronisation = start(name, world, {layer: torch.ones(size) for layer, size in SIZES.items()})
-
-    def arrives(layer, patience):
-        deadline = time.monotonic() + patience
-        while layer not in synchronisation.intervals and time.monotonic() < deadline:
-            time.sleep(0.001)
-        return layer in synchronisation.intervals
-
-    synchronisation.ready(3)
-    assert arrives(3, patience=30) if name == "wfbp" else not arrives(3, patience=0.2)
-    synchronisation.ready(2)
+for begin in ("after-backward", "layer-ready"):
+    synchronisation = start(
+        Preset(start=begin), model, layers(model), world, HostClock(), torch.device("cpu"),
+        Sgd(model.parameters()), warmup=1,
+    )
+    for number, parameter in enumerate(model.parameters()):
+        parameter.grad = torch.full_like(parameter, number + 10.0 * world.rank)
+    synchronisation.ready(1)
+    deadline = time.monotonic() + (30 if begin == "layer-ready" else 0.2)
+    while not synchronisation.sent() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert set(synchronisation.sent()) == ({1} if begin == "layer-ready" else set()), begin
+    synchronisation.ready(0)
     synchronisation.finish()
-    assert set(synchronisation.intervals) == {3, 2}
+    for number, parameter in enumerate(model.parameters()):
+        assert (parameter.grad == 2.0 * number + 10).all(), (number, parameter.grad)
     synchronisation.close(wait=True)
-
-
-for name in SYNCHRONISATIONS:
-    sums_are_made_in_place_one_after_the_other(name)
-    wait_free_begins_during_the_backward_pass(name)
 """
 
 
-def test_two_ranks() -> None:
+def test_messages_of_ready_layers_go_during_the_backward_pass() -> None:
     command = [*MPIRUN, "-n", "2", sys.executable, "-c", PROGRAM]
     run = subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=120)
     assert run.returncode == 0, run.stderr
-
-
-def test_what_goes_wrong_in_the_communication_thread_is_raised_in_the_main_one() -> None:
-    World.start(1)
-    synchronisation = WaitFree(MPI.COMM_NULL, {0: torch.ones(3)})
-    synchronisation.ready(0)
-    with pytest.raises(MPI.Exception):
-        synchronisation.finish()
-    synchronisation.close(wait=False)
-
-
-def test_one_worker_sends_nothing() -> None:
-    buffers = {0: torch.ones(3)}
-    alone = start("wfbp", World.start(1), buffers)
-    alone.ready(0)
-    alone.finish()
-    assert isinstance(alone, Alone)
-    assert alone.intervals == {}
-    assert buffers[0].tolist() == [1, 1, 1]
-
-
-@pytest.mark.parametrize("path", SYNCHRONISATIONS.values(), ids=SYNCHRONISATIONS)
-def test_registered_names_lead_to_synchronisations(path: str) -> None:
-    assert issubclass(resolve_name(path), Synchronisation)

@@ -5,12 +5,14 @@ import pytest
 from launching import ENVIRONMENT, MPIRUN
 
 from stallpoint.errors import CannotRun
-from stallpoint.measure.world import MPI, World, first_process
+from stallpoint.measure.mpi import MPI
+from stallpoint.measure.world import World, first_process
 
 PROGRAM = """
 import sys
 from stallpoint.errors import CannotRun
-from stallpoint.measure.world import MPI, World, first_process
+from stallpoint.measure.mpi import MPI
+from stallpoint.measure.world import World, first_process
 try:
     world = World.start(int(sys.argv[1]))
     print(world.rank, world.size, world.comm.allreduce(1), MPI.Query_thread() == MPI.THREAD_MULTIPLE)

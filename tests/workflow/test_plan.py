@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 from checkout import Checkout
 
+from stallpoint.charts import PAPERS
+from stallpoint.parquet import read
+from stallpoint.records import PAPER_FIGURES
+
 
 @pytest.mark.parametrize(("name", "cells"), [("keuper-2016", "xeon"), ("shi-2018", "v100-4gpu")])
 def test_the_papers_matrices_pass_a_dry_run(new_checkout: Callable[..., Checkout], name: str, cells: str) -> None:
@@ -48,6 +52,16 @@ def test_a_cell_that_is_not_in_the_study_is_refused(new_checkout: Callable[..., 
     ran = new_checkout().snakemake("-n", "results/tiny/raw/sgemm/network~vgg/hardware~local/repeat~1")
     assert ran.status != 0
     assert "MissingRuleException" in ran.text or "is not a cell" in ran.text
+
+
+def test_a_papers_figures_need_no_measurement(new_checkout: Callable[..., Checkout]) -> None:
+    checkout = new_checkout()
+    planned = checkout.snakemake("-n", "paper_figures").jobs
+    assert planned == {"paper_table": 1, "paper_chart": len(PAPERS), "paper_figures": 1}
+    ran = checkout.snakemake("--cores", "1", "results/paper_figures/paper-times.svg")
+    assert ran.status == 0, ran.text
+    rows = read(PAPER_FIGURES, checkout.folder / "results/paper_figures/keuper-2016.parquet").to_pandas()
+    assert set(rows["figure"]) == {3, 4, 11, 12}
 
 
 def test_snakemake_lints_nothing_but_the_missing_conda_environments(new_checkout: Callable[..., Checkout]) -> None:

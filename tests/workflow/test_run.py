@@ -63,8 +63,20 @@ def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
         assert {file.suffix for file in finished.results("figures").glob(f"{chart}.*")} == {".html", ".svg", ".png"}
     conclusions = json.loads(finished.results("conclusions.json").read_text())
     assert [curve["network"] for curve in conclusions["curves"]] == ["alexnet"]
+    (timing,) = conclusions["instrumentation"]
+    assert timing["network"] == "alexnet"
+    assert [timing["forward_closure"], timing["backward_closure"]] == pytest.approx([1, 1], abs=0.02)
     assert "alexnet" in finished.results("conclusions.md").read_text()
     assert finished.results("report.html").stat().st_size < 5_000_000
+
+
+def test_the_papers_table_of_networks_stands_beside_ours(finished: Checkout) -> None:
+    page = finished.results("published/keuper-2016-table-ii.md").read_text()
+    assert "| convolutional layers | alexnet | 5 | 5 |" in page
+    assert "googlenet" not in page, "the study does not train it"
+    report = finished.results("report.html").read_text()
+    assert "Keuper &amp; Pfreundt (2016), Table II, beside ours" in report
+    assert "60,965,224" in report
 
 
 def test_the_prediction_of_two_nodes_does_not_use_them(finished: Checkout) -> None:
@@ -110,6 +122,11 @@ def test_editing_one_cell_reruns_that_cell_and_what_depends_on_it(study: Checkou
     block = study.study["matrix"][0]
     study.write_study(include=[{**block, "nodes": 2, "scaling": "strong", "iterations": 3}])
     assert study.snakemake("-n").jobs == {"train": 1, **DERIVED}
+
+
+def test_naming_a_network_of_ones_own_leaves_the_cells_of_others_alone(study: Checkout) -> None:
+    study.write_study(networks={"mine": {"build": "mine:build", "image_size": 8}})
+    assert "Nothing to be done" in study.snakemake("-n").text
 
 
 def test_editing_a_chart_reruns_that_chart_and_no_measurement(study: Checkout) -> None:

@@ -13,7 +13,7 @@ from snakemake.exceptions import WorkflowError
 
 from stallpoint import study as studies
 from stallpoint.cells import KINDS, Cell
-from stallpoint.charts import CHARTS
+from stallpoint.charts import CHARTS, PAPERS
 from stallpoint.errors import InputError
 from stallpoint.measure.launch import THIS_MACHINE
 
@@ -51,6 +51,7 @@ wildcard_constraints:
         for axis in cell.axes
     },
     chart="|".join(CHARTS),
+    paper="|".join(PAPERS),
 
 
 def cell_pattern(kind, folder):
@@ -60,6 +61,12 @@ def cell_pattern(kind, folder):
 
 def cell_folders(*kinds):
     return [f"{RESULTS}/raw/{cell.path}" for kind in kinds for cell in STUDY.of_kind(kind)]
+
+
+def all_traces(wildcards):
+    """Traces and timeline of every training cell."""
+    cells = [cell for kind in ("train", "imported-train") for cell in STUDY.of_kind(kind)]
+    return [f"{RESULTS}/traces/{cell.path}/{name}" for cell in cells for name in ("layers", "timeline.json")]
 
 
 def of_cell(kind, value):
@@ -95,7 +102,8 @@ def source_files(*parts):
 
 def chart_code(wildcards):
     """The chart's own module and those that all charts share."""
-    others = {name.replace("-", "_") for name in CHARTS if name != wildcards.chart}
+    name = wildcards.get("chart") or wildcards.paper
+    others = {other.replace("-", "_") for other in (*CHARTS, *PAPERS) if other != name}
     return [file for file in source_files("charts", "*.py") if Path(file).stem not in others]
 
 

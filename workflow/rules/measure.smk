@@ -3,15 +3,24 @@
 # On this machine a job takes every core (threads), so that nothing runs beside a measurement; on a cluster
 # it gets nodes × workers_per_node tasks of threads_per_worker cores (resources). How its processes are
 # started there is a matter of the site: resources.launcher in the profile.
+from stallpoint.cells import MEASURED
 
 
-for kind in KINDS:
+def own_network(cell):
+    """The description of a network of the study's own: one that does not work is found before it is measured."""
+    return f"{RESULTS}/networks/{cell.network}.parquet" if cell.own_network else []
+
+
+for kind in MEASURED:
 
     rule:
         name:
             kind
         input:
-            f"{RESULTS}/storage/{{storage}}.json" if "storage" in KINDS[kind].axes else [],
+            f"{RESULTS}/storage/{{storage}}.json" if "storage" in MEASURED[kind].axes else [],
+            of_cell(kind, own_network)
+            if STUDY.config["networks"] and "network" in MEASURED[kind].axes
+            else [],
         output:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
         log:

@@ -29,6 +29,10 @@ rule fit:
         f"{LOGS}/fit.log",
     params:
         models=STUDY.config["models"],
+        shared_links=[name for name, entry in STUDY.config["storage"].items() if entry["shared_link"]],
+        what_if=STUDY.config["what_if"],
+        presets=STUDY.config["presets"],
+        available={name: entry["nodes"] for name, entry in STUDY.config["hardware"].items()},
         seed=STUDY.config["seed"],
     script:
         "../../scripts/fit.py"

@@ -41,7 +41,7 @@ rule conclude:
     log:
         f"{LOGS}/conclude.log",
     params:
-        threshold=STUDY.config["models"]["threshold"],
+        judged_by={name: STUDY.config["models"][name] for name in ("threshold", "efficiency")},
     script:
         "../../scripts/conclude.py"
 
@@ -52,6 +52,8 @@ rule report_page:
         **rules.fit.output,
         **rules.extrapolate.output,
         conclusions=rules.conclude.output.json,
+        networks=rules.compare_published.input.networks,
+        published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
         charts=expand(rules.chart.output.svg, chart=CHARTS),
         code=source_files("report.*"),
     output:

@@ -64,6 +64,16 @@ _CHARTS = (
         "from there on, doubling the nodes gains less than the threshold.",
     ),
     Chart(
+        "critical-path",
+        ANSWER,
+        "Where the time goes",
+        "",
+        ("critical_path",),
+        "What is on the critical path of an iteration, by node count: only what nothing else hides, so the parts add "
+        "up to the iteration time. Latency and bandwidth divide the exposed communication as the fit of its messages "
+        "says. Narrow bars are predicted, for node counts nobody ran.",
+    ),
+    Chart(
         "causes",
         ANSWER,
         "What costs the time",
@@ -71,6 +81,16 @@ _CHARTS = (
         ("causes",),
         "Share of each iteration lost to each cause, by node count; what is missing to 100 % is the time ideal scaling "
         "would take. Narrow bars are predicted, for node counts nobody ran.",
+    ),
+    Chart(
+        "what-if",
+        ANSWER,
+        "What if",
+        "",
+        ("what_if",),
+        "Predicted speedup over the fewest nodes of the measured cluster, if its links, compute units, gradients, "
+        "mini-batch or preset were different (dashed) and as they are (the thick grey line, predicted too). Triangles "
+        "mark where a curve stalls.",
     ),
     Chart(
         "communication",
@@ -89,8 +109,8 @@ _CHARTS = (
         "Shi et al. (2018), Table V",
         ("communication", "collectives"),
         "Time of one all-reduce by message size: points are medians over repeated calls of the slowest rank, with the "
-        "middle 90 % of them; dashed lines are the fit alpha + beta · bytes for each node count. The flat part is "
-        "latency, the rising part bandwidth.",
+        "middle 90 % of them; dashed lines are the fit alpha + beta · bytes for each node count, in pieces where "
+        "one line does not hold for all sizes. The flat part is latency, the rising part bandwidth.",
     ),
     Chart(
         "overlap",
@@ -201,5 +221,30 @@ _CHARTS = (
     ),
 )
 
+_PAPERS = (
+    Chart(
+        "paper-times",
+        ANSWER,
+        "Compute against communication time, from published parameters",
+        "Keuper & Pfreundt (2016), Fig. 3",
+        ("paper_figures",),
+        "Time of one iteration on the paper's compute units, computed from its model sizes, iteration times and FDR "
+        "InfiniBand: compute in proportion to the worker's mini-batch, gradients up a binary tree and down again. "
+        "Training becomes communication bound where the blue line rises above a compute line.",
+    ),
+    Chart(
+        "paper-speedup",
+        ANSWER,
+        "Limits of the speedup, from published parameters",
+        "Keuper & Pfreundt (2016), Figs. 4, 11 and 12",
+        ("paper_figures",),
+        "Speedup with free communication where compute units get no faster below 32 samples, at the default and at "
+        "larger mini-batches, and by Amdahl's law for the published shares of the non-scaling layers.",
+    ),
+)
+
+PAPERS: dict[str, Chart] = {chart.name: chart for chart in _PAPERS}
+"""Charts of no study: a paper's figures, from the parameters it states."""
 CHARTS: dict[str, Chart] = {chart.name: chart for chart in _CHARTS}
-"""Every chart by name, in the order of the argument: the answer, then each cause, then how good the model is."""
+"""Every chart of a study by name, in the order of the argument: the answer, each cause, how good the model is."""
+ALL = {**CHARTS, **PAPERS}

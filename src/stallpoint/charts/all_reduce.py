@@ -1,9 +1,10 @@
-"""All-reduce time by message size and its fit alpha + beta · bytes (Shi et al., section V-D)."""
+"""All-reduce time by message size and its fit alpha + beta · bytes, maybe in pieces (Shi et al., section V-D)."""
 
 from __future__ import annotations
 
 import altair as alt
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
@@ -70,9 +71,18 @@ def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
     fits = fits[(fits["fit"] == "nodes") & fits["alpha"].notna()]
     if fits.empty:
         return measured.iloc[:0]
-    texts = zip(with_interval(fits, "alpha", "s"), with_interval(fits, "beta", "s/B"), strict=True)
-    fits = fits.assign(shown=[f"alpha {alpha}, beta {beta}" for alpha, beta in texts])
     sizes = np.geomspace(measured["message_bytes"].min(), measured["message_bytes"].max(), 40)
-    frame = fits.merge(pd.Series(sizes, name="message_bytes"), how="cross")
-    value = frame["alpha"] + frame["beta"] * frame["message_bytes"]
-    return frame.assign(basis="fitted", value=value, low=value, high=value)
+    return pd.concat([_curve(fit.sort_values("from_bytes"), sizes) for _, fit in fits.groupby(CURVE)])
+
+
+def _curve(pieces: pd.DataFrame, sizes: npt.NDArray[np.float64]) -> pd.DataFrame:
+    """One fit at `sizes` and at its breaks, so that the pieces are seen; the text is that of each size's own piece."""
+    starts = pieces["from_bytes"].to_numpy()
+    at = np.unique(np.append(sizes, starts[(starts > sizes[0]) & (starts < sizes[-1])]))
+    inside = np.clip(at[:, None], starts, np.append(starts[1:], np.inf)) - starts
+    value = pieces["alpha"].iloc[0] + inside @ pieces["beta"].to_numpy()
+    texts = zip(with_interval(pieces, "alpha", "s"), with_interval(pieces, "beta", "s/B"), strict=True)
+    shown = np.array([f"alpha {alpha}, beta {beta}" for alpha, beta in texts])
+    curve = {"message_bytes": at, "value": value, "low": value, "high": value, "basis": "fitted"}
+    labels = {name: pieces[name].iloc[0] for name in CURVE}
+    return pd.DataFrame({**labels, **curve, "shown": shown[np.searchsorted(starts, at, side="right") - 1]})

@@ -10,7 +10,7 @@ import altair as alt
 import pandas as pd
 import vl_convert as vlc
 
-from stallpoint.charts import CHARTS, NoData, Tables, theme
+from stallpoint.charts import ALL, NoData, Tables, theme
 from stallpoint.parquet import atomic
 
 Spec: TypeAlias = dict[str, Any]
@@ -24,7 +24,7 @@ PNG_SCALE = 2
 def spec(name: str, tables: Tables) -> Spec:
     """The chart `name` without title and theme, or a text in its place that says what is missing."""
     try:
-        chart = CHARTS[name].draw(tables)
+        chart = ALL[name].draw(tables)
     except NoData as reason:
         chart = note(f"Nothing to draw: {reason}.")
     # Altair refuses more than 5,000 rows as a rule; rows here are aggregates, whose number the study sets.
@@ -45,7 +45,7 @@ def render(name: str, tables: Tables, html: Path, svg: Path, png: Path) -> None:
 
     Two runs from equal tables write the same SVG, byte for byte.
     """
-    themed = {**spec(name, tables), "title": CHARTS[name].title, "config": theme.config()}
+    themed = {**spec(name, tables), "title": ALL[name].title, "config": theme.config()}
     with atomic(html) as scratch:
         scratch.write_text(vlc.vegalite_to_html(themed, vl_version=VEGA_LITE, bundle=True), encoding="utf-8")
     with atomic(svg) as scratch:

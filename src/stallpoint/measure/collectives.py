@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
+import torch
 
 from stallpoint.cells import CollectivesCell
+from stallpoint.measure.clock import clock_for
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.world import MPI, World
+from stallpoint.measure.synchronisation.communicator import communicator
+from stallpoint.measure.world import World
 from stallpoint.records import COLLECTIVES
 
 
 def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
     """Time ``cell.samples`` in-place all-reduce calls (float32, sum) of each size, after one warm-up call.
 
-    Every rank records each call, from a barrier on: ranks leave a call at different times.
+    Calls go the way they go in training, by the cell's backend and reduction. Every rank records each call, from a
+    barrier on: ranks leave a call at different times.
     """
+    device = torch.device(cell.device)
+    clock = clock_for(device)
+    communicates = communicator(cell.backend, cell.reduction, 0, world, device)
     for size in cell.message_bytes:
-        buffer = np.empty(size // 4, np.float32)
+        values = torch.empty(size // 4, device=device)
         for sample in range(cell.samples + 1):
-            buffer.fill(1)
+            values.fill_(1)
+            clock.wait()
             world.comm.Barrier()
             begin = time.perf_counter()
-            world.comm.Allreduce(MPI.IN_PLACE, buffer, MPI.SUM)
+            communicates.all_reduce(values)
+            clock.wait()
             seconds = time.perf_counter() - begin
-            if not (buffer[0] == buffer[-1] == world.size):
-                raise ArithmeticError(f"all-reduce of {size} bytes gave {buffer[0]}, {world.size} is the sum")
-            keep.add(COLLECTIVES, message_bytes=buffer.nbytes, sample=sample, warmup=sample == 0, seconds=seconds)
+            if not (values[0] == values[-1] == world.size):
+                raise ArithmeticError(f"all-reduce of {size} bytes gave {values[0]}, {world.size} is the sum")
+            keep.add(COLLECTIVES, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, seconds=seconds)
+    communicates.close()

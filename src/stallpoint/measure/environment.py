@@ -15,7 +15,9 @@ import torch
 import stallpoint
 from stallpoint.cells import Cell
 from stallpoint.errors import CannotRun
-from stallpoint.measure.world import MPI, World
+from stallpoint.measure import mpi_parameters
+from stallpoint.measure.mpi import MPI
+from stallpoint.measure.world import World
 
 
 def describe(cell: Cell, world: World) -> dict[str, Any]:
@@ -35,6 +37,7 @@ def describe(cell: Cell, world: World) -> dict[str, Any]:
         "torch": torch.__version__,
         "mpi4py": version("mpi4py"),
         "mpi_library": MPI.Get_library_version().splitlines()[0].rstrip("\0"),
+        "mpi_parameters": mpi_parameters.in_force(world.reduction),
         "stallpoint": stallpoint.__version__,
         "git_commit": commit,
         "git_dirty": dirty,

@@ -13,6 +13,7 @@ How a job can end:
 from __future__ import annotations
 
 import math
+import re
 import sys
 import time
 import traceback
@@ -27,13 +28,16 @@ import pyarrow as pa
 import torch
 
 from stallpoint import parquet
-from stallpoint.cells import Cell
+from stallpoint.cells import Cell, CollectivesCell, TrainCell
 from stallpoint.errors import EXIT_BAD_INPUT, CannotRun, InputError
-from stallpoint.measure import environment
+from stallpoint.measure import environment, precision
 from stallpoint.measure.interruption import Interruption, save_rows
+from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.world import MPI, World, first_process
+from stallpoint.measure.world import World, first_process
+from stallpoint.presets import preset_from
 from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, Table
+from stallpoint.runs import run_row
 
 EXIT_DEFECT = 1
 EXIT_FAILED = 3
@@ -62,7 +66,10 @@ def run(cell: Cell, measure: Measure, folder: Path) -> None:
     """
     started = datetime.now(UTC)
     try:
-        world = World.start(cell.ranks)
+        world = World.start(cell.ranks, _reduction(cell))
+    except InputError as error:
+        _say(f"error: {error}")
+        raise SystemExit(EXIT_BAD_INPUT) from None
     except CannotRun as error:
         if first_process():
             _write_failure(cell, folder, started, str(error))
@@ -79,10 +86,26 @@ def record_failure(cell: Cell, folder: Path, exit_code: int, log: Path) -> bool:
     if exit_code == EXIT_FAILED:
         return (folder / f"{RUNS.name}.parquet").exists()
     text = log.read_text(errors="replace") if log.exists() else ""
-    if exit_code not in _KILLED or any(words in text for words in ("interrupted by SIG", "CANCELLED", "TIME LIMIT")):
+    if exit_code not in _KILLED or any(words in text for words in ("CANCELLED", "TIME LIMIT")):
         return False
-    _write_failure(cell, folder, datetime.now(UTC), "killed (signal 9): most likely out of memory")
+    killed = _killed_rank(text)
+    if killed is None and "interrupted by SIG" in text:
+        return False
+    who = "killed" if killed is None else f"rank {killed} was killed"
+    _write_failure(cell, folder, datetime.now(UTC), f"{who} (signal 9): most likely out of memory")
     return True
+
+
+def _killed_rank(log: str) -> str | None:
+    """The rank that ended first and by signal 9, if the launcher (Open MPI's mpirun, Slurm's srun) names one.
+
+    The launcher then interrupts the others. A rank that says itself that it was interrupted was killed later.
+    """
+    for pattern in (r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal 9", r"task (\d+): Killed"):
+        found = re.search(pattern, log)
+        if found and not re.search(rf"interrupted by SIG\w+: the rows of rank {found[1]} ", log):
+            return found[1]
+    return None
 
 
 @dataclass(frozen=True)
@@ -114,6 +137,7 @@ class _Job:
         if self.cell.device == "cuda":
             environment.choose_gpu(self.world)
         torch.set_num_threads(self.cell.threads_per_worker)
+        precision.allow_only(self.cell.precision)
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world))
         self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
         measure(self.cell, self.world, self.recorder)
@@ -124,7 +148,7 @@ class _Job:
         return pa.concat_tables(map(_from_bytes, parts)) if parts else None
 
     def _write(self, tables: dict[str, pa.Table]) -> None:
-        parquet.write_cell(self.folder, {RUNS.name: [_run_row(self.cell, self.started)], **tables})
+        parquet.write_cell(self.folder, {RUNS.name: [run_row(self.cell, self.started)], **tables})
 
     def _save_rows(self) -> str:
         return save_rows(self.recorder, self.cell, self.world.rank, self.folder)
@@ -155,6 +179,13 @@ class _Job:
         if problem.exit_code != EXIT_FAILED:
             raise SystemExit(problem.exit_code)
         return True
+
+
+def _reduction(cell: Cell) -> str:
+    """The reduction scheme that the MPI library has to be told before it is initialised."""
+    if isinstance(cell, TrainCell):
+        return preset_from(cell.preset).reduction
+    return cell.reduction if isinstance(cell, CollectivesCell) else "library"
 
 
 def _attempt(step: Callable[[], None]) -> _Problem | None:
@@ -190,23 +221,9 @@ def _all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
     return True
 
 
-def _run_row(cell: Cell, started: datetime, failure: str = "") -> dict[str, Any]:
-    """The cell's row of `records.RUNS`."""
-    return {
-        "cell": cell.path,
-        "kind": cell.kind,
-        "status": "failed" if failure else "ok",
-        "reason": failure,
-        "started": started,
-        "duration": (datetime.now(UTC) - started).total_seconds(),
-        "settings": cell.to_json(),
-        **{name: getattr(cell, name) for name in ("hardware", "nodes", "ranks", "repeat")},
-    }
-
-
 def _write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
     """Write the folder of a cell that cannot run here."""
-    parquet.write_cell(folder, {RUNS.name: [_run_row(cell, started, reason)]})
+    parquet.write_cell(folder, {RUNS.name: [run_row(cell, started, failure=reason)]})
 
 
 def _say(text: str) -> None:

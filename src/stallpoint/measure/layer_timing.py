@@ -1,27 +1,42 @@
-"""Forward and backward time of each layer inside an ordinary training iteration.
+"""Forward and backward time of each layer inside an ordinary training iteration, for any network.
 
-Both passes do one thing after the other: the forward pass module by module, and the autograd engine its
-operations in the reverse of their order in the forward pass, branches included. A mark is taken where a
-layer begins, by a hook before its module or before the last of its operations is undone; it ends where
-the next mark is taken, and the last one where the pass ends. So the layers add up to the whole pass, also
-with in-place activations, and for the first layer, whose input needs no gradient.
+Both passes do one thing after the other: the forward pass call by call, and the autograd engine its operations in
+the reverse of their order in the forward pass (by their sequence numbers, branches included). So a mark where the
+turn passes to another layer is all there is to take, and a layer's time is what lies between its mark and the next.
+Whose time it is:
+
+- *Forward*: the innermost layer being called. A leaf module has its call; a container that is a layer (it holds
+  parameters of its own) has its call without those of the layers inside. Between the layers, in containers that
+  are none (functional operations, glue, other hooks), time belongs to the layer that ran last.
+- *Backward*: an operation belongs to the layer that had the turn when the forward pass did it. A mark is taken
+  where the engine comes to the newest operations of a turn: the tensors that leave a layer, or arrive at the next
+  one, lead to them. Operations that no such tensor leads to (a mask that only a later layer needs, say) count for
+  the layer undone just before them. To whose turn it is belong what the engine does besides, such as accumulating
+  gradients, and `gradients_ready`. A forward pass done again (activation checkpointing) is backward time of the
+  layers it calls.
+- What comes before the first layer is nobody's. What follows the last one, up to the first mark of the backward
+  pass, is the last one's: how the loss is scaled, the start of the engine.
+
+So shared modules add up over their calls, and in-place activations and the first layer, whose input needs no
+gradient, are like all others, because it is operations that are followed and not gradients of inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import nn
 
+from stallpoint.errors import InputError
 from stallpoint.measure.clock import Clock, Mark
 from stallpoint.networks.layers import Layer
 
-_Marked = tuple[int, Mark]
-"""Position of a layer, and when."""
+_next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+"""The number that the autograd engine will give to the next operation: it undoes them from the highest down."""
 
 
 @dataclass(frozen=True)
@@ -32,73 +47,180 @@ class LayerTimes:
     backward: list[float]
     gradient_ready: list[float | None]
     """When a layer's gradients were complete, since the start of the iteration; None where nothing is learned."""
+    turns: int
+    """Marks of the forward pass: one for each call of a layer, and for each return into a layer around it."""
 
 
 class LayerTimer:
-    """Takes the marks, by hooks that stay on the layers.
+    """Takes the marks, in calls and operations of the layers, which it changes for good.
 
     `gradients_ready` is called, in the middle of the backward pass, with the position of each layer whose
     gradients have just been completed.
     """
 
     def __init__(self, layers: Sequence[Layer], clock: Clock, gradients_ready: Callable[[int], None]) -> None:
+        self._layers = layers
         self._clock = clock
         self._gradients_ready = gradients_ready
-        self._layers = len(layers)
-        self._forward: list[_Marked] = []
-        self._backward: list[_Marked] = []
-        self._ready: list[_Marked] = []
+        # Two lists, of numbers alone: tuples would wake the garbage collector in the middle of the pass.
+        self._turns: list[int] = []
+        self._marks: list[Mark] = []
+        self._running: int | None = None
+        self._followed = 0
+        """Number of the first operation whose turn is not settled."""
+        self._undone = [self._hook_holder(index) for index in range(len(layers))]
+        self._ready: list[tuple[int, Mark]] = []
+        self._parameters: list[str] = []
+        self._accumulated: list[int] = []
         for index, layer in enumerate(layers):
-            self._hook_passes(index, layer.module)
-            self._hook_gradients(index, layer.parameters)
+            self._follow_calls(index, layer.module)
+            self._follow_gradients(index, layer)
+
+    def check_gradients(self) -> None:
+        """After a backward pass: raise `InputError` unless each parameter got its gradient, once.
+
+        Otherwise ranks would wait for one another without end, or sum what is not complete.
+        """
+        accumulated = self._accumulated
+        if len(accumulated) == len(set(accumulated)) == len(self._parameters):
+            return
+        if missing := [name for place, name in enumerate(self._parameters) if place not in set(accumulated)]:
+            raise InputError(
+                f"no gradient in this iteration for {_some(missing)}: the loss must depend on every parameter, as all "
+                "ranks wait for all gradients; freeze what is not to be learned (requires_grad = False)"
+            )
+        twice = [name for place, name in enumerate(self._parameters) if accumulated.count(place) > 1]
+        raise InputError(
+            f"several gradients in one backward pass for {_some(twice)}: each must be accumulated once (of PyTorch's "
+            "activation checkpointing use the variant use_reentrant=False)"
+        )
 
     def times(self, end_of_forward: Mark, end_of_backward: Mark) -> LayerTimes:
         """Times of the iteration that just ended; the timer is then ready for the next one."""
-        ready = {index: self._clock.seconds(mark) for index, mark in self._ready}
+        seconds = self._clock.seconds
+        middle = seconds(end_of_forward)
+        marks = [*map(seconds, self._marks)]
+        turns = sum(mark < middle for mark in marks)
+        last = self._turns[turns - 1] if turns else len(self._layers)  # its turn goes on behind the forward pass
         times = LayerTimes(
-            forward=self._durations(self._forward, end_of_forward),
-            backward=self._durations(self._backward, end_of_backward),
-            gradient_ready=[ready.get(index) for index in range(self._layers)],
+            self._sums(self._turns[:turns], [*marks[:turns], middle]),
+            self._sums([last, *self._turns[turns:]], [middle, *marks[turns:], seconds(end_of_backward)]),
+            [None] * len(self._layers),
+            turns,
         )
-        for marks in (self._forward, self._backward, self._ready):
-            marks.clear()
+        for index, mark in self._ready:
+            times.gradient_ready[index] = seconds(mark)
+        for finished in (self._turns, self._marks, self._ready, self._accumulated):
+            finished.clear()
         return times
 
-    def _durations(self, marks: list[_Marked], end: Mark) -> list[float]:
-        """Seconds of each layer, from its mark to the next; 0 for a layer without one."""
-        durations = [0.0] * self._layers
-        for (index, begin), (_, next_begin) in pairwise([*marks, (-1, end)]):
-            durations[index] += self._clock.seconds(next_begin) - self._clock.seconds(begin)
-        return durations
+    def _sums(self, turns: Sequence[int], marks: Sequence[float]) -> list[float]:
+        """Seconds of each layer in all its turns, each from its mark to the next."""
+        sums = [0.0] * (len(self._layers) + 1)  # the last for nobody
+        for turn, (begin, end) in zip(turns, pairwise(marks), strict=True):
+            sums[turn] += end - begin
+        return sums[:-1]
 
-    def _hook_passes(self, index: int, module: nn.Module) -> None:
-        mark, forward, backward = self._clock.mark, self._forward, self._backward
+    def _follow_calls(self, index: int, module: nn.Module) -> None:
+        """Mark where calls of `module` begin and, inside another layer, end.
 
-        def before_forward(_module: nn.Module, _inputs: Any) -> None:
-            forward.append((index, mark()))
+        Around ``forward`` and not by the module's hooks, which cost twice as much.
+        """
+        forward, undone = module.forward, self._undone[index]
+        take_turn, take_mark, now = self._turns.append, self._marks.append, self._clock.mark
 
-        def before_backward(_gradients: Any) -> None:
-            backward.append((index, mark()))
+        def timed(*inputs: Any, **named: Any) -> Any:
+            outer, self._running = self._running, index
+            if _next_number() != self._followed:
+                self._follow_operations((inputs, named))
+            take_turn(index)
+            take_mark(now())
+            try:
+                outputs = forward(*inputs, **named)
+            finally:  # checkpointing stops a forward pass done again in its middle, by an exception
+                self._running = outer
+            if isinstance(outputs, torch.Tensor):  # in short what `_follow_operations` does
+                operation = outputs.grad_fn
+                if operation is not None and (number := operation._sequence_nr()) >= self._followed:
+                    operation._register_hook_dict(undone)
+                    self._followed = number + 1
+            else:
+                self._follow_operations(outputs)
+            if outer is not None:
+                take_turn(outer)
+                take_mark(now())
+            return outputs
 
-        def after_forward(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
-            if output.grad_fn is not None:
-                # Of the operation, not of the tensor: an in-place ReLU gives the tensor another one.
-                output.grad_fn.register_prehook(before_backward)
+        module.forward = timed
 
-        module.register_forward_pre_hook(before_forward)
-        module.register_forward_hook(after_forward)
+    def _follow_operations(self, values: object) -> None:
+        """See to a mark where the newest operations, found from the tensors in `values`, begin to be undone."""
+        if not self._turns:
+            self._followed = _next_number()
+            return
+        first, undone = self._followed, self._undone[self._turns[-1]]
+        for tensor in _tensors(values):
+            # Of the operation, not the tensor: an in-place ReLU gives the tensor another one.
+            operation = tensor.grad_fn
+            if operation is not None and operation._sequence_nr() >= first:
+                operation._register_hook_dict(undone)
+                self._followed = _next_number()
 
-    def _hook_gradients(self, index: int, parameters: Sequence[nn.Parameter]) -> None:
+    def _hook_holder(self, index: int) -> torch.Tensor:
+        """A tensor whose hook marks that operations of the layer begin to be undone.
+
+        Operations borrow the hook. ``register_prehook`` does the same, but makes a handle to remove
+        each hook again, which takes as long as all the rest of the timing.
+        """
+        take_turn, take_mark, now = self._turns.append, self._marks.append, self._clock.mark
+
+        def before_undone(_gradient: object) -> None:
+            take_turn(index)
+            take_mark(now())
+
+        holder = torch.empty(0)
+        holder._backward_hooks = {0: before_undone}
+        return holder
+
+    def _follow_gradients(self, index: int, layer: Layer) -> None:
         """Tell when the last of a layer's parameters has its gradient."""
-        missing = len(parameters)
+        missing = len(layer.parameters)
+        take_note, take_mark = self._accumulated.append, self._clock.mark
+        names = {id(parameter): name for name, parameter in layer.module.named_parameters(recurse=False)}
 
-        def accumulated(_parameter: torch.Tensor) -> None:
-            nonlocal missing
-            missing -= 1
-            if not missing:
-                missing = len(parameters)
-                self._ready.append((index, self._clock.mark()))
-                self._gradients_ready(index)
+        def follow(parameter: nn.Parameter) -> None:
+            place = len(self._parameters)
+            self._parameters.append(f"{layer.name}.{names[id(parameter)]}")
 
-        for parameter in parameters:
+            def accumulated(_parameter: torch.Tensor) -> None:
+                nonlocal missing
+                take_note(place)
+                missing -= 1
+                if not missing:
+                    missing = len(layer.parameters)
+                    self._ready.append((index, take_mark()))
+                    self._gradients_ready(index)
+
             parameter.register_post_accumulate_grad_hook(accumulated)  # type: ignore[no-untyped-call]
+
+        for parameter in layer.parameters:
+            follow(parameter)
+
+
+def _tensors(values: object) -> Iterator[torch.Tensor]:
+    """All tensors in whatever a module takes or returns."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, Mapping):
+        for value in values.values():
+            yield from _tensors(value)
+    elif isinstance(values, list | tuple | set):
+        for value in values:
+            yield from _tensors(value)
+    elif is_dataclass(values) and not isinstance(values, type):
+        yield from _tensors(vars(values))
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

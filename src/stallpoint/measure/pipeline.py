@@ -1,4 +1,4 @@
-"""The input pipeline of one worker: read, decode, normalise, and (with prefetch) do so ahead of time.
+"""The input pipeline of one worker: read and decode, and (with prefetch) do so ahead of time.
 
 Reading ahead uses threads: starting processes after MPI is initialised is unsafe, and file reads and
 image decoding do their work without Python's lock.
@@ -18,27 +18,23 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stallpoint.measure.decoding import Buffers, decoder
+from stallpoint.networks.inputs import Inputs
 from stallpoint.storage import Storage
-
-# Mean and standard deviation of ImageNet's channels (red, green, blue) on the scale 0..1.
-_MEAN = np.array([0.485, 0.456, 0.406], np.float32)
-_DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
-_SCALE = (1 / (255 * _DEVIATION))[:, None, None]
-_SHIFT = (-_MEAN / _DEVIATION)[:, None, None]
 
 
 @dataclass(frozen=True)
 class MiniBatch:
     """One worker's mini-batch of b samples; valid until the next one is asked for."""
 
-    images: torch.Tensor
-    """float32 [b, 3, size, size], normalised."""
+    inputs: torch.Tensor
+    """As the network takes them: float32 [b, 3, size, size], normalised, or tokens int64 [b, length]."""
     labels: torch.Tensor
-    """int64 [b]."""
+    """int64 [b], or [b, length]."""
     read: float
     """Time to read from the storage, summed over samples, in s."""
     decode: float
-    """Time to decode, resize and normalise, summed over samples, in s."""
+    """Time to decode (images: resize and normalise too), summed over samples, in s."""
 
 
 class SampleOrder:
@@ -67,8 +63,7 @@ class SampleOrder:
 class _Pending:
     """A mini-batch in the making."""
 
-    images: npt.NDArray[np.float32]
-    labels: list[int]
+    buffers: Buffers
     samples: list[Future[tuple[float, float]]]
 
 
@@ -76,15 +71,15 @@ class InputPipeline:
     """Mini-batches of one worker, as a context manager.
 
     `prefetch` = 0 reads when asked, in the calling thread; otherwise `readers` threads keep that many
-    mini-batches ahead. A storage that is missing or empty raises `InputError` here, an unreadable image
-    in `next_batch`, naming its file.
+    mini-batches ahead. A storage that is missing, empty or not of the kind that the network `takes` raises `InputError`
+    here, an unreadable sample in `next_batch`, naming its file.
     """
 
     def __init__(
         self,
         storage: Storage,
         *,
-        image_size: int,
+        takes: Inputs,
         batch: int,
         rank: int,
         ranks: int,
@@ -92,11 +87,11 @@ class InputPipeline:
         readers: int,
         seed: int,
     ) -> None:
-        self._images = storage.open()
-        self._size = image_size
-        self._order = SampleOrder(self._images.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
-        # One buffer for each mini-batch ahead and one for that in use: fresh memory would cost page faults.
-        self._buffers = deque(np.empty((batch, 3, image_size, image_size), np.float32) for _ in range(prefetch + 1))
+        self._stored = storage.open()
+        self._decoder = decoder(self._stored, takes)
+        self._order = SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
+        # Memory for each mini-batch ahead and for that in use: fresh memory would cost page faults.
+        self._buffers = deque(self._decoder.buffers(batch) for _ in range(prefetch + 1))
         self._iteration = 0
         self._pool = ThreadPoolExecutor(readers, "reader") if prefetch else None
         self._ahead: deque[_Pending] = deque()
@@ -109,8 +104,8 @@ class InputPipeline:
         pending = self._ahead.popleft()
         times = [sample.result() for sample in pending.samples]
         return MiniBatch(
-            images=torch.from_numpy(pending.images),
-            labels=torch.tensor(pending.labels, dtype=torch.int64),
+            inputs=torch.from_numpy(pending.buffers.inputs),
+            labels=torch.from_numpy(pending.buffers.labels),
             read=sum(read for read, _ in times),
             decode=sum(decode for _, decode in times),
         )
@@ -119,7 +114,7 @@ class InputPipeline:
         """Stop reading ahead and close the storage's files; idempotent."""
         if self._pool:
             self._pool.shutdown(cancel_futures=True)
-        self._images.close()
+        self._stored.close()
 
     def __enter__(self) -> Self:
         return self
@@ -130,26 +125,25 @@ class InputPipeline:
         self.close()
 
     def _start_next(self) -> None:
-        """Begin the next mini-batch in the buffer that was free for longest."""
-        images = self._buffers[0]
+        """Begin the next mini-batch in the memory that was free for longest."""
+        buffers = self._buffers[0]
         self._buffers.rotate(-1)
         indices = self._order.indices(self._iteration)
         self._iteration += 1
-        samples = [self._start_sample(index, image) for index, image in zip(indices, images, strict=True)]
-        self._ahead.append(_Pending(images, [self._images.label(index) for index in indices], samples))
+        samples = [self._start_sample(index, buffers, place) for place, index in enumerate(indices)]
+        self._ahead.append(_Pending(buffers, samples))
 
-    def _start_sample(self, index: int, out: npt.NDArray[np.float32]) -> Future[tuple[float, float]]:
+    def _start_sample(self, index: int, buffers: Buffers, place: int) -> Future[tuple[float, float]]:
         if self._pool:
-            return self._pool.submit(self._load, index, out)
+            return self._pool.submit(self._load, index, buffers, place)
         done: Future[tuple[float, float]] = Future()
-        done.set_result(self._load(index, out))
+        done.set_result(self._load(index, buffers, place))
         return done
 
-    def _load(self, index: int, out: npt.NDArray[np.float32]) -> tuple[float, float]:
-        """Read, decode and normalise one sample into `out` [3, size, size]; seconds of reading and of the rest."""
+    def _load(self, index: int, buffers: Buffers, place: int) -> tuple[float, float]:
+        """Read and decode one sample into its place in `buffers`; seconds of reading and of the rest."""
         begin = time.perf_counter()
-        data = self._images.read(index)
+        data = self._stored.read(index)
         read = time.perf_counter()
-        np.multiply(self._images.decode(index, data, self._size), _SCALE, out=out)
-        out += _SHIFT
+        self._decoder.decode(index, data, buffers, place)
         return read - begin, time.perf_counter() - read

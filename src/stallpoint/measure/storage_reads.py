@@ -20,8 +20,8 @@ from stallpoint.cells import StorageCell
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.records import STORAGE_READS
-from stallpoint.storage import ImageSet, Storage
-from stallpoint.storage.images import Extent
+from stallpoint.storage import SampleSet, Storage
+from stallpoint.storage.samples import Extent
 
 
 def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
@@ -30,21 +30,21 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     No sample is read twice in a pass, by one worker or by two, so that a cold read is cold; a small
     training set therefore gives each worker fewer samples.
     """
-    images = Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()
-    count = max(1, min(cell.samples, images.samples // world.size))
-    random = np.random.default_rng(cell.seed).permutation(images.samples)
-    for order, sequence in (("sequential", np.arange(images.samples)), ("random", random)):
+    stored = Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()
+    count = max(1, min(cell.samples, stored.samples // world.size))
+    random = np.random.default_rng(cell.seed).permutation(stored.samples)
+    for order, sequence in (("sequential", np.arange(stored.samples)), ("random", random)):
         own = [int(index) for index in sequence[world.rank * count :][:count]]
         for cache in ("cold", "warm"):
             if cache == "cold":
-                drop({images.extent(index).path for index in own})
+                drop({stored.extent(index).path for index in own})
             else:
                 for index in own:
-                    images.read(index)
+                    stored.read(index)
             world.comm.Barrier()
-            resident = resident_share([images.extent(index) for index in own])
-            _read_all(images, own, world, keep, order, cache, resident)
-    images.close()
+            resident = resident_share([stored.extent(index) for index in own])
+            _read_all(stored, own, world, keep, order, cache, resident)
+    stored.close()
 
 
 def drop(files: set[Path]) -> None:
@@ -92,14 +92,14 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def _read_all(
-    images: ImageSet, indices: list[int], world: World, keep: Recorder, order: str, cache: str, resident: float | None
+    stored: SampleSet, indices: list[int], world: World, keep: Recorder, order: str, cache: str, resident: float | None
 ) -> None:
     """One pass over the samples `indices`; all workers begin together."""
     world.comm.Barrier()
     began = time.perf_counter()
     for sample, index in enumerate(indices):
         start = time.perf_counter()
-        data = images.read(index)
+        data = stored.read(index)
         seconds = time.perf_counter() - start
         keep.add(
             STORAGE_READS,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,25 +16,26 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import nn
-from torch.optim.sgd import sgd
 
 from stallpoint.cells import TrainCell
-from stallpoint.measure import synchronisation
-from stallpoint.measure.clock import Mark, clock_for
-from stallpoint.measure.gradients import LayerGradients
-from stallpoint.measure.layer_timing import LayerTimer
+from stallpoint.measure import memory, synchronisation
+from stallpoint.measure.clock import Mark, clock_for, host_mark
+from stallpoint.measure.device_prefetch import DevicePrefetch
+from stallpoint.measure.instrumentation import Instrumentation
+from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
+from stallpoint.measure.mpi import MPI
+from stallpoint.measure.optimiser import Sgd
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
+from stallpoint.measure.precision import forward_context
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.world import MPI, World
-from stallpoint.networks import find
+from stallpoint.measure.synchronisation import Sent
+from stallpoint.measure.world import World
+from stallpoint.networks import network_of
+from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
-from stallpoint.records import ITERATIONS, LAYERS
+from stallpoint.presets import Preset, preset_from
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
 from stallpoint.storage import Storage
-
-# Caffe's values for AlexNet, but a smaller step: the smallest mini-batches must not diverge. Times do not depend on it.
-STEP_SIZE = 0.001
-MOMENTUM = 0.9
-WEIGHT_DECAY = 0.0005
 
 PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 """What an iteration does, one after the other; together they are its time."""
@@ -48,25 +50,39 @@ class Iteration:
 
     phases: dict[str, float]
     layers: dict[str, Sequence[Any]]
+    turns: int
+    """See `LayerTimes.turns`."""
 
 
 class Trainer:
     """One worker's part in the training of `network`, which it changes; a context manager.
 
-    All ranks must give the same weights. `device` is where it computes; `sync` is one of `SYNCHRONISATIONS`.
+    All ranks must give the same weights. `device` is where it computes, `preset` how gradients are synchronised;
+    what that has to learn from times it learns in the first `warmup` iterations.
     """
 
-    def __init__(self, network: nn.Module, world: World, sync: str, device: torch.device) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        world: World,
+        preset: Preset,
+        device: torch.device,
+        *,
+        precision: str = "float32",
+        warmup: int = 1,
+    ) -> None:
         self._network = network.to(device)
         self._world = world
         self._device = device
+        self._in_precision = forward_context(precision, device)
         self._clock = clock_for(device)
         self._layers = layers(self._network)
-        self._gradients = LayerGradients(self._layers)
-        self._synchronisation = synchronisation.start(sync, world, self._gradients.buffers)
+        self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
+        self._optimiser = Sgd(self._parameters)
+        self._synchronisation = synchronisation.start(
+            preset, self._network, self._layers, world, self._clock, device, self._optimiser, warmup=warmup
+        )
         self._timer = LayerTimer(self._layers, self._clock, self._synchronisation.ready)
-        self._parameters: list[torch.Tensor] = list(self._network.parameters())
-        self._momenta: list[torch.Tensor | None] = [torch.zeros_like(weights) for weights in self._parameters]
 
     def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:
         """One iteration, from waiting for its mini-batch to the updated weights."""
@@ -74,21 +90,27 @@ class Trainer:
         self._clock.start()
         batch = next_batch()
         loaded = mark()
-        images, labels = batch.images.to(self._device), batch.labels.to(self._device)
+        inputs, labels = batch.inputs.to(self._device), batch.labels.to(self._device)
         copied = mark()
-        loss = self._network(images, labels)
+        with self._in_precision:
+            loss = self._synchronisation.network(inputs, labels)
         forward = mark()
         (loss / self._world.size).backward()  # scaled here, summed gradients are averages
-        backward = mark()
+        backward = self._synchronisation.backward_ended(mark())
+        self._timer.check_gradients()
         self._synchronisation.finish()
         synchronised = mark()
-        self._update()
-        self._gradients.zero()
+        if not self._synchronisation.updates:
+            self._optimiser.step(self._parameters)
         updated = mark()
         self._clock.wait()
 
         ends = dict(zip(PHASES, (loaded, copied, forward, backward, synchronised, updated), strict=True))
-        return Iteration(self._phase_columns(batch, loss, ends), self._layer_columns(forward, backward))
+        times = self._timer.times(forward, backward)
+        sent = self._synchronisation.sent()
+        self._synchronisation.clear()
+        self._synchronisation.learn(times.gradient_ready)
+        return Iteration(self._phase_columns(batch, loss, ends, sent), self._layer_columns(times, sent), times.turns)
 
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
@@ -112,31 +134,9 @@ class Trainer:
         # After an error the other ranks may have gone: what is under way might never end.
         self._synchronisation.close(wait=error is None)
 
-    @torch.no_grad()
-    def _update(self) -> None:
-        """Move the weights against the averaged gradients (`torch.optim.SGD` itself takes seconds to import)."""
-        gradients = [weights.grad for weights in self._parameters if weights.grad is not None]
-        sgd(
-            self._parameters,
-            gradients,
-            self._momenta,
-            fused=True,
-            lr=STEP_SIZE,
-            momentum=MOMENTUM,
-            weight_decay=WEIGHT_DECAY,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-        )
-
-    def _all_reduces(self) -> dict[int, tuple[float, float]]:
-        """Start and end of each layer's all-reduce since the start of the iteration, s."""
-        seconds = self._clock.host_seconds
-        return {
-            layer: (seconds(start), seconds(end)) for layer, (start, end) in self._synchronisation.intervals.items()
-        }
-
-    def _phase_columns(self, batch: MiniBatch, loss: torch.Tensor, ends: dict[str, Mark]) -> dict[str, float]:
+    def _phase_columns(
+        self, batch: MiniBatch, loss: torch.Tensor, ends: dict[str, Mark], sent: Mapping[int, Sent]
+    ) -> dict[str, float]:
         times = [0.0, *(self._clock.seconds(end) for end in ends.values())]
         durations = (end - begin for begin, end in pairwise(times))
         return {
@@ -144,14 +144,12 @@ class Trainer:
             "iteration_time": times[-1],
             "read": batch.read,
             "decode": batch.decode,
-            "communication": covered(self._all_reduces().values()),
+            "communication": covered((layer.start, layer.end) for layer in sent.values()),
             "loss": loss.item(),
         }
 
-    def _layer_columns(self, end_of_forward: Mark, end_of_backward: Mark) -> dict[str, Sequence[Any]]:
-        times = self._timer.times(end_of_forward, end_of_backward)
-        all_reduces = self._all_reduces()
-        intervals = [all_reduces.get(index, (None, None)) for index in range(len(self._layers))]
+    def _layer_columns(self, times: LayerTimes, sent: Mapping[int, Sent]) -> dict[str, Sequence[Any]]:
+        sendings = [sent.get(index) for index in range(len(self._layers))]
         return {
             "layer_index": list(range(len(self._layers))),
             "layer": [layer.name for layer in self._layers],
@@ -160,8 +158,10 @@ class Trainer:
             "forward": times.forward,
             "backward": times.backward,
             "gradient_ready": times.gradient_ready,
-            "all_reduce_start": [start for start, _ in intervals],
-            "all_reduce_end": [end for _, end in intervals],
+            "all_reduce_start": [one and one.start for one in sendings],
+            "all_reduce_end": [one and one.end for one in sendings],
+            "message": [one.message if one else -1 for one in sendings],
+            "message_bytes": [one.bytes if one else 0 for one in sendings],
         }
 
 
@@ -180,29 +180,50 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     Raises `ArithmeticError` where the loss is no number or the ranks' weights differ in the end: such times count
     for nothing.
     """
-    network = find(cell.network)
+    memory.keep_freed()
+    network = network_of(cell)
+    preset, device = preset_from(cell.preset), torch.device(cell.device)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
+    instrumentation = Instrumentation()
     with (
-        _pipeline(cell, world, network.image_size) as pipeline,
-        Trainer(network.build(cell.seed), world, cell.sync, torch.device(cell.device)) as trainer,
+        _pipeline(cell, world, network.takes) as pipeline,
+        _on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
+        Trainer(
+            network.build(cell.seed), world, preset, device, precision=cell.precision, warmup=cell.warmup
+        ) as trainer,
     ):
         progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
         world.comm.Barrier()
+        begun = host_mark()
         for iteration in range(cell.warmup + cell.iterations):
-            measured = trainer.step(pipeline.next_batch)
+            start = (host_mark() - begun) * 1e-9
+            measured = trainer.step(next_batch)
             which = {"iteration": iteration, "warmup": iteration < cell.warmup}
-            keep.add(ITERATIONS, **which, **measured.phases)
+            keep.add(ITERATIONS, **which, start=start, **measured.phases)
             keep.add(LAYERS, **which, **measured.layers)
+            if not which["warmup"]:
+                instrumentation.add(measured.phases, measured.layers, measured.turns)
             if not math.isfinite(measured.phases["loss"]):
                 raise ArithmeticError(f"the loss of iteration {iteration} is {measured.phases['loss']}")
             progress.tell(iteration + 1, measured.phases["iteration_time"])
         trainer.check_weights()
+    keep.add(INSTRUMENTATION, **instrumentation.row(device))
 
 
-def _pipeline(cell: TrainCell, world: World, image_size: int) -> InputPipeline:
+@contextmanager
+def _on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) -> Iterator[Callable[[], MiniBatch]]:
+    """Where mini-batches come from: the pipeline, or the device's memory if they are copied there ahead."""
+    if not ahead or device.type == "cpu":  # they are there already
+        yield pipeline.next_batch
+        return
+    with closing(DevicePrefetch(pipeline.next_batch, device)) as prefetch:
+        yield prefetch.next_batch
+
+
+def _pipeline(cell: TrainCell, world: World, takes: Inputs) -> InputPipeline:
     return InputPipeline(
         Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
-        image_size=image_size,
+        takes=takes,
         batch=cell.worker_batch,
         rank=world.rank,
         ranks=world.size,

@@ -1,7 +1,4 @@
-"""The MPI world of a job: every worker of the cell, and nobody else.
-
-Import ``MPI`` from here: mpi4py initialises MPI as soon as it is imported, unless told before not to.
-"""
+"""The MPI world of a job: every worker of the cell, and nobody else."""
 
 from __future__ import annotations
 
@@ -11,21 +8,13 @@ import time
 from dataclasses import dataclass
 from typing import Self
 
-import mpi4py
-
-mpi4py.rc.initialize = False
-# Without it waiting ranks spin, and take the cores from those that still compute when ranks outnumber cores.
-os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-
-from mpi4py import MPI  # noqa: E402  (after the settings above, which it reads)
-
-from stallpoint.errors import CannotRun  # noqa: E402
+from stallpoint.errors import CannotRun
+from stallpoint.measure import mpi_parameters
+from stallpoint.measure.mpi import MPI
 
 # In Open MPI 5 a message that reaches a rank still inside MPI_Init crashes it, about once in 100 starts on several
 # nodes (open-mpi/ompi issue 12495); waiting, in s, lets all ranks arrive before the first message.
 _SETTLE = 0.2
-
-__all__ = ["MPI", "World", "first_process"]
 
 
 @dataclass(frozen=True)
@@ -35,15 +24,19 @@ class World:
     comm: MPI.Intracomm
     rank: int
     size: int
+    reduction: str = "library"
+    """Scheme by which the MPI library reduces."""
 
     @classmethod
-    def start(cls, expected_ranks: int) -> Self:
+    def start(cls, expected_ranks: int, reduction: str = "library") -> Self:
         """Initialise MPI (``MPI_THREAD_MULTIPLE``: a thread may communicate during the backward pass).
 
-        Also works without a launcher when one rank is expected. Raises `CannotRun` where MPI and the
-        launcher disagree about the number of ranks, or the library does not serve threads.
+        The library is told to reduce by scheme `reduction` of `stallpoint.presets.CHOICES`. Also works without a
+        launcher when one rank is expected. Raises `CannotRun` where MPI and the launcher disagree about the number
+        of ranks, or the library does not serve threads or this scheme.
         """
         if not MPI.Is_initialized():
+            mpi_parameters.choose(reduction)
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
             atexit.register(MPI.Finalize)
             if MPI.COMM_WORLD.size > 1:
@@ -53,7 +46,8 @@ class World:
             raise CannotRun(_wrong_size(comm.size, expected_ranks))
         if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             raise CannotRun("the MPI library does not offer MPI_THREAD_MULTIPLE; choose one built with thread support")
-        return cls(comm, comm.rank, comm.size)
+        mpi_parameters.verify(reduction)
+        return cls(comm, comm.rank, comm.size, reduction)
 
 
 def first_process() -> bool:

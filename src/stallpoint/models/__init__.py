@@ -2,44 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
-from stallpoint.models import amdahl, attribution, communication, data, prediction
-from stallpoint.models.compute import Compute, layer_scaling, sgemm_speedup
+from stallpoint.models import (
+    amdahl,
+    attribution,
+    communication,
+    critical_path,
+    data,
+    matrix_products,
+    next_cells,
+    prediction,
+    stalling,
+    what_if,
+)
+from stallpoint.models.compute import Compute, layer_scaling
 from stallpoint.models.frames import frame, of_types
 from stallpoint.models.measured import measured, over_ranks, presets
 from stallpoint.models.scaling import curves as scaling_curves
+from stallpoint.models.what_if import Cluster, Scenario
+from stallpoint.presets import PRESETS, Preset
 from stallpoint.records import MODEL_TABLES, TABLES
 
 
 def fit(
-    tidy: Mapping[str, pd.DataFrame], *, nodes: Sequence[int], threshold: float = 0.10, seed: int = 0
+    tidy: Mapping[str, pd.DataFrame],
+    *,
+    nodes: Sequence[int],
+    threshold: float = 0.10,
+    efficiency: float = 0.5,
+    shared_links: Collection[str] = (),
+    scenarios: Sequence[Scenario] = (),
+    known_presets: Mapping[str, Preset] | None = None,
+    available: Mapping[str, int] | None = None,
+    seed: int = 0,
 ) -> dict[str, pd.DataFrame]:
     """All model tables, by name, with the columns of `records.MODEL_TABLES`.
 
     `tidy` holds every tidy table by name, empty ones included; `nodes` are the node counts to predict beside the
-    measured ones; a curve stalls where doubling the nodes gains less than `threshold` in throughput. The same
-    records and `seed` give the same numbers.
+    measured ones; a curve stalls where doubling the nodes gains less than `threshold` in throughput, and nodes are
+    worthwhile while a sample costs at most 1/`efficiency` as much as on the fewest. Storages in `shared_links` are
+    reached over the link that carries the gradients. `scenarios` are what-ifs, in which `known_presets` may be named
+    (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. The same records
+    and `seed` give the same numbers.
     """
     tidy = {name: of_types(TABLES[name], rows) for name, rows in tidy.items()}
-    iterations, layers = tidy["iterations"], tidy["layers"]
+    iterations, layers, runs = tidy["iterations"], tidy["layers"], tidy["runs"]
     steps = over_ranks(iterations, layers)
     points = measured(steps, seed)
-    compute = Compute(iterations, layers, seed)
+    compute = Compute(iterations, layers, seed, matrix_products.kernels(tidy["sgemm"], seed))
     fits = communication.fit(tidy["collectives"], seed)
-    training_data = data.TrainingData(tidy["runs"], iterations, tidy["storage_reads"], seed)
-    curves = prediction.Model(compute, fits, training_data, presets(tidy["runs"])).curves(points, nodes)
+    training_data = data.TrainingData(runs, iterations, tidy["storage_reads"], seed, shared_links)
+    named = known_presets or {name: known.preset for name, known in PRESETS.items()}
+    cluster = Cluster(compute, fits, training_data, {**named, **presets(runs)})
+    curves = cluster.model.curves(points, nodes)
     rows = {
         "layer_scaling": layer_scaling(compute),
-        "sgemm_speedup": sgemm_speedup(tidy["sgemm"], seed),
+        "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
+        "matrix_products": matrix_products.table(tidy["sgemm"], seed),
         "communication": communication.table(fits),
         "predictions": prediction.predictions(curves, steps),
         "layer_predictions": prediction.layer_predictions(curves, iterations, layers),
         "amdahl": amdahl.table(compute, curves, threshold),
+        "critical_path": critical_path.table(curves),
         "causes": attribution.causes(curves),
-        "stalling": attribution.stalling(curves, threshold),
+        "stalling": stalling.table(curves, threshold, efficiency),
+        "what_if": what_if.table(cluster, curves, scenarios, nodes, threshold),
+        "next_cells": next_cells.table(curves, runs, fits, cluster.presets, threshold, available or {}, seed),
         "storage_rates": data.storage_rates(tidy["storage_reads"], seed),
         "data_share": data.data_share(points),
         "rates": scaling_curves.rates(curves),

@@ -1,39 +1,25 @@
-"""Time of an all-reduce, α + β·m, fitted to the collectives of each node count, and over all of them by a law.
+"""Time of an all-reduce by message size, fitted to the collectives of each node count, and over all of them by a law.
 
-The law says how latency and bandwidth terms grow with p ranks; it follows from the reduction scheme (Thakur,
-Rabenseifner & Gropp 2005, sections 4.5 and 5; the sum's own time counts as part of β).
+α + β·m, in several pieces where the measured sizes ask for it (`stallpoint.models.pieces`). Between node counts the law
+of the reduction scheme holds (`stallpoint.models.reductions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from stallpoint.models import pieces
+from stallpoint.models.link import Traffic
 from stallpoint.models.measured import kept
-from stallpoint.models.statistics import Ensemble, Reals, bootstrap, columns, generator, groups, non_negative_fit
-
-
-@dataclass(frozen=True)
-class Law:
-    """What α and β·m are multiplied with on p ranks."""
-
-    latency: Callable[[Reals], Reals]
-    bandwidth: Callable[[Reals], Reals]
-
-
-LAWS: dict[str, Law] = {
-    "nodes": Law(np.ones_like, np.ones_like),
-    "ring": Law(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1) / p),
-    "recursive-doubling": Law(lambda p: np.ceil(np.log2(p)), lambda p: np.ceil(np.log2(p))),
-    "rabenseifner": Law(lambda p: 2 * np.ceil(np.log2(p)), lambda p: 2 * (p - 1) / p),
-    "binary-tree": Law(lambda p: 2 * np.ceil(np.log2(p)), lambda p: 2 * np.ceil(np.log2(p))),
-    "parameter-server": Law(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1)),
-}
-"""``nodes`` is for one node count, the others for all, by reduction scheme; ``library`` is taken for a ring."""
+from stallpoint.models.pieces import PiecewiseLine, Samples
+from stallpoint.models.reductions import HIERARCHICAL, LAWS
+from stallpoint.models.statistics import REPLICATES, Ensemble, bootstrap, columns, generator, groups
+from stallpoint.models.valid import refuse
 
 Scheme = tuple[str, str, str]
 """Hardware, backend and reduction scheme: what one set of fits is for."""
@@ -41,19 +27,41 @@ Scheme = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Fit:
-    """Seconds of an all-reduce as latency·α + bytes·β, each weighted as the law says."""
+    """Seconds of an all-reduce: α and β·m, each multiplied as the law says."""
 
     law: str
     """One of `LAWS`."""
     nodes: int
     """Node count fitted; for a law over all of them the largest."""
     ranks: int
-    alpha: Ensemble
-    beta: Ensemble
+    line: PiecewiseLine
     points: int
     """Message sizes fitted (over all node counts)."""
     residual: float
     """Median of \\|fit - measured\\| / measured."""
+    inside: Fit | None = None
+    """What is spent inside a node before messages go between nodes; None unless the law is hierarchical."""
+
+    @property
+    def alpha(self) -> Ensemble:
+        """Latency, s."""
+        return self.line.alpha
+
+    @property
+    def beta(self) -> Ensemble:
+        """Seconds for each further byte of the largest messages."""
+        return self.line.betas[:, -1]
+
+    @property
+    def workers_per_node(self) -> int:
+        """Ranks on each node."""
+        return max(1, self.ranks // self.nodes)
+
+    def changed(self, *, latency: float, bandwidth: float) -> Fit:
+        """The same with `latency` times the latency and `bandwidth` times the bandwidth."""
+        line = replace(self.line, alpha=self.line.alpha * latency, betas=self.line.betas / bandwidth)
+        inside = self.inside and self.inside.changed(latency=latency, bandwidth=bandwidth)
+        return replace(self, line=line, inside=inside)
 
 
 @dataclass(frozen=True)
@@ -67,24 +75,64 @@ class Communication:
         """The fit to use at `nodes`: its own where it was measured, else that over all node counts."""
         return self.by_nodes.get(nodes, self.over_nodes)
 
+    def changed(self, *, latency: float, bandwidth: float) -> Communication:
+        """The same links with `latency` times their latency and `bandwidth` times their bandwidth."""
+        factors = {"latency": latency, "bandwidth": bandwidth}
+        by_nodes = {nodes: fit.changed(**factors) for nodes, fit in self.by_nodes.items()}
+        return Communication(by_nodes, self.over_nodes.changed(**factors))
+
+
+def nominal(reduction: str, *, latency: float, bandwidth: float) -> Communication:
+    """Links nobody measured, from what is published of them: `latency` [s] of a step and `bandwidth` [B/s]."""
+    alpha, beta = (np.full(1 + REPLICATES, value) for value in (latency, 1 / bandwidth))
+    line = PiecewiseLine(np.zeros(1), alpha, beta[:, None])
+    return Communication({}, Fit(_law(reduction), 1, 1, line, points=0, residual=0.0))
+
 
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
     """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...].
 
-    Nothing is communicated by one rank or of an empty buffer.
+    Nothing is communicated by one rank or of an empty buffer. Not a number where the records do not tell latency from
+    bandwidth (one message size). By a hierarchical law, ranks up to those of one node stay inside it.
     """
+    latency, bandwidth = all_reduce_parts(fit, ranks, sizes)
+    return latency + bandwidth
+
+
+def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemble, Ensemble]:
+    """What of `all_reduce_seconds` is latency, which no byte fewer would save, and what is bandwidth."""
     sizes = np.asarray(sizes, dtype=np.float64)
-    p, law = np.array(float(max(2, ranks))), LAWS[fit.law]
-    shape = (-1, *([1] * sizes.ndim))
-    seconds = fit.alpha.reshape(shape) * law.latency(p) + fit.beta.reshape(shape) * law.bandwidth(p) * sizes
-    return np.where((sizes > 0) & (ranks > 1), seconds, 0.0)
+    latency = bandwidth = np.zeros((len(fit.alpha), *sizes.shape))
+    if ranks <= 1:
+        return latency, bandwidth
+    if fit.inside is not None:
+        latency, bandwidth = all_reduce_parts(fit.inside, ranks, sizes)
+    parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
+    if parties > 1:
+        law, p = LAWS[fit.law], np.array(float(parties))
+        more_latency, more_bandwidth = fit.line.parts(sizes, law.latency(p), law.bandwidth(p))
+        latency, bandwidth = latency + more_latency, bandwidth + more_bandwidth
+    return np.where(sizes > 0, latency, 0.0), np.where(sizes > 0, bandwidth, 0.0)
+
+
+def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
+    """What messages of `sizes` bytes put on one node's link; `fit` is that over node counts, whose β is of the link."""
+    parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
+    factor = float(LAWS[fit.law].bandwidth(np.array(float(max(2, parties)))))
+    with np.errstate(divide="ignore"):
+        bandwidth = 1 / fit.beta
+    return Traffic(bandwidth, factor * float(np.sum(sizes)))
 
 
 def fit(collectives: pd.DataFrame, seed: int) -> dict[Scheme, Communication]:
-    """Fits by scheme. One rank alone communicates nothing and is left out."""
+    """Fits by scheme. One rank alone communicates nothing and is left out.
+
+    Raises `InputError` for a time that is not above 0.
+    """
     # A call ends when its slowest rank does.
     frame = kept(collectives)
     frame = frame[frame["ranks"] > 1]
+    refuse(frame, "collectives", ["seconds", "message_bytes"], above_zero=True)
     scheme = ["hardware", "backend", "reduction"]
     call = [*scheme, "nodes", "ranks", "cell", "repeat", "message_bytes", "sample"]
     slowest = frame.groupby(call)["seconds"].max().reset_index()
@@ -92,23 +140,29 @@ def fit(collectives: pd.DataFrame, seed: int) -> dict[Scheme, Communication]:
 
 
 def table(fits: Mapping[Scheme, Communication]) -> list[dict[str, object]]:
-    """Rows of the communication table."""
-    return [_row(scheme, fit) for scheme, fits_here in fits.items() for fit in _all(fits_here)]
+    """Rows of the communication table, one for each piece of each fit."""
+    return [row for scheme, here in fits.items() for fit in _all(here) for row in _rows(scheme, fit)]
 
 
 def _all(communication: Communication) -> Iterable[Fit]:
     return [*communication.by_nodes.values(), communication.over_nodes]
 
 
-def _row(scheme: Scheme, fit: Fit) -> dict[str, object]:
+def _rows(scheme: Scheme, fit: Fit) -> Iterable[dict[str, object]]:
     labels: dict[str, object] = dict(zip(("hardware", "backend", "reduction"), scheme, strict=True))
     labels |= {"fit": fit.law, "nodes": fit.nodes, "ranks": fit.ranks}
-    quantities = columns("alpha", fit.alpha) | columns("beta", fit.beta)
-    return {**labels, **quantities, "points": fit.points, "residual": fit.residual}
+    rest = {"points": fit.points, "residual": fit.residual}
+    for piece, start in enumerate(fit.line.starts):
+        quantities = columns("alpha", fit.alpha) | columns("beta", fit.line.betas[:, piece])
+        yield {**labels, "piece": piece, "from_bytes": float(start), **quantities, **rest}
+
+
+_Key = tuple[int, int, int]
+"""Nodes, ranks, message size."""
 
 
 def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int) -> Communication:
-    samples: dict[tuple[int, int, int], Ensemble] = {}
+    samples: dict[_Key, Ensemble] = {}
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
         # The same draws of repeats for every size: a slow repeat is slow throughout.
         random = generator(seed, "collectives", *scheme, nodes)
@@ -116,23 +170,56 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int) -> Communication
     counts = sorted({nodes for nodes, _, _ in samples})
     by_nodes = {n: _fit("nodes", {key: seconds for key, seconds in samples.items() if key[0] == n}) for n in counts}
     # Within a node messages take another way; a node alone speaks for the law only when nothing else was measured.
-    between = {key: seconds for key, seconds in samples.items() if key[0] > 1}
-    law = scheme[2] if scheme[2] in LAWS else "ring"
-    return Communication(by_nodes, _fit(law, between or samples))
+    between = {key: seconds for key, seconds in samples.items() if key[0] > 1} or samples
+    return Communication(by_nodes, _over_nodes(_law(scheme[2]), between, by_nodes.get(1)))
 
 
-def _fit(law: str, samples: Mapping[tuple[int, int, int], Ensemble]) -> Fit:
+def _law(reduction: str) -> str:
+    return reduction if reduction in LAWS else "ring"
+
+
+def _over_nodes(law: str, samples: Mapping[_Key, Ensemble], inside: Fit | None) -> Fit:
+    """The law over all node counts.
+
+    With several workers on a node the library may take each node as one: whether it does is asked of the largest node
+    count measured, predicted from the others; with one node count alone it cannot be told, and the scheme's own law
+    stands.
+    """
+    flat = _fit(law, samples)
+    counts = sorted({nodes for nodes, _, _ in samples})
+    if inside is None or flat.workers_per_node == 1 or len(counts) < 2:
+        return flat
+    smaller = {key: seconds for key, seconds in samples.items() if key[0] < counts[-1]}
+    largest = {key: seconds for key, seconds in samples.items() if key[0] == counts[-1]}
+    errors = {name: _error(_fit(name, smaller, of), largest) for name, of in ((law, None), (HIERARCHICAL, inside))}
+    return _fit(HIERARCHICAL, samples, inside) if errors[HIERARCHICAL] < errors[law] else flat
+
+
+def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
+    """Mean \\|log(predicted / measured)\\|."""
+    errors = [
+        np.abs(np.log(all_reduce_seconds(fit, ranks, size)[0] / seconds[0]))
+        for (_, ranks, size), seconds in samples.items()
+    ]
+    return float(np.mean(errors))
+
+
+def _fit(law: str, samples: Mapping[_Key, Ensemble], inside: Fit | None = None) -> Fit:
     nodes, ranks, sizes = (np.array(values, dtype=np.float64) for values in zip(*samples, strict=True))
     observed = np.stack(list(samples.values()), axis=-1)
-    design = np.stack([LAWS[law].latency(ranks), LAWS[law].bandwidth(ranks) * sizes], axis=-1)
-    coefficients = non_negative_fit(design, observed)
-    fitted = design @ coefficients[0]
+    if inside is not None:
+        spent = [all_reduce_seconds(inside, inside.ranks, size) for size in sizes]
+        # What noise leaves of nothing is still a time above 0.
+        observed = np.maximum(observed - np.stack(spent, axis=-1), 1e-3 * observed)
+    parties = nodes if inside is not None else ranks
+    points = Samples(sizes, LAWS[law].latency(parties), LAWS[law].bandwidth(parties), observed)
+    line = pieces.fit(points)
     return Fit(
         law=law,
         nodes=int(nodes.max()),
-        ranks=int(ranks.max()),
-        alpha=coefficients[:, 0],
-        beta=coefficients[:, 1],
+        ranks=int(ranks[nodes.argmax()]),
+        line=line,
         points=len(sizes),
-        residual=float(np.median(np.abs(fitted - observed[0]) / observed[0])),
+        residual=pieces.residual(line, points),
+        inside=inside,
     )

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from stallpoint.models.batch_law import BatchCurve, Kernel
 from stallpoint.models.measured import kept
-from stallpoint.models.statistics import Curve, Ensemble, Reals, bootstrap, columns, generator, groups
+from stallpoint.models.statistics import Ensemble, Reals, bootstrap, columns, generator, groups
+from stallpoint.models.valid import refuse
 
 ALL = "all"
 """Stands for every layer type together."""
@@ -69,8 +71,21 @@ class Times:
 class Compute:
     """All single-rank cells, by network and hardware."""
 
-    def __init__(self, iterations: pd.DataFrame, layers: pd.DataFrame, seed: int) -> None:
+    def __init__(
+        self,
+        iterations: pd.DataFrame,
+        layers: pd.DataFrame,
+        seed: int,
+        kernels: Mapping[str, Kernel] | None = None,
+    ) -> None:
+        """`kernels` by hardware, as `matrix_products.kernels` finds them; without one t(b) is a straight line.
+
+        Raises `InputError` for a time below 0.
+        """
+        refuse(layers, "layers", ["forward", "backward"], may_lack=True)
+        refuse(iterations, "iterations", _TOTALS, may_lack=True)
         self._seed = seed
+        self._kernels = kernels or {}
         self._pools: dict[tuple[str, ...], Ensemble] = {}
         self.layers = {network: _layers(rows) for network, rows in groups(layers, "network")}
         self.cells: dict[tuple[str, str], list[Cell]] = {}
@@ -89,9 +104,17 @@ class Compute:
         cells that may not be used: those whose time is to be predicted.
         """
         cells = [cell for cell in self.cells.get((network, hardware), []) if cell.name not in without]
-        curve = self._curve([_best(at_b, prefetch) for at_b in _by_batch(cells)])
-        seconds = curve(batch) if curve else np.array(np.nan)
-        if curve is None or np.isnan(seconds).any():
+        pools = [_best(at_b, prefetch) for at_b in _by_batch(cells)]
+        if not pools:
+            return None
+        curve = self._curve(pools)
+        seconds = curve(batch)
+        for_rows = self._products(network)
+        if hardware in self._kernels and for_rows.any():
+            by_rows = BatchCurve(curve.batches, curve.seconds[..., for_rows], self._kernels[hardware])
+            seconds = seconds.copy()
+            seconds[:, for_rows] = by_rows(batch)
+        if np.isnan(seconds).any():
             return None
         count = len(self.layers[network].names)
         forward, backward, copy, update = (seconds[:, index] for index in range(2 * count, 2 * count + 4))
@@ -111,19 +134,25 @@ class Compute:
 
         Compute cells where there are any at that b, else whatever ran on one rank.
         """
-        curve = self._curve([_best(at_b) for at_b in _by_batch(self.cells.get((network, hardware), []))])
-        if curve is None:
+        pools = [_best(at_b) for at_b in _by_batch(self.cells.get((network, hardware), []))]
+        if not pools:
             return [], {}
+        curve = self._curve(pools)
         layers = self.layers[network]
         count = len(layers.names)
         seconds = curve.seconds[..., :count] + curve.seconds[..., count : 2 * count]
         types = {str(kind): seconds[..., layers.types == kind].sum(-1) for kind in np.unique(layers.types)}
-        return list(curve.x), {ALL: seconds.sum(-1), **types}
+        return list(curve.batches), {ALL: seconds.sum(-1), **types}
 
-    def _curve(self, pools: list[list[Cell]]) -> Curve | None:
-        if not pools:
-            return None
-        return Curve([pool[0].worker_batch for pool in pools], np.stack([self._pool(pool) for pool in pools], axis=1))
+    def _curve(self, pools: list[list[Cell]]) -> BatchCurve:
+        return BatchCurve(
+            [pool[0].worker_batch for pool in pools], np.stack([self._pool(pool) for pool in pools], axis=1)
+        )
+
+    def _products(self, network: str) -> npt.NDArray[np.bool_]:
+        """Which quantities are times of matrix products with b rows: forward and backward of fully-connected layers."""
+        rows = self.layers[network].types == "fully-connected"
+        return np.concatenate([rows, rows, np.zeros(len(_TOTALS), dtype=np.bool_)])
 
     def _pool(self, cells: list[Cell]) -> Ensemble:
         key = tuple(cell.name for cell in cells)
@@ -137,12 +166,6 @@ class Compute:
 def layer_scaling(compute: Compute) -> list[dict[str, object]]:
     """Rows of the layer_scaling table: share and speedup of each layer type against b."""
     return [row for network, hardware in compute.cells for row in _scaling_rows(compute, network, hardware)]
-
-
-def sgemm_speedup(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the sgemm_speedup table: matrix products against b (Keuper & Pfreundt, section III-B)."""
-    matrices = groups(sgemm, ["network", "hardware", "layer"])
-    return [row for key, rows in matrices for row in _sgemm_rows(key, rows, seed)]
 
 
 def _layers(rows: pd.DataFrame) -> Layers:
@@ -192,25 +215,6 @@ def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dic
             here, largest = times[:, index], times[:, -1]
             quantities = {"seconds": here, "share": here / seconds[ALL][:, index], "speedup": largest / here}
             yield labels | _columns(quantities)
-
-
-def _sgemm_rows(key: tuple[str, ...], rows: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
-    samples = dict(groups(rows, "worker_batch"))
-    seconds = {
-        batch: bootstrap(at_b["seconds"], at_b["repeat"], generator(seed, "sgemm", *key, batch))
-        for batch, at_b in samples.items()
-    }
-    for batch, at_b in samples.items():
-        first = at_b.iloc[0]
-        operations = 2 * float(first["m"]) * float(first["k"]) * float(first["n"]) * float(first["operations"])
-        labels = dict(zip(("network", "hardware", "layer"), key, strict=True))
-        labels |= {"layer_type": str(first["layer_type"])}
-        quantities = {
-            "seconds": seconds[batch],
-            "gflops": operations / seconds[batch] / 1e9,
-            "speedup": seconds[max(samples)] / seconds[batch],
-        }
-        yield {**labels, "worker_batch": batch, **_columns(quantities)}
 
 
 def _columns(quantities: Mapping[str, Ensemble]) -> dict[str, object]:

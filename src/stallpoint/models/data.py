@@ -9,23 +9,40 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stallpoint.models.batch_law import BatchCurve, Kernel, choose
+from stallpoint.models.link import Traffic, together
 from stallpoint.models.measured import Measured, kept
-from stallpoint.models.statistics import Curve, Ensemble, bootstrap, columns, generator, groups
+from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups
+from stallpoint.models.valid import refuse
 
 _CURVE = ("storage", "hardware", "order", "cache")
 _PASS = ("storage", "hardware", "nodes", "order", "cache")
+SLOWING = (Kernel(), Kernel(sharpness=4.0))
+"""How reading slows with the ranks: each adds something, or none does until the storage can give no more."""
 
 
 class TrainingData:
     """t_io(b, ranks): what single-rank cells spent on a sample, with reading as slow as the storage becomes.
 
     The records of a storage say how the time to read a sample grows with the ranks that read at once; single-rank
-    training cells say how long reading and decoding take inside training.
+    training cells say how long reading and decoding take inside training. Storages named in `shared_links` are reached
+    over the link that carries the gradients. Raises `InputError` for a time below 0.
     """
 
-    def __init__(self, runs: pd.DataFrame, iterations: pd.DataFrame, storage_reads: pd.DataFrame, seed: int) -> None:
+    def __init__(
+        self,
+        runs: pd.DataFrame,
+        iterations: pd.DataFrame,
+        storage_reads: pd.DataFrame,
+        seed: int,
+        shared_links: Collection[str] = (),
+    ) -> None:
+        refuse(iterations, "iterations", ["read", "decode"], may_lack=True)
+        refuse(storage_reads, "storage_reads", ["seconds", "bytes"])
         self._seed = seed
-        trained = runs[runs["kind"] == "train"]
+        self._shared = frozenset(shared_links)
+        self._sample_bytes = storage_reads.groupby("storage")["bytes"].mean().to_dict()
+        trained = runs[runs["kind"].isin(["train", "imported-train"])]
         self._readers = {
             cell: int(json.loads(settings)["readers"])
             for cell, settings in zip(trained["cell"], trained["settings"], strict=True)
@@ -33,7 +50,7 @@ class TrainingData:
         frame = kept(iterations)
         self._alone = frame[frame["ranks"] == 1]
         self._samples: dict[tuple[str, ...], Ensemble] = {}
-        self._curves: dict[tuple[str, str], list[tuple[bool, Curve]]] = {}
+        self._curves: dict[tuple[str, str], list[tuple[bool, BatchCurve]]] = {}
         for (storage, hardware, order, cache), rows in groups(storage_reads, _CURVE):
             if rows["ranks"].nunique() > 1:
                 curve = _read_curve(rows, (storage, hardware, order, cache), seed)
@@ -53,6 +70,22 @@ class TrainingData:
         slowdown = self._slowdown(point.hardware, point.storage, float(read[0]), ranks)
         readers = self._readers[measured.cells[0]] if point.prefetch else 1
         return batch * (read * slowdown + decode) / readers
+
+    def beside_gradients(
+        self, measured: Measured, alone: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
+    ) -> tuple[Ensemble, Ensemble | float]:
+        """t_io beside the gradients' `traffic`, from t_io `alone`; and the factor by which they slow down.
+
+        Only data that is read ahead, from a storage over the same link, meets the gradients there.
+        """
+        point = measured.point
+        if traffic is None or not traffic.gradient_bytes or not point.prefetch or point.storage not in self._shared:
+            return alone, 1.0
+        if point.storage not in self._sample_bytes:
+            return np.full_like(alone, np.nan), np.nan
+        read_bytes = ranks_per_node * batch * self._sample_bytes[point.storage]
+        data, gradients = together(alone, read_bytes, traffic)
+        return data, gradients * traffic.bandwidth / traffic.gradient_bytes
 
     def _rows(self, hardware: str, storage: str, prefetch: int, without: Collection[str]) -> pd.DataFrame:
         """Iterations on one rank with this storage; those that read ahead likewise, when there are any."""
@@ -79,18 +112,25 @@ class TrainingData:
         curves = self._curves.get((hardware, storage), [])
         if not curves or ranks == 1:
             return np.array(1.0)
-        _, curve = min(curves, key=lambda entry: (entry[0], abs(np.log(entry[1](1)[0, 0] / read))))
-        return (curve(ranks) / curve(1))[:, 0]
+        _, curve = min(curves, key=lambda entry: (entry[0], _distance(entry[1](1)[0, 0], read)))
+        one = curve(1)[:, 0]
+        return np.divide(curve(ranks)[:, 0], one, out=np.ones_like(one), where=one > 0)
 
 
-def _read_curve(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> Curve:
+def _distance(seconds: float, other: float) -> float:
+    """How far apart two times are, as \\|log\\| of their ratio; infinite where one of them is 0."""
+    return float(abs(np.log(seconds / other))) if seconds > 0 and other > 0 else np.inf
+
+
+def _read_curve(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> BatchCurve:
     """Mean time to read a sample against the ranks that read at once."""
     by_ranks = dict(groups(rows, "ranks"))
     means = [
         bootstrap(at_once[["seconds"]], at_once["repeat"], generator(seed, "reads", *key, ranks), np.mean)
         for ranks, at_once in by_ranks.items()
     ]
-    return Curve(list(by_ranks), np.stack(means, axis=1))
+    ranks, seconds = [int(ranks) for ranks in by_ranks], np.stack(means, axis=1)
+    return BatchCurve(ranks, seconds, choose([(ranks, seconds)], SLOWING))
 
 
 def storage_rates(storage_reads: pd.DataFrame, seed: int) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from stallpoint import records
-from stallpoint.cells import TrainCell, cell_from_json
+from stallpoint.cells import ImportedTrainCell, TrainCell, cell_from_json
 from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups
 from stallpoint.presets import Preset, preset_from
 
@@ -18,8 +18,10 @@ TIMES = (
     "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
     "iteration_time",
 )  # fmt: skip
-MATRIX_LAYERS = ("convolution", "fully-connected")
-"""Layer types whose time goes into matrix products whose shape depends on b (Keuper & Pfreundt, section III)."""
+FULLY_CONNECTED = "fully-connected"
+MATRIX_LAYERS = ("convolution", FULLY_CONNECTED, "attention")
+"""Layer types whose time goes into matrix products whose shape or number depends on b (Keuper & Pfreundt, section III;
+`networks.products` says which)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Measured:
     point: Point
     cells: tuple[str, ...]
     times: Mapping[str, Ensemble]
-    """Seconds of `TIMES` and of ``matrix``, forward and backward of the layers in `MATRIX_LAYERS`."""
+    """Seconds of `TIMES`, and forward and backward of the layers in `MATRIX_LAYERS` (``matrix``) and of the
+    ``fully-connected`` ones among them."""
 
 
 def kept(frame: pd.DataFrame) -> pd.DataFrame:
@@ -64,7 +67,7 @@ def kept(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """One row for each kept iteration of each cell, with `TIMES` and ``matrix``.
+    """One row for each kept iteration of each cell, with the times of `Measured`.
 
     The slowest rank decides the iteration time. Communication is that of the rank which waits least, the last
     to arrive: what the others spend beyond it is waiting for it. All else is the mean over ranks. What
@@ -74,17 +77,19 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     reduced |= {"communication": "min", "exposed_communication": "min", "iteration_time": "max"}
     frame = kept(iterations)
     steps = frame.groupby([*POINT, "cell", "repeat", "iteration"], as_index=False).agg(reduced)
-    products = kept(layers)
-    products = products[products["layer_type"].isin(MATRIX_LAYERS)]
-    seconds = (products["forward"] + products["backward"]).groupby([products["cell"], products["iteration"]]).sum()
-    ranks = frame.groupby(["cell", "iteration"]).size()
-    matrix = (seconds / ranks).fillna(0.0).rename("matrix").rename_axis(["cell", "iteration"])
-    return steps.merge(matrix.reset_index(), on=["cell", "iteration"], how="left")
+    of_layers, ranks = kept(layers), frame.groupby(["cell", "iteration"]).size()
+    for name, types in {"matrix": MATRIX_LAYERS, FULLY_CONNECTED: (FULLY_CONNECTED,)}.items():
+        rows = of_layers[of_layers["layer_type"].isin(types)]
+        seconds = (rows["forward"] + rows["backward"]).groupby([rows["cell"], rows["iteration"]]).sum()
+        mean = (seconds / ranks).fillna(0.0).rename(name).rename_axis(["cell", "iteration"])
+        steps = steps.merge(mean.reset_index(), on=["cell", "iteration"], how="left")
+    return steps
 
 
 def presets(runs: pd.DataFrame) -> dict[str, Preset]:
     """The presets that training cells ran with, by the names they have in the column ``sync``."""
-    cells = [cell_from_json(settings) for settings in runs.loc[runs["kind"] == TrainCell.kind, "settings"]]
+    trained = runs["kind"].isin([TrainCell.kind, ImportedTrainCell.kind])
+    cells = [cell_from_json(settings) for settings in runs.loc[trained, "settings"]]
     return {cell.sync: preset_from(cell.preset) for cell in cells if isinstance(cell, TrainCell)}
 
 
@@ -94,7 +99,7 @@ def measured(steps: pd.DataFrame, seed: int) -> list[Measured]:
 
 
 def _points(steps: pd.DataFrame, seed: int) -> Iterator[Measured]:
-    names = [*TIMES, "matrix"]
+    names = [*TIMES, "matrix", FULLY_CONNECTED]
     for key, rows in groups(steps, POINT):
         point = Point(*key)
         times = bootstrap(rows[names], rows["repeat"], generator(seed, "measured", *key))

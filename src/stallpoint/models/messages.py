@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +13,23 @@ INDEX_BYTES = 4
 """Where a value of a sparse message belongs, bytes."""
 
 
-def messages(preset: Preset, gradient_bytes: Sequence[int]) -> list[list[int]]:
+Merge = Callable[[Sequence[int]], list[list[int]]]
+"""From layers in the order of sending to positions among them in groups, as `stallpoint.models.merging` makes them."""
+
+
+def messages(preset: Preset, gradient_bytes: Sequence[int], merge: Merge | None = None) -> list[list[int]]:
     """Layers (positions in forward order) of each message, in the order of sending: the last layer first.
 
-    `gradient_bytes` holds every layer's, 0 where nothing is learned. Merged groups depend on the cluster; they
-    are taken layer by layer.
+    `gradient_bytes` holds every layer's, 0 where nothing is learned. Merged groups depend on the cluster: `merge` makes
+    them, and without it layers go one by one.
     """
     learning = [layer for layer in reversed(range(len(gradient_bytes))) if gradient_bytes[layer]]
-    if preset.grouping != "fused":
+    if preset.grouping == "fused":
+        groups = fused([gradient_bytes[layer] for layer in learning], preset.fusion_bytes)
+    elif preset.grouping == "merged" and merge and learning:
+        groups = merge(learning)
+    else:
         return [[layer] for layer in learning]
-    groups = fused([gradient_bytes[layer] for layer in learning], preset.fusion_bytes)
     return [[learning[position] for position in group] for group in groups]
 
 

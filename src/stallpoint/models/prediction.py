@@ -6,25 +6,28 @@ the model itself holds is what the comparison with measured cells shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, cast
 
 import numpy as np
 import pandas as pd
 
 from stallpoint.models import dag
-from stallpoint.models.communication import Communication, Scheme, all_reduce_seconds
-from stallpoint.models.compute import Compute, Times
-from stallpoint.models.data import TrainingData
-from stallpoint.models.measured import MATRIX_LAYERS, SERIES, Measured, Point, kept
-from stallpoint.models.messages import message_bytes, messages
+from stallpoint.models.communication import Communication, Scheme, all_reduce_parts, all_reduce_seconds, traffic
+from stallpoint.models.compute import Layers, Times
+from stallpoint.models.link import Traffic
+from stallpoint.models.measured import FULLY_CONNECTED, MATRIX_LAYERS, SERIES, Measured, Point, kept
+from stallpoint.models.merging import merged
+from stallpoint.models.messages import Merge, message_bytes, messages
 from stallpoint.models.statistics import REPLICATES, Ensemble, columns, groups
 from stallpoint.presets import Preset
 
 SCALINGS = ("strong", "weak")
 _PREDICTED = ("data", "forward", "backward", "communication", "exposed_communication", "update")
 _MEASURED = {"data": "data_wait"}
+
+Basis: TypeAlias = Literal["measured", "predicted"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Predicted:
     compute_source: str
     times: Mapping[str, Ensemble]
     """Seconds: data (t_io), host_to_device, forward, backward, communication, exposed_communication, update,
-    iteration_time, and matrix, as in `Measured.times`."""
+    iteration_time; matrix and fully-connected, as in `Measured.times`. And ``latency_share``: what of the exposed
+    communication is latency (of all communication, where none is exposed)."""
     layers: pd.DataFrame | None
     """The columns of layer_predictions for each layer, without uncertainty."""
     left_out: frozenset[str]
@@ -60,12 +64,64 @@ class ScalingCurve:
         """Whether the global mini-batch is split (strong scaling) or grows (weak)."""
         return self.measured[self.base].point.scaling == "strong"
 
+    @property
+    def known(self) -> list[int]:
+        """Node counts whose iteration time is known, rising; none where that on the fewest nodes is not."""
+        if not _known(self.measured[self.base]):
+            return []
+        usable = _known(self.predicted[self.base])
+        predicted = (nodes for nodes, point in self.predicted.items() if usable and _known(point))
+        return sorted({*(nodes for nodes, point in self.measured.items() if _known(point)), *predicted})
+
+    def basis(self, nodes: int) -> Basis:
+        """``measured`` where `nodes` were measured, else ``predicted``."""
+        return "measured" if nodes in self.measured and _known(self.measured[nodes]) else "predicted"
+
+    def at(self, nodes: int) -> Measured | Predicted:
+        """The point at `nodes`, measured where it was."""
+        return self.measured[nodes] if self.basis(nodes) == "measured" else self.predicted[nodes]
+
     def speedup(self, nodes: int, basis: str) -> Ensemble:
         """Throughput at `nodes` over that at the fewest; `basis` is ``measured`` or ``predicted``."""
         points: Mapping[int, Measured | Predicted] = self.measured if basis == "measured" else self.predicted
         here, base = points[nodes], points[self.base]
         larger = here.point.global_batch / base.point.global_batch
-        return np.asarray(larger * base.times["iteration_time"] / here.times["iteration_time"])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(larger * base.times["iteration_time"] / here.times["iteration_time"])
+
+
+def _known(point: Measured | Predicted) -> bool:
+    seconds = point.times["iteration_time"]
+    return bool((np.isfinite(seconds) & (seconds > 0)).all())
+
+
+class LayerTimes(Protocol):
+    """Computing times at any b; `stallpoint.models.compute.Compute` has those measured."""
+
+    @property
+    def layers(self) -> Mapping[str, Layers]:
+        """Layers by network."""
+        ...
+
+    def times(
+        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
+    ) -> Times | None:
+        """As `Compute.times`."""
+        ...
+
+
+class DataTimes(Protocol):
+    """t_io at any b; `stallpoint.models.data.TrainingData` has what was measured."""
+
+    def seconds(self, measured: Measured, ranks: int, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+        """As `TrainingData.seconds`."""
+        ...
+
+    def beside_gradients(
+        self, measured: Measured, alone: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
+    ) -> tuple[Ensemble, Ensemble | float]:
+        """As `TrainingData.beside_gradients`."""
+        ...
 
 
 class _Overlaps(TypedDict):
@@ -78,9 +134,9 @@ class Model:
 
     def __init__(
         self,
-        compute: Compute,
+        compute: LayerTimes,
         communication: Mapping[Scheme, Communication],
-        data: TrainingData,
+        data: DataTimes,
         presets: Mapping[str, Preset],
     ) -> None:
         self._compute, self._communication, self._data, self._presets = compute, communication, data, presets
@@ -123,22 +179,26 @@ class Model:
         if times is None:
             unknown = np.full(1 + REPLICATES, np.nan)
             _, equation = dag.iteration_seconds(*[unknown] * 6, **self._overlaps(point))
-            names = (*_PREDICTED, "host_to_device", "matrix", "iteration_time")
+            names = (*_PREDICTED, "host_to_device", "matrix", FULLY_CONNECTED, "iteration_time", "latency_share")
             return Predicted(point, equation, "not measured", dict.fromkeys(names, unknown), None, frozenset())
-        return self._assemble(point, times, t_io)
+        return self._assemble(point, base, times, t_io)
 
-    def _assemble(self, point: Point, times: Times, t_io: Ensemble) -> Predicted:
+    def _assemble(self, point: Point, base: Measured, times: Times, t_io: Ensemble) -> Predicted:
         layers = self._compute.layers[point.network]
         preset = self._presets[point.sync]
-        sent = messages(preset, layers.gradient_bytes.tolist()) if point.ranks > 1 else []
-        seconds_sent = self._message_seconds(point, preset, [layers.gradient_bytes[members].sum() for members in sent])
         backward = times.backward_steps
+        sizes_of = layers.gradient_bytes.tolist()
+        sent = messages(preset, sizes_of, self._merge(point, preset, sizes_of, backward)) if point.ranks > 1 else []
+        sizes = [int(layers.gradient_bytes[members].sum()) for members in sent]
+        t_io, slower = self._beside_gradients(point, base, preset, sizes, t_io)
+        latency, bandwidth = (part * np.reshape(slower, (-1, 1)) for part in self._message_parts(point, preset, sizes))
+        seconds_sent = latency + bandwidth
         start, end = dag.in_turn(_ready(preset, backward, sent), seconds_sent)
         exposed = end[..., -1] - backward.sum(-1) if sent else np.zeros(1 + REPLICATES)
         seconds, equation = dag.iteration_seconds(
             t_io, times.host_to_device, times.forward, backward.sum(-1), exposed, times.update, **self._overlaps(point)
         )
-        of_matrix = np.isin(layers.types, MATRIX_LAYERS)
+        of_layers = times.layers_forward + times.layers_backward
         parts = {
             "data": t_io,
             "host_to_device": times.host_to_device,
@@ -148,7 +208,9 @@ class Model:
             "exposed_communication": exposed,
             "update": times.update,
             "iteration_time": seconds,
-            "matrix": (times.layers_forward + times.layers_backward)[:, of_matrix].sum(-1),
+            "matrix": of_layers[:, np.isin(layers.types, MATRIX_LAYERS)].sum(-1),
+            FULLY_CONNECTED: of_layers[:, layers.types == FULLY_CONNECTED].sum(-1),
+            "latency_share": _latency_share(latency, seconds_sent, end - backward.sum(-1)[:, None]),
         }
         of_layer = {layer: message for message, members in enumerate(sent) for layer in members}
         table = pd.DataFrame({
@@ -173,16 +235,55 @@ class Model:
         ahead = "device" if preset.device_prefetch else "host"
         return {"overlap": preset.start == "layer-ready", "prefetch": ahead if point.prefetch else "none"}
 
-    def _message_seconds(self, point: Point, preset: Preset, sizes: Sequence[int]) -> Ensemble:
-        """Time of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
+    def _beside_gradients(
+        self, point: Point, base: Measured, preset: Preset, sizes: Sequence[int], t_io: Ensemble
+    ) -> tuple[Ensemble, Ensemble | float]:
+        """t_io, and the factor on messages, when data and gradients share a link."""
         scheme = (point.hardware, preset.communicator, preset.reduction)
-        if sizes and scheme not in self._communication:
-            return np.full((1 + REPLICATES, len(sizes)), np.nan)
-        if not sizes:
-            return np.zeros((1 + REPLICATES, 0))
-        return all_reduce_seconds(
-            self._communication[scheme].at(point.nodes), point.ranks, message_bytes(preset, sizes)
-        )
+        if point.nodes == 1 or not sizes or scheme not in self._communication:
+            return t_io, 1.0
+        sent = traffic(self._communication[scheme].over_nodes, point.ranks, message_bytes(preset, sizes))
+        return self._data.beside_gradients(base, t_io, point.ranks // point.nodes, point.worker_batch, sent)
+
+    def _merge(self, point: Point, preset: Preset, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
+        """What merges layers by the α-β model of this point; None where its links are not known."""
+        scheme = (point.hardware, preset.communicator, preset.reduction)
+        if scheme not in self._communication:
+            return None
+        whole = sum(gradient_bytes)
+        fit = self._communication[scheme].at(point.nodes)
+        least, most = all_reduce_seconds(fit, point.ranks, [1, whole])[0]
+        if not np.isfinite([least, most]).all():
+            return None
+        ready = dag.gradients_ready(backward)[0]
+
+        def merge(order: Sequence[int]) -> list[list[int]]:
+            sizes, complete = ([float(of[layer]) for layer in order] for of in (gradient_bytes, ready))
+            return merged(sizes, complete, alpha=float(least), beta=float(most - least) / whole)
+
+        return merge
+
+    def _message_parts(self, point: Point, preset: Preset, sizes: Sequence[int]) -> tuple[Ensemble, Ensemble]:
+        """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
+        scheme = (point.hardware, preset.communicator, preset.reduction)
+        if not sizes or scheme not in self._communication:
+            unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
+            return unknown, unknown
+        return all_reduce_parts(self._communication[scheme].at(point.nodes), point.ranks, message_bytes(preset, sizes))
+
+
+def _latency_share(latency: Ensemble, seconds: Ensemble, late: Ensemble) -> Ensemble:
+    """What of the exposed communication is latency, each message by the part of it that is exposed.
+
+    `late` says how long after the backward pass each message ends: what is exposed of it lies before that end.
+    Nothing communicated has no latency.
+    """
+    exposed = np.clip(late, 0.0, seconds)
+    counted = np.where(exposed.sum(-1, keepdims=True) > 0, exposed, seconds)
+    of_message = np.divide(latency, seconds, out=np.zeros_like(seconds), where=seconds != 0)
+    total = counted.sum(-1)
+    share: Ensemble = np.divide((counted * of_message).sum(-1), total, out=np.zeros_like(total), where=total != 0)
+    return share
 
 
 def _ready(preset: Preset, backward: Ensemble, sent: Sequence[Sequence[int]]) -> Ensemble:
@@ -225,7 +326,8 @@ def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, obje
         row[f"measured_{name}"] = float(measured.times[column][0]) if measured else np.nan
     row |= columns("measured_iteration", measured.times["iteration_time"] if measured else unknown)
     row |= columns("measured_speedup", curve.speedup(nodes, "measured") if measured else unknown)
-    row["error"] = float(seconds[0]) / _reference(predicted, measured, steps) - 1
+    reference = _reference(predicted, measured, steps)
+    row["error"] = float(seconds[0]) / reference - 1 if reference > 0 else np.nan
     return row
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +19,8 @@ INTERVAL = 0.90
 """Probability that an interval is meant to cover."""
 REPLICATES = 300
 """Bootstrap replicates: enough for the 5 % and 95 % quantiles."""
+MANY = 10_000
+"""Observations drawn from a repeat at most."""
 
 Reals: TypeAlias = npt.NDArray[np.float64]
 Ensemble: TypeAlias = npt.NDArray[np.float64]
@@ -48,6 +49,10 @@ def bootstrap(
 
     Repeats are drawn first, then observations within them, so that what differs between jobs (placement,
     neighbours) counts and not only what differs between iterations. Returns [1 + REPLICATES, ...].
+
+    Of more than `MANY` observations in a repeat as many are drawn, so that a million cost no more; a single repeat's
+    replicates then lie too far apart, by the root of the ratio, and are drawn together (m out of n; Politis & Romano
+    1994).
     """
     values = np.asarray(values, dtype=np.float64)
     _, group = np.unique(np.asarray(repeats), return_inverse=True)
@@ -55,9 +60,17 @@ def bootstrap(
     counts = np.bincount(group)
     first = np.cumsum(counts) - counts
     drawn = random.integers(len(counts), size=(REPLICATES, len(counts)))[:, :, None]
-    inside = random.random((REPLICATES, len(counts), int(counts.max())))
-    picks = order[first[drawn] + (inside * counts[drawn]).astype(np.int64)].reshape(REPLICATES, -1)
-    return np.stack([statistic(values, axis=0), *(statistic(values[pick], axis=0) for pick in picks)])
+    most = min(int(counts.max()), MANY)
+    closer = np.sqrt(most / counts.max()) if len(counts) == 1 else 1.0
+    value = statistic(values, axis=0)
+    result = [value]
+    for groups_drawn in drawn:
+        # One replicate after the other: all at once would take too much memory.
+        inside = random.random((len(counts), most))
+        picks = order[first[groups_drawn] + (inside * counts[groups_drawn]).astype(np.int64)].ravel()
+        drawn_value = statistic(values[picks], axis=0)
+        result.append(drawn_value if closer == 1 else value + closer * (drawn_value - value))
+    return np.stack(result)
 
 
 def estimate(ensemble: Ensemble) -> tuple[float, float, float]:
@@ -102,36 +115,3 @@ def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
         np.stack([np.zeros_like(only_b), only_b], axis=-1),
     )
     return np.where((solvable & (free >= 0).all(-1))[..., None], free, on_axis)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Times measured at some x: taken as they are there, between them by straight lines, outside by a fit.
-
-    Outside the measured range the time is t0 + t1·x, both non-negative, fitted to all points.
-    """
-
-    x: Sequence[int]
-    """Measured places, rising."""
-    seconds: Ensemble
-    """[1 + REPLICATES, len(x), quantities]."""
-
-    def __call__(self, x: float) -> Ensemble:
-        """Times at `x`, [1 + REPLICATES, quantities]; not a number outside a single measured point."""
-        if x in self.x:
-            return self.seconds[:, list(self.x).index(int(x))]
-        if len(self.x) < 2:
-            return np.full_like(self.seconds[:, 0], np.nan)
-        if self.x[0] < x < self.x[-1]:
-            right = int(np.searchsorted(self.x, x))
-            part = (x - self.x[right - 1]) / (self.x[right] - self.x[right - 1])
-            return (1 - part) * self.seconds[:, right - 1] + part * self.seconds[:, right]
-        design = np.stack([np.ones(len(self.x)), np.asarray(self.x, dtype=np.float64)], axis=-1)
-        coefficients = non_negative_fit(design, np.moveaxis(self.seconds, 1, -1))
-        return coefficients[..., 0] + coefficients[..., 1] * x
-
-    def source(self, x: float) -> str:
-        """How the times at `x` come about: ``measured``, ``interpolated`` or ``extrapolated``."""
-        if x in self.x:
-            return "measured"
-        return "interpolated" if len(self.x) > 1 and self.x[0] < x < self.x[-1] else "extrapolated"

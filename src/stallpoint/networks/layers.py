@@ -1,4 +1,7 @@
-"""What networks are made of: every operation is a leaf module, so that it can be named, typed and timed."""
+"""What networks are made of: layers, so that each can be named, typed and timed.
+
+In the networks here every operation is a leaf module; a user's network may be any module.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 from torch.nn import functional
+
+from stallpoint.errors import InputError
 
 
 class Concat(nn.Module):
@@ -25,16 +30,72 @@ class Add(nn.Module):
         return left + right
 
 
+class Sequence(nn.Module):
+    """Makes a sequence of vectors of an image's feature maps, row by row."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Values [b, width, h, w] to [b, h·w, width]."""
+        return values.flatten(2).transpose(1, 2)
+
+
+class ClassToken(nn.Module):
+    """Puts a learned vector before each sequence."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Values [b, length, width] to [b, 1 + length, width]."""
+        return torch.cat([self.weight.expand(len(values), 1, -1), values], dim=1)
+
+
+class Positions(nn.Module):
+    """Adds a learned vector for each place of a sequence of up to `length`."""
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(length, width))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Values [b, length, width], in new memory."""
+        return values + self.weight[: values.shape[1]]
+
+
+class Attention(nn.Module):
+    """Scaled dot-product self-attention of several heads; `causal` lets each place see only those up to itself."""
+
+    def __init__(self, heads: int, *, causal: bool) -> None:
+        super().__init__()
+        self.heads = heads
+        self.causal = causal
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Queries, keys and values side by side, [b, length, 3·width], to [b, length, width]."""
+        batch, length, _ = values.shape
+        query, key, value = values.view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        heads = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+        return heads.transpose(1, 2).reshape(batch, length, -1)
+
+
+class FirstToken(nn.Module):
+    """Keeps the first vector of each sequence."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Values [b, length, width] to [b, width]."""
+        return values[:, 0]
+
+
 class Loss(nn.Module):
-    """Softmax and cross-entropy, averaged over the mini-batch, times a weight."""
+    """Softmax and cross-entropy, averaged over the mini-batch (and over the tokens), times a weight."""
 
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__()
         self.weight = weight
 
     def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Logits [b, classes] and labels [b] to a scalar."""
-        return self.weight * functional.cross_entropy(logits, labels)
+        """Logits [b, classes] and labels [b], or [b, length, classes] and [b, length], to a scalar."""
+        return self.weight * functional.cross_entropy(logits.flatten(end_dim=-2), labels.flatten())
 
 
 class TotalLoss(nn.Module):
@@ -54,26 +115,62 @@ class Classifier(nn.Module):
             self.add_module(name, layer)
         self.loss = Loss()
 
-    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Images [b, 3, size, size] and labels [b] to the loss."""
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Inputs and labels (images and classes, or tokens and those that follow) to the loss."""
         *layers, loss = self.children()
-        values = images
+        values = inputs
         for layer in layers:
             values = layer(values)
         total: torch.Tensor = loss(values, labels)
         return total
 
 
+class WithLoss(nn.Module):
+    """A network that returns logits, and a loss at the end, named ``loss``."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.loss = Loss()
+
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Inputs and labels to the loss."""
+        logits = self.network(inputs)
+        if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
+            found = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+            wanted = [*labels.shape, "classes"]
+            raise InputError(f"returns {found} where logits {wanted} are expected".replace("'", ""))
+        try:
+            loss: torch.Tensor = self.loss(logits, labels)
+        except IndexError as error:  # on a CPU; a GPU says so itself
+            raise InputError(
+                f"the network tells {logits.shape[-1]} classes apart, the data has more: {error}"
+            ) from error
+        return loss
+
+
 LAYER_TYPES: dict[type[nn.Module], str] = {
+    nn.Conv1d: "convolution",
     nn.Conv2d: "convolution",
+    nn.Conv3d: "convolution",
     nn.Linear: "fully-connected",
+    nn.Embedding: "embedding",
+    ClassToken: "embedding",
+    Positions: "embedding",
+    Attention: "attention",
+    nn.MultiheadAttention: "attention",
     nn.ReLU: "relu",
+    nn.GELU: "gelu",
+    nn.Softmax: "softmax",
     nn.MaxPool2d: "pooling",
     nn.AvgPool2d: "pooling",
     nn.LocalResponseNorm: "lrn",
     nn.BatchNorm2d: "batch-norm",
+    nn.LayerNorm: "layer-norm",
     nn.Dropout: "dropout",
     nn.Flatten: "flatten",
+    Sequence: "flatten",
+    FirstToken: "flatten",
     Concat: "concat",
     Add: "add",
     Loss: "loss",
@@ -81,20 +178,21 @@ LAYER_TYPES: dict[type[nn.Module], str] = {
 }
 
 
+OTHER = "other"
+"""Type of layers that `LAYER_TYPES` does not know."""
+
+
 @dataclass(frozen=True)
 class Layer:
-    """One leaf module of a network."""
+    """A module with work of its own: a leaf module, or a container that holds parameters itself."""
 
     name: str
-    """Path of the module, e.g. ``inception_3a.conv_1x1.conv``."""
+    """Path of the module, e.g. ``inception_3a.conv_1x1.conv``; of the network itself, the name of its class."""
     type: str
-    """A value of `LAYER_TYPES`."""
+    """A value of `LAYER_TYPES`, or `OTHER`."""
     module: nn.Module
-
-    @property
-    def parameters(self) -> list[nn.Parameter]:
-        """What the layer learns: weight and bias, or nothing."""
-        return list(self.module.parameters())
+    parameters: list[nn.Parameter]
+    """What the layer learns: weight and bias, say, or nothing. Each parameter belongs to one layer."""
 
     @property
     def gradient_bytes(self) -> int:
@@ -103,16 +201,52 @@ class Layer:
 
 
 def layers(network: nn.Module) -> list[Layer]:
-    """The leaf modules of `network` in the order in which they run, the loss last."""
-    leaves = ((name, module) for name, module in network.named_modules() if not any(module.children()))
-    return [Layer(name, LAYER_TYPES[type(module)], module) for name, module in leaves]
+    """The layers of `network` in the order in which its modules were added (here: in which they run, the loss last).
+
+    A module used in several places is one layer. A parameter that several modules share belongs to the first;
+    one that is frozen (``requires_grad`` is False) belongs to none, for nothing is to be learned. Raises `InputError`
+    for compiled modules, whose parts cannot be told apart.
+    """
+    found: list[Layer] = []
+    taken: set[int] = set()
+    for name, module in network.named_modules():
+        if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod"):
+            raise InputError(
+                f"network: {name or type(network).__name__} is compiled (torch.compile or TorchScript), so that its "
+                "layers cannot be timed; give the module it was compiled from"
+            )
+        own = list(module.parameters(recurse=False))
+        if own or next(module.children(), None) is None:
+            learned = [parameter for parameter in own if parameter.requires_grad and id(parameter) not in taken]
+            taken.update(map(id, learned))
+            found.append(Layer(name or type(module).__name__, _layer_type(module), module, learned))
+    return found
+
+
+def _layer_type(module: nn.Module) -> str:
+    """The type of the module's class, or of the nearest class it is derived from."""
+    return next((LAYER_TYPES[kind] for kind in type(module).__mro__ if kind in LAYER_TYPES), OTHER)
+
+
+def with_memory(outline: nn.Module) -> nn.Module:
+    """The network `outline` (PyTorch's meta device) with memory for its values; what was shared stays so."""
+    names: dict[nn.Parameter, list[str]] = {}
+    for name, parameter in outline.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(name)
+    network = outline.to_empty(device="cpu")
+    for first, *others in names.values():
+        for other in others:
+            module, _, attribute = other.rpartition(".")
+            setattr(network.get_submodule(module), attribute, network.get_parameter(first))
+    return network
 
 
 def initialise(network: nn.Module, seed: int) -> None:
-    """Draw the weights of convolutions and fully-connected layers; biases start at 0.
+    """Draw the weights of convolutions, fully-connected layers and embeddings; biases start at 0.
 
     The variance is 1/inputs (Caffe's "xavier" filler, bvlc_googlenet's choice): the loss then starts near
-    ln(classes), with and without batch normalisation.
+    ln(classes), with and without normalisation. Embeddings have GPT-2's standard deviation (openai/gpt-2,
+    src/model.py), but for one that a fully-connected layer shares.
     """
     generator = torch.Generator().manual_seed(seed)
     for module in network.modules():
@@ -120,5 +254,7 @@ def initialise(network: nn.Module, seed: int) -> None:
             nn.init.kaiming_normal_(module.weight, nonlinearity="linear", generator=generator)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.BatchNorm2d):
+        elif isinstance(module, nn.Embedding | ClassToken | Positions):
+            nn.init.normal_(module.weight, std=0.02, generator=generator)
+        elif isinstance(module, nn.BatchNorm2d | nn.LayerNorm):
             module.reset_parameters()

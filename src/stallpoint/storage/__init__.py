@@ -1,6 +1,7 @@
 """Where the training set lies, and in which format.
 
-A new format is a file beside this one with a subclass of `images.ImageSet`, and a line in `FORMATS`.
+A new format is a file beside this one with a subclass of `images.ImageSet` or `tokens.TokenSequences` (or, for
+samples of another kind, `samples.SampleSet`), and a line in `FORMATS`.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 from stallpoint.storage.files import ImageFiles
-from stallpoint.storage.images import ImageSet
 from stallpoint.storage.raw import RawImages
+from stallpoint.storage.samples import SampleSet
 from stallpoint.storage.tar import TarShards
+from stallpoint.storage.tokens import TokenSequences
 
-__all__ = ["FORMATS", "ImageSet", "Storage"]
+__all__ = ["FORMATS", "SampleSet", "Storage"]
 
-FORMATS: dict[str, type[ImageSet]] = {
+FORMATS: dict[str, type[SampleSet]] = {
     "files": ImageFiles,
     "tar": TarShards,
     "raw": RawImages,
+    "tokens": TokenSequences,
 }
 """Formats by the name a study gives them."""
 
@@ -32,13 +35,20 @@ class Storage:
     path: Path
     format: str
 
-    def open(self) -> ImageSet:
-        """Its images; `InputError` for an unknown format, a missing path or a storage without images."""
+    @property
+    def kind(self) -> type[SampleSet]:
+        """Its format's class; `InputError` for an unknown format."""
         if self.format not in FORMATS:
             raise InputError(f"storage {self.name}: unknown format {self.format!r}, known are {', '.join(FORMATS)}")
+        return FORMATS[self.format]
+
+    def open(self) -> SampleSet:
+        """Its samples; `InputError` for an unknown format, a missing path or a storage without samples."""
+        kind = self.kind
         if not self.path.is_dir():
             raise InputError(f"storage {self.name}: {self.path} does not exist or is not a folder")
-        images = FORMATS[self.format](self.path)
-        if not images.samples:
-            raise InputError(f"storage {self.name}: no images in {self.path} (format {self.format}: {images.layout})")
-        return images
+        stored = kind(self.path)
+        if not stored.samples:
+            what = f"no {kind.kind} in {self.path} (format {self.format}: {kind.layout})"
+            raise InputError(f"storage {self.name}: {what}")
+        return stored

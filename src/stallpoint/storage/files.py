@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
 
-from stallpoint.storage.images import IMAGE_SUFFIXES, Entry, ImageSet, Pixels, decode_image
+from stallpoint.storage.images import IMAGE_SUFFIXES, ImageSet, Pixels, decode_image
+from stallpoint.storage.samples import Entry
 
 
 class ImageFiles(ImageSet):

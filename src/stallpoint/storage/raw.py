@@ -12,31 +12,30 @@ from pathlib import Path
 import numpy as np
 
 from stallpoint.errors import InputError
-from stallpoint.storage.images import Entry, ImageSet, Pixels, decode_image
+from stallpoint.storage.arrays import array
+from stallpoint.storage.images import ImageSet, Pixels, decode_image
+from stallpoint.storage.samples import Entry
 
 STORED_SIZE = 256
 """Height and width of written images: enough for 224- and 227-pixel inputs."""
 
 
 class RawImages(ImageSet):
-    """Pixels in one array file, which is read in pieces.
-
-    Not memory-mapped: a mapped page cannot be dropped from the page cache, and cold reads could not be measured.
-    """
+    """Pixels in one array file."""
 
     layout = "images.npy, uint8 [samples, 3, height, width], and labels.npy, int64 [samples]"
     keep_open = True
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._shape: tuple[int, ...] = _array(path / "images.npy").shape[1:] if self.samples else (3, 0, 0)
+        self._shape: tuple[int, ...] = array(path / "images.npy").shape[1:] if self.samples else (3, 0, 0)
 
     @staticmethod
     def scan(path: Path) -> Iterator[Entry]:
         """The images of the array, one after another."""
         if not (path / "images.npy").exists():
             return
-        images, labels = _array(path / "images.npy"), _array(path / "labels.npy")
+        images, labels = array(path / "images.npy"), array(path / "labels.npy")
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != 3 or len(labels) != len(images):
             raise InputError(f"{path}: not a raw storage; expected {RawImages.layout}")
         size = int(np.prod(images.shape[1:]))
@@ -64,12 +63,3 @@ class RawImages(ImageSet):
             labels[number] = label
         pixels.flush()
         np.save(path / "labels.npy", labels)
-
-
-def _array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[np.uint8]]:
-    """The array file, mapped only to look at its header and labels."""
-    try:
-        array: np.memmap[tuple[int, ...], np.dtype[np.uint8]] = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable array file ({error})") from error
-    return array

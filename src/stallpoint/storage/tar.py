@@ -13,7 +13,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from stallpoint.errors import InputError
-from stallpoint.storage.images import IMAGE_SUFFIXES, Entry, ImageSet, Pixels, decode_image
+from stallpoint.storage.images import IMAGE_SUFFIXES, ImageSet, Pixels, decode_image
+from stallpoint.storage.samples import Entry
 
 SHARD_SAMPLES = 1000
 """Samples in one shard: about 110 MB of ImageNet."""

@@ -1,0 +1,19 @@
+"""Compare a published table of network properties with the study's own networks."""
+
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from stallpoint.parquet import atomic, read, to_arrow, write
+from stallpoint.program import program
+from stallpoint.published import compare, to_markdown
+from stallpoint.records import NETWORK_LAYERS, PUBLISHED
+
+with program(Path(snakemake.log[0])):
+    published = yaml.safe_load(Path(snakemake.input.published).read_text())
+    layers = pd.concat([read(NETWORK_LAYERS, Path(file)).to_pandas() for file in snakemake.input.networks])
+    rows = to_arrow(PUBLISHED, compare(published, layers, snakemake.params.batches))
+    write(PUBLISHED, rows, Path(snakemake.output.table))
+    with atomic(Path(snakemake.output.md)) as scratch:
+        scratch.write_text(to_markdown(rows.to_pandas()))

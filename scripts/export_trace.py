@@ -1,0 +1,9 @@
+"""Export one training cell as layer-wise traces."""
+
+from pathlib import Path
+
+from stallpoint.exchange.export_trace import export_trace
+from stallpoint.program import program
+
+with program(Path(snakemake.log[0])):
+    export_trace(Path(snakemake.input.records), Path(snakemake.output.folder))

@@ -1,0 +1,161 @@
+"""Cells that are not run: other programs' files become the raw records that a job would have written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stallpoint.cells import ImportedCollectivesCell, ImportedTrainCell
+from stallpoint.errors import InputError
+from stallpoint.exchange.all_reduce_logs import read_log
+from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, from_text
+from stallpoint.exchange.layer_types import layer_type
+from stallpoint.measure.recorder import Recorder
+from stallpoint.models import dag
+from stallpoint.parquet import write_cell
+from stallpoint.presets import preset_from
+from stallpoint.records import COLLECTIVES, ITERATIONS, LAYERS, RAW_TABLES, RUNS, Table
+from stallpoint.runs import run_row
+
+
+def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
+    """Write the folder of an imported cell; `InputError` names the file and line that is wrong."""
+    started = datetime.now(UTC)
+    recorders = _traces(cell) if isinstance(cell, ImportedTrainCell) else [_collectives(cell)]
+    tables: dict[str, Any] = {table.name: _together(table, recorders) for table in RAW_TABLES[cell.kind][1:]}
+    source = "; ".join(f"{file} (SHA-256 {_sha256(file)})" for file in cell.files)
+    write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **tables})
+
+
+def _together(table: Table, recorders: Sequence[Recorder]) -> pa.Table:
+    return pa.concat_tables(recorder.arrow(table) for recorder in recorders)
+
+
+def _text(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read as text: {error}") from None
+
+
+def _sha256(file: str) -> str:
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+# --- all-reduces ----------------------------------------------------------------------------------
+
+
+def _collectives(cell: ImportedCollectivesCell) -> Recorder:
+    """One row for each line of the log; a size that comes again is another sample. The mean stands for rank 0."""
+    keep = Recorder(cell, rank=0)
+    seen: dict[int, int] = {}
+    for row in read_log(_text(cell.files[0]), cell.files[0], format=cell.format, ranks=cell.ranks):
+        sample = seen.setdefault(row.message_bytes, 0)
+        seen[row.message_bytes] += 1
+        keep.add(COLLECTIVES, message_bytes=row.message_bytes, sample=sample, warmup=False, seconds=row.seconds)
+    return keep
+
+
+# --- layer-wise traces ----------------------------------------------------------------------------
+
+
+def _traces(cell: ImportedTrainCell) -> list[Recorder]:
+    """The rows of each rank that has a file."""
+    recorders = []
+    for rank, file in enumerate(cell.files):
+        iterations = from_text(_text(file), file)
+        _check(cell, iterations, file)
+        keep = Recorder(cell, rank)
+        _add_iterations(cell, iterations, keep)
+        recorders.append(keep)
+    return recorders
+
+
+def _check(cell: ImportedTrainCell, iterations: Sequence[TracedIteration], file: str) -> None:
+    """Raise `InputError` where the file does not hold what the study says of it."""
+    expected = cell.warmup + cell.iterations
+    if len(iterations) != expected:
+        raise InputError(f"{file}: {len(iterations)} iterations; its entry in the study says {expected} (iterations)")
+    communicates = any(layer.communication for layer in iterations[0].layers)
+    if communicates != (cell.ranks > 1):
+        what = "layers communicate" if communicates else "no layer communicates"
+        raise InputError(f"{file}: {what}, but its entry in the study says {cell.ranks} worker(s)")
+
+
+def _add_iterations(cell: ImportedTrainCell, iterations: Sequence[TracedIteration], keep: Recorder) -> None:
+    start = 0.0
+    for index, iteration in enumerate(iterations):
+        which = {"iteration": index, "warmup": index < cell.warmup}
+        phases, layers = compose(cell, iteration)
+        keep.add(ITERATIONS, **which, start=start, **phases)
+        keep.add(LAYERS, **which, **layers)
+        start += phases["iteration_time"]
+
+
+def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[str, float], dict[str, list[Any]]]:
+    """Columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
+
+    A trace says how long tasks took, not when: the iteration is composed of them as the worker does them, one after
+    the other, with the all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)).
+    """
+    layers = iteration.layers
+    forward, backward, communication = (
+        np.array([getattr(layer, name) for layer in layers]) for name in ("forward", "backward", "communication")
+    )
+    start, end = dag.all_reduces(backward, communication, overlap=preset_from(cell.preset).start == "layer-ready")
+    phases = {
+        "data_wait": iteration.data_wait,
+        "host_to_device": cell.host_to_device,
+        "forward": float(forward.sum()),
+        "backward": float(backward.sum()),
+        "exposed_communication": float(end[0] - backward.sum()),
+        "update": cell.update,
+    }
+    began = phases["data_wait"] + phases["host_to_device"] + phases["forward"]
+    ready = began + np.cumsum(backward[::-1])[::-1]
+    return {
+        **phases,
+        "iteration_time": sum(phases.values()),
+        "read": iteration.data_wait if cell.read is None else cell.read,
+        "decode": 0.0,
+        "communication": float(communication.sum()),
+        "loss": float("nan"),
+    }, {
+        **_layer_labels(layers),
+        "forward": forward.tolist(),
+        "backward": backward.tolist(),
+        "gradient_ready": _where(layers, "gradient_bytes", ready),
+        "all_reduce_start": _where(layers, "communication", began + start),
+        "all_reduce_end": _where(layers, "communication", began + end),
+        **_messages(layers),
+    }
+
+
+def _layer_labels(layers: Sequence[LayerTimes]) -> dict[str, list[Any]]:
+    return {
+        "layer_index": list(range(len(layers))),
+        "layer": [layer.name for layer in layers],
+        "layer_type": [layer_type(layer.name, layer.gradient_bytes) for layer in layers],
+        "gradient_bytes": [layer.gradient_bytes for layer in layers],
+    }
+
+
+def _messages(layers: Sequence[LayerTimes]) -> dict[str, list[int]]:
+    """A message for each layer that communicates, the last layer's first."""
+    sending = [index for index in reversed(range(len(layers))) if layers[index].communication]
+    order = {layer: message for message, layer in enumerate(sending)}
+    return {
+        "message": [order.get(index, -1) for index in range(len(layers))],
+        "message_bytes": [layer.gradient_bytes if index in order else 0 for index, layer in enumerate(layers)],
+    }
+
+
+def _where(layers: Sequence[LayerTimes], what: str, values: Any) -> list[float | None]:
+    """The values of the layers that have `what`; None for the others."""
+    return [float(value) if getattr(layer, what) else None for layer, value in zip(layers, values, strict=True)]

@@ -1,0 +1,83 @@
+"""From the bytes of a stored sample to what a network takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.errors import InputError
+from stallpoint.networks.inputs import Images, Inputs, Tokens
+from stallpoint.storage import SampleSet
+from stallpoint.storage.images import ImageSet
+from stallpoint.storage.tokens import TokenSequences
+
+# Mean and standard deviation of ImageNet's channels (red, green, blue) on the scale 0..1.
+_MEAN = np.array([0.485, 0.456, 0.406], np.float32)
+_DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
+_SCALE = (1 / (255 * _DEVIATION))[:, None, None]
+_SHIFT = (-_MEAN / _DEVIATION)[:, None, None]
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Memory of one mini-batch."""
+
+    inputs: npt.NDArray[Any]
+    labels: npt.NDArray[np.int64]
+
+
+class Decoder(Protocol):
+    """Decodes the samples of one storage for one network."""
+
+    def buffers(self, batch: int) -> Buffers:
+        """Memory for b samples."""
+
+    def decode(self, index: int, data: bytes, buffers: Buffers, place: int) -> None:
+        """Put sample `index`, of which `data` was read, at its place in the mini-batch."""
+
+
+def decoder(stored: SampleSet, takes: Inputs) -> Decoder:
+    """The decoder of what is stored for a network that takes `takes`; `InputError` where it takes another kind."""
+    if isinstance(takes, Images) and isinstance(stored, ImageSet):
+        return ImageDecoder(stored, takes)
+    if isinstance(takes, Tokens) and isinstance(stored, TokenSequences):
+        return TokenDecoder(stored, takes)
+    raise InputError(f"{stored.path}: holds {stored.kind}, but the network takes {takes}")
+
+
+class ImageDecoder:
+    """Decodes, resizes and normalises images."""
+
+    def __init__(self, images: ImageSet, takes: Images) -> None:
+        self._images, self._size = images, takes.size
+
+    def buffers(self, batch: int) -> Buffers:
+        """float32 [b, 3, size, size] and int64 [b]."""
+        return Buffers(np.empty((batch, 3, self._size, self._size), np.float32), np.empty(batch, np.int64))
+
+    def decode(self, index: int, data: bytes, buffers: Buffers, place: int) -> None:
+        """An image and its class."""
+        pixels = buffers.inputs[place]
+        np.multiply(self._images.decode(index, data, self._size), _SCALE, out=pixels)
+        pixels += _SHIFT
+        buffers.labels[place] = self._images.label(index)
+
+
+class TokenDecoder:
+    """Splits sequences into inputs and labels."""
+
+    def __init__(self, sequences: TokenSequences, takes: Tokens) -> None:
+        self._sequences, self._takes = sequences, takes
+
+    def buffers(self, batch: int) -> Buffers:
+        """int64 [b, length], twice."""
+        shape = batch, self._takes.length
+        return Buffers(np.empty(shape, np.int64), np.empty(shape, np.int64))
+
+    def decode(self, index: int, data: bytes, buffers: Buffers, place: int) -> None:
+        """Each token, and the one that follows it."""
+        tokens = self._sequences.decode(data, self._takes.length, self._takes.vocabulary)
+        buffers.inputs[place], buffers.labels[place] = tokens[:-1], tokens[1:]

@@ -1,0 +1,15 @@
+"""Bringing the workers' gradients together, as a `stallpoint.presets.Preset` says.
+
+Gradients are summed: each worker has scaled its loss by 1/ranks before, so that the sum is the gradient of the
+global mini-batch. `assembly` puts together what a preset asks for:
+
+- `gradients`: where they lie, and what a message is made of;
+- `engine`: when messages are sent, and by which thread; `merging`: which layers travel together;
+- `exchange`: what a message does (sum, or parameter server); `compression`: what is sent of it;
+- `communicator`: who moves the bytes: `mpi` or `torch_distributed`; `ddp` does everything by itself.
+"""
+
+from stallpoint.measure.synchronisation.assembly import start
+from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
+
+__all__ = ["Sent", "Synchronisation", "start"]

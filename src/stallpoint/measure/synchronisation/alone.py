@@ -1,0 +1,43 @@
+"""One worker: nothing to bring together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import nn
+
+from stallpoint.measure.clock import Mark
+from stallpoint.measure.synchronisation.interface import Sent
+
+
+class Alone:
+    """Leaves the gradients where they are."""
+
+    updates = False
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+
+    def ready(self, layer: int) -> None:
+        """Nothing to do."""
+
+    def backward_ended(self, now: Mark) -> Mark:
+        """When the backward pass returned."""
+        return now
+
+    def finish(self) -> None:
+        """Nothing to wait for."""
+
+    def sent(self) -> Mapping[int, Sent]:
+        """Nothing."""
+        return {}
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        self.network.zero_grad(set_to_none=True)
+
+    def learn(self, gradient_ready: Sequence[float | None]) -> None:
+        """Nothing to learn."""
+
+    def close(self, *, wait: bool) -> None:
+        """Nothing to end."""

@@ -1,0 +1,77 @@
+"""From a preset to what does it: each of its choices is one part, and the parts fit together in any combination."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from stallpoint.measure.clock import Clock
+from stallpoint.measure.optimiser import Sgd
+from stallpoint.measure.synchronisation.alone import Alone
+from stallpoint.measure.synchronisation.communicator import communicator
+from stallpoint.measure.synchronisation.compression import reducer
+from stallpoint.measure.synchronisation.engine import Engine, Plan
+from stallpoint.measure.synchronisation.exchange import Exchange, ParameterServer, Sum
+from stallpoint.measure.synchronisation.gradients import Gradients
+from stallpoint.measure.synchronisation.interface import Synchronisation
+from stallpoint.measure.synchronisation.merging import Merging
+from stallpoint.measure.world import World
+from stallpoint.networks.layers import Layer
+from stallpoint.presets import Preset, fused
+
+
+def start(
+    preset: Preset,
+    network: nn.Module,
+    layers: Sequence[Layer],
+    world: World,
+    clock: Clock,
+    device: torch.device,
+    optimiser: Sgd,
+    *,
+    warmup: int,
+) -> Synchronisation:
+    """How the workers of `world` synchronise the `network`, whose `layers` are on `device`.
+
+    `optimiser` updates the weights where the preset has that done by one rank; plans that need measured times are
+    made after `warmup` iterations.
+    """
+    if world.size == 1:
+        return Alone(network)
+    if preset.backend == "ddp":
+        from stallpoint.measure.synchronisation.ddp import DataParallel  # loads slowly
+
+        return DataParallel(network, layers, world, clock, device, preset.fusion_bytes)
+    gradients = Gradients(layers)
+    communicates = communicator(preset.backend, preset.reduction, preset.segment_bytes, world, device)
+    sums = reducer(preset, communicates, gradients.values, device)
+    exchange: Exchange = Sum(gradients, sums)
+    if preset.reduction == "parameter-server":
+        exchange = ParameterServer(gradients, communicates, optimiser.step)
+    merging = Merging(world, gradients, sums, device, warmup) if preset.grouping == "merged" else _keep
+    return Engine(
+        network,
+        gradients,
+        exchange,
+        _first_plan(preset, gradients),
+        clock,
+        device,
+        during_backward=preset.start == "layer-ready",
+        replan=merging,
+        end=communicates.close,
+    )
+
+
+def _first_plan(preset: Preset, gradients: Gradients) -> Plan:
+    """Layers in messages before anything was measured."""
+    order = gradients.order
+    if preset.grouping != "fused":
+        return [[layer] for layer in order]
+    groups = fused([gradients.bytes_of(layer) for layer in order], preset.fusion_bytes)
+    return [[order[position] for position in group] for group in groups]
+
+
+def _keep(_gradient_ready: Sequence[float | None]) -> None:
+    """Keep the first plan."""

@@ -1,0 +1,103 @@
+"""What moves bytes between the ranks, whatever library does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+from stallpoint.measure.synchronisation.mpi import MpiCommunicator
+from stallpoint.measure.world import World
+
+
+class Communicator(Protocol):
+    """Collectives; each returns the bytes this rank put into messages, when its result is there."""
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that take part."""
+
+    @property
+    def rank(self) -> int:
+        """This one."""
+
+    def all_reduce(self, values: torch.Tensor) -> int:
+        """Sum over all ranks, in place."""
+
+    def collect(self, values: torch.Tensor) -> int:
+        """Rank 0 adds the values of every other rank to its own, one after the other."""
+
+    def spread(self, values: torch.Tensor) -> int:
+        """Rank 0 sends its values to every other rank, one after the other."""
+
+    def all_to_all(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """The i-th row of bytes of `sent` goes to rank i; `received` has a row from every rank."""
+
+    def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`received` has a row of bytes from every rank, each what that rank gave as `sent`."""
+
+    def close(self) -> None:
+        """End; all ranks do."""
+
+
+class Staged:
+    """Collectives of tensors on a CUDA device, through pinned memory of the host."""
+
+    def __init__(self, inner: Communicator) -> None:
+        self._inner = inner
+        self._pinned: dict[str, torch.Tensor] = {}
+        self.ranks, self.rank = inner.ranks, inner.rank
+
+    def all_reduce(self, values: torch.Tensor) -> int:
+        """See `Communicator`; both copies included."""
+        return self._in_place(self._inner.all_reduce, values)
+
+    def collect(self, values: torch.Tensor) -> int:
+        """See `Communicator`."""
+        return self._in_place(self._inner.collect, values)
+
+    def spread(self, values: torch.Tensor) -> int:
+        """See `Communicator`."""
+        return self._in_place(self._inner.spread, values)
+
+    def all_to_all(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """See `Communicator`."""
+        host = self._host("received", received)
+        count = self._inner.all_to_all(host, self._host("sent", sent).copy_(sent))
+        received.copy_(host)
+        return count
+
+    def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """See `Communicator`."""
+        host = self._host("received", received)
+        count = self._inner.all_gather(host, self._host("sent", sent).copy_(sent))
+        received.copy_(host)
+        return count
+
+    def close(self) -> None:
+        """End what it goes through."""
+        self._inner.close()
+
+    def _in_place(self, do: Callable[[torch.Tensor], int], values: torch.Tensor) -> int:
+        host = self._host("sent", values).copy_(values)
+        sent = do(host)
+        values.copy_(host)
+        return sent
+
+    def _host(self, use: str, like: torch.Tensor) -> torch.Tensor:
+        """Pinned memory of the size of `like`, kept for the next message."""
+        buffer = self._pinned.get(use)
+        if buffer is None or buffer.nbytes < like.nbytes:
+            buffer = self._pinned[use] = torch.empty(like.nbytes, dtype=torch.uint8, pin_memory=True)
+        return buffer[: like.nbytes].view(like.dtype).view(like.shape)
+
+
+def communicator(backend: str, reduction: str, segment_bytes: int, world: World, device: torch.device) -> Communicator:
+    """What communicates between the workers of `world` whose gradients are on `device` (see `CHOICES`)."""
+    if backend == "mpi":
+        host = MpiCommunicator(world.comm, reduction, segment_bytes)
+        return Staged(host) if device.type == "cuda" else host
+    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # loads slowly
+
+    return TorchCommunicator(world, device)

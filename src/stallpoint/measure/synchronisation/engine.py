@@ -1,0 +1,165 @@
+"""Sends the gradients in messages, during the backward pass or after it.
+
+Messages go one after the other in an order that all ranks know, the last layer's first, as soon as all layers of
+the next one are complete. During the backward pass a communication thread does it: blocking calls make progress by
+themselves, which non-blocking ones do not while nobody is inside the MPI library. After it the main thread does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from torch import nn
+
+from stallpoint.measure.clock import Clock, Mark, host_mark
+from stallpoint.measure.synchronisation.exchange import Exchange
+from stallpoint.measure.synchronisation.gradients import Gradients, Message
+from stallpoint.measure.synchronisation.interface import Sent
+
+Plan = Sequence[Sequence[int]]
+"""Layers (by position) in messages, in the order of sending."""
+Replan = Callable[[Sequence[float | None]], Plan | None]
+"""Another plan, now that it is known when the layers' gradients are complete; None to keep the one there is."""
+
+
+class Engine:
+    """A `Synchronisation` of the engine's own; see `assembly` for what it is made of."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        gradients: Gradients,
+        exchange: Exchange,
+        plan: Plan,
+        clock: Clock,
+        device: torch.device,
+        *,
+        during_backward: bool,
+        replan: Replan,
+        end: Callable[[], None],
+    ) -> None:
+        self.network = network
+        self.updates = exchange.updates
+        self._gradients, self._exchange, self._clock, self._replan, self._end = gradients, exchange, clock, replan, end
+        self._device = _Cuda(device) if device.type == "cuda" else _Host()
+        self._thread = ThreadPoolExecutor(1, "communication") if during_backward else None
+        self._under_way: list[Future[None]] = []
+        self._sent: dict[int, tuple[int, int, int, int]] = {}
+        self._set_plan(plan)
+
+    def ready(self, layer: int) -> None:
+        """Send the messages that are complete now."""
+        self._gradients.complete(layer)
+        self._missing[self._message_of[layer]].discard(layer)
+        if self._thread:
+            self._send_complete(self._thread)
+
+    def backward_ended(self, now: Mark) -> Mark:
+        """When the backward pass returned."""
+        return now
+
+    def finish(self) -> None:
+        """Wait for what is under way, or send all messages; every layer is ready."""
+        if self._thread:
+            for sending in self._under_way:
+                sending.result()
+            self._under_way.clear()
+        else:
+            written = self._device.note()
+            for message in self._messages:
+                self._send(message, written)
+        self._begin()
+
+    def sent(self) -> Mapping[int, Sent]:
+        """What was sent since the start of the iteration, by layer."""
+        seconds = self._clock.host_seconds
+        return {
+            layer: Sent(number, size, seconds(start), seconds(end))
+            for layer, (number, size, start, end) in self._sent.items()
+        }
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        self._gradients.clear()
+
+    def learn(self, gradient_ready: Sequence[float | None]) -> None:
+        """Take another plan, if there is a better one now."""
+        plan = self._replan(gradient_ready)
+        if plan:
+            self._set_plan(plan)
+
+    def close(self, *, wait: bool) -> None:
+        """End the communication thread, and leave the other ranks."""
+        if self._thread:
+            self._thread.shutdown(wait=wait, cancel_futures=True)
+        if wait:
+            self._end()
+
+    def _set_plan(self, plan: Plan) -> None:
+        self._messages = [Message(number, tuple(layers)) for number, layers in enumerate(plan)]
+        self._message_of = {layer: message.number for message in self._messages for layer in message.layers}
+        self._begin()
+
+    def _begin(self) -> None:
+        """All messages are incomplete, none is sent."""
+        self._missing = [set(message.layers) for message in self._messages]
+        self._next = 0
+
+    def _send_complete(self, thread: ThreadPoolExecutor) -> None:
+        """Hand messages over to the communication thread, in their order and as far as they are complete."""
+        while self._next < len(self._messages) and not self._missing[self._next]:
+            message = self._messages[self._next]
+            self._under_way.append(thread.submit(self._send, message, self._device.note()))
+            self._next += 1
+
+    def _send(self, message: Message, written: torch.cuda.Event | None) -> None:
+        self._device.wait(written)
+        start = host_mark()
+        with self._device.stream():
+            size = self._exchange.send(message)
+        end = host_mark()
+        own = {layer: self._gradients.bytes_of(layer) for layer in message.layers}
+        for layer, part in own.items():
+            self._sent[layer] = message.number, size * part // sum(own.values()), start, end
+
+
+class _Host:
+    """On a CPU what was called is done."""
+
+    def note(self) -> None:
+        """Nothing to note."""
+
+    def wait(self, written: torch.cuda.Event | None) -> None:
+        """Nothing to wait for."""
+
+    def stream(self) -> AbstractContextManager[object]:
+        """Nothing to enter."""
+        return nullcontext()
+
+
+class _Cuda:
+    """On a CUDA device work waits in streams; messages have one of their own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def note(self) -> torch.cuda.Event:
+        """The place in the stream of the backward pass at which gradients are written."""
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def wait(self, written: torch.cuda.Event | None) -> None:
+        """Until the backward pass has come to that place."""
+        if written:
+            written.synchronize()
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """A block whose work is done in the messages' stream, and has ended with it."""
+        with torch.cuda.stream(self._stream):
+            yield
+        self._stream.synchronize()

@@ -1,0 +1,59 @@
+"""What happens to one message: its gradients are summed everywhere, or updated weights take their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import nn
+
+from stallpoint.measure.synchronisation.communicator import Communicator
+from stallpoint.measure.synchronisation.compression import Reducer
+from stallpoint.measure.synchronisation.gradients import Gradients, Message
+
+
+class Exchange(Protocol):
+    """Sends one message after the other."""
+
+    updates: bool
+    """Whether the weights are updated when it returns, not only the gradients summed."""
+
+    def send(self, message: Message) -> int:
+        """Return when the result is there; bytes this rank put into messages."""
+
+
+class Sum:
+    """Every rank gets the sum of the gradients."""
+
+    updates = False
+
+    def __init__(self, gradients: Gradients, reducer: Reducer) -> None:
+        self._gradients, self._reducer = gradients, reducer
+
+    def send(self, message: Message) -> int:
+        """Sum the message's pieces, one after the other."""
+        return sum(self._reducer.sum(piece.values, piece.place) for piece in self._gradients.pieces(message))
+
+
+class ParameterServer:
+    """Every rank sends its gradients to rank 0, which updates the weights and sends them back to each.
+
+    Rank 0 is a worker too. The update is a part of the communication here, as the workers wait for it: a rank's
+    exposed communication ends when it has its new weights (rank 0: when it has sent them), and the phase of the
+    update is empty on all of them. Only rank 0 holds momenta.
+    """
+
+    updates = True
+
+    def __init__(
+        self, gradients: Gradients, communicator: Communicator, update: Callable[[list[nn.Parameter]], None]
+    ) -> None:
+        self._gradients, self._communicator, self._update = gradients, communicator, update
+
+    def send(self, message: Message) -> int:
+        """Gradients there, weights back."""
+        parameters = self._gradients.parameters(message)
+        sent = sum(self._communicator.collect(piece.values) for piece in self._gradients.pieces(message))
+        if self._communicator.rank == 0:
+            self._update(parameters)
+        return sent + sum(self._communicator.spread(weights.detach().view(-1)) for weights in parameters)

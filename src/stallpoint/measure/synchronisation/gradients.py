@@ -1,0 +1,114 @@
+"""Where gradients lie, and what travels together.
+
+Back-propagation leaves each parameter's gradient in memory of its own. Large ones are sent from there; the small ones
+of a message are packed side by side, in the order of sending, so that a message of many small layers is few pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from stallpoint.networks.layers import Layer
+
+IN_PLACE_BYTES = 4 * 1024 * 1024
+"""Gradients of this size and more are sent where they lie: a copy would cost more than a message of its own."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Gradients in one piece of memory, one-dimensional."""
+
+    values: torch.Tensor
+    place: int
+    """Where they begin among all the gradients of the network: the same in every iteration."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """Layers whose gradients travel together."""
+
+    number: int
+    """Position in the order of sending, from 0."""
+    layers: tuple[int, ...]
+    """Positions of the layers, the last first."""
+
+
+class Gradients:
+    """The gradients of a network, layer by layer, between a backward pass and the update."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self._parameters = {index: layer.parameters for index, layer in enumerate(layers) if layer.parameters}
+        small = [
+            parameter
+            for layer in self.order
+            for parameter in self._parameters[layer]
+            if parameter.nbytes < IN_PLACE_BYTES
+        ]
+        device = next((parameter.device for parameter in small), torch.device("cpu"))
+        self._packed = torch.zeros(sum(parameter.numel() for parameter in small), device=device)
+        parts = torch.split(self._packed, [parameter.numel() for parameter in small])
+        self._parts = {id(parameter): part for parameter, part in zip(small, parts, strict=True)}
+        self._places = self._lay_out()
+
+    @property
+    def order(self) -> list[int]:
+        """Layers that learn, by position, in the order in which back-propagation completes them."""
+        return sorted(self._parameters, reverse=True)
+
+    @property
+    def values(self) -> int:
+        """Gradient values of the whole network."""
+        return sum(parameter.numel() for layer in self.order for parameter in self._parameters[layer])
+
+    def bytes_of(self, layer: int) -> int:
+        """Size of a layer's gradients."""
+        return sum(parameter.nbytes for parameter in self._parameters[layer])
+
+    def parameters(self, message: Message) -> list[nn.Parameter]:
+        """What the layers of a message learn."""
+        return [parameter for layer in message.layers for parameter in self._parameters[layer]]
+
+    @torch.no_grad()
+    def complete(self, layer: int) -> None:
+        """Back-propagation has left all gradients of `layer`: pack the small ones."""
+        for parameter in self._parameters[layer]:
+            assert parameter.grad is not None, "told that it is complete"
+            part = self._parts.get(id(parameter))
+            if part is None:
+                parameter.grad = parameter.grad.contiguous()
+            else:
+                parameter.grad = part.view_as(parameter).copy_(parameter.grad)
+
+    def pieces(self, message: Message) -> list[Piece]:
+        """The gradients of a message as they lie in memory, the packed ones first."""
+        parameters = self.parameters(message)
+        packed = [self._places[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
+        large = [parameter for parameter in parameters if id(parameter) not in self._parts]
+        # Side by side, as layers and their parameters are packed in the order of sending.
+        begin, end = (min(begin for begin, _ in packed), max(end for _, end in packed)) if packed else (0, 0)
+        pieces = [Piece(_gradient(parameter), self._places[id(parameter)][0]) for parameter in large]
+        return [Piece(self._packed[begin:end], begin), *pieces] if packed else pieces
+
+    def clear(self) -> None:
+        """Forget all gradients: the next backward pass leaves new ones."""
+        for parameters in self._parameters.values():
+            for parameter in parameters:
+                parameter.grad = None
+
+    def _lay_out(self) -> dict[int, tuple[int, int]]:
+        """Begin and end of each parameter among all gradients: the packed ones, then the others."""
+        parameters = [parameter for layer in self.order for parameter in self._parameters[layer]]
+        places, begin = {}, 0
+        for parameter in sorted(parameters, key=lambda parameter: id(parameter) not in self._parts):
+            places[id(parameter)] = begin, begin + parameter.numel()
+            begin += parameter.numel()
+        return places
+
+
+def _gradient(parameter: nn.Parameter) -> torch.Tensor:
+    assert parameter.grad is not None, "pieces are asked for once the message's layers are complete"
+    return parameter.grad.view(-1)

@@ -1,0 +1,68 @@
+"""Merged gradients: the plan made in the job itself, from what messages and layers really take there."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+
+import torch
+
+from stallpoint.measure.synchronisation.compression import Reducer
+from stallpoint.measure.synchronisation.gradients import Gradients
+from stallpoint.measure.world import World
+from stallpoint.models.merging import merged
+
+CALIBRATION_BYTES = (4 * 1024, 4 * 1024 * 1024)
+"""Messages timed for α and β, bytes: one that is nearly all latency, one that is nearly none."""
+_SAMPLES = 7
+
+
+class Merging:
+    """Finds the plan once, after the warm-up; until then every layer is a message.
+
+    Rank 0 decides for all, from its own times: the median over the warm-up iterations but the first (if there are
+    any others) of when each layer's gradients are complete. The plan's α and β are of the reduction in use.
+    """
+
+    def __init__(self, world: World, gradients: Gradients, reducer: Reducer, device: torch.device, warmup: int) -> None:
+        self._world, self._gradients = world, gradients
+        self._seen: list[Sequence[float | None]] = []
+        self._wanted = max(1, warmup)
+        self._alpha, self._beta = _calibrate(world, gradients, reducer, device)
+
+    def __call__(self, gradient_ready: Sequence[float | None]) -> list[list[int]] | None:
+        """The plan, if the warm-up has just ended."""
+        if len(self._seen) == self._wanted:
+            return None
+        self._seen.append(gradient_ready)
+        if len(self._seen) < self._wanted:
+            return None
+        plan: list[list[int]] = self._world.comm.bcast(self._plan() if self._world.rank == 0 else None)
+        return plan
+
+    def _plan(self) -> list[list[int]]:
+        order = self._gradients.order
+        seen = self._seen[1:] or self._seen
+        ready = [statistics.median(times[layer] or 0.0 for times in seen) for layer in order]
+        sizes = [self._gradients.bytes_of(layer) for layer in order]
+        groups = merged(sizes, ready, self._alpha, self._beta)
+        return [[order[position] for position in group] for group in groups]
+
+
+def _calibrate(world: World, gradients: Gradients, reducer: Reducer, device: torch.device) -> tuple[float, float]:
+    """α in s and β in s/B of this reduction, by the median of a few messages of two sizes."""
+    sizes = [min(size, 4 * gradients.values) for size in CALIBRATION_BYTES]
+    small, large = (_seconds(world, reducer, torch.zeros(size // 4, device=device)) for size in sizes)
+    beta = max(0.0, large - small) / max(1, sizes[1] - sizes[0])
+    return max(0.0, small - beta * sizes[0]), beta
+
+
+def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
+    times = []
+    for _ in range(1 + _SAMPLES):
+        world.comm.Barrier()
+        begin = time.perf_counter()
+        reducer.sum(values, 0)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])

@@ -1,0 +1,75 @@
+"""Collective operations by torch.distributed: Gloo between CPUs, NCCL between GPUs.
+
+Ranks find each other through MPI, under any launcher: rank 0 opens a port and tells the others its address. Nothing
+is asked of the user and nothing written to files.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
+
+from stallpoint.errors import CannotRun
+from stallpoint.measure.synchronisation.rendezvous import interface
+from stallpoint.measure.world import World
+
+_PATIENCE = timedelta(minutes=10)
+"""How long a rank waits for others that live but do not come (a dead one ends the job at once)."""
+
+
+class TorchCommunicator:
+    """The default process group of torch.distributed, one rank of it for each of MPI's."""
+
+    def __init__(self, world: World, device: torch.device) -> None:
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        if not (dist.is_available() and dist.is_backend_available(backend)):
+            raise CannotRun(f"this PyTorch has no torch.distributed with {backend}; use a preset with backend: mpi")
+        self.ranks, self.rank = world.size, world.rank
+        name, address = interface(world)
+        if name:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        dist.init_process_group(
+            backend, store=_store(world, address), rank=world.rank, world_size=world.size, timeout=_PATIENCE
+        )
+
+    def all_reduce(self, values: torch.Tensor) -> int:
+        """Sum over all ranks, in place."""
+        dist.all_reduce(values)
+        return values.nbytes
+
+    def collect(self, values: torch.Tensor) -> int:
+        """Sum at rank 0."""
+        dist.reduce(values, 0)
+        return values.nbytes if self.rank else 0
+
+    def spread(self, values: torch.Tensor) -> int:
+        """Rank 0's values to all."""
+        dist.broadcast(values, 0)
+        return 0 if self.rank else values.nbytes
+
+    def all_to_all(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """The i-th row of bytes of `sent` goes to rank i; `received` has a row from every rank."""
+        dist.all_to_all_single(received, sent)
+        return sent.nbytes
+
+    def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`received` has a row of bytes from every rank, each what that rank gave as `sent`."""
+        dist.all_gather(list(received.unbind()), sent)
+        return sent.nbytes
+
+    def close(self) -> None:
+        """Leave the process group; all ranks do."""
+        dist.destroy_process_group()
+
+
+def _store(world: World, address: str) -> TCPStore:
+    """Where the ranks leave each other's addresses: at rank 0, on a port that is free."""
+    if world.rank == 0:
+        store = TCPStore(address, 0, world.size, is_master=True, wait_for_workers=False, timeout=_PATIENCE)
+        world.comm.bcast(store.port)
+        return store
+    return TCPStore(address, world.comm.bcast(None), world.size, is_master=False, timeout=_PATIENCE)

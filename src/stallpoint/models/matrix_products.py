@@ -1,0 +1,184 @@
+"""Matrix products against b: their speedup (Keuper & Pfreundt, section III-B), and the law that explains it.
+
+A fully-connected layer multiplies b x I · I x O. At small b the weights must come through the memory for few
+operations, so the time has a floor that b does not lower. Peak and bandwidth are measured in the same job; what they
+alone would allow is the roofline, max(operations / peak, bytes / bandwidth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.batch_law import LINEAR, BatchCurve, Kernel, choose, left_out_errors
+from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups
+from stallpoint.models.valid import refuse
+from stallpoint.records import MACHINE
+
+VALUE_BYTES = 4
+KERNELS = (
+    LINEAR,
+    *(Kernel(block, sharpness) for block, sharpness in product((1, 2, 4, 8, 16, 32, 64, 128), (1.0, 2.0, 4.0, 8.0))),
+    *(Kernel(block, 1.0, by_row=True) for block in (2, 4, 8, 16)),
+)
+"""What is tried, the plainest first."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one worker's share of a node can do, measured by the same job as the products."""
+
+    peak: float
+    """Operations per second in a large square product."""
+    bandwidth: float
+    """Bytes per second when a matrix larger than the caches is read once."""
+
+    def roofline(self, m: int, k: int, n: int) -> float:
+        """Seconds for m x k · k x n if nothing but peak or bandwidth were in the way."""
+        return max(2.0 * m * k * n / self.peak, VALUE_BYTES * (k * n + m * (k + n)) / self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Times of one shape at its mini-batches."""
+
+    name: str
+    layer_type: str
+    k: int
+    n: int
+    batches: Sequence[int]
+    operations: Sequence[float]
+    """Multiplications and additions at each b."""
+    seconds: Ensemble
+    """[1 + REPLICATES, len(batches), 1]."""
+    degenerate: bool
+    """b is the number of rows, as in fully-connected layers; else each sample has products of its own."""
+
+    def curve(self, kernel: Kernel) -> BatchCurve:
+        """The times at any b; the kernel counts where b is the number of rows."""
+        return BatchCurve(self.batches, self.seconds, kernel if self.degenerate else LINEAR)
+
+
+def machine(sgemm: pd.DataFrame) -> Machine | None:
+    """Peak and bandwidth from the rows that measured them; None without any."""
+    rows = sgemm[sgemm["layer_type"] == MACHINE]
+    peak, bandwidth = (rows[rows["layer"] == name] for name in ("peak", "bandwidth"))
+    if peak.empty or bandwidth.empty:
+        return None
+    size = bandwidth["k"] * bandwidth["n"] + bandwidth["m"] * (bandwidth["k"] + bandwidth["n"])
+    return Machine(
+        peak=float(peak["gflops"].median()) * 1e9,
+        bandwidth=float((VALUE_BYTES * size * bandwidth["operations"] / bandwidth["seconds"]).median()),
+    )
+
+
+def shapes(sgemm: pd.DataFrame, seed: int) -> list[Shape]:
+    """The shapes of one network on one hardware, those that only tell about the machine included.
+
+    Raises `InputError` for a time that is not above 0.
+    """
+    refuse(sgemm, "sgemm", ["seconds"], above_zero=True)
+    found = []
+    # Equal shapes are recorded under the first layer's name, and which layers are equal may depend on b.
+    for name, rows in groups(sgemm[~sgemm["layer"].isin(["peak", "bandwidth"])], "layer"):
+        by_batch = dict(groups(rows, "worker_batch"))
+        samples = [
+            bootstrap(at_b["seconds"], at_b["repeat"], generator(seed, "sgemm", name, b))
+            for b, at_b in by_batch.items()
+        ]
+        first = rows.iloc[0]
+        work = [2.0 * float((at_b[["m", "k", "n", "operations"]].iloc[0]).prod()) for at_b in by_batch.values()]
+        found.append(
+            Shape(
+                name=str(name),
+                layer_type=str(first["layer_type"]),
+                k=int(first["k"]),
+                n=int(first["n"]),
+                batches=[int(b) for b in by_batch],
+                operations=work,
+                seconds=np.stack(samples, axis=1)[..., None],
+                degenerate=bool((rows["m"] == rows["worker_batch"]).all()),
+            )
+        )
+    return found
+
+
+def kernel(measured: Sequence[Shape]) -> Kernel:
+    """The kernel of a machine, from all shapes whose rows are b."""
+    return choose([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)
+
+
+def kernels(sgemm: pd.DataFrame, seed: int) -> dict[str, Kernel]:
+    """The kernel of each hardware, from the matrix products of all networks."""
+    return {hardware: kernel(shapes(_pooled(rows), seed)) for hardware, rows in groups(sgemm, "hardware")}
+
+
+def _pooled(rows: pd.DataFrame) -> pd.DataFrame:
+    """All networks' products under names that do not clash; what is about the machine is one shape for all."""
+    apart = ~rows["layer_type"].eq(MACHINE) & ~rows["layer"].eq("reference")
+    return rows.assign(layer=rows["layer"].where(~apart, rows["network"] + "/" + rows["layer"]))
+
+
+def sgemm_speedup(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+    """Rows of the sgemm_speedup table: matrix products against b (Keuper & Pfreundt, section III-B)."""
+    return [row for key, rows in groups(sgemm, ["network", "hardware"]) for row in _speedup_rows(key, rows, seed)]
+
+
+def _speedup_rows(key: tuple[str, str], rows: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
+    known = machine(rows)
+    for shape in shapes(rows[rows["layer_type"] != MACHINE], seed):
+        largest = shape.seconds[:, -1, 0]
+        for index, b in enumerate(shape.batches):
+            seconds = shape.seconds[:, index, 0]
+            labels = {"network": key[0], "hardware": key[1], "layer": shape.name, "layer_type": shape.layer_type}
+            quantities = {
+                "seconds": seconds,
+                "gflops": shape.operations[index] / seconds / 1e9,
+                "speedup": largest / seconds,
+            }
+            roofline = known.roofline(b, shape.k, shape.n) if known and shape.degenerate else np.nan
+            yield {**labels, "worker_batch": b, **_columns(quantities), "roofline": roofline}
+
+
+def table(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+    """Rows of the matrix_products table: the law of each shape, in terms of the machine."""
+    chosen = kernels(sgemm, seed)
+    return [
+        row
+        for (network, hardware), rows in groups(sgemm, ["network", "hardware"])
+        for row in _law_rows({"network": network, "hardware": hardware}, rows, chosen[hardware], seed)
+    ]
+
+
+def _law_rows(
+    labels: Mapping[str, object], rows: pd.DataFrame, kernel: Kernel, seed: int
+) -> Iterator[dict[str, object]]:
+    known = machine(rows)
+    for shape in shapes(rows[rows["layer_type"] != MACHINE], seed):
+        law = shape.curve(kernel).law
+        floor, each = law.floor[:, 0], law.each[:, 0]
+        work = shape.operations[-1] / shape.batches[-1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            efficiency = work / each / known.peak if known else np.full_like(each, np.nan)
+            weights = VALUE_BYTES * shape.k * shape.n if shape.degenerate else np.nan
+            traffic = floor * known.bandwidth / weights if known else np.full_like(floor, np.nan)
+        left_out = left_out_errors(shape.batches, shape.seconds, law.kernel) if len(shape.batches) > 2 else [np.nan]
+        yield {
+            **labels,
+            "layer": shape.name,
+            "layer_type": shape.layer_type,
+            **_columns({"floor": floor, "each": each, "traffic": traffic, "efficiency": efficiency}),
+            "block": law.kernel.block,
+            "sharpness": law.kernel.sharpness,
+            "by_row": law.kernel.by_row,
+            "points": len(shape.batches),
+            "left_out_error": float(np.median(left_out)),
+        }
+
+
+def _columns(quantities: Mapping[str, Ensemble]) -> dict[str, object]:
+    return {column: value for name, ensemble in quantities.items() for column, value in columns(name, ensemble).items()}

@@ -1,0 +1,54 @@
+"""What a network takes: images of one size, or sequences of tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Images:
+    """Colour images and the class of each."""
+
+    kind: ClassVar[str] = "images"
+
+    size: int
+    """Rows and columns, pixels."""
+
+    def example(self, batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs float32 [b, 3, size, size] and labels int64 [b], all 0."""
+        import torch
+
+        inputs = torch.zeros(batch, 3, self.size, self.size, device=device)
+        return inputs, torch.zeros(batch, dtype=torch.int64, device=device)
+
+    def __str__(self) -> str:
+        return f"images of {self.size}x{self.size} pixels"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Sequences of tokens; the label of each token is the one that follows it."""
+
+    kind: ClassVar[str] = "tokens"
+
+    length: int
+    """Tokens of a sequence."""
+    vocabulary: int
+    """Number of different tokens."""
+
+    def example(self, batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and labels, int64 [b, length], all 0."""
+        import torch
+
+        inputs = torch.zeros(batch, self.length, dtype=torch.int64, device=device)
+        return inputs, torch.zeros_like(inputs)
+
+    def __str__(self) -> str:
+        return f"sequences of {self.length} tokens out of {self.vocabulary}"
+
+
+Inputs: TypeAlias = Images | Tokens

@@ -1,0 +1,183 @@
+"""A study's own networks: a function of the user's that builds one, and what it takes.
+
+The function is named ``module:function`` or ``path/to/file.py:function``; modules and paths are looked for from the
+working directory on. It is called without arguments and returns an `nn.Module` whose ``forward`` has either two
+required arguments, inputs and labels, and returns the loss, or one, the inputs, and returns logits [b, classes] (for
+tokens [b, length, vocabulary]): then softmax and cross-entropy are added. The weights it draws are kept.
+
+Nothing of the user's is imported before the network is built, so that a study can be checked in an instant.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from stallpoint.errors import InputError
+from stallpoint.networks.inputs import Images, Inputs, Tokens
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+_LIBRARY = Path(__file__).parents[1]
+_FILE = ".py"
+_INPUT_KEYS = "image_size, or sequence_length and vocabulary"
+
+
+@dataclass(frozen=True)
+class OwnNetwork:
+    """A network that the study describes under ``networks``."""
+
+    name: str
+    source: str
+    """Module, or file ending in ``.py``."""
+    function: str
+    takes: Inputs
+
+    def outline(self) -> nn.Module:
+        """The network without values where it can be built and run so (PyTorch's meta device), else with them.
+
+        It is run on two samples; `InputError` where that fails or gives no loss.
+        """
+        import torch
+
+        try:
+            return self._tried(torch.device("meta"))
+        except Exception:  # whatever a network asks of its values; the CPU tells whether it is an error
+            return self._tried(torch.device("cpu"))
+
+    def build(self, seed: int) -> nn.Module:
+        """The network in training mode with fresh weights, the same for the same seed."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self._built().train()
+
+    def _built(self) -> nn.Module:
+        from torch import nn
+
+        from stallpoint.networks.layers import WithLoss
+
+        function = self._function()
+        with self._telling(f"{self.function}()"):
+            network = function()
+        if not isinstance(network, nn.Module):
+            self._refuse(f"{self.function}() returned {type(network).__name__}, not an nn.Module")
+        return network if _takes_labels(network) else WithLoss(network)
+
+    def _tried(self, device: torch.device) -> nn.Module:
+        import torch
+
+        with device:
+            network = self._built().train()
+            with self._telling("forward"), torch.no_grad():
+                loss = network(*self.takes.example(2, device))
+        if not isinstance(loss, torch.Tensor) or loss.ndim or not loss.is_floating_point():
+            self._refuse("forward(inputs, labels) should return the loss, a scalar")
+        if not any(parameter.requires_grad for parameter in network.parameters()):
+            self._refuse("it has no parameters to learn")
+        return network
+
+    def _function(self) -> Callable[[], Any]:
+        with self._telling(f"importing {self.source}"):
+            module = _from_file(self.source) if self.source.endswith(_FILE) else _from_module(self.source)
+        function: Callable[[], Any] | None = getattr(module, self.function, None)
+        if not callable(function):
+            self._refuse(f"{self.source} has no function {self.function}")
+        return function
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """Whatever the user's code raises, said with the entry and the line."""
+        try:
+            yield
+        except InputError as error:
+            self._refuse(f"{what} {error}", error)
+        except Exception as error:
+            self._refuse(f"{what} failed{_line(error)}: {type(error).__name__}: {error}", error)
+
+    def _refuse(self, problem: str, cause: Exception | None = None) -> NoReturn:
+        raise InputError(f"networks.{self.name}.build: {problem}") from cause
+
+
+def file_of(entry: Mapping[str, Any]) -> Path | None:
+    """The file with the function of an entry under ``networks``; None where a module is named."""
+    source, _, _ = entry["build"].rpartition(":")
+    return Path(source) if source.endswith(_FILE) else None
+
+
+def own_network(name: str, entry: Mapping[str, Any]) -> OwnNetwork:
+    """The network that the study's entry ``networks.<name>`` describes; `InputError` says what is wrong with it."""
+    source, separator, function = entry["build"].rpartition(":")
+    if not (separator and source and function.isidentifier()):
+        raise InputError(f"networks.{name}.build: {entry['build']!r} should be MODULE:FUNCTION or FILE.py:FUNCTION")
+    if (file := file_of(entry)) and not file.is_file():
+        raise InputError(f"networks.{name}.build: there is no file {file}")
+    given = {key for key in ("image_size", "sequence_length", "vocabulary") if key in entry}
+    if given == {"image_size"}:
+        return OwnNetwork(name, source, function, Images(entry["image_size"]))
+    if given == {"sequence_length", "vocabulary"}:
+        return OwnNetwork(name, source, function, Tokens(entry["sequence_length"], entry["vocabulary"]))
+    found = ", ".join(sorted(given)) or "nothing"
+    raise InputError(f"networks.{name}: should say what it takes, {_INPUT_KEYS}, but says {found}")
+
+
+def _line(error: Exception) -> str:
+    """The innermost line of the user's own code, below the working directory, that led to `error`."""
+    own = [
+        f" at {os.path.relpath(frame.filename)}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(Path.cwd())
+        and not Path(frame.filename).is_relative_to(_LIBRARY)
+        and "site-packages" not in Path(frame.filename).parts
+    ]
+    return own[-1] if own else ""
+
+
+def _takes_labels(network: nn.Module) -> bool:
+    """Whether ``forward`` asks for two arguments."""
+    required = [
+        parameter
+        for parameter in inspect.signature(network.forward).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    return len(required) >= 2
+
+
+@contextmanager
+def _found_first(folder: Path) -> Iterator[None]:
+    """Modules are looked for in `folder` first."""
+    sys.path.insert(0, str(folder.resolve()))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder.resolve()))
+
+
+def _from_module(name: str) -> ModuleType:
+    with _found_first(Path.cwd()):
+        return import_module(name)
+
+
+def _from_file(source: str) -> ModuleType:
+    path = Path(source)
+    spec = spec_from_file_location(path.stem, path)
+    assert spec, "every .py file has a loader"
+    assert spec.loader
+    module = module_from_spec(spec)
+    with _found_first(path.parent):
+        spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,119 @@
+"""Which matrix products a network's forward pass consists of (Keuper & Pfreundt, Table III), from its shapes.
+
+A fully-connected layer multiplies v x I · I x O once, where v is b times the vectors of a sample (one, or one for each
+token). A convolution multiplies C/g x (c/g)k² · (c/g)k² x Z for each of its b samples and g groups (C filters of
+k x k pixels over c channels). Z is the number of pixels the convolution really computes. The paper's
+Z = (√P - ⌊k/2⌋)² knows neither stride nor padding: 49 284 instead of 55² = 3 025 for AlexNet's first layer.
+Attention multiplies length x d · d x length, and the result by length x d, for each sample and head of width d: the
+whole square, also where a mask hides half of it.
+
+All else a network does (activations, normalisation, pooling, look-ups) multiplies no matrices and is not counted; nor
+are products that a user's module computes by itself, without one of these layers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import nn
+
+from stallpoint.networks.inputs import Inputs
+from stallpoint.networks.layers import Attention, layers
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@dataclass(frozen=True)
+class Product:
+    """`operations` products m x k · k x n, as one forward pass of a layer needs them."""
+
+    layer: str
+    layer_type: str
+    m: int
+    k: int
+    n: int
+    operations: int
+    part: str = ""
+    """Which of the layer's products this is; empty for the only one."""
+
+    @property
+    def name(self) -> str:
+        """The layer's name and the part's."""
+        return f"{self.layer} {self.part}".rstrip()
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiplications of all products, each with an addition."""
+        return self.m * self.k * self.n * self.operations
+
+    @property
+    def floating_point_operations(self) -> int:
+        """Multiplications and additions of all products."""
+        return 2 * self.multiply_adds
+
+
+_Sized = tuple[tuple[int, int, int, int], str]
+"""m, k, n and operations of a product, and its part."""
+
+
+def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
+    """The products of all layers at mini-batch b, in the order in which they run.
+
+    The network is run once; without values (`outline`) that costs nothing.
+    """
+    found: list[Product] = []
+    calls: Counter[str] = Counter()
+
+    def note(name: str, layer_type: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]:
+        def after_forward(module: Any, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
+            calls[name] += 1
+            again = f"call {calls[name]}" if calls[name] > 1 else ""
+            for sizes, part in _products(module, [*inputs, *named.values()], output):
+                found.append(Product(name, layer_type, *sizes, part=f"{part} {again}".strip()))
+
+        return after_forward
+
+    hooks = [
+        layer.module.register_forward_hook(note(layer.name, layer.type), with_kwargs=True) for layer in layers(network)
+    ]
+    device = next(network.parameters()).device
+    try:
+        with torch.no_grad(), device:
+            network(*takes.example(batch, device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: Any) -> Iterator[_Sized]:
+    """The products of one call."""
+    if isinstance(module, nn.Linear):
+        yield (output.numel() // module.out_features, module.in_features, module.out_features, 1), ""
+    elif isinstance(module, _CONVOLUTIONS):
+        filters, *patch = module.weight.shape
+        yield (filters // module.groups, prod(patch), output[0, 0].numel(), len(output) * module.groups), ""
+    elif isinstance(module, Attention):
+        batch, length, width = output.shape
+        yield from _attention(length, length, width // module.heads, batch * module.heads)
+    elif isinstance(module, nn.MultiheadAttention):
+        query, key = called_with[:2]
+        width = module.embed_dim
+        batch = query.shape[0 if module.batch_first else 1] if query.ndim == 3 else 1
+        asking, asked = (tensor.numel() // (tensor.shape[-1] * batch) for tensor in (query, key))
+        yield (batch * asking, width, width, 1), "queries"
+        yield (batch * asked, module.kdim, width, 1), "keys"
+        yield (batch * asked, module.vdim, width, 1), "values"
+        yield from _attention(asking, asked, module.head_dim, batch * module.num_heads)
+        yield (batch * asking, width, width, 1), "projection"
+
+
+def _attention(asking: int, asked: int, width: int, heads: int) -> Iterator[_Sized]:
+    """The products of scaled dot-product attention, for heads of `width`."""
+    yield (asking, width, asked, heads), "scores"
+    yield (asking, asked, width, heads), "mixture"

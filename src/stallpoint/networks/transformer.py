@@ -1,0 +1,47 @@
+"""The block that ViT and GPT-2 are made of: attention and a perceptron, each normalised before and added to its input.
+
+Vaswani et al.: Attention Is All You Need, NIPS 2017; the normalisation stands before, as in both networks.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from stallpoint.networks.layers import Add, Attention
+
+EXPANSION = 4
+"""Width inside the perceptron over the width of the block."""
+
+
+class Block(nn.Module):
+    """Self-attention, then two fully-connected layers, for vectors of `width`.
+
+    `approximate` is that of `nn.GELU`, `epsilon` that of `nn.LayerNorm`. No weight of the attention is dropped out, so
+    that fused kernels can compute it.
+    """
+
+    def __init__(
+        self, width: int, heads: int, *, causal: bool, dropout: float, approximate: str, epsilon: float
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width, epsilon)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.attention = Attention(heads, causal=causal)
+        self.projection = nn.Linear(width, width)
+        self.drop1 = nn.Dropout(dropout)
+        self.add1 = Add()
+        self.norm2 = nn.LayerNorm(width, epsilon)
+        self.fc1 = nn.Linear(width, EXPANSION * width)
+        self.gelu = nn.GELU(approximate)
+        self.fc2 = nn.Linear(EXPANSION * width, width)
+        self.drop2 = nn.Dropout(dropout)
+        self.add2 = Add()
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Values [b, length, width] to values of the same shape."""
+        attended = self.projection(self.attention(self.qkv(self.norm1(values))))
+        values = self.add1(values, self.drop1(attended))
+        transformed = self.fc2(self.gelu(self.fc1(self.norm2(values))))
+        output: torch.Tensor = self.add2(values, self.drop2(transformed))
+        return output

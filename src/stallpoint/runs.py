@@ -1,0 +1,23 @@
+"""The row that every cell has in the table ``runs``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from stallpoint.cells import Cell
+
+
+def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "") -> dict[str, Any]:
+    """The cell's row of `records.RUNS`; `source` names what was imported, where nothing was run."""
+    return {
+        "cell": cell.path,
+        "kind": cell.kind,
+        "status": "failed" if failure else "ok",
+        "reason": failure,
+        "started": started,
+        "duration": (datetime.now(UTC) - started).total_seconds(),
+        "settings": cell.to_json(),
+        "source": source,
+        **{name: getattr(cell, name) for name in ("hardware", "nodes", "ranks", "repeat")},
+    }

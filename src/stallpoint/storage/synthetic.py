@@ -1,0 +1,57 @@
+"""Synthetic training sets: images of ImageNet's dimensions, and texts whose tokens are as frequent as words are."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.storage.tokens import Sequences
+
+CLASSES = 10
+_CHUNK = 64
+_ZIPF_SHIFT = 2.7
+"""Mandelbrot's: the most frequent words of a language are less frequent than 1 / rank says (Mandelbrot, 1953)."""
+
+
+def synthetic_images(samples: int, seed: int) -> Iterator[tuple[bytes, int]]:
+    """JPEGs of ImageNet's dimensions (about 500 x 375 pixels and 110 KB on average) and their classes."""
+    with ThreadPoolExecutor() as pool:
+        for first in range(0, samples, _CHUNK):
+            numbers = range(first, min(first + _CHUNK, samples))
+            images = pool.map(lambda number: _synthetic_image(np.random.default_rng([seed, number])), numbers)
+            yield from ((image, number % CLASSES) for number, image in zip(numbers, images, strict=True))
+
+
+def _synthetic_image(random: np.random.Generator) -> bytes:
+    """One JPEG: a smooth picture under noise, whose strength decides how many bytes it needs."""
+    from PIL import Image
+
+    width, height = (np.array([500, 375]) * random.lognormal(-0.02, 0.2, 2)).clip(100, 2000).astype(int)
+    coarse = Image.fromarray(random.integers(0, 256, (6, 8, 3), np.uint8))
+    smooth = np.asarray(coarse.resize((width, height), Image.Resampling.BICUBIC), np.float32)
+    strength = random.uniform(10, 40)
+    noise = random.standard_normal((height, width, 1), np.float32) * np.float32(strength)
+    pixels: npt.NDArray[np.uint8] = (smooth + noise).clip(0, 255).astype(np.uint8)
+    data = io.BytesIO()
+    Image.fromarray(pixels).save(data, "JPEG", quality=90)
+    return data.getvalue()
+
+
+def synthetic_sequences(samples: int, seed: int, shape: Sequences) -> Iterator[npt.NDArray[np.int64]]:
+    """Sequences of one token more than have a label; each begins with the last token of the one before, as a cut text.
+
+    The token of rank r (its number, from 0) has frequency 1 / (r + 1 + `_ZIPF_SHIFT`), the law of Zipf and Mandelbrot,
+    and does not depend on those before it.
+    """
+    weights = 1 / (np.arange(shape.vocabulary) + 1 + _ZIPF_SHIFT)
+    ends = np.cumsum(weights) / weights.sum()
+    last = np.zeros(1, np.int64)
+    for number in range(samples):
+        drawn = np.searchsorted(ends, np.random.default_rng([seed, number]).random(shape.sequence_length), side="right")
+        sequence = np.concatenate([last, drawn.clip(max=shape.vocabulary - 1)])
+        last = sequence[-1:]
+        yield sequence

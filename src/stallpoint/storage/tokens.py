@@ -1,0 +1,87 @@
+"""Format ``tokens``: a text as numbers, cut into sequences of one length, in one array file.
+
+``tokens.npy`` is uint16 (uint32 for larger vocabularies) [samples, length + 1]: the last token of a sequence is only a
+label, that of the token before it. A network that takes shorter sequences gets the beginning of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.errors import InputError
+from stallpoint.storage.arrays import array
+from stallpoint.storage.samples import Entry, SampleSet
+
+FILE = "tokens.npy"
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """The shape of a text; by default what GPT-2 takes."""
+
+    sequence_length: int = 1024
+    """Tokens of a sequence that have a label."""
+    vocabulary: int = 50257
+    """Number of different tokens."""
+
+    def __str__(self) -> str:
+        return f"sequences of {self.sequence_length} tokens out of {self.vocabulary}"
+
+
+class TokenSequences(SampleSet):
+    """Sequences of tokens."""
+
+    kind = "tokens"
+    layout = f"{FILE}, uint16 or uint32 [samples, length + 1]"
+    keep_open = True
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        tokens = array(path / FILE) if self.samples else np.empty((0, 1), np.uint16)
+        self._dtype = tokens.dtype
+        self.length = tokens.shape[1] - 1
+        """Tokens of a sequence that have a label."""
+
+    @staticmethod
+    def scan(path: Path) -> Iterator[Entry]:
+        """The sequences of the array, one after another."""
+        if not (path / FILE).exists():
+            return
+        tokens = array(path / FILE)
+        if tokens.dtype not in (np.uint16, np.uint32) or tokens.ndim != 2 or tokens.shape[1] < 2:
+            raise InputError(f"{path}: not a storage of tokens; expected {TokenSequences.layout}")
+        size = tokens.shape[1] * tokens.itemsize
+        for number in range(len(tokens)):
+            yield Entry(FILE, tokens.offset + number * size, size, 0)
+
+    def decode(self, data: bytes, length: int, vocabulary: int) -> npt.NDArray[np.unsignedinteger]:
+        """The first `length` + 1 tokens of a sequence; `InputError` where there are fewer, or others."""
+        if length > self.length:
+            raise InputError(f"{self.path}: sequences of {self.length} tokens are too short for inputs of {length}")
+        tokens: npt.NDArray[np.unsignedinteger] = np.frombuffer(data, self._dtype)[: length + 1]
+        if (largest := int(tokens.max())) >= vocabulary:
+            raise InputError(f"{self.path}: holds token {largest}, but the vocabulary has {vocabulary} (from 0)")
+        return tokens
+
+    def check(self, index: int, data: bytes) -> None:
+        """Every number is a token of some vocabulary."""
+
+    def facts(self) -> dict[str, int]:
+        """How long the sequences are."""
+        return {"sequence_length": self.length}
+
+    @staticmethod
+    def write(path: Path, sequences: Iterable[npt.NDArray[np.int64]], samples: int, shape: Sequences) -> None:
+        """Write a new folder `path` with the given sequences (one token more than have a label), `samples` in all."""
+        path.mkdir(parents=True)
+        dtype = np.uint16 if shape.vocabulary <= 2**16 else np.uint32
+        size = samples, shape.sequence_length + 1
+        tokens = np.lib.format.open_memmap(path / FILE, mode="w+", dtype=dtype, shape=size)
+        for number, sequence in enumerate(sequences):
+            tokens[number] = sequence
+        tokens.flush()

@@ -1,0 +1,154 @@
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import Layer, Truth, study
+
+from stallpoint.models import fit
+from stallpoint.models.attribution import causes
+from stallpoint.models.critical_path import CAUSE_OF, by_cause, parts
+from stallpoint.models.measured import Measured, Point
+from stallpoint.models.prediction import Predicted, ScalingCurve
+from stallpoint.models.statistics import REPLICATES, Ensemble
+
+ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
+SMALL = Layer("conv", "convolution", 0, 1e-3, 4_000)
+LARGE = Layer("fc", "fully-connected", 0, 1e-3, 40_000_000)
+
+seconds = st.floats(0, 1e3, allow_subnormal=False)
+
+
+def ensemble(value: float) -> Ensemble:
+    return np.full(1 + REPLICATES, value)
+
+
+def point(nodes: int) -> Point:
+    return Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, nodes, nodes, 64, 64 // nodes)
+
+
+def curve(times: dict[str, float], *, predicted_only: bool, base_time: float = 1.0) -> ScalingCurve:
+    """Two node counts, the larger with `times`; on the smaller each is `base_time`."""
+    ensembles = {name: ensemble(value) for name, value in times.items()}
+    base = {name: ensemble(0.2 if name == "latency_share" else base_time) for name in times}
+    measured = {1: Measured(point(1), (), base)}
+    if not predicted_only:
+        measured[2] = Measured(point(2), (), ensembles)
+    return ScalingCurve(
+        measured,
+        {
+            n: Predicted(point(n), "eq. 5", "measured at b", at, None, frozenset())
+            for n, at in ((1, base), (2, ensembles))
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted() -> dict[str, pd.DataFrame]:
+    return fit(study(storages=("shared",)), nodes=[1, 2, 4, 8, 16])
+
+
+def test_parts_add_up_to_the_iteration_time(fitted: dict[str, pd.DataFrame]) -> None:
+    path, predictions = fitted["critical_path"], fitted["predictions"]
+    key = ["scaling", "sync", "prefetch", "nodes"]
+    whole = path.merge(predictions[[*key, "measured_iteration", "predicted_iteration"]], on=key)
+    whole["iteration"] = whole["measured_iteration"].where(whole["basis"] == "measured", whole["predicted_iteration"])
+    sums = whole.groupby([*key, "basis"]).agg({"seconds": "sum", "share": "sum", "iteration": "first"})
+    assert set(whole["basis"]) == {"measured", "predicted"}
+    assert len(sums) > 20
+    assert sums["seconds"].to_numpy() == pytest.approx(sums["iteration"].to_numpy(), rel=1e-12)
+    assert sums["share"].to_numpy() == pytest.approx(np.ones(len(sums)), rel=1e-12)
+
+
+@given(
+    times=st.fixed_dictionaries(
+        dict.fromkeys(
+            ("forward", "backward", "exposed_communication", "update", "data_wait", "host_to_device", "slack"), seconds
+        )
+    ),
+    matrix=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    latency=st.one_of(st.floats(0, 1), st.just(float("nan"))),
+    predicted_only=st.booleans(),
+)
+def test_parts_add_up_whatever_the_times_are(
+    times: dict[str, float], matrix: tuple[float, float], latency: float, predicted_only: bool
+) -> None:
+    slack = times.pop("slack")
+    whole = sum(times.values()) + slack
+    computing = times["forward"] + times["backward"]
+    times |= {
+        "iteration_time": whole,
+        "matrix": computing * matrix[0],
+        "fully-connected": computing * matrix[0] * matrix[1],
+        "latency_share": latency,
+    }
+    found = parts(curve(times, predicted_only=predicted_only), 2, "predicted" if predicted_only else "measured")
+    assert sum(ensemble[0] for ensemble in found.values()) == pytest.approx(whole, rel=1e-12, abs=1e-12)
+    assert sum(e[0] for e in by_cause(found).values()) == pytest.approx(whole, rel=1e-12, abs=1e-12)
+    assert min(ensemble[0] for ensemble in found.values()) >= -1e-9 * (1 + whole)
+    assert ("communication, undivided" in found) == np.isnan(latency)
+    if not predicted_only:
+        assert found["straggling"][0] == pytest.approx(slack, rel=1e-9, abs=1e-9 * (1 + whole))
+
+
+def test_compute_is_split_by_layer_type(fitted: dict[str, pd.DataFrame]) -> None:
+    truth = Truth()
+    row = fitted["critical_path"].query("scaling == 'strong' and sync == 'naive' and prefetch == 0 and nodes == 4")
+    found = row.set_index("part")["seconds"]
+    for part, types in {
+        "fully-connected layers": {"fully-connected"},
+        "other matrix layers": {"convolution"},
+        "non-scaling layers": {"relu", "pooling", "loss"},
+    }.items():
+        expected = sum(3 * (layer.fixed + 16 * layer.each) for layer in truth.layers if layer.type in types)
+        assert found[part] == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(("sync", "exposed"), [("naive", (SMALL, LARGE)), ("wfbp", (SMALL,))])
+def test_latency_and_bandwidth_are_those_of_the_exposed_messages(sync: str, exposed: tuple[Layer, ...]) -> None:
+    """
+    wfbp:   |-- backward fc --|-- backward conv --|
+                              |- all-reduce fc -|  |- all-reduce conv -|  only this one is exposed
+    """
+    truth = Truth(layers=(SMALL, LARGE), alpha=200e-6, beta=0.1e-9, noise=0.001)
+    path = fit(study(truth, **{**ONE, "syncs": (sync,)}), nodes=[8])["critical_path"].query("scaling == 'strong'")
+    for nodes in (4, 8):
+        found = path[path["nodes"] == nodes].set_index("part")["seconds"]
+        latency = sum(2 * (nodes - 1) * truth.alpha for _ in exposed)
+        bandwidth = sum(2 * (nodes - 1) / nodes * layer.gradient_bytes * truth.beta for layer in exposed)
+        assert found["communication latency"] == pytest.approx(latency, rel=0.05)
+        assert found["communication bandwidth"] == pytest.approx(bandwidth, rel=0.05, abs=2e-5)
+
+
+def test_without_collectives_communication_stays_undivided() -> None:
+    records = study(**ONE)
+    records["collectives"] = records["collectives"].iloc[:0]
+    path = fit(records, nodes=[])["critical_path"].query("scaling == 'strong' and nodes == 4").set_index("part")
+    assert path.loc["communication, undivided", "seconds"] > 0
+    assert "communication latency" not in path.index
+    assert path["share"].sum() == pytest.approx(1)
+
+
+def test_causes_and_parts_are_one_vocabulary(fitted: dict[str, pd.DataFrame]) -> None:
+    path = fitted["critical_path"]
+    assert (path["cause"] == path["part"].map(CAUSE_OF)).all()
+    assert set(fitted["causes"]["cause"]) == set(path["cause"])
+
+
+@given(
+    st.lists(st.floats(0.01, 100), min_size=8, max_size=8), st.sampled_from([2.0**power for power in (-20, -1, 1, 20)])
+)
+def test_shares_and_verdicts_do_not_depend_on_the_unit_of_time(values: list[float], factor: float) -> None:
+    names = ("forward", "backward", "exposed_communication", "update", "data_wait", "host_to_device", "slack")
+    times = dict(zip(names, values, strict=False))
+    times |= {"iteration_time": sum(times.values()), "matrix": times["forward"], "fully-connected": 0.5 * values[0]}
+    del times["slack"]
+
+    def judged(unit: float) -> list[tuple[object, ...]]:
+        scaled = {name: value * unit for name, value in times.items()} | {"latency_share": 0.2}
+        found = causes([curve(scaled, predicted_only=False, base_time=values[-1] * unit)])
+        return [(row["cause"], row["verdict"], row["share"]) for row in found]
+
+    assert judged(factor) == judged(1.0)

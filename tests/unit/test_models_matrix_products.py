@@ -1,0 +1,93 @@
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import study
+
+from stallpoint.errors import InputError
+from stallpoint.models import matrix_products
+from stallpoint.models.batch_law import Kernel
+from stallpoint.records import MACHINE
+
+PEAK, BANDWIDTH = 100e9, 25e9
+CALIBRATED = (1, 2, 4, 16, 64, 256)
+TRUE = Kernel(block=4, by_row=True)
+
+
+def seconds(m: int, k: int, n: int) -> float:
+    """A machine that multiplies fewer than 4 rows one by one, and else reads the matrix twice and packs it."""
+    read = 4 * k * n / BANDWIDTH
+    return m * read if m < 4 else 2 * read + 4 * -(-m // 4) * 2 * k * n / (0.9 * PEAK)
+
+
+def rows(layer: str, kind: str, m: int, k: int, n: int, time: float) -> list[dict[str, object]]:
+    return [
+        {
+            "cell": "sgemm/c", "network": "alexnet", "hardware": "cpu", "repeat": 1, "layer": layer, "layer_type": kind,
+            "worker_batch": m, "m": m, "k": k, "n": n, "operations": 1, "sample": sample, "seconds": time * factor,
+            "gflops": 2 * m * k * n / time / factor / 1e9,
+        }
+        for sample, factor in enumerate((0.99, 1.0, 1.02))
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measured() -> pd.DataFrame:
+    found = rows("peak", MACHINE, 2048, 2048, 2048, 2 * 2048**3 / PEAK)
+    found += rows("bandwidth", MACHINE, 1, 8192, 8192, 4 * (8192**2 + 2 * 8192) / BANDWIDTH)
+    for m in (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 32, 33):
+        found += rows("rows", MACHINE, m, 2048, 2048, seconds(m, 2048, 2048))
+    for b in CALIBRATED:
+        found += rows("reference", "fully-connected", b, 4096, 9216, seconds(b, 4096, 9216))
+    return pd.DataFrame(found)
+
+
+def test_peak_and_bandwidth_and_the_roofline_they_make(measured: pd.DataFrame) -> None:
+    machine = matrix_products.machine(measured)
+    assert machine is not None
+    assert (machine.peak, machine.bandwidth) == pytest.approx((PEAK, BANDWIDTH))
+    assert machine.roofline(1, 4096, 9216) == pytest.approx(4 * 4096 * 9216 / BANDWIDTH, rel=1e-3)
+    assert machine.roofline(512, 4096, 9216) == pytest.approx(2 * 512 * 4096 * 9216 / PEAK)
+    assert matrix_products.machine(measured[measured["layer"] != "peak"]) is None
+
+
+def test_the_kernel_and_left_out_mini_batches(measured: pd.DataFrame) -> None:
+    assert matrix_products.kernels(measured, seed=0) == {"cpu": TRUE}
+    (reference,) = (s for s in matrix_products.shapes(measured, seed=0) if s.name == "reference")
+    curve = reference.curve(TRUE)
+    for b in (3, 5, 8, 24, 33, 128, 512):
+        assert float(curve(b)[0, 0]) == pytest.approx(seconds(b, 4096, 9216), rel=0.01)
+
+
+def test_the_law_of_each_shape_in_terms_of_the_machine(measured: pd.DataFrame) -> None:
+    (row,) = matrix_products.table(measured, seed=0)
+    assert row["layer"] == "reference"
+    assert row["traffic"] == pytest.approx(2.0, rel=0.01)
+    assert row["efficiency"] == pytest.approx(0.9, rel=0.01)
+    assert (row["block"], row["by_row"], row["points"]) == (4, True, len(CALIBRATED))
+    assert row["left_out_error"] < 0.02
+
+
+def test_speedup_of_matrix_products() -> None:
+    tables = study(nodes=(1, 2), storages=("local",), syncs=("naive",), prefetches=(0,))
+    table = pd.DataFrame(matrix_products.sgemm_speedup(tables["sgemm"], seed=0)).set_index(["layer", "worker_batch"])
+    row = table.loc[("reference", 4)]
+    assert row["seconds"] == pytest.approx(1.8e-3, rel=0.03)
+    assert row["speedup"] == pytest.approx((1e-3 + 64 * 2e-4) / 1.8e-3, rel=0.04)
+    assert row["gflops"] == pytest.approx(2 * 4 * 4096 * 9216 / 1.8e-3 / 1e9, rel=0.03)
+    assert np.isnan(row["roofline"])  # this study measured neither peak nor bandwidth
+
+
+def test_what_tells_about_the_machine_is_no_layer(measured: pd.DataFrame) -> None:
+    table = pd.DataFrame(matrix_products.sgemm_speedup(measured, seed=0))
+    assert set(table["layer"]) == {"reference"}
+    at_8 = table[table["worker_batch"] == 64].iloc[0]
+    assert at_8["roofline"] == pytest.approx(2 * 64 * 4096 * 9216 / PEAK)
+    assert at_8["roofline"] < at_8["seconds"]
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan])
+def test_impossible_times_are_refused_by_name(measured: pd.DataFrame, wrong: float) -> None:
+    broken = measured.copy()
+    broken.loc[broken.index[-1], "seconds"] = wrong
+    with pytest.raises(InputError, match=r"sgemm: seconds is .* of cell sgemm/c"):
+        matrix_products.shapes(broken, seed=0)

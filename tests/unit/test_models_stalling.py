@@ -1,0 +1,147 @@
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import Layer, Truth, study
+
+from stallpoint.models import fit
+from stallpoint.models.measured import Measured, Point
+from stallpoint.models.prediction import Predicted, ScalingCurve
+from stallpoint.models.stalling import crossing, table, worthwhile_nodes
+from stallpoint.models.statistics import REPLICATES
+
+ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
+COUNTS = (1, 2, 4, 8)
+NAMES = (
+    "data", "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
+    "matrix", "fully-connected", "latency_share",
+)  # fmt: skip
+
+times = st.lists(st.floats(1e-3, 1e3), min_size=len(COUNTS), max_size=len(COUNTS))
+
+
+def curve(seconds: list[float], factor: float = 1.0) -> ScalingCurve:
+    """Strong scaling over `COUNTS`: all of an iteration forward pass, a tenth of it communication beside."""
+
+    def at(nodes: int, whole: float) -> Measured:
+        point = Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, nodes, nodes, 64, 64 // nodes)
+        ensembles = dict.fromkeys(NAMES, np.zeros(1 + REPLICATES))
+        spread = np.concatenate([[1.0], np.linspace(0.9, 1.1, REPLICATES)])
+        ensembles |= {"forward": whole * spread, "iteration_time": whole * spread}
+        ensembles |= {"communication": 0.3 * nodes * whole * spread * (nodes > 1)}
+        return Measured(point, (), {name: values * factor for name, values in ensembles.items()})
+
+    points = {n: at(n, whole) for n, whole in zip(COUNTS, seconds, strict=True)}
+    predicted = {n: Predicted(p.point, "eq. 5", "measured at b", p.times, None, frozenset()) for n, p in points.items()}
+    return ScalingCurve(points, predicted)
+
+
+def row(seconds: list[float], *, threshold: float = 0.1, efficiency: float = 0.5, factor: float = 1.0) -> Any:
+    (found,) = table([curve(seconds, factor)], threshold, efficiency)
+    return found
+
+
+@given(times, st.floats(0.01, 0.98), st.floats(0.01, 0.98))
+def test_stalling_comes_no_later_when_more_is_asked_for(seconds: list[float], one: float, other: float) -> None:
+    low, high = sorted([one, other])
+    for name in ("stall_nodes", "stall_nodes_low", "stall_nodes_high"):
+        assert row(seconds, threshold=high)[name] <= row(seconds, threshold=low)[name]
+    assert row(seconds, efficiency=high)["worthwhile_nodes"] <= row(seconds, efficiency=low)["worthwhile_nodes"]
+
+
+@given(times, st.sampled_from([2.0**power for power in (-20, -3, 1, 10)]))
+def test_the_unit_of_time_does_not_matter(seconds: list[float], factor: float) -> None:
+    before, after = row(seconds), row(seconds, factor=factor)
+    for name in ("stall_nodes", "reached", "crossing_nodes", "worthwhile_nodes", "best_speedup", "dominant_cause"):
+        assert before[name] == after[name]
+
+
+@given(
+    st.lists(st.floats(0, 1e6), min_size=len(COUNTS), max_size=len(COUNTS)),
+)
+def test_a_crossing_lies_between_the_counts_that_enclose_it(ratio: list[float]) -> None:
+    found = float(crossing(COUNTS, np.array(ratio)))
+    reached = [n for n, value in zip(COUNTS, ratio, strict=True) if value >= 1]
+    if not reached:
+        assert found == np.inf
+    else:
+        right = COUNTS.index(reached[0])
+        assert COUNTS[max(right - 1, 0)] * (1 - 1e-12) <= found <= COUNTS[right] * (1 + 1e-12)
+
+
+def test_a_crossing_of_two_powers_is_found_exactly() -> None:
+    nodes = np.array([1, 2, 4, 8, 16, 32])
+    assert crossing(nodes.tolist(), (nodes / 11.0) ** 1.5) == pytest.approx(11)
+    several = np.stack([(nodes / place) ** 2 for place in (3, 5, 100)])
+    assert crossing(nodes.tolist(), several).tolist() == pytest.approx([3, 5, np.inf])
+
+
+def test_communication_that_takes_longer_from_the_start_crosses_there() -> None:
+    assert float(crossing([2, 4], np.array([3.0, 9.0]))) == 2
+    assert np.isnan(float(crossing([2, 4], np.array([np.nan, 9.0]))))
+    assert float(crossing([1, 2], np.array([0.0, np.inf]))) == 2
+
+
+def test_worthwhile_nodes_end_where_the_efficiency_first_falls_short() -> None:
+    efficiencies = np.array([[1.0, 0.9, 0.4, 0.6], [1.0, 0.4, 0.9, 0.9], [1.0, 0.9, 0.8, 0.7]])
+    assert worthwhile_nodes(COUNTS, efficiencies, 0.5).tolist() == [2, 1, 8]
+
+
+@pytest.fixture(scope="module")
+def fitted() -> pd.DataFrame:
+    # n ranks: compute 3 · 64 / n + 9 ms; all-reduce of 8 MB in 2 (n - 1) (0.2 ms + 8 MB · 2 ns/B / n) ≈ 32 ms
+    layers = (Layer("conv", "convolution", 0, 1e-3, 8_000_000), Layer("lrn", "lrn", 3e-3, 0))
+    truth = Truth(layers=layers, alpha=0.2e-3, beta=2e-9, read=1e-9, decode=1e-9, update=1e-9, noise=0.002)
+    return fit(study(truth, **ONE), nodes=[1, 2, 4, 8, 16, 32])["stalling"].query("scaling == 'strong'")
+
+
+def test_the_crossing_of_a_made_up_cluster(fitted: pd.DataFrame) -> None:
+    found = fitted.iloc[0]
+    n = np.arange(1, 33, 0.01)
+    compute, communication = 192 / n + 9, 2 * (n - 1) * (0.2 + 16 / n)
+    assert found["crossing_nodes"] == pytest.approx(n[np.argmax(communication > compute)], rel=0.05)
+    assert found["crossing_nodes_low"] <= found["crossing_nodes"] <= found["crossing_nodes_high"]
+    assert found["crossing_after"] == 8
+
+
+def test_the_worthwhile_nodes_of_a_made_up_cluster(fitted: pd.DataFrame) -> None:
+    n = np.array([1, 2, 4, 8, 16, 32])
+    iteration = 192 / n + 9 + 2 * (n - 1) * (0.2 + 16 / n)
+    efficiency = iteration[0] / iteration / n
+    assert fitted.iloc[0]["worthwhile_nodes"] == n[efficiency >= 0.5].max() == 4
+
+
+@pytest.mark.parametrize("broken", [0.0, np.nan, -1.0, np.inf])
+def test_times_that_cannot_be_are_refused(broken: float) -> None:
+    records = study(**ONE)
+    single = records["iterations"]["ranks"] == 1
+    records["iterations"].loc[single, "iteration_time"] = broken
+    found = fit(records, nodes=[8])
+    for note in found["stalling"]["note"]:
+        assert note == "the iteration time on n = 1 is not a positive number"
+    assert not found["stalling"]["reached"].any()
+    assert (
+        found["stalling"][["stall_nodes", "crossing_nodes", "worthwhile_nodes", "best_speedup"]].isna().all(axis=None)
+    )
+    assert found["critical_path"].empty
+    assert found["next_cells"].empty
+
+
+def test_a_broken_larger_count_is_left_out() -> None:
+    records = study(**ONE)
+    records["iterations"].loc[records["iterations"]["nodes"] == 4, "iteration_time"] = np.nan
+    found = fit(records, nodes=[])
+    assert set(found["critical_path"].query("basis == 'measured'")["nodes"]) == {1, 2}
+    assert (found["stalling"]["note"] == "").all()
+
+
+def test_one_node_count_says_what_is_missing() -> None:
+    found = fit(study(nodes=(1,), **ONE), nodes=[])["stalling"].iloc[0]
+    assert found["note"] == "needs two node counts that were measured or can be predicted"
+    apart = study(nodes=(1, 4), **ONE)
+    apart["collectives"] = apart["collectives"].iloc[:0]
+    note = fit(apart, nodes=[])["stalling"].iloc[0]["note"]
+    assert note == "needs a node count and its double, measured or predicted"

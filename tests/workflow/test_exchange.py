@@ -1,0 +1,117 @@
+"""Records in and out by Snakemake: a study of imported files alone, and runs exported."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from all_reduce_samples import nccl_tests, osu
+from checkout import TINY, Checkout
+from test_layer_trace import table_vi
+from trace_events import check_nesting, lanes
+
+from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, from_text, to_text
+from stallpoint.parquet import read
+from stallpoint.records import MODEL_TABLES, RUNS, TABLES
+
+
+def trace(share: float) -> str:
+    """Three iterations like that of Table VI, with a share of its communication."""
+    iteration = table_vi()
+    layers = [
+        LayerTimes(layer.name, layer.forward, layer.backward, share * layer.communication, layer.gradient_bytes)
+        for layer in iteration.layers
+    ]
+    return to_text([TracedIteration(iteration.data_wait, layers)] * 3)
+
+
+def entry(name: str, **axes: Any) -> dict[str, Any]:
+    common = {"network": "alexnet", "batch": 1024, "storage": "nfs", "read": 0.4, "update": 0.01, "iterations": 3}
+    return {"files": f"{name}.txt", "scaling": "weak", **common, **axes}
+
+
+@pytest.fixture(scope="module")
+def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
+    """A study that measures nothing, run to the report."""
+    checkout = new_checkout()
+    checkout.study = {
+        "study": "old",
+        "hardware": {
+            "k80": {
+                "device": "cuda",
+                "nodes": 4,
+                "traces": [entry("one", nodes=1, scaling="compute"), *(entry(f"on{n}", nodes=n) for n in (1, 2, 4))],
+                "collectives": [
+                    {"file": "osu.txt", "nodes": 2, "format": "osu"},
+                    {"file": "nccl.txt", "nodes": 4, "format": "nccl-tests"},
+                ],
+            }
+        },
+        "models": {"nodes": [8]},
+    }
+    checkout.write_study()
+    for name, share in (("one", 0.0), ("on1", 0.0), ("on2", 1.0), ("on4", 1.5)):
+        (checkout.folder / f"{name}.txt").write_text(trace(share))
+    (checkout.folder / "osu.txt").write_text(osu())
+    (checkout.folder / "nccl.txt").write_text(nccl_tests(4))
+    ran = checkout.snakemake("--", "all")
+    assert ran.status == 0, ran.text
+    assert "imported-train" in ran.text
+    return checkout
+
+
+def test_imported_files_alone_make_a_report(imported: Checkout) -> None:
+    runs = read(RUNS, imported.results("tables/runs.parquet")).to_pandas()
+    assert runs.groupby("kind").size().to_dict() == {"imported-train": 4, "imported-collectives": 2}
+    for table in MODEL_TABLES:
+        read(table, imported.results(f"models/{table.name}.parquet"))
+    predictions = read(TABLES["predictions"], imported.results("models/predictions.parquet")).to_pandas()
+    weak = predictions[predictions["scaling"] == "weak"].set_index("nodes")
+    assert list(weak.index) == [1, 2, 4, 8]
+    assert weak["predicted_iteration"].notna().all()
+    assert weak["extrapolated"].to_dict() == {1: False, 2: False, 4: False, 8: True}
+    text = imported.results("conclusions.md").read_text()
+    assert "## Imported" in text
+    assert "on4.txt (SHA-256 " in text
+    assert "on4.txt (SHA-256 " in imported.results("report.html").read_text()
+
+
+def test_a_changed_file_is_imported_again(imported: Checkout) -> None:
+    file = imported.folder / "on4.txt"
+    file.write_text(trace(1.6))
+    assert imported.snakemake("-n").jobs["imported_train"] == 1
+    file.write_text(trace(1.6).replace("conv2", "conv2 oops", 1))
+    ran = imported.snakemake("--until", "imported_train")
+    assert ran.status != 0
+    assert "error: on4.txt, line 6: 7 columns, expected are 6: Id, Name, Forward, Backward, Comm., Size" in ran.text
+    assert "Traceback" not in ran.text[: ran.text.index("error: on4.txt")]
+
+
+def test_a_measured_run_is_exported_as_traces_and_timeline(finished: Checkout) -> None:
+    cell = next(finished.results("raw/train").rglob("nodes~2/**/repeat~1")).relative_to(finished.results("raw"))
+    traces = finished.results("traces", str(cell)).relative_to(finished.folder)
+    ran = finished.snakemake(str(traces / "timeline.json"), str(traces / "layers"))
+    assert ran.status == 0, ran.text
+    folder = finished.folder / traces
+    events = json.loads((folder / "timeline.json").read_text())["traceEvents"]
+    check_nesting(events)
+    assert {lane for _, lane in lanes(events)} == {"iterations", "data", "compute", "communication"}
+    assert len({process for process, _ in lanes(events)}) == 2
+    for rank in range(2):
+        path = folder / f"layers/rank{rank}.txt"
+        iterations = from_text(path.read_text(), str(path))
+        assert len(iterations) == TINY["iterations"], "warm-up left out"
+        assert sum(layer.gradient_bytes for layer in iterations[0].layers) == 4 * 60_965_224
+        assert all(layer.communication > 0 for layer in iterations[0].layers if layer.gradient_bytes)
+    check_that_it_can_be_imported(finished, traces / "layers/study.yaml")
+
+
+def check_that_it_can_be_imported(checkout: Checkout, study: Path) -> None:
+    assert yaml.safe_load((checkout.folder / study).read_text())["study"] == "local-imported"
+    ran = checkout.snakemake("--configfile", str(study), "--until", "imported_train")
+    assert ran.status == 0, ran.text
+    (record,) = (checkout.folder / "results/local-imported/raw").rglob("iterations.parquet")
+    iterations = read(TABLES["iterations"], record).to_pandas()
+    assert sorted(zip(iterations["rank"], iterations["iteration"], strict=True)) == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -1,0 +1,58 @@
+# Records in and out: what other programs measured becomes raw records; runs become files that other programs read.
+from stallpoint.cells import IMPORTED
+
+
+localrules:
+    layer_trace,
+    timeline,
+    traces,
+
+
+for kind in IMPORTED:
+
+    rule:
+        name:
+            kind.replace("-", "_")
+        input:
+            of_cell(kind, attrgetter("files")),
+        output:
+            folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
+        log:
+            cell_pattern(kind, LOGS) + ".log",
+        localrule: True
+        params:
+            cell=of_cell(kind, Cell.to_json),
+        script:
+            "../../scripts/import_records.py"
+
+
+wildcard_constraints:
+    cell="(imported-)?train/.+",
+
+
+rule layer_trace:
+    input:
+        records=f"{RESULTS}/raw/{{cell}}",
+    output:
+        folder=directory(f"{RESULTS}/traces/{{cell}}/layers"),
+    log:
+        f"{LOGS}/traces/{{cell}}/layers.log",
+    script:
+        "../../scripts/export_trace.py"
+
+
+rule timeline:
+    input:
+        records=f"{RESULTS}/raw/{{cell}}",
+    output:
+        timeline=f"{RESULTS}/traces/{{cell}}/timeline.json",
+    log:
+        f"{LOGS}/traces/{{cell}}/timeline.log",
+    script:
+        "../../scripts/export_timeline.py"
+
+
+# Both for every training cell: `snakemake traces`.
+rule traces:
+    input:
+        all_traces,

@@ -1,0 +1,39 @@
+# A paper's figures from the parameters it states: no cluster and no study needed (snakemake paper_figures).
+
+
+localrules:
+    paper_table,
+    paper_chart,
+    paper_figures,
+
+
+rule paper_table:
+    input:
+        paper=os.path.relpath(Path(workflow.basedir, "resources/published/keuper-2016.yaml")),
+        code=source_files("models", "*.py"),
+    output:
+        paper_figures="results/paper_figures/keuper-2016.parquet",
+    log:
+        "logs/paper_figures/keuper-2016.log",
+    script:
+        "../../scripts/paper_figures.py"
+
+
+rule paper_chart:
+    input:
+        paper_figures=rules.paper_table.output.paper_figures,
+        code=chart_code,
+    output:
+        html="results/paper_figures/{paper}.html",
+        svg="results/paper_figures/{paper}.svg",
+        png="results/paper_figures/{paper}.png",
+    log:
+        "logs/paper_figures/{paper}.log",
+    script:
+        "../../scripts/chart.py"
+
+
+rule paper_figures:
+    input:
+        rules.paper_table.output,
+        expand(rules.paper_chart.output, paper=PAPERS),

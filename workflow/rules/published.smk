@@ -1,0 +1,30 @@
+# Published tables of network properties beside ours.
+
+
+localrules:
+    compare_published,
+
+
+def global_batches(wildcards):
+    """The global mini-batches that each network is trained with."""
+    batches = {}
+    for cell in STUDY.of_kind("train"):
+        if cell.scaling == "strong":
+            batches.setdefault(cell.network, set()).add(cell.batch)
+    return {network: sorted(values) for network, values in batches.items()}
+
+
+rule compare_published:
+    input:
+        published=os.path.relpath(Path(workflow.basedir, "resources/published/{table}.yaml")),
+        networks=expand(rules.describe_network.output, network=STUDY.values("network")),
+        code=source_files("published.py"),
+    output:
+        table=f"{RESULTS}/published/{{table}}.parquet",
+        md=f"{RESULTS}/published/{{table}}.md",
+    log:
+        f"{LOGS}/published/{{table}}.log",
+    params:
+        batches=global_batches,
+    script:
+        "../../scripts/compare_published.py"
