@@ -57,8 +57,13 @@ class Series:
 
     places: Places
     log_rate: Reals
-    """Logarithm of the samples per second of one worker; the median over repeats."""
+    """Logarithm of the samples per second of one worker, over that at the first place; the median over repeats.
+
+    Rounded, so that rates in another unit are the same series to the last bit.
+    """
     repeats: Reals
+    level: float
+    """Logarithm of the samples per second of one worker at the first place."""
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> Series:
@@ -67,7 +72,9 @@ class Series:
         found = rates.groupby(PLACE, dropna=False)["rate"].agg(["median", "size"]).reset_index()
         if len(found) > MOST_PLACES:
             found = _thinned(found)
-        return cls(Places.of(found), found["median"].to_numpy(np.float64), found["size"].to_numpy(np.float64))
+        rate = found["median"].to_numpy(np.float64)
+        relative = np.round(rate - rate[0], 9)
+        return cls(Places.of(found), relative, found["size"].to_numpy(np.float64), float(rate[0]))
 
     def __len__(self) -> int:
         return len(self.log_rate)
@@ -80,7 +87,7 @@ class Series:
     def up_to(self, workers: float) -> Series:
         """The part with at most so many workers."""
         rows = self.places.workers <= workers
-        return Series(self.places.at(rows), self.log_rate[rows], self.repeats[rows])
+        return Series(self.places.at(rows), self.log_rate[rows], self.repeats[rows], self.level)
 
 
 def _thinned(found: pd.DataFrame) -> pd.DataFrame:

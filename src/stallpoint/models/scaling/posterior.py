@@ -81,7 +81,7 @@ class Posterior:
         for index in np.unique(grid):
             rows = grid == index
             rates[rows] += known[rows] @ onward.gain[index].T
-        return rates
+        return rates + self.series.level
 
     def marginal(self) -> tuple[Reals, Reals]:
         """Coefficients [draws, coefficients] and their weights [draws]."""
