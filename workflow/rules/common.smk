@@ -16,6 +16,7 @@ from stallpoint.cells import KINDS, Cell
 from stallpoint.charts import CHARTS, PAPERS
 from stallpoint.errors import InputError
 from stallpoint.measure.launch import THIS_MACHINE
+from stallpoint.networks.own import file_of
 
 SCHEMA = yaml.safe_load(Path(workflow.basedir, "workflow/schemas/study.schema.yaml").read_text())
 
@@ -105,6 +106,26 @@ def chart_code(wildcards):
     name = wildcards.get("chart") or wildcards.paper
     others = {other.replace("-", "_") for other in (*CHARTS, *PAPERS) if other != name}
     return [file for file in source_files("charts", "*.py") if Path(file).stem not in others]
+
+
+def own_network(cell):
+    """The description of a network of the study's own: one that does not work is found before it is measured."""
+    return f"{RESULTS}/networks/{cell.network}.parquet" if cell.own_network else []
+
+
+def network_file(wildcards):
+    """The file of one of the study's own networks: what is measured with it is stale once the file changes."""
+    file = file_of(STUDY.config["networks"].get(wildcards.network, {"build": ""}))
+    return [str(file)] if file else []
+
+
+def global_batches(wildcards):
+    """The global mini-batches that each network is trained with."""
+    batches = {}
+    for cell in STUDY.of_kind("train"):
+        if cell.scaling == "strong":
+            batches.setdefault(cell.network, set()).add(cell.batch)
+    return {network: sorted(values) for network, values in batches.items()}
 
 
 def final_targets():

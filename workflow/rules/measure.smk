@@ -5,12 +5,6 @@
 # started there is a matter of the site: resources.launcher in the profile.
 from stallpoint.cells import MEASURED
 
-
-def own_network(cell):
-    """The description of a network of the study's own: one that does not work is found before it is measured."""
-    return f"{RESULTS}/networks/{cell.network}.parquet" if cell.own_network else []
-
-
 for kind in MEASURED:
 
     rule:

@@ -1,5 +1,4 @@
 # What jobs need: training data, generated or checked and indexed; and what each network is made of.
-from stallpoint.networks.own import file_of
 
 
 localrules:
@@ -16,12 +15,6 @@ rule prepare_storage:
         seed=STUDY.config["seed"],
     script:
         "../../scripts/prepare_storage.py"
-
-
-def network_file(wildcards):
-    """The file of one of the study's own networks: what is measured with it is stale once the file changes."""
-    file = file_of(STUDY.config["networks"].get(wildcards.network, {"build": ""}))
-    return [str(file)] if file else []
 
 
 rule describe_network:

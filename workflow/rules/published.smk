@@ -5,15 +5,6 @@ localrules:
     compare_published,
 
 
-def global_batches(wildcards):
-    """The global mini-batches that each network is trained with."""
-    batches = {}
-    for cell in STUDY.of_kind("train"):
-        if cell.scaling == "strong":
-            batches.setdefault(cell.network, set()).add(cell.batch)
-    return {network: sorted(values) for network, values in batches.items()}
-
-
 rule compare_published:
     input:
         published=os.path.relpath(Path(workflow.basedir, "resources/published/{table}.yaml")),
