@@ -236,9 +236,23 @@ def test_the_rank_that_was_killed_is_named(tmp_path: Path, folder: Path, log: st
     assert failure(folder) == f"{who} (signal 9): most likely out of memory"
 
 
+SRUN_KILLED = """srun: error: node2: task 1: Killed
+slurmstepd-node1: error: *** STEP 34.0 ON node1 CANCELLED AT 2030-01-01T00:00:00 ***
+interrupted by SIGTERM: the rows of rank 0 so far are in results
+srun: error: node1: task 0: Exited with exit code 143
+"""
+
+
+def test_srun_ends_as_the_ranks_it_interrupted(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "job.log").write_text(SRUN_KILLED)
+    assert job.record_failure(a_cell(2), folder, 143, tmp_path / "job.log")
+    assert failure(folder) == "rank 1 was killed (signal 9): most likely out of memory"
+
+
 @pytest.mark.parametrize(
     ("status", "text"),
     [
+        (137, "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT noon ***\nsrun: error: node2: task 1: Killed"),
         (1, "error: a defect"),
         (2, "error: bad input"),
         (143, "interrupted by SIGTERM: the rows of rank 0 ..."),

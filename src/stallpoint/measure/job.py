@@ -86,10 +86,9 @@ def record_failure(cell: Cell, folder: Path, exit_code: int, log: Path) -> bool:
     if exit_code == EXIT_FAILED:
         return (folder / f"{RUNS.name}.parquet").exists()
     text = log.read_text(errors="replace") if log.exists() else ""
-    if exit_code not in _KILLED or any(words in text for words in ("CANCELLED", "TIME LIMIT")):
-        return False
     killed = _killed_rank(text)
-    if killed is None and "interrupted by SIG" in text:
+    cancelled = any(words in text for words in ("CANCELLED", "TIME LIMIT", "interrupted by SIG"))
+    if killed is None and (cancelled or exit_code not in _KILLED):
         return False
     who = "killed" if killed is None else f"rank {killed} was killed"
     _write_failure(cell, folder, datetime.now(UTC), f"{who} (signal 9): most likely out of memory")
@@ -99,12 +98,13 @@ def record_failure(cell: Cell, folder: Path, exit_code: int, log: Path) -> bool:
 def _killed_rank(log: str) -> str | None:
     """The rank that ended first and by signal 9, if the launcher (Open MPI's mpirun, Slurm's srun) names one.
 
-    The launcher then interrupts the others. A rank that says itself that it was interrupted was killed later.
+    The launcher then interrupts the others, and ends as they do. What was cancelled before, or says itself that it was
+    interrupted, was killed later, for not ending in time.
     """
     for pattern in (r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal 9", r"task (\d+): Killed"):
         found = re.search(pattern, log)
         if found and not re.search(rf"interrupted by SIG\w+: the rows of rank {found[1]} ", log):
-            return found[1]
+            return found[1] if "CANCELLED" not in log[: found.start()] else None
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.measured import Point
+from stallpoint.models.measured import Measured, Point
 from stallpoint.models.prediction import ScalingCurve
 from stallpoint.models.scaling.choice import Choice, choose, too_few
 from stallpoint.models.scaling.places import PLACE, Places, Series
@@ -37,16 +37,21 @@ def _measured(curve: ScalingCurve) -> Iterator[dict[str, object]]:
     for measured in curve.measured.values():
         point = measured.point
         name = "/".join(map(str, point.series))
-        seconds = float(measured.times["iteration_time"][0])
-        if seconds > 0:
+        if _usable(measured):
+            seconds = float(measured.times["iteration_time"][0])
             yield {"series": name, **_place(point), _RATE: point.global_batch / seconds}
+
+
+def _usable(measured: Measured) -> bool:
+    """Whether the iteration time is a positive number."""
+    return 0 < float(measured.times["iteration_time"][0]) < np.inf
 
 
 def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
     measured = pd.DataFrame(_measured(curve), columns=["series", *PLACE, _RATE])
     points = [predicted.point for predicted in curve.predicted.values()]
     wanted = Places.of(pd.DataFrame([_place(point) for point in points]))
-    refusal = too_few([n for n, at in curve.measured.items() if at.times["iteration_time"][0] > 0], "nodes")
+    refusal = too_few([n for n, at in curve.measured.items() if _usable(at)], "nodes")
     if refusal:
         empty = np.full((3, len(points)), np.nan)
         yield from _law_rows(curve, points, "chosen", float("nan"), empty, refusal)
