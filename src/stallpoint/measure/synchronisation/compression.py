@@ -67,8 +67,8 @@ class Scaled(Codec):
         """Rounded to the nearest."""
         scale = out[:4].view(torch.float32)
         scale.copy_(values.abs().max() / 127 if len(values) else torch.zeros(1))
-        steps = values / scale.clamp(min=torch.finfo(torch.float32).tiny)
-        out[4:].view(torch.int8)[: len(values)].copy_(steps.round_())
+        scale.clamp_(min=torch.finfo(torch.float32).tiny)  # below it numbers lose their digits
+        out[4:].view(torch.int8)[: len(values)].copy_((values / scale).round_())
 
     def decode(self, data: torch.Tensor, values: int) -> torch.Tensor:
         """Exact."""
