@@ -7,7 +7,7 @@ This module imports no tensor library, so that a study can be checked in an inst
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -212,15 +212,3 @@ def preset_from(values: Mapping[str, Any]) -> Preset:
     if unknown := sorted(set(values) - set(names)):
         raise InputError(f"preset: unknown {', '.join(unknown)}; known: {', '.join(names)}")
     return Preset(**values)
-
-
-def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
-    """Positions of `sizes` (bytes) in groups: a group is closed once it holds `fusion_bytes`, or at the end."""
-    groups: list[list[int]] = []
-    waiting: list[int] = []
-    for position, _ in enumerate(sizes):
-        waiting.append(position)
-        if sum(sizes[member] for member in waiting) >= fusion_bytes:
-            groups.append(waiting)
-            waiting = []
-    return [*groups, waiting] if waiting else groups

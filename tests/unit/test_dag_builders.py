@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
+from stallpoint.messages import messages
 from stallpoint.models.dag import Costs, Kind, Message, Span, Stage, Task, by_layer, s_sgd, schedule, timeline
-from stallpoint.models.messages import messages
 from stallpoint.presets import PRESETS, Preset
 
 COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), messages=by_layer((1, 3, 3)), update=1)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.models.messages import message_bytes, messages
-from stallpoint.presets import CHOICES, PRESETS, Preset, fused, preset_from, presets_of
+from stallpoint.messages import fused, message_bytes, messages
+from stallpoint.presets import CHOICES, PRESETS, Preset, preset_from, presets_of
 
 ROOT = Path(__file__).parents[2]
 

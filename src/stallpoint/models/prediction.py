@@ -13,13 +13,13 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict, cast
 import numpy as np
 import pandas as pd
 
+from stallpoint.merging import merged
+from stallpoint.messages import Merge, message_bytes, messages
 from stallpoint.models import dag
 from stallpoint.models.communication import Communication, Scheme, all_reduce_parts, all_reduce_seconds, traffic
 from stallpoint.models.compute import Layers, Times
 from stallpoint.models.link import Traffic
 from stallpoint.models.measured import FULLY_CONNECTED, MATRIX_LAYERS, SERIES, Measured, Point, kept
-from stallpoint.models.merging import merged
-from stallpoint.models.messages import Merge, message_bytes, messages
 from stallpoint.models.statistics import REPLICATES, Ensemble, columns, groups
 from stallpoint.presets import Preset
 

@@ -12,14 +12,15 @@ from stallpoint.measure.optimiser import Sgd
 from stallpoint.measure.synchronisation.alone import Alone
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.compression import reducer
-from stallpoint.measure.synchronisation.engine import Engine, Plan
+from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.exchange import Exchange, ParameterServer, Sum
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.synchronisation.interface import Synchronisation
 from stallpoint.measure.synchronisation.merging import Merging
 from stallpoint.measure.world import World
+from stallpoint.messages import messages
 from stallpoint.networks.layers import Layer
-from stallpoint.presets import Preset, fused
+from stallpoint.presets import Preset
 
 
 def start(
@@ -55,22 +56,13 @@ def start(
         network,
         gradients,
         exchange,
-        _first_plan(preset, gradients),
+        messages(preset, [layer.gradient_bytes for layer in layers]),  # before anything was measured
         clock,
         device,
         during_backward=preset.start == "layer-ready",
         replan=merging,
         end=communicates.close,
     )
-
-
-def _first_plan(preset: Preset, gradients: Gradients) -> Plan:
-    """Layers in messages before anything was measured."""
-    order = gradients.order
-    if preset.grouping != "fused":
-        return [[layer] for layer in order]
-    groups = fused([gradients.bytes_of(layer) for layer in order], preset.fusion_bytes)
-    return [[order[position] for position in group] for group in groups]
 
 
 def _keep(_gradient_ready: Sequence[float | None]) -> None:

@@ -11,7 +11,7 @@ import torch
 from stallpoint.measure.synchronisation.compression import Reducer
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.world import World
-from stallpoint.models.merging import merged
+from stallpoint.merging import merged
 
 CALIBRATION_BYTES = (4 * 1024, 4 * 1024 * 1024)
 """Messages timed for α and β, bytes: one that is nearly all latency, one that is nearly none."""

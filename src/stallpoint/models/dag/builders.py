@@ -24,7 +24,7 @@ class Message:
     """Gradients that travel together."""
 
     layers: tuple[int, ...]
-    """Positions in forward order, from 0, as `models.messages.messages` gives them."""
+    """Positions in forward order, from 0, as `stallpoint.messages.messages` gives them."""
     stages: tuple[Stage, ...]
     """One after another. Stages of different messages overlap where their resources differ."""
 

@@ -1,4 +1,7 @@
-"""What a preset sends in one iteration: which layers share a message, and how long it is."""
+"""What a preset sends in one iteration: which layers share a message, and how long it is.
+
+Training jobs send by it, and models predict by it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.presets import Preset, fused
+from stallpoint.presets import Preset
 
 INDEX_BYTES = 4
 """Where a value of a sparse message belongs, bytes."""
 
 
 Merge = Callable[[Sequence[int]], list[list[int]]]
-"""From layers in the order of sending to positions among them in groups, as `stallpoint.models.merging` makes them."""
+"""From layers in the order of sending to positions among them in groups, as `stallpoint.merging` makes them."""
 
 
 def messages(preset: Preset, gradient_bytes: Sequence[int], merge: Merge | None = None) -> list[list[int]]:
@@ -31,6 +34,18 @@ def messages(preset: Preset, gradient_bytes: Sequence[int], merge: Merge | None 
     else:
         return [[layer] for layer in learning]
     return [[learning[position] for position in group] for group in groups]
+
+
+def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
+    """Positions of `sizes` (bytes) in groups: a group is closed once it holds `fusion_bytes`, or at the end."""
+    groups: list[list[int]] = []
+    waiting: list[int] = []
+    for position, _ in enumerate(sizes):
+        waiting.append(position)
+        if sum(sizes[member] for member in waiting) >= fusion_bytes:
+            groups.append(waiting)
+            waiting = []
+    return [*groups, waiting] if waiting else groups
 
 
 def message_bytes(preset: Preset, gradient_bytes: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -3,7 +3,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.merging import end, merged
+from stallpoint.merging import end, merged
 
 LAYERS = st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 50)), min_size=1, max_size=8)
 
