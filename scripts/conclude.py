@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from stallpoint.conclusions import conclude, to_markdown
+from stallpoint.conclusions.numbers import conclude
+from stallpoint.conclusions.words import to_markdown
 from stallpoint.parquet import atomic, read_frames
 from stallpoint.program import program
 from stallpoint.records import INSTRUMENTATION, MODEL_TABLES, RUNS

@@ -24,11 +24,10 @@ import vl_convert as vlc
 from stallpoint.charts import CHARTS, Chart, Tables, theme
 from stallpoint.charts.frames import AXES, label, number
 from stallpoint.charts.render import VEGA_LITE, spec
-from stallpoint.conclusions import (
+from stallpoint.conclusions.numbers import Conclusions, Estimate
+from stallpoint.conclusions.words import (
     INSTRUMENTATION_CAPTION,
     INSTRUMENTATION_HEAD,
-    Conclusions,
-    Estimate,
     crossing_in_words,
     instrumentation_rows,
     instrumentation_warnings,

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from synthetic import Layer, Truth, study
 
-from stallpoint.conclusions import conclude, summary, to_markdown
+from stallpoint.conclusions.numbers import conclude
+from stallpoint.conclusions.words import summary, to_markdown
 from stallpoint.models import fit
 from stallpoint.models.what_if import scenarios
 

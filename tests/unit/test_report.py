@@ -14,7 +14,7 @@ import synthetic
 from stallpoint import models
 from stallpoint.charts import CHARTS
 from stallpoint.charts.render import render
-from stallpoint.conclusions import Conclusions, conclude
+from stallpoint.conclusions.numbers import Conclusions, conclude
 from stallpoint.models.scaling.tables import extrapolated
 from stallpoint.models.what_if import scenarios
 from stallpoint.networks import find

@@ -34,7 +34,7 @@ rule conclude:
     input:
         **rules.collect.output,
         **rules.fit.output,
-        code=source_files("conclusions.py"),
+        code=source_files("conclusions", "*.py"),
     output:
         md=report(f"{RESULTS}/conclusions.md", category="Conclusions"),
         json=f"{RESULTS}/conclusions.json",

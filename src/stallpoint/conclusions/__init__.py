@@ -1,0 +1,1 @@
+"""What the study found: numbers.py says it as data, words.py for readers."""

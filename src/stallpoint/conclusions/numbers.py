@@ -1,0 +1,212 @@
+"""What the study found, in numbers: where scaling stalls, why, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.measured import SERIES
+from stallpoint.models.statistics import INTERVAL, bootstrap, estimate, generator, groups
+
+PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
+"""Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
+
+MOST_TIMING = 0.01
+"""Part of an iteration that the timing of layers may take before there is a warning."""
+MOST_OPEN = 0.02
+"""How far layers' times may be from adding up to the forward or backward pass before there is a warning."""
+
+Conclusions = dict[str, Any]
+Estimate = dict[str, float | None]
+
+
+def conclude(tables: Mapping[str, pd.DataFrame], *, threshold: float = 0.10, efficiency: float = 0.5) -> Conclusions:
+    """Conclusions from the model tables, ``runs`` and ``instrumentation``, ready for JSON.
+
+    What is unknown or unbounded is None. `threshold` and `efficiency` are those the models were fitted with. Estimates
+    are objects with value, low and high.
+    """
+    return {
+        "interval": INTERVAL,
+        "threshold": threshold,
+        "efficiency": efficiency,
+        "curves": list(_curves(tables)),
+        "amdahl": list(_amdahl(tables["amdahl"])),
+        "dag_errors": list(_dag_errors(tables["predictions"])),
+        "storages": list(_storages(tables["storage_rates"])),
+        "instrumentation": list(_instrumentation(tables["instrumentation"])),
+        "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
+        "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
+    }
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
+    """Value and interval, where an end that is None is unbounded; None where nothing is known."""
+    if math.isnan(row[name]):
+        return None
+    return {"value": _number(row[name]), "low": _number(row[f"{name}_low"]), "high": _number(row[f"{name}_high"])}
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
+    """One entry for each scaling curve."""
+    causes, shares, paths, scenarios, cells = (
+        {key: _rows(rows) for key, rows in groups(tables[name], SERIES)}
+        for name in ("causes", "data_share", "critical_path", "what_if", "next_cells")
+    )
+    for row in _rows(tables["stalling"]):
+        key = tuple(row[name] for name in SERIES)
+        widest = max(shares[key], key=lambda share: share["nodes"])
+        yield {
+            **{name: row[name] for name in SERIES},
+            "stall_nodes": _estimate(row, "stall_nodes") if row["reached"] else None,
+            "stall_not_below": None if row["reached"] or row["note"] else int(row["stall_nodes_low"]),
+            "reached": bool(row["reached"]),
+            "basis": row["basis"],
+            "note": row["note"],
+            "dominant_cause": row["dominant_cause"],
+            "crossing_nodes": _estimate(row, "crossing_nodes"),
+            "crossing_after": _number(row["crossing_after"]),
+            "worthwhile_nodes": _estimate(row, "worthwhile_nodes"),
+            "best_speedup": _estimate(row, "best_speedup"),
+            "largest_measured": int(row["largest_measured"]),
+            "largest_considered": int(row["largest_considered"]),
+            "data_wait": {"nodes": int(widest["nodes"]), "share": _estimate(widest, "share")},
+            "causes": list(_causes(causes.get(key, []))),
+            "critical_path": list(_critical_path(paths.get(key, []))),
+            "what_if": list(_what_if(scenarios.get(key, []), int(row["largest_measured"]))),
+            "next_cell": _next_cell(cells.get(key, [])),
+        }
+
+
+def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The parts of an iteration at each node count, largest first."""
+    for nodes in sorted({row["nodes"] for row in rows}):
+        here = sorted((row for row in rows if row["nodes"] == nodes), key=lambda row: -row["share"])
+        parts = [{"part": r["part"], "seconds": _estimate(r, "seconds"), "share": _estimate(r, "share")} for r in here]
+        yield {"nodes": int(nodes), "basis": here[0]["basis"], "parts": parts}
+
+
+def _what_if(rows: list[dict[str, Any]], nodes: int) -> Iterator[dict[str, Any]]:
+    """Each scenario: what it gains on the largest measured node count, and where it stalls."""
+    for scenario in dict.fromkeys(row["scenario"] for row in rows):
+        of_scenario = [row for row in rows if row["scenario"] == scenario]
+        there = [row for row in of_scenario if row["nodes"] == nodes]
+        first = of_scenario[0]
+        yield {
+            "scenario": scenario,
+            "nodes": nodes,
+            "gain": _estimate(there[0], "gain") if there else None,
+            "stall_nodes": _estimate(first, "stall_nodes") if first["reached"] else None,
+            "largest_considered": int(max(row["nodes"] for row in of_scenario)),
+            "note": first["note"],
+        }
+
+
+def _next_cell(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The cell that tells most per node-hour; None where no cell could be judged."""
+    if not rows:
+        return None
+    best = min(rows, key=lambda row: row["rank_in_curve"])
+    names = ("kind", "nodes", "worker_batch", "width", "expected_width", "node_hours")
+    return {name: best[name] for name in names} | {"narrows": bool(best["narrowing"] > 0)}
+
+
+def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """For each node count the dominant cause, or those that cannot be told apart, largest first."""
+    for nodes in sorted({row["nodes"] for row in rows}):
+        here = sorted((row for row in rows if row["nodes"] == nodes), key=lambda row: -row["lost"])
+        leading = [row for row in here if row["verdict"] != "minor"]
+        yield {
+            "nodes": int(nodes),
+            "basis": here[0]["basis"],
+            "verdict": leading[0]["verdict"],
+            "leading": [
+                {"cause": r["cause"], "lost_seconds": _estimate(r, "lost"), "share": _number(r["share"])}
+                for r in leading
+            ],
+        }
+
+
+def _amdahl(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for row in _rows(table):
+        labels = {name: row[name] for name in ("network", "hardware", "basis", "layer_type", "series", "note")}
+        quantities = {name: _estimate(row, name) for name in ("serial_fraction", "speedup_limit", "stall_nodes")}
+        yield {**labels, **quantities, "points": int(row["points"])}
+
+
+def _dag_errors(predictions: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Median size of the error by network, and by network and synchronisation, where more than one rank ran."""
+    compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
+    for network, rows in groups(compared, "network"):
+        yield _dag_error(network, "all", rows)
+        for sync, of_sync in groups(rows, "sync"):
+            yield _dag_error(network, sync, of_sync)
+
+
+def _dag_error(network: str, sync: str, rows: pd.DataFrame) -> dict[str, Any]:
+    sizes = rows["error"].abs().to_numpy()
+    value, low, high = estimate(bootstrap(sizes, np.zeros(len(sizes)), generator(0, "errors", network, sync)))
+    return {
+        "network": network,
+        "sync": sync,
+        "median_error": {"value": value, "low": low, "high": high},
+        "points": len(sizes),
+        "published": PUBLISHED_ERRORS.get(network),
+    }
+
+
+def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each way of reading the storages' rates, and whether their intervals lie apart from the fastest's."""
+    for (hardware, nodes, order, cache), rows in groups(rates, ["hardware", "nodes", "order", "cache"]):
+        ranked = _rows(rows.sort_values("samples_per_second", ascending=False))
+        for row in ranked:
+            slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
+            other = "slower" if slower else "not distinguishable from the fastest"
+            yield {
+                "hardware": hardware,
+                "nodes": int(nodes),
+                "order": order,
+                "cache": cache,
+                "storage": row["storage"],
+                "samples_per_second": _estimate(row, "samples_per_second"),
+                "verdict": "fastest" if row is ranked[0] else other,
+            }
+
+
+def _instrumentation(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each network on each hardware the worst that any rank of any cell measured of its own timing."""
+    for (network, hardware), rows in groups(table, ["network", "hardware"]):
+        closures = {f"{phase}_closure": _farthest_from_1(rows[f"{phase}_closure"]) for phase in ("forward", "backward")}
+        entry = {
+            "network": network,
+            "hardware": hardware,
+            "cells": int(rows["cell"].nunique()),
+            "timing_cost": float(rows["timing_cost"].max()),
+            "timing_share": float(rows["timing_share"].max()),
+            **closures,
+        }
+        yield {**entry, "warnings": list(_timing_warnings(entry))}
+
+
+def _farthest_from_1(values: pd.Series[float]) -> float:
+    return max(map(float, values), key=lambda value: abs(value - 1))
+
+
+def _timing_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
+    if entry["timing_share"] > MOST_TIMING:
+        yield f"timing the layers takes up to {100 * entry['timing_share']:.2g} % of an iteration"
+    for phase in ("forward", "backward"):
+        if abs(entry[f"{phase}_closure"] - 1) > MOST_OPEN:
+            yield f"layers add up to {100 * entry[f'{phase}_closure']:.1f} % of the {phase} pass"
