@@ -71,9 +71,13 @@ def _work_left(found: list[State]) -> str:
         return "every cell was measured"
     typical = _typical(found)
     if not typical:
-        return f"{len(left)} cells to go; how long they take is not known before the first is done"
+        return f"{_cells(len(left))} to go; how long they take is not known before the first is done"
     seconds = sum(typical.get(state.cell.kind, statistics.median(typical.values())) for state in left)
-    return f"{len(left)} cells to go: about {in_words(seconds)} if one runs at a time, as the others of their kind did"
+    return f"{_cells(len(left))} to go: about {in_words(seconds)} if one runs at a time"
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell{'' if count == 1 else 's'}"
 
 
 def _typical(found: list[State]) -> Mapping[str, float]:

@@ -4,6 +4,8 @@
 const MOST_PANELS = 12;
 const PRINT_WIDTH = {page: 680, card: 300};  // in CSS pixels: A4 with its margins, and a card on it
 const AXIS = 66, SPACING = 24;
+const NARROW = 600;
+const STACKED = {top: {direction: "vertical", anchor: "start", margin: 6}};
 const LEAST_PANEL = 220, LEAST_PRINTED = 130;
 
 let charts = {};        // name -> spec
@@ -59,7 +61,7 @@ function turnPage(name, step) {
 // --- how large -------------------------------------------------------------------------------------
 
 // Panels side by side as far as they fit, legends in as many columns as they need.
-function fitted(spec, width, least = LEAST_PANEL) {
+function fitted(spec, width, least, axis) {
   const fit = (node, room) => {
     if (Array.isArray(node)) return node.map(item => fit(item, room));
     if (node === null || typeof node !== "object") return node;
@@ -68,7 +70,7 @@ function fitted(spec, width, least = LEAST_PANEL) {
     return Object.fromEntries(Object.entries(node).map(([key, value]) => {
       if (key === "datasets") return [key, value];
       if (key === "columns" && node.spec) return [key, columns];
-      if (key === "width" && typeof value === "number") return [key, Math.floor(Math.min(1.25 * value, inner - AXIS))];
+      if (key === "width" && typeof value === "number") return [key, Math.floor(Math.min(1.25 * value, inner - axis))];
       if (key === "legend" && value) return [key, {...value, ...legendColumns(node.scale?.domain ?? [], width)}];
       return [key, fit(value, inner)];
     }));
@@ -99,7 +101,13 @@ async function draw(name, width = placeOf(name).clientWidth, least = LEAST_PANEL
     return;
   }
   try {
-    state.view = await embed(place, fitted(spec, width, least), config.page);
+    const look = width < NARROW ? {...config.page, legend: {...config.page.legend, layout: STACKED}} : config.page;
+    state.view = await embed(place, fitted(spec, width, least, AXIS), look);
+    const beyond = place.scrollWidth - place.clientWidth;  // long labels of an axis or a panel
+    if (beyond > 0 && width < NARROW) {
+      state.view.finalize();
+      state.view = await embed(place, fitted(spec, width, least, AXIS + Math.min(beyond, width / 3)), look);
+    }
   } catch (error) {
     console.error(name, error);
     place.textContent = "This chart could not be drawn: " + error;
