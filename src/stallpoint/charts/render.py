@@ -24,20 +24,25 @@ PNG_SCALE = 2
 
 def spec(name: str, tables: Tables) -> Spec:
     """The chart `name` without title and theme, or a text in its place that says what is missing."""
-    return to_spec(lambda: ALL[name].draw(tables))
+    return drawn(lambda: ALL[name].draw(tables))
 
 
-def to_spec(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
+def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
     """What `draw` returns, or a text in its place that says what is missing."""
     try:
         chart = draw()
     except NoData as reason:
         chart = note(f"Nothing to draw: {reason}.")
+    return to_spec(chart)
+
+
+def to_spec(chart: alt.TopLevelMixin) -> Spec:
+    """A chart as Vega-Lite."""
     # Altair refuses more than 5,000 rows as a rule; rows here are aggregates, whose number the study sets.
     with alt.data_transformers.enable("default", max_rows=None):
-        drawn = chart.to_dict()
-    datasets = {name: list(map(_known, rows)) for name, rows in drawn["datasets"].items()}
-    return {**drawn, "datasets": datasets}
+        specification = chart.to_dict()
+    datasets = {name: list(map(_known, rows)) for name, rows in specification["datasets"].items()}
+    return {**specification, "datasets": datasets}
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +52,7 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 
 def note(text: str) -> alt.Chart:
     """A small chart that is nothing but text."""
-    lines = textwrap.wrap(text, 70)
+    lines = textwrap.wrap(text, 56)
     mark = alt.Chart(pd.DataFrame({"text": [" "]})).mark_text(style="note", align="left", baseline="top", lineHeight=18)
     chart: alt.Chart = mark.encode(text=alt.value(lines), x=alt.value(0), y=alt.value(0))
     return chart.properties(width=520, height=20 + 18 * len(lines), view=alt.ViewConfig(stroke=None))

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from stallpoint.charts import Tables, verdict
 from stallpoint.charts.frames import number
-from stallpoint.charts.render import Spec, to_spec
+from stallpoint.charts.render import Spec, drawn
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.conclusions.words import instrumentation_warnings
 from stallpoint.report.html import Section, belongs_to, downloads, interval, paragraph
@@ -31,10 +31,12 @@ def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str,
         nothing = "No scaling curve was measured: the study has no train cell with scaling strong or weak that ran."
         return Section("answer", "Answer", warnings + paragraph(nothing)), {}
     cards, specs = [], {}
-    for place, here in _grouped(curves, "network", "hardware").items():
+    places = _grouped(curves, "network", "hardware")
+    order = list(dict.fromkeys(network for network, _ in places))
+    for place in sorted(places, key=lambda place: order.index(place[0])):  # one network's hardware side by side
         name = f"verdict-{len(cards)}"
-        specs[name] = to_spec(lambda place=place: verdict.draw(tables, *place))
-        cards.append(_card(name, *place, here))
+        specs[name] = drawn(lambda place=place: verdict.draw(tables, *place))
+        cards.append(_card(name, *place, places[place]))
     return Section("answer", "Answer", f'{warnings}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
 
 
@@ -51,11 +53,11 @@ def _card(name: str, network: str, hardware: str, curves: Sequence[Curve]) -> st
     alike = _grouped(curves, "scaling", "storage")
     storages = len({storage for _, storage in alike})
     verdicts = "".join(_verdict(group, name_storage=storages > 1) for group in alike.values())
-    drawn = f", the {verdict.MOST_CURVES} fastest" if len(curves) > verdict.MOST_CURVES else ""
+    which = f", the {verdict.MOST_CURVES} fastest" if len(curves) > verdict.MOST_CURVES else ""
     return (
         f'<article class="card"{belongs_to({"network": network, "hardware": hardware})}><h3>{escape(title)}</h3>'
         f'{verdicts}<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
-        f'<p class="beside"><span class="soft">speedup over nodes{drawn}</span>{downloads(name, title)}</p></article>'
+        f'<p class="beside"><span class="soft">speedup over nodes{which}</span>{downloads(name, title)}</p></article>'
     )
 
 
