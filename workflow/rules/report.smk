@@ -55,7 +55,7 @@ rule report_page:
         networks=rules.compare_published.input.networks,
         published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
         charts=expand(rules.chart.output.svg, chart=CHARTS),
-        code=source_files("report.*"),
+        code=[file for kind in ("py", "html", "css", "js") for file in source_files("report", f"*.{kind}")],
     output:
         f"{RESULTS}/report.html",
     log:

@@ -1,0 +1,59 @@
+"""The report: one web page with the answer, the charts in the order of the argument, and what was not measured.
+
+The page opens from disk without network: libraries, data and style are in it. Each module writes sections, of which
+`write_report` lists the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stallpoint.charts import CHARTS, Tables, theme
+from stallpoint.charts.render import spec
+from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.parquet import atomic
+from stallpoint.report.answer import answer
+from stallpoint.report.environment import environment
+from stallpoint.report.evidence import evidence
+from stallpoint.report.limits import not_measured, timing
+from stallpoint.report.networks import networks
+from stallpoint.report.page import page
+from stallpoint.study import LeftOut
+
+
+def write_report(
+    conclusions: Conclusions, tables: Tables, path: Path, *, study: str = "study", left_out: Sequence[LeftOut] = ()
+) -> None:
+    """Write the page to `path`, whole or not at all.
+
+    `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are by name the model tables, the tidy tables
+    ``runs``, ``environments`` and ``collectives``, and ``network_layers`` and ``published``; `study` is its name and
+    `left_out` what it does not run.
+    """
+    sections = [
+        answer(conclusions),
+        *evidence(),
+        networks(tables),
+        timing(conclusions["instrumentation"]),
+        not_measured(conclusions, left_out),
+        environment(tables),
+    ]
+    text = page(
+        study,
+        _lead(study, conclusions),
+        sections,
+        specs={name: spec(name, tables) for name in CHARTS},
+        themes={"light": theme.config(), "dark": theme.config(dark=True)},
+    )
+    with atomic(path) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+
+
+def _lead(study: str, conclusions: Conclusions) -> str:
+    covered, threshold = 100 * conclusions["interval"], 100 * conclusions["threshold"]
+    return (
+        f"Study {study}. Intervals, in brackets, cover {covered:.0f} %. A curve stalls at the node count n from which "
+        f"doubling the nodes gains less than {threshold:.0f} % in throughput. Predicted means: by the DAG model, not "
+        "measured."
+    )

@@ -1,0 +1,50 @@
+"""The machines and the software that the study really used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.charts import Tables, theme
+from stallpoint.report.html import Section, paragraph, table
+
+PROPERTIES = {
+    "node": "nodes",
+    "cpu_model": "CPU",
+    "gpu_model": "GPU",
+    "cores_available": "cores",
+    "threads": "threads of a worker",
+    "memory_bytes": "memory",
+    "kernel": "kernel",
+    "python": "Python",
+    "torch": "PyTorch",
+    "mpi_library": "MPI",
+    "mpi4py": "mpi4py",
+    "stallpoint": "stallpoint",
+    "git_commit": "commit of the workflow",
+    "git_dirty": "uncommitted changes",
+    "slurm_job_id": "Slurm jobs",
+}
+"""Columns of the table ``environments`` that are summed up, and what they are called."""
+MOST_VALUES = 6
+
+
+def environment(tables: Tables) -> Section:
+    """A column for each hardware entry, a row for each property, with every value that occurred."""
+    runs, environments = tables.get("runs"), tables.get("environments")
+    if runs is None or environments is None or environments.empty:
+        return Section("environment", "Environment", paragraph("No job recorded its environment."))
+    known = environments.merge(runs[["cell", "hardware"]], on="cell")
+    known = known.assign(memory_bytes=[f"{size / 2**30:.0f} GiB" for size in known["memory_bytes"]])
+    hardware, frames = zip(*known.groupby("hardware"), strict=True)
+    rows = [[name, *(_values(frame[column]) for frame in frames)] for column, name in PROPERTIES.items()]
+    return Section(
+        "environment", "Environment", table(["", *map(str, hardware)], [row for row in rows if any(row[1:])])
+    )
+
+
+def _values(values: pd.Series[Any]) -> str:
+    texts = sorted({str(value) for value in values.dropna()} - {""}, key=theme.natural)
+    more = f" and {len(texts) - MOST_VALUES} more" if len(texts) > MOST_VALUES else ""
+    return ", ".join(texts[:MOST_VALUES]) + more

@@ -1,0 +1,49 @@
+"""What each network is made of, and what was published of it beside ours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html import escape
+
+import pandas as pd
+
+from stallpoint.charts import Tables
+from stallpoint.charts.frames import number
+from stallpoint.published import HEAD, texts
+from stallpoint.report.html import Section, paragraph, table
+
+NETWORK_HEAD = [
+    "network",
+    "layers",
+    "parameters",
+    "gradients",
+    "multiply-adds of a sample's forward pass",
+    "layer types",
+]
+MOST_TYPES = 6
+
+
+def networks(tables: Tables) -> Section:
+    """Size of each network, from the table ``network_layers``, and ``published`` where there is one."""
+    layers, published = tables.get("network_layers"), tables.get("published")
+    if layers is None or layers.empty:
+        return Section("networks", "Networks", paragraph("No network was described."))
+    blocks = [table(NETWORK_HEAD, [_network(str(name), rows) for name, rows in layers.groupby("network", sort=False)])]
+    if published is not None and not published.empty:
+        blocks.append(f"<h3>{escape(published['source'].iloc[0])}, beside ours</h3>")
+        blocks.append(table(HEAD, texts(published)))
+    return Section("networks", "Networks", "\n".join(blocks))
+
+
+def _network(name: str, layers: pd.DataFrame) -> list[str]:
+    """One network's row."""
+    parameters, size, work = (int(layers[column].sum()) for column in ("parameters", "gradient_bytes", "multiply_adds"))
+    types = ", ".join(f"{count} {kind}" for kind, count in Counter(layers["layer_type"]).most_common(MOST_TYPES))
+    return [
+        name,
+        str(len(layers)),
+        f"{parameters:,}",
+        f"{number(size / 1e6)} MB",
+        f"{number(work / 1e9)} billion",
+        types,
+    ]
