@@ -10,7 +10,6 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -19,11 +18,11 @@ from string import Template
 from typing import Any
 
 import pandas as pd
-import vl_convert as vlc
 
 from stallpoint.charts import CHARTS, Chart, Tables, theme
 from stallpoint.charts.frames import AXES, label, number
-from stallpoint.charts.render import VEGA_LITE, spec
+from stallpoint.charts.render import spec
+from stallpoint.charts.web_page import libraries
 from stallpoint.conclusions.numbers import Conclusions, Estimate
 from stallpoint.conclusions.words import (
     INSTRUMENTATION_CAPTION,
@@ -60,8 +59,6 @@ ENVIRONMENT = {
 }
 """Columns of the table ``environments`` that the report sums up, and what it calls them."""
 MOST_VALUES = 6
-LIBRARIES = "window.vegaEmbed = vegaEmbed;"
-"""What the embedded libraries give to the page."""
 
 
 def write_report(
@@ -83,19 +80,12 @@ def write_report(
         timing=_timing(conclusions["instrumentation"]),
         cells=_not_measured(conclusions, left_out),
         environment=_environment(tables),
-        libraries=_libraries(),
+        libraries=libraries(),
         specs=_packed({name: spec(name, tables) for name in CHARTS}),
         themes=_packed({"light": theme.config(), "dark": theme.config(dark=True)}),
     )
     with atomic(path) as scratch:
         scratch.write_text(page, encoding="utf-8")
-
-
-@cache
-def _libraries() -> str:
-    """Vega-Embed with all it needs, as one script."""
-    bundle: str = vlc.javascript_bundle(LIBRARIES, VEGA_LITE)
-    return bundle.replace("</script", "<\\/script")
 
 
 def _packed(value: object) -> str:
