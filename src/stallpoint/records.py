@@ -329,7 +329,7 @@ MATRIX_PRODUCTS = Table(
         *_estimate("efficiency", None, "operations of a sample over each, as a part of the measured peak"),
         Column("block", INT, None, "rows computed at once"),
         Column("sharpness", REAL, None, "s: 1 where floor and arithmetic follow each other, large where they overlap"),
-        Column("by_row", FLAG, None, "fewer rows than a block are multiplied one by one"),
+        Column("by_row", INT, None, "fewer rows than this are multiplied one by one"),
         Column("points", INT, None, "mini-batches measured"),
         Column("left_out_error", REAL, None, "median of |log(predicted / measured)| at each b, from the others"),
     ),

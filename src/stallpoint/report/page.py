@@ -6,18 +6,12 @@ import base64
 import gzip
 import json
 from collections.abc import Sequence
-from functools import cache
 from html import escape
 from importlib.resources import files
 from string import Template
 
-import vl_convert as vlc
-
-from stallpoint.charts.render import VEGA_LITE
+from stallpoint.charts.web_page import libraries
 from stallpoint.report.html import Section
-
-LIBRARIES = "window.vegaEmbed = vegaEmbed;"
-"""What the embedded libraries give to the page."""
 
 
 def page(study: str, lead: str, sections: Sequence[Section], **data: object) -> str:
@@ -28,7 +22,7 @@ def page(study: str, lead: str, sections: Sequence[Section], **data: object) -> 
         style=asset("page.css"),
         contents=" ".join(f'<a href="#{section.id}">{escape(section.title)}</a>' for section in sections),
         sections="\n".join(map(_html, sections)),
-        libraries=_libraries(),
+        libraries=libraries(),
         script=asset("page.js"),
         **{name: packed(value) for name, value in data.items()},
     )
@@ -41,13 +35,6 @@ def _html(section: Section) -> str:
 def asset(name: str) -> str:
     """Text of a file of this package."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-@cache
-def _libraries() -> str:
-    """Vega-Embed with all it needs, as one script."""
-    bundle: str = vlc.javascript_bundle(LIBRARIES, VEGA_LITE)
-    return bundle.replace("</script", "<\\/script")
 
 
 def packed(value: object) -> str:
