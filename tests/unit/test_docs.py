@@ -1,0 +1,136 @@
+"""The documentation: the site builds, links lead somewhere, and commands and paths that are named exist."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from pages import PAGES, ROOT, anchors, blocks, links, prose
+from snakemake.cli import get_argument_parser
+
+from stallpoint.study import expand
+
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
+BUILT = {"results", "logs", ".venv", "site"}
+"""Folders that only exist once something ran."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site: a page that is missing, a link or an anchor that leads nowhere is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_every_page_is_built(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).exists(), page
+    assert "threads_per_worker" in (site / "configuration.html").read_text()
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    loaded = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+    found = {tag for page in site.rglob("*.html") for tag in loaded.findall(page.read_text())}
+    assert not found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_to_files_and_headings_that_exist(name: str) -> None:
+    page = ROOT / name
+    for link in links(page):
+        path, _, heading = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name}: {link}"
+        if heading:
+            assert heading in anchors(target), f"{name}: {link}; there are {sorted(anchors(target))}"
+
+
+def shown_commands(page: Path) -> list[list[str]]:
+    """Words of every command in the page's blocks and in its text."""
+    code = [line.removeprefix("$ ") for block in blocks(page) for line in block.text.splitlines()]
+    code += re.findall(r"`([^`\n]+)`", prose(page))
+    return [shlex.split(line, comments=True) for line in code if re.match(r"(snakemake|make) ", line)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_are_understood(name: str) -> None:
+    parser = get_argument_parser()
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for program, *arguments in shown_commands(ROOT / name):
+        if program == "make":
+            assert {word for word in arguments if "=" not in word} <= targets, arguments
+        else:
+            parser.parse_args([word for word in arguments if word != "..."])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_that_are_named_exist(name: str) -> None:
+    """Paths in the text below the repository's own folders, and those that commands are given."""
+    page = ROOT / name
+    own = {block.title for other in PAGES for block in blocks(other)}
+    named = re.findall(r"`([\w.-]+/[\w./-]+)`", prose(page))
+    named += [word for command in shown_commands(page) for word in command if "/" in word]
+    top = {path.name for path in ROOT.iterdir()} - BUILT
+    for path in named:
+        if path.split("/")[0] in top and path not in own:
+            assert (ROOT / path).exists(), f"{name}: {path}"
+
+
+def test_the_tutorial_shows_the_plan_of_the_default_study() -> None:
+    plan = expand(yaml.safe_load((ROOT / "config/config.yaml").read_text()), SCHEMA).plan()
+    assert plan in (ROOT / "docs/tutorial.md").read_text()
+
+
+def test_targets_shown_are_files_of_the_default_study() -> None:
+    """Each path below results/default that a command asks for is a cell, or lies in a folder that a rule writes."""
+    cells = expand(yaml.safe_load((ROOT / "config/config.yaml").read_text()), SCHEMA).cells
+    asked = [
+        word for page in PAGES for command in shown_commands(page) for word in command if "results/default/" in word
+    ]
+    assert asked
+    for path in asked:
+        _, _, kind, rest = path.split("/", 3)
+        if kind == "raw":
+            assert rest in cells, path
+        elif kind == "traces":
+            assert rest.rsplit("/", 1)[0] in cells, path
+        else:
+            assert kind in {"tables", "models", "figures", "networks", "storage"}, path
+
+
+def test_studies_shown_for_a_cluster_are_valid() -> None:
+    """Those of docs/extending are run (tests/workflow/test_docs_examples.py)."""
+    shown = [block for block in blocks(ROOT / "docs/cluster.md") if block.title]
+    assert shown
+    for block in shown:
+        assert expand(yaml.safe_load(block.text), SCHEMA).cells
+
+
+@pytest.mark.parametrize(
+    ("script", "page"),
+    [
+        ("document_config.py", "config/README.md"),
+        ("document_presets.py", "docs/presets.md"),
+        ("document_records.py", "docs/records.md"),
+    ],
+)
+def test_generated_pages_are_up_to_date(script: str, page: str) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / script)]
+    written = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert written.stdout == (ROOT / page).read_text()
+
+
+def test_records_name_rules_that_exist() -> None:
+    rules = set()
+    for file in (ROOT / "workflow/rules").glob("*.smk"):
+        rules |= set(re.findall(r"^ *rule (\w+):", file.read_text(), re.MULTILINE))
+    named = re.findall(r"[Ww]ritten by the rule `(\w+)`", (ROOT / "docs/records.md").read_text())
+    assert len(named) >= 5
+    assert set(named) <= rules
