@@ -42,7 +42,8 @@ bench: setup
 	$(BIN)/python benchmarks/run.py
 
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo site/index.html
 
 cluster-up: setup
 	$(BIN)/python tests/cluster/cluster.py up

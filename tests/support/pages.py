@@ -1,6 +1,7 @@
 """The documentation's pages as tests see them: fenced blocks, and links with the headings they lead to."""
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -63,3 +64,10 @@ def commands(text: str) -> Iterator[tuple[str, list[str]]]:
             shown.append(line)
     if command:
         yield command, shown
+
+
+def shown_commands(page: Path) -> list[list[str]]:
+    """Words of every snakemake or make command in the page's blocks and in its text."""
+    code = [line.removeprefix("$ ") for block in blocks(page) for line in block.text.splitlines()]
+    code += re.findall(r"`([^`\n]+)`", prose(page))
+    return [shlex.split(line, comments=True) for line in code if re.match(r"(snakemake|make) ", line)]

@@ -1,14 +1,13 @@
 """The documentation: the site builds, links lead somewhere, and commands and paths that are named exist."""
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from pages import PAGES, ROOT, anchors, blocks, links, prose
+from pages import PAGES, ROOT, anchors, blocks, links, prose, shown_commands
 from snakemake.cli import get_argument_parser
 
 from stallpoint.study import expand
@@ -52,13 +51,6 @@ def test_links_lead_to_files_and_headings_that_exist(name: str) -> None:
             assert heading in anchors(target), f"{name}: {link}; there are {sorted(anchors(target))}"
 
 
-def shown_commands(page: Path) -> list[list[str]]:
-    """Words of every command in the page's blocks and in its text."""
-    code = [line.removeprefix("$ ") for block in blocks(page) for line in block.text.splitlines()]
-    code += re.findall(r"`([^`\n]+)`", prose(page))
-    return [shlex.split(line, comments=True) for line in code if re.match(r"(snakemake|make) ", line)]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_are_understood(name: str) -> None:
     parser = get_argument_parser()
@@ -83,26 +75,23 @@ def test_files_that_are_named_exist(name: str) -> None:
             assert (ROOT / path).exists(), f"{name}: {path}"
 
 
-def test_the_tutorial_shows_the_plan_of_the_default_study() -> None:
-    plan = expand(yaml.safe_load((ROOT / "config/config.yaml").read_text()), SCHEMA).plan()
-    assert plan in (ROOT / "docs/tutorial.md").read_text()
+def test_the_tutorial_shows_the_plan_of_the_default_study_and_with_a_node_count_more() -> None:
+    tutorial = (ROOT / "docs/tutorial.md").read_text()
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    before = expand(config, SCHEMA)
+    assert before.plan() in tutorial
+    config["matrix"][0]["nodes"].append(4)
+    config["hardware"]["local"]["nodes"] = 4
+    after = expand(config, SCHEMA)
+    assert after.plan() in tutorial
+    assert before.cells.items() <= after.cells.items(), "no cell becomes stale"
 
 
-def test_targets_shown_are_files_of_the_default_study() -> None:
-    """Each path below results/default that a command asks for is a cell, or lies in a folder that a rule writes."""
-    cells = expand(yaml.safe_load((ROOT / "config/config.yaml").read_text()), SCHEMA).cells
-    asked = [
-        word for page in PAGES for command in shown_commands(page) for word in command if "results/default/" in word
-    ]
-    assert asked
-    for path in asked:
-        _, _, kind, rest = path.split("/", 3)
-        if kind == "raw":
-            assert rest in cells, path
-        elif kind == "traces":
-            assert rest.rsplit("/", 1)[0] in cells, path
-        else:
-            assert kind in {"tables", "models", "figures", "networks", "storage"}, path
+def test_the_tutorial_shows_the_plan_of_a_paper() -> None:
+    tutorial = (ROOT / "docs/tutorial.md").read_text()
+    plan = expand(yaml.safe_load((ROOT / "config/studies/keuper-2016.yaml").read_text()), SCHEMA).plan()
+    shown = tutorial[tutorial.index("study keuper-2016") :].split("```")[0]
+    assert set(shown.splitlines()) - {"  ..."} <= set(plan.splitlines())
 
 
 def test_studies_shown_for_a_cluster_are_valid() -> None:
@@ -134,3 +123,10 @@ def test_records_name_rules_that_exist() -> None:
     named = re.findall(r"[Ww]ritten by the rule `(\w+)`", (ROOT / "docs/records.md").read_text())
     assert len(named) >= 5
     assert set(named) <= rules
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/models").glob("[!i]*.md")), ids=lambda page: page.stem)
+def test_a_model_says_its_formula_source_assumptions_and_where_it_fails(page: Path) -> None:
+    headings = "\n".join(re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE))
+    for part in ("Formula", "Source", "Assumptions, and where it fails"):
+        assert part in headings, f"{page.name}: no section on {part}"

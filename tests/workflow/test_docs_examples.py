@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from checkout import Checkout
-from pages import ROOT, Block, blocks, commands
+from pages import PAGES, ROOT, Block, blocks, commands, shown_commands
 
-PAGES = sorted((ROOT / "docs/extending").glob("*.md"))
+EXTENDING = sorted((ROOT / "docs/extending").glob("*.md"))
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def folder(new_checkout: Callable[..., Checkout]) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", EXTENDING, ids=lambda page: page.stem)
 def test_what_a_page_shows_is_what_happens(folder: Path, page: Path) -> None:
     for block in blocks(page):
         if block.title:
@@ -37,6 +37,15 @@ def test_what_a_page_shows_is_what_happens(folder: Path, page: Path) -> None:
                 ran = run(folder, command)
                 assert ran.returncode == 0, f"{command}\n{ran.stdout}"
                 assert_prints(ran.stdout, shown)
+
+
+def test_targets_that_pages_name_can_be_planned(new_checkout: Callable[..., Checkout]) -> None:
+    """All those of the default study together, in one dry run."""
+    commands = [command for page in PAGES for command in shown_commands(page)]
+    targets = {word for command in commands for word in command if word.startswith("results/default/")}
+    assert len(targets) > 5
+    ran = new_checkout().snakemake("-n", "-q", "rules", *targets, "--configfile", str(ROOT / "config/config.yaml"))
+    assert ran.status == 0, ran.text
 
 
 def write(folder: Path, block: Block) -> None:
