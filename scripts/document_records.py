@@ -106,7 +106,8 @@ def rows(table: Table) -> Iterator[str]:
 def row(column: Column, interval: bool) -> str:
     """The line of one column."""
     name = ", ".join(f"`{column.name}{end}`" for end in (("", "_low", "_high") if interval else ("",)))
-    return f"| {name} | {TYPES[column.type]} | {column.unit or ''} | {column.description.replace('|', chr(92) + '|')} |"
+    meaning = column.description.replace("|", "\\|").replace("<", "&lt;")
+    return f"| {name} | {TYPES[column.type]} | {column.unit or ''} | {meaning} |"
 
 
 def lines() -> Iterator[str]:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pages import PAGES, ROOT, anchors, blocks, links, prose, shown_commands
+from pages import PAGES, ROOT, Block, anchors, blocks, links, prose, shown_commands
 from snakemake.cli import get_argument_parser
 
 from stallpoint.study import expand
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+PYTHON = [block for page in PAGES for block in blocks(page) if block.language == "python"]
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
 BUILT = {"results", "logs", ".venv", "site"}
 """Folders that only exist once something ran."""
@@ -130,3 +131,18 @@ def test_a_model_says_its_formula_source_assumptions_and_where_it_fails(page: Pa
     headings = "\n".join(re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE))
     for part in ("Formula", "Source", "Assumptions, and where it fails"):
         assert part in headings, f"{page.name}: no section on {part}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_in_the_text_is_taken_for_html(name: str) -> None:
+    """<study> outside of code would not be shown."""
+    text = re.sub(r"`[^`]*`", "", prose(ROOT / name))
+    assert not re.findall(r"<(?!https?:)/?[A-Za-z][^>\n]*>", text)
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.title or block.text.splitlines()[-1])
+def test_python_that_is_shown_is_as_tidy_as_our_own(block: Block) -> None:
+    for check in (["check", "--select=E,F,I"], ["format", "--check"]):
+        command = [sys.executable, "-m", "ruff", *check, "--stdin-filename", block.title or "shown.py", "-"]
+        done = subprocess.run(command, cwd=ROOT, input=block.text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
