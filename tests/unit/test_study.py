@@ -1,8 +1,6 @@
 """Expanding a study: what runs, what is left out and why, and messages for wrong entries."""
 
 import copy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -314,16 +312,6 @@ def test_shipped_studies_are_valid_and_cells_survive_json(name: str) -> None:
     for path, cell in expanded.cells.items():
         assert cell_from_json(cell.to_json()) == cell
         assert cell.path == path
-
-
-@pytest.mark.parametrize(
-    ("script", "page"), [("document_config.py", "config/README.md"), ("document_presets.py", "docs/presets.md")]
-)
-def test_generated_pages_are_up_to_date(script: str, page: str) -> None:
-    written = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / script)], capture_output=True, text=True, check=True
-    )
-    assert written.stdout == (ROOT / page).read_text()
 
 
 def test_cells_carry_what_their_preset_does() -> None:
