@@ -24,6 +24,7 @@ import vl_convert as vlc
 from stallpoint.charts import CHARTS, Chart, Tables, theme
 from stallpoint.charts.frames import AXES, label, number
 from stallpoint.charts.render import VEGA_LITE, spec
+from stallpoint.claims import page as claims
 from stallpoint.conclusions.numbers import Conclusions, Estimate
 from stallpoint.conclusions.words import (
     INSTRUMENTATION_CAPTION,
@@ -78,6 +79,7 @@ def write_report(
         lead=escape(_lead(study, conclusions)),
         contents=_contents(),
         answer=_answer(conclusions),
+        claims=claims.claims_section(conclusions["claims"]),
         charts=_charts(),
         networks=_networks(tables),
         timing=_timing(conclusions["instrumentation"]),
@@ -127,7 +129,7 @@ def _contents() -> str:
         ("cells", "Cells not measured"),
         ("environment", "Environment"),
     ]
-    links = [*topics, *closing]
+    links = [(claims.ANCHOR, claims.TITLE), *topics, *closing]
     return " ".join(f'<a href="#{anchor}">{escape(text)}</a>' for anchor, text in links)
 
 
@@ -175,7 +177,7 @@ def _answer(conclusions: Conclusions) -> str:
 
 
 def _card(network: str, hardware: str, curves: list[dict[str, Any]], conclusions: Conclusions) -> str:
-    others: Conclusions = {name: [] for name in ("dag_errors", "instrumentation", "imported", "failed")}
+    others: Conclusions = {name: [] for name in ("claims", "dag_errors", "instrumentation", "imported", "failed")}
     words = summary({**conclusions, "curves": curves, **others})
     prefix = f"{network} on {hardware}, "
     points = "".join(f"<li>{escape(line.removeprefix(prefix))}</li>" for line in words)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stallpoint.claims.language import Claim
-from stallpoint.claims.quantity import Number, Study, numbers
+from stallpoint.claims.quantity import Evidence, Number, numbers
 from stallpoint.claims.verdict import UNTESTED, VERDICTS, overall, verdict
 
 Judged = dict[str, Any]
@@ -15,13 +15,13 @@ Judged = dict[str, Any]
 not known where both ends are."""
 
 
-def judge(claims: Iterable[Claim], study: Study) -> list[Judged]:
-    """Each claim, judged by the study."""
-    return [_judged(claim, study) for claim in claims]
+def judge(claims: Iterable[Claim], evidence: Evidence) -> list[Judged]:
+    """Each claim, judged by the evidence."""
+    return [_judged(claim, evidence) for claim in claims]
 
 
-def _judged(claim: Claim, study: Study) -> Judged:
-    combinations = list(_combinations(claim, study))
+def _judged(claim: Claim, evidence: Evidence) -> Judged:
+    combinations = list(_combinations(claim, evidence))
     verdicts = [entry["verdict"] for entry in combinations]
     return {
         "id": claim.id,
@@ -40,11 +40,11 @@ def _judged(claim: Claim, study: Study) -> Judged:
     }
 
 
-def _combinations(claim: Claim, study: Study) -> Iterator[dict[str, Any]]:
+def _combinations(claim: Claim, evidence: Evidence) -> Iterator[dict[str, Any]]:
     if claim.quantity is None or claim.condition is None:
         yield _entry(Number({}, missing=claim.missing), UNTESTED)
         return
-    for number in numbers(claim.quantity, study):
+    for number in numbers(claim.quantity, evidence):
         yield _entry(number, UNTESTED if number.missing else verdict(number.low, number.high, claim.condition))
 
 
@@ -55,7 +55,8 @@ def _entry(number: Number, found: str) -> dict[str, Any]:
         "verdict": found,
         "number": None if number.missing else {name: _finite(end) for name, end in ends.items()},
         "basis": number.basis,
-        "rows": number.rows,
+        "or_more": number.censored,
+        "rows": len(number.rows),
         "missing": number.missing,
     }
 

@@ -72,7 +72,7 @@ class Selection:
     @property
     def exact(self) -> bool:
         """A count or a size, which has no uncertainty."""
-        return self.definition.type == INT
+        return bool(self.definition.type == INT)
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,7 @@ def claim_from(entry: Mapping[str, Any], paper: str, where: str) -> Claim:
         known(chart, list(CHARTS), f"{where}.chart", "chart")
     elif "quantity" in entry:
         raise InputError(f"{where}: missing chart, the one that shows the quantity; known: {', '.join(CHARTS)}")
+    percent = "quantity" in entry and entry["quantity"]["percent"]
     return Claim(
         paper=paper,
         id=entry["id"],
@@ -138,7 +139,7 @@ def claim_from(entry: Mapping[str, Any], paper: str, where: str) -> Claim:
         source=entry["source"],
         reading=entry.get("reading", ""),
         quantity=_quantity(entry["quantity"], f"{where}.quantity") if "quantity" in entry else None,
-        condition=_condition(entry["condition"], f"{where}.condition") if "condition" in entry else None,
+        condition=_condition(entry["condition"], f"{where}.condition", percent) if "condition" in entry else None,
         chart=chart,
         missing=entry.get("missing", ""),
     )
@@ -160,7 +161,8 @@ def _quantity(entry: Mapping[str, Any], where: str) -> Quantity:
         other = _selection(merged, f"{where}.{relation}")
         for column in for_each:
             known(column, _with_facts(other.table), f"{where}.for_each", f"column of {other.table}")
-            if column in changes.get("where", {}):
+        for column in changes.get("where", {}):
+            if column.split(".")[0] in for_each:
                 raise InputError(f"{where}.{relation}.where.{column}: cannot differ, for_each keeps it the same")
     relation = relations[0] if relations else ""
     return Quantity(
@@ -200,11 +202,10 @@ def _selection(entry: Mapping[str, Any], where: str) -> Selection:
 
 
 def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
-    if isinstance(entry, str) and entry != CURVE:
-        entry = [entry]
-    columns = [column.name for column in SERIES] if entry == CURVE else entry
+    given = [entry] if isinstance(entry, str) else entry
+    columns = [name for one in given for name in ([column.name for column in SERIES] if one == CURVE else [one])]
     for column in columns:
-        known(column, _with_facts(table), where, f"column of {table}")
+        known(column, [*_with_facts(table), CURVE], where, f"column of {table}")
     return tuple(columns)
 
 
@@ -219,7 +220,9 @@ def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
         return
     for value in wanted if isinstance(wanted, list) else [wanted]:
         if number and not _is_number(value) and wanted not in ENDS:
-            raise InputError(f"{where}: {value!r} should be a number, a list of them, a comparison, or largest or smallest")
+            raise InputError(
+                f"{where}: {value!r} should be a number, a list of them, a comparison, or largest or smallest"
+            )
 
 
 def _is_number(value: Any) -> bool:
@@ -268,33 +271,31 @@ def wanted_in_words(wanted: Any) -> str:
     return " or ".join(map(str, wanted)) if isinstance(wanted, list) else str(wanted)
 
 
-def _condition(entry: Mapping[str, Any], where: str) -> Condition:
+def _condition(entry: Mapping[str, Any], where: str, percent: bool) -> Condition:
     kinds = [name for name in entry if name != "within"]
     choices = f"{', '.join((*COMPARISONS, 'between'))}, or near with within"
     if len(kinds) != 1 or ("within" in entry) != (kinds == ["near"]):
         raise InputError(f"{where}: needs one of {choices}; it has {', '.join(entry) or 'none'}")
     kind, value = kinds[0], entry[kinds[0]]
     if kind == "between":
-        return _between(value, where)
+        return _between(value, where, percent)
     if kind == "near":
         part = float(entry["within"].rstrip("% ")) / 100
         ends = sorted([value * (1 - part), value * (1 + part)])
-        return Condition(f"within {entry['within']} of {_plain(value)}", *ends)
-    text = f"{kind.replace('_', ' ')} {_plain(value)}"
+        return Condition(f"within {entry['within']} of {_plain(value, percent)}", *ends)
+    text = f"{kind.replace('_', ' ')} {_plain(value, percent)}"
     belongs = kind in ("at_least", "at_most")
     if kind in ("above", "at_least"):
         return Condition(text, low=value, low_belongs=belongs)
     return Condition(text, high=value, high_belongs=belongs)
 
 
-def _between(ends: Sequence[float], where: str) -> Condition:
+def _between(ends: Sequence[float], where: str, percent: bool) -> Condition:
     low, high = ends
     if not low < high:
         raise InputError(f"{where}.between: {_plain(low)} is not less than {_plain(high)}")
-    return Condition(f"between {_plain(low)} and {_plain(high)}", low, high)
+    return Condition(f"between {_plain(low, percent)} and {_plain(high, percent)}", low, high)
 
 
-def _plain(value: float) -> str:
-    return f"{value:,.10g}"
-
-
+def _plain(value: float, percent: bool = False) -> str:
+    return f"{100 * value:,.10g} %" if percent else f"{value:,.10g}"

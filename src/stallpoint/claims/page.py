@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from stallpoint.claims.words import CAPTION, HEAD, combinations, decides, verdict_in_words
+from stallpoint.claims.words import CAPTION, HEAD, combinations, counted, decides, verdict_in_words
 
 ANCHOR, TITLE = "claims", "What papers claim"
-FOLDED = 3
-"""Combinations shown without unfolding."""
+FOLDED, MOST = 3, 60
+"""Combinations shown without unfolding, and at all: however large a study is, its page stays small."""
 
 
 def claims_section(judged: Sequence[Mapping[str, Any]]) -> str:
@@ -23,13 +24,12 @@ def claims_section(judged: Sequence[Mapping[str, Any]]) -> str:
     )
     return (
         f'<section id="{ANCHOR}"><h2>{TITLE}</h2><p class="soft">{escape(CAPTION)}</p>'
-        f'<p>{_counts(judged)}</p>{"".join(tables)}</section>'
+        f"<p>{_counts(judged)}</p>{''.join(tables)}</section>"
     )
 
 
 def _counts(judged: Sequence[Mapping[str, Any]]) -> str:
-    verdicts = [claim["verdict"] for claim in judged]
-    return escape(", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(sorted(verdicts))))
+    return f"{len(judged)} claims: {escape(counted(Counter(claim['verdict'] for claim in judged)))}."
 
 
 def _table(claims: Sequence[Mapping[str, Any]]) -> str:
@@ -54,8 +54,9 @@ def _row(claim: Mapping[str, Any]) -> str:
 
 def _numbers(claim: Mapping[str, Any]) -> str:
     """What decides, then each combination; many are folded."""
-    found = [escape(text) for text in combinations(claim)]
+    found = [escape(text) for texts in combinations(claim) for text in texts]
     lead = f'<span class="soft">{escape(decides(claim))}</span><br>' if decides(claim) else ""
     if len(found) <= FOLDED:
         return lead + "<br>".join(found)
-    return f"{lead}<details><summary>{len(found)} combinations</summary>{'<br>'.join(found)}</details>"
+    more = [f"and {len(found) - MOST} more, in claims.parquet"] if len(found) > MOST else []
+    return f"{lead}<details><summary>each of them</summary>{'<br>'.join(found[:MOST] + more)}</details>"

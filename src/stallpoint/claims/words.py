@@ -7,16 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stallpoint.charts.frames import number
-from stallpoint.claims.verdict import UNTESTED, VERDICTS
+from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
 
 HEAD = ("claim", "source", "verdict", "numbers", "chart")
 ALWAYS = ("network", "hardware")
 """Labels that a combination is always named by; others where they differ between combinations."""
-MOST = 6
-"""Combinations that a table names for each claim; all are in conclusions.json and claims.parquet."""
-SUMMARY = {"holds": "hold", "does not hold": "do not", "not distinguishable": "not distinguishable", UNTESTED: UNTESTED}
+SAID = ("basis", "extrapolated")
+"""Labels that stand with the number anyway."""
+MOST, FEW = 4, 3
+"""Combinations that a table names for each claim, and those that lack the same; all are in conclusions.json and
+claims.parquet."""
+PLURAL = {HOLDS: "hold", FAILS: "do not", UNCLEAR: UNCLEAR, UNTESTED: UNTESTED}
 CAPTION = (
-    "What papers claim, judged by this study: a claim holds where the whole interval of its number meets the condition, "
+    "Claims of papers, judged by this study. A claim holds where the whole interval of its number meets the condition, "
     "does not hold where none of it does, and is not distinguishable in between. One combination for which it does not "
     "hold decides; those that were not tested do not count unless none was."
 )
@@ -26,8 +29,12 @@ def summary_line(judged: Sequence[Mapping[str, Any]]) -> list[str]:
     """How many claims of papers hold, in one line; none without claims."""
     if not judged:
         return []
-    counts = Counter(claim["verdict"] for claim in judged)
-    return ["claims of the papers: " + ", ".join(f"{counts[name]} {SUMMARY[name]}" for name in VERDICTS)]
+    return [f"claims of the papers: {counted(Counter(claim['verdict'] for claim in judged))}"]
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """``7 hold, 3 do not, 4 not distinguishable, 9 not tested``; what does not occur is left out."""
+    return ", ".join(f"{counts[name]} {PLURAL[name]}" for name in VERDICTS if counts.get(name))
 
 
 def blocks(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -49,17 +56,16 @@ def _row(claim: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _numbers(claim: Mapping[str, Any]) -> str:
-    found = combinations(claim)
+    tested, untested = combinations(claim)
+    found = tested or untested
     more = [f"and {len(found) - MOST} more"] if len(found) > MOST else []
     return "; ".join([*filter(None, [decides(claim)]), *found[:MOST], *more])
 
 
 def verdict_in_words(claim: Mapping[str, Any]) -> str:
     """The verdict, with counts where combinations differ."""
-    counts = claim["counts"]
-    if len(counts) == 1:
-        return str(claim["verdict"])
-    return f"{claim['verdict']} ({', '.join(f'{count} {name}' for name, count in counts.items())})"
+    differ = len(claim["counts"]) > 1
+    return f"{claim['verdict']} ({counted(claim['counts'])})" if differ else str(claim["verdict"])
 
 
 def decides(claim: Mapping[str, Any]) -> str:
@@ -67,49 +73,67 @@ def decides(claim: Mapping[str, Any]) -> str:
     return f"{claim['quantity']}: {claim['condition']}" if claim["condition"] else ""
 
 
-def combinations(claim: Mapping[str, Any]) -> list[str]:
-    """Each combination with its number and verdict; those that lack the same together, last."""
-    tested = [entry for entry in claim["combinations"] if not entry["missing"]]
+def combinations(claim: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Each combination with its number and verdict; and those not tested, which lack the same together."""
     shown = _shown(claim["combinations"])
-    texts = [f"{_named(entry, shown)}{number_in_words(claim, entry)}, {entry['verdict']}" for entry in tested]
-    missing: dict[str, list[str]] = {}
+    tested, missing = [], dict[str, list[str]]()
     for entry in claim["combinations"]:
+        name = _named(entry, shown)
         if entry["missing"]:
-            missing.setdefault(entry["missing"], []).append(_named(entry, shown).removesuffix(": "))
-    untested = (f"{', '.join(filter(None, names))}: " if any(names) else "" for names in missing.values())
-    return texts + [f"{names}{UNTESTED}, {why}" for names, why in zip(untested, missing, strict=True)]
+            missing.setdefault(entry["missing"], []).append(name)
+        else:
+            tested.append(f"{name}: " * bool(name) + f"{number_in_words(claim, entry)}, {entry['verdict']}")
+    return tested, [f"{_together(names)}{UNTESTED}, {why}" for why, names in missing.items()]
+
+
+def _together(names: Sequence[str]) -> str:
+    found = [name for name in names if name]
+    more = f" and {len(found) - FEW} more" if len(found) > FEW else ""
+    return f"{'; '.join(found[:FEW])}{more}: " if found else ""
 
 
 def number_in_words(claim: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
     """``4.2 [3.9, 4.6], predicted``; unbounded ends are infinite."""
     scale, unit = (100.0, " %") if claim["percent"] else (1.0, f" {claim['unit']}" if claim["unit"] else "")
     value, low, high = (entry["number"][name] for name in ("value", "low", "high"))
-    ends = f" [{_end(low, scale, '-∞')}, {_end(high, scale, '∞')}]"
-    if low is None and high is None:
-        ends = " (no interval)" if value is not None else ""
-    elif value == low == high:
-        ends = ""
     basis = f", {entry['basis']}" if entry["basis"] else ""
-    return f"{_end(value, scale, 'unbounded')}{unit}{ends}{basis}"
+    said = "" if value is None else f"{_figure(value * scale)}{unit}"
+    if entry["or_more"]:
+        return f"{said} or more{basis}"
+    if value is not None and low == high:  # exact, or both not known
+        return f"{said}{'' if low is not None else ' (no interval)'}{basis}"
+    return f"{said} [{_end(low, scale, '-∞')}, {_end(high, scale, '∞')}]{basis}".lstrip()
 
 
 def _end(value: float | None, scale: float, unbounded: str) -> str:
-    return unbounded if value is None else number(value * scale)
+    return unbounded if value is None else _figure(value * scale)
+
+
+def _figure(value: float) -> str:
+    """Three significant digits, also of millions."""
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 1e4 else number(value)
 
 
 def _shown(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Labels worth naming: network and hardware, and what differs between combinations."""
+    """Labels worth naming: network and hardware, and what differs between combinations and is not said otherwise."""
     names = dict.fromkeys(name for entry in entries for name in entry["labels"])
-    return [name for name in names if name in ALWAYS or len({entry["labels"].get(name) for entry in entries}) > 1]
+    return [name for name in names if name in ALWAYS or (name not in SAID and _differs(name, entries))]
+
+
+def _differs(name: str, entries: Sequence[Mapping[str, Any]]) -> bool:
+    labels = [entry["labels"] for entry in entries]
+    one_each = name == "ranks" and all(of.get("ranks") == of.get("nodes") for of in labels)
+    return not one_each and len({of.get(name) for of in labels}) > 1
 
 
 def _named(entry: Mapping[str, Any], shown: Sequence[str]) -> str:
     labels = entry["labels"]
-    texts = [_text(name, labels[name]) for name in shown if labels.get(name) not in (None, "")]
-    return f"{', '.join(texts)}: " if texts else ""
+    return ", ".join(_text(name, labels[name]) for name in shown if labels.get(name) not in (None, ""))
 
 
 def _text(name: str, label: Any) -> str:
     """A label as a reader says it: its value, and what it is where that does not say itself."""
-    symbols = {"nodes": "n = ", "batch": "batch ", "worker_batch": "b = ", "prefetch": "prefetch ", "against": "against "}
-    return f"{symbols.get(name, '')}{label}"
+    return {
+        "nodes": "n = {}", "batch": "batch {}", "worker_batch": "b = {}", "ranks": "{} workers",
+        "prefetch": "prefetch {}", "against": "against {}",
+    }.get(name, "{}").format(label)  # fmt: skip

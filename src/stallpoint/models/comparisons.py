@@ -7,12 +7,11 @@ narrower than dividing one interval by the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 
-from stallpoint.models.measured import Measured, Point
+from stallpoint.models.measured import Measured
 from stallpoint.models.statistics import columns
 
 AXES = ("storage", "sync", "prefetch")
@@ -25,10 +24,10 @@ def table(points: Sequence[Measured]) -> list[dict[str, object]]:
 
 def _alike(points: Iterable[Measured], axis: str) -> Iterable[list[Measured]]:
     """Points that agree in everything but `axis`."""
-    found: dict[Point, list[Measured]] = {}
+    found: dict[tuple[str | int, ...], list[Measured]] = {}
     for measured in points:
-        anything = 0 if axis == "prefetch" else ""
-        found.setdefault(replace(measured.point, **{axis: anything}), []).append(measured)
+        others = tuple(value for name, value in vars(measured.point).items() if name != axis)
+        found.setdefault(others, []).append(measured)
     return found.values()
 
 
