@@ -107,6 +107,12 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[Shape]:
     return found
 
 
+def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[Shape]]:
+    """The shapes of each network on each hardware, without those that only tell about the machine."""
+    of_networks = sgemm[sgemm["layer_type"] != MACHINE]
+    return {key: shapes(rows, seed) for key, rows in groups(of_networks, ["network", "hardware"])}
+
+
 def kernel(measured: Sequence[Shape]) -> Kernel:
     """The kernel of a machine, from all shapes whose rows are b."""
     return choose([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)

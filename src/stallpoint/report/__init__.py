@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stallpoint.charts import CHARTS, Tables, theme
 from stallpoint.charts.render import spec
+from stallpoint.claims.page import claims_section
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.parquet import atomic
 from stallpoint.report.answer import answer
@@ -33,6 +34,7 @@ def write_report(
     """
     sections = [
         answer(conclusions),
+        claims_section(conclusions["claims"]),
         *evidence(),
         networks(tables),
         timing(conclusions["instrumentation"]),

@@ -32,7 +32,7 @@ def answer(conclusions: Conclusions) -> Section:
 
 def _card(network: str, hardware: str, conclusions: Conclusions) -> str:
     curves = [c for c in conclusions["curves"] if (c["network"], c["hardware"]) == (network, hardware)]
-    others: Conclusions = {name: [] for name in ("dag_errors", "instrumentation", "imported", "failed")}
+    others: Conclusions = {name: [] for name in ("claims", "dag_errors", "instrumentation", "imported", "failed")}
     words = summary({**conclusions, "curves": curves, **others})
     prefix = f"{network} on {hardware}, "
     points = "".join(f"<li>{escape(line.removeprefix(prefix))}</li>" for line in words)
