@@ -10,6 +10,7 @@ import yaml
 from pages import PAGES, ROOT, Block, anchors, blocks, links, prose, shown_commands
 from snakemake.cli import get_argument_parser
 
+from stallpoint.networks import NETWORKS
 from stallpoint.study import expand
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -93,6 +94,13 @@ def test_the_tutorial_shows_the_plan_of_a_paper() -> None:
     plan = expand(yaml.safe_load((ROOT / "config/studies/keuper-2016.yaml").read_text()), SCHEMA).plan()
     shown = tutorial[tutorial.index("study keuper-2016") :].split("```")[0]
     assert set(shown.splitlines()) - {"  ..."} <= set(plan.splitlines())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_are_listed(name: str) -> None:
+    network = NETWORKS[name]
+    line = f"| `{name}` | {network.takes} | {network.parameters:,} | {network.multiply_adds / 1e9:.3g} billion |"
+    assert line in (ROOT / "docs/networks.md").read_text()
 
 
 def test_studies_shown_for_a_cluster_are_valid() -> None:

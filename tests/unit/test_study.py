@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stallpoint.cells import CollectivesCell, ImportedCollectivesCell, TrainCell, cell_from_json
 from stallpoint.errors import InputError
+from stallpoint.storage import FORMATS
 from stallpoint.study import Study, expand
 
 ROOT = Path(__file__).parents[2]
@@ -312,6 +313,11 @@ def test_shipped_studies_are_valid_and_cells_survive_json(name: str) -> None:
     for path, cell in expanded.cells.items():
         assert cell_from_json(cell.to_json()) == cell
         assert cell.path == path
+
+
+def test_the_schema_knows_the_formats_of_the_registry() -> None:
+    entry = SCHEMA["properties"]["storage"]["additionalProperties"]["properties"]["format"]
+    assert set(entry["enum"]) == set(FORMATS)
 
 
 def test_cells_carry_what_their_preset_does() -> None:

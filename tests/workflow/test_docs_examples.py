@@ -43,8 +43,8 @@ def test_targets_that_pages_name_can_be_planned(new_checkout: Callable[..., Chec
     """All those of the default study together, in one dry run."""
     commands = [command for page in PAGES for command in shown_commands(page)]
     targets = {word for command in commands for word in command if word.startswith("results/default/")}
-    assert len(targets) > 5
-    ran = new_checkout().snakemake("-n", "-q", "rules", *targets, "--configfile", str(ROOT / "config/config.yaml"))
+    assert targets
+    ran = new_checkout().snakemake("-n", *targets, "--configfile", str(ROOT / "config/config.yaml"))
     assert ran.status == 0, ran.text
 
 
