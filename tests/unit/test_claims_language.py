@@ -55,6 +55,26 @@ def test_a_claim_of_a_study_is_a_few_lines() -> None:
     assert claim.condition.text == "below 4"
 
 
+def documented() -> list[Any]:
+    """The entries of the example in docs/claims.md."""
+    page = (SHIPPED.parents[1] / "docs/claims.md").read_text(encoding="utf-8")
+    entries: list[Any] = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["claims"]
+    return entries
+
+
+def test_the_example_of_the_documentation_is_valid_and_its_mistake_is_refused_as_it_says() -> None:
+    entries = documented()
+    assert [entry for entry in entries if isinstance(entry, str)] == [PAPERS]
+    (claim,) = own_claims(entries)
+    assert claim.condition is not None
+    assert claim.condition.text == "below 5 %"
+    entries[1]["quantity"]["where"]["layertype"] = entries[1]["quantity"]["where"].pop("layer_type")
+    with pytest.raises(InputError) as refused:
+        own_claims(entries)
+    message = str(refused.value).split(";")[0]
+    assert message in (SHIPPED.parents[1] / "docs/claims.md").read_text(encoding="utf-8")
+
+
 def test_curve_stands_for_what_is_fixed_along_a_scaling_curve() -> None:
     quantity = own({"table": "critical_path", "column": "share", "for_each": ["curve", "basis"]}).quantity
     assert quantity is not None

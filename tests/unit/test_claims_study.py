@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import synthetic
 from synthetic import NETWORK, Layer, Truth
+from test_claims_language import documented
 
 from stallpoint import models
 from stallpoint.claims import page, words
@@ -80,7 +81,7 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def judged(tables: dict[str, pd.DataFrame]) -> dict[str, Judged]:
-    claims = judge(read_claims(claim_files([PAPERS], SHIPPED)), Evidence(tables, FACTS))
+    claims = judge(read_claims(claim_files([PAPERS], SHIPPED), documented()), Evidence(tables, FACTS))
     return {claim["id"]: claim for claim in claims}
 
 
@@ -102,6 +103,7 @@ def test_verdicts_whose_answer_is_known(judged: dict[str, Judged]) -> None:
         "alexnet-has-250-mb": "does not hold",
         "ring-almost-doubles-the-speed": "does not hold",
         "fully-connected-better-on-gpu": "not distinguishable",
+        "pooling-stays-cheap": "holds",
     }
     assert {name: judged[name]["verdict"] for name in expected} == expected
 
