@@ -124,7 +124,7 @@ def test_an_unbounded_interval_is_infinite(tables: Tables, conclusions: Conclusi
 
 
 def test_a_study_that_measured_nothing_has_a_page_that_says_so(tmp_path: Path) -> None:
-    lists = ("curves", "dag_errors", "instrumentation", "imported", "failed")
+    lists = ("claims", "curves", "dag_errors", "instrumentation", "imported", "failed")
     nothing = {"interval": 0.9, "threshold": 0.1, **{name: [] for name in lists}}
     write_report(nothing, {}, tmp_path / "report.html")
     text = words((tmp_path / "report.html").read_text(encoding="utf-8"))

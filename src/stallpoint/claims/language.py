@@ -157,7 +157,8 @@ def _quantity(entry: Mapping[str, Any], where: str) -> Quantity:
         inherited = {key: entry[key] for key in ("table", "column", "aggregate", "absolute")}
         if "censored_at" in entry and "table" not in changes and "column" not in changes:
             inherited["censored_at"] = entry["censored_at"]
-        merged = {**inherited, **changes, "where": {**entry["where"], **changes.get("where", {})}}
+        same_rows = {} if "table" in changes else entry["where"]
+        merged = {**inherited, **changes, "where": {**same_rows, **changes.get("where", {})}}
         other = _selection(merged, f"{where}.{relation}")
         for column in for_each:
             known(column, _with_facts(other.table), f"{where}.for_each", f"column of {other.table}")

@@ -130,7 +130,7 @@ def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) 
     same = (quantity.selection.table, quantity.selection.column) == (quantity.other.table, quantity.other.column)
     if same and first.rows.equals(second.rows):
         return Number(labels, missing=one_row(quantity.selection, quantity.other))
-    combine = _ratio if quantity.relation == "over" else _difference
+    combine = ratio if quantity.relation == "over" else difference
     value, low, high = combine((first.value, first.low, first.high), (second.value, second.low, second.high))
     return Number(
         labels,
@@ -187,7 +187,7 @@ def _nearest(lows: Reals, highs: Reals) -> Reals:
     return np.maximum(np.maximum(lows, -highs), 0.0)
 
 
-def _ratio(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
+def ratio(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
     """Value and enclosing interval of first / second; unbounded where the second may be 0."""
     (a, a_low, a_high), (b, b_low, b_high) = first, second
     value = _divided(a, b)
@@ -209,7 +209,7 @@ def _divided(a: float, b: float, unknown: float = math.nan) -> float:
     return a / b if b else (math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a))
 
 
-def _difference(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
+def difference(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
     """Value and enclosing interval of first - second."""
     (a, a_low, a_high), (b, b_low, b_high) = first, second
     low = -math.inf if math.isinf(b_high) else a_low - b_high
