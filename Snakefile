@@ -6,6 +6,9 @@ from snakemake.utils import min_version
 min_version("9.10")
 
 
+report: "workflow/report/workflow.rst"
+
+
 if not workflow.configfiles:
 
     configfile: "config/config.yaml"

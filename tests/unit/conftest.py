@@ -1,6 +1,34 @@
-"""Tests beside each other (pytest-xdist): each process computes on one core, or they would wait for each other."""
+"""The report of a made-up study, which several files of tests read.
+
+Tests beside each other (pytest-xdist): each process computes on one core, or they would wait for each other.
+"""
 
 import os
+from pathlib import Path
+
+import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["OMP_NUM_THREADS"] = "1"  # before anything computes
+
+from report_samples import LEFT_OUT, Tables, study
+
+from stallpoint.conclusions.numbers import Conclusions, conclude
+from stallpoint.report import write_report
+
+
+@pytest.fixture(scope="session")
+def tables() -> Tables:
+    return study()
+
+
+@pytest.fixture(scope="session")
+def conclusions(tables: Tables) -> Conclusions:
+    return conclude(tables)
+
+
+@pytest.fixture(scope="session")
+def report(tables: Tables, conclusions: Conclusions, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(conclusions, tables, path, study="laptop", left_out=LEFT_OUT)
+    return path

@@ -1,6 +1,7 @@
 """A whole study run by Snakemake on this machine, and what has to be done again after a change."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -178,12 +179,23 @@ def test_a_single_cell_can_be_asked_for_and_forced(study: Checkout) -> None:
     assert study.snakemake("-n", "-R", "sgemm").jobs == {"sgemm": 1, **DERIVED}
 
 
-def test_snakemakes_own_report_carries_every_chart(study: Checkout) -> None:
+def test_snakemakes_own_report_carries_every_result_with_caption_and_labels(study: Checkout) -> None:
     ran = study.snakemake("--report", "snakemake-report.html")
     assert ran.status == 0, ran.text
     page = (study.folder / "snakemake-report.html").read_text()
-    for chart in CHARTS:
-        assert f"{chart}.svg" in page
+    for name, chart in CHARTS.items():
+        assert f"{name}.svg" in page
+        assert json.dumps(chart.title) in page
+    for topic in ("1 Where scaling stalls", "5 Accuracy of the DAG model"):
+        assert json.dumps(topic) in page
+    for category in ("Conclusions", "Figures", "Report", "Tables"):
+        assert json.dumps(category) in page
+    results = json.loads(re.search(r"results = (\{.*\})", page)[1])
+    assert len(results) == len(CHARTS) + 3
+    for path, entry in results.items():
+        assert entry["caption"], path
+        assert entry["labels"], path
+    assert "Nothing to be done" in study.snakemake("-n").text
 
 
 def test_a_truncated_record_is_named_and_not_taken_for_whole(study: Checkout) -> None:

@@ -114,6 +114,18 @@ def chart_code(wildcards):
     return [file for file in source_files("charts", "*.py") if Path(file).stem not in others]
 
 
+def chart_topic(wildcards):
+    """The chart's part of the argument, numbered, as Snakemake's report sorts by name."""
+    topics = list(dict.fromkeys(chart.topic for chart in CHARTS.values()))
+    topic = CHARTS[wildcards.chart].topic
+    return f"{1 + topics.index(topic)} {topic}"
+
+
+def chart_labels(wildcards):
+    chart = CHARTS[wildcards.chart]
+    return {"figure": chart.title, "after": chart.source or "-"}
+
+
 def own_network(cell):
     """The description of a network of the study's own: one that does not work is found before it is measured."""
     return f"{RESULTS}/networks/{cell.network}.parquet" if cell.own_network else []

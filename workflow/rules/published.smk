@@ -12,7 +12,12 @@ rule compare_published:
         code=source_files("published.py"),
     output:
         table=f"{RESULTS}/published/{{table}}.parquet",
-        md=f"{RESULTS}/published/{{table}}.md",
+        md=report(
+            f"{RESULTS}/published/{{table}}.md",
+            caption="../report/published.rst",
+            category="Tables",
+            labels={"table": "{table}"},
+        ),
     log:
         f"{LOGS}/published/{{table}}.log",
     params:

@@ -19,7 +19,8 @@ rule chart:
             f"{RESULTS}/figures/{{chart}}.svg",
             caption="../report/chart.rst",
             category="Figures",
-            labels={"figure": "{chart}"},
+            subcategory=chart_topic,
+            labels=chart_labels,
         ),
         png=f"{RESULTS}/figures/{{chart}}.png",
     log:
@@ -39,7 +40,12 @@ rule conclude:
         claim_files=CLAIM_FILES,
         code=[*source_files("conclusions", "*.py"), *source_files("claims", "*")],
     output:
-        md=report(f"{RESULTS}/conclusions.md", category="Conclusions"),
+        md=report(
+            f"{RESULTS}/conclusions.md",
+            caption="../report/conclusions.rst",
+            category="Conclusions",
+            labels={"of": STUDY.name, "as": "text"},
+        ),
         json=f"{RESULTS}/conclusions.json",
         claims=f"{RESULTS}/claims.parquet",
     log:
@@ -61,9 +67,14 @@ rule report_page:
         networks=rules.compare_published.input.networks,
         published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
         charts=expand(rules.chart.output.svg, chart=CHARTS),
-        code=[file for kind in ("py", "html", "css", "js") for file in source_files("report", f"*.{kind}")],
+        code=[*source_files("report", "*.py"), *source_files("report", "assets", "*")],
     output:
-        f"{RESULTS}/report.html",
+        report(
+            f"{RESULTS}/report.html",
+            caption="../report/report.rst",
+            category="Report",
+            labels={"of": STUDY.name, "as": "page"},
+        ),
     log:
         f"{LOGS}/report_page.log",
     params:

@@ -43,7 +43,8 @@ def draw(tables: Tables) -> alt.FacetChart:
     fit = marks.only("fitted").encode(x=x, y=y, color=colour, strokeDash=marks.dashes("fitted"))
     fit_tips = marks.tips(nodes="nodes", shown="fit (90 % intervals)")
     layers = [
-        fit.mark_line().encode(tooltip=fit_tips),
+        fit.mark_line(),
+        marks.hover(fit, y).encode(tooltip=fit_tips),
         marks.error_bars(points, y),
         marks.points(points, y).encode(tooltip=tips),
     ]

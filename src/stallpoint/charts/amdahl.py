@@ -36,8 +36,11 @@ def draw(tables: Tables) -> alt.FacetChart:
         low=speedup(frame["serial_fraction_high"].fillna(frame["serial_fraction"]), frame["nodes"]),
         high=speedup(frame["serial_fraction_low"].fillna(frame["serial_fraction"]), frame["nodes"]),
     )
+    ends = zip(frame["value"], frame["low"], frame["high"], strict=True)
+    frame = frame.assign(gets=[f"{number(value)} ({number(low)} to {number(high)})" for value, low, high in ends])
     x, y = axes.nodes_x(frame), axes.ratio_y([1, NODES[-1]], "speedup by Amdahl's law")
-    columns = ["panel", "layer_type", "series", "nodes", "basis", "value", "low", "high", "shown", "limit", "start"]
+    columns = ["panel", "layer_type", "series", "nodes", "basis", "value", "low", "high", "shown", "gets"]
+    columns += ["limit", "start"]
     drawn = compact(pd.concat([frame, marks.ideal_rows(frame, "nodes")]), columns)
     return marks.panels(_layers(frame, x, y), drawn)
 
@@ -45,8 +48,8 @@ def draw(tables: Tables) -> alt.FacetChart:
 def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     """Thin lines for the layer types, thick ones and the band for all layers, dotted where speedup was fitted."""
     tips = marks.tips(
-        layer_type="layers", basis="fitted to", series="series", shown="serial fraction (90 % interval)",
-        limit="largest speedup",
+        layer_type="layers", basis="fitted to", series="series", nodes="nodes", gets="speedup (90 % interval)",
+        shown="serial fraction (90 % interval)", limit="largest speedup",
     )  # fmt: skip
     dash = alt.StrokeDash(
         "basis:N",
@@ -58,7 +61,8 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     whole = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type == 'all'")
     return [
         marks.ideal(x, y),
-        types.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash, tooltip=tips),
+        types.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash),
         marks.band(whole.transform_filter(f"datum.basis == '{FITTED_TO['compute']}'"), y),
-        whole.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash, tooltip=tips),
+        whole.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash),
+        marks.hover(fit.transform_filter("datum.basis != 'ideal'"), y).encode(tooltip=tips),
     ]

@@ -29,25 +29,28 @@ def draw(tables: Tables) -> alt.FacetChart:
     arranged = arrange(times.assign(storage="", prefetch=0), most=1)
     frame = compact(arranged, ["panel", "nodes", "basis", "time", "value", "shown"])
     x, y = axes.nodes_x(frame), axes.log10_y(frame["value"], "time in one iteration [s]")
-    tips = marks.tips(time="time", nodes="nodes", basis="basis", shown="median")
+    tips = marks.tips(time="time", nodes="nodes", basis="basis", shown="median (range over storages and prefetch)")
     colour = marks.colour(frame, "time")
-    line = alt.Chart().encode(x=x, y=y, color=colour, strokeDash=marks.dashes(), tooltip=tips)
+    line = alt.Chart().encode(x=x, y=y, color=colour, strokeDash=marks.dashes())
     exposed = f"datum.time == '{EXPOSED}'"
     # Without overlap all communication is exposed: the wide line then shows on both sides of the narrow one.
     layers = [
         line.transform_filter(exposed).mark_line(strokeWidth=4.5, opacity=0.6),
         line.transform_filter(f"!({exposed})").mark_line(),
+        marks.hover(marks.only("predicted").encode(x=x, color=colour), y).encode(tooltip=tips),
         marks.points(marks.only("measured").encode(x=x, color=colour), y).encode(tooltip=tips),
     ]
     return marks.panels(layers, frame)
 
 
 def _times(predictions: pd.DataFrame, basis: str) -> pd.DataFrame:
-    """Median over storages and prefetch depths, one row for each kind of time."""
+    """Median over storages and prefetch depths, with their range, one row for each kind of time."""
     compute = predictions[[f"{basis}_{part}" for part in COMPUTE]].sum(axis=1, skipna=False)
     wide = predictions[CURVE].assign(
         compute=compute, **{shown: predictions[f"{basis}_{name}"] for name, shown in TIMES.items()}
     )
-    medians = wide.groupby(CURVE).median().reset_index()
-    long = medians.melt(CURVE, var_name="time", value_name="value").dropna(subset="value")
-    return long.assign(basis=basis, shown=[f"{number(value)} s" for value in long["value"]])
+    long = wide.melt(CURVE, var_name="time", value_name="value").dropna(subset="value")
+    spread = long.groupby([*CURVE, "time"], sort=False)["value"].agg(["median", "min", "max"])
+    ranges = zip(spread["median"], spread["min"], spread["max"], strict=True)
+    shown = [f"{number(value)} s ({number(low)} to {number(high)})" for value, low, high in ranges]
+    return spread["median"].rename("value").reset_index().assign(basis=basis, shown=shown)

@@ -14,6 +14,8 @@ from stallpoint.charts import NoData, Tables
 from stallpoint.records import SERIES
 
 AXES = tuple(column.name for column in SERIES)
+FILTERS = ("network", "hardware", "storage")
+"""Axes by which readers of the report choose what is shown."""
 PANEL_AXES = ("network", "hardware", "scaling")
 SPLIT_ORDER = ("storage", "batch", "prefetch", "sync")
 """Which axis leaves the colours for panels of its own first, when a panel would hold too many series."""
@@ -103,8 +105,11 @@ def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0)
 
 
 def compact(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Only what the chart reads, real numbers at five significant digits: small specs, equal on every machine."""
-    kept = frame[columns].copy()
+    """Only what the chart reads, real numbers at five significant digits: small specs, equal on every machine.
+
+    The axes by which readers of the report choose rows stay too, where the frame has them.
+    """
+    kept = frame[[*columns, *(name for name in FILTERS if name in frame and name not in columns)]].copy()
     for column in kept.select_dtypes("float"):
         kept[column] = [float(f"{value:.5g}") for value in kept[column]]
     return kept.reset_index(drop=True)

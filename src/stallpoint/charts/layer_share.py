@@ -6,13 +6,13 @@ import altair as alt
 
 from stallpoint.charts import Tables, marks
 from stallpoint.charts.frames import compact, estimate
-from stallpoint.charts.layer_scaling import layer_scaling
+from stallpoint.charts.layer_scaling import AS_ON, as_on_nodes, layer_scaling
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Stacked bars, the largest mini-batch left."""
-    frame = estimate(layer_scaling(tables, all_layers=False), "share", "%", scale=100)
-    frame = compact(frame, ["panel", "layer_type", "worker_batch", "value", "shown"])
+    frame = as_on_nodes(estimate(layer_scaling(tables, all_layers=False), "share", "%", scale=100))
+    frame = compact(frame, ["panel", "layer_type", "worker_batch", "value", "shown", "n"])
     colour = marks.colour(frame, "layer_type")
     frame["order"] = frame["layer_type"].map({name: i for i, name in enumerate(colour["scale"]["domain"])})
     bars = alt.Chart().mark_bar(width={"band": marks.bar_width(frame, "worker_batch")}).encode(
@@ -20,6 +20,8 @@ def draw(tables: Tables) -> alt.FacetChart:
         y=alt.Y("value:Q", title="share of compute time [%]", scale=alt.Scale(domain=[0, 100], nice=False)),
         color=colour,
         order="order:Q",
-        tooltip=marks.tips(layer_type="layer type", worker_batch="b [samples]", shown="share (90 % interval)"),
+        tooltip=marks.tips(
+            layer_type="layer type", worker_batch="b [samples]", n=AS_ON, shown="share (90 % interval)"
+        ),
     )  # fmt: skip
     return marks.panels([bars], frame, independent_x=True)

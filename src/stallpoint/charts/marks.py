@@ -31,12 +31,11 @@ def colour(frame: pd.DataFrame, field: str, title: str | None = None) -> alt.Col
     return alt.Color(f"{field}:N", scale=theme.colours(field, values), legend=legend)
 
 
-def dashes(calculated: str = "predicted") -> alt.StrokeDash:
+def dashes(calculated: str = "predicted", *, legend: bool = True) -> alt.StrokeDash:
     """Solid for measured, dashed for predicted (or `calculated` in another way)."""
     scale = alt.Scale(domain=["measured", calculated], range=[theme.SOLID, theme.DASHED])
-    return alt.StrokeDash(
-        "basis:N", scale=scale, legend=alt.Legend(title=None, symbolType="stroke", symbolSize=DASH_SIZE)
-    )
+    shown = alt.Legend(title=None, symbolType="stroke", symbolSize=DASH_SIZE) if legend else None
+    return alt.StrokeDash("basis:N", scale=scale, legend=shown)
 
 
 def tips(**titles: str) -> list[alt.Tooltip]:
@@ -84,6 +83,12 @@ def band(base: alt.Chart, y: alt.Y) -> alt.Chart:
 def points(base: alt.Chart, y: alt.Y) -> alt.Chart:
     """Filled points at ``value``."""
     chart: alt.Chart = base.mark_point(filled=True, size=45, opacity=1).encode(y=y)
+    return chart
+
+
+def hover(base: alt.Chart, y: alt.Y) -> alt.Chart:
+    """Unseen points at ``value``, for tooltips: a line has but one, that of its first point."""
+    chart: alt.Chart = base.mark_point(filled=True, size=150, opacity=0).encode(y=y)
     return chart
 
 

@@ -22,7 +22,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     tasks = tasks.assign(
         shown=[f"{number(a)} to {number(b)} ms" for a, b in zip(tasks["start"], tasks["end"], strict=True)]
     )
-    columns = ["panel", "layer", "layer_index", "basis", "task", "start", "end", "shown", "size"]
+    columns = ["panel", "layer", "layer_index", "basis", "task", "start", "end", "shown", "size", "nodes"]
     frame = compact(tasks, columns)
     chosen = _menu(list(dict.fromkeys(runs["panel"])))
     return _bars(frame).transform_filter("datum.panel == overlap_run").add_params(chosen)
@@ -43,7 +43,9 @@ def _bars(frame: pd.DataFrame) -> alt.FacetChart:
         stroke=alt.Stroke("task:N", scale=colour["scale"], legend=colour["legend"]),
         fillOpacity=alt.condition("datum.basis == 'measured'", alt.value(1), alt.value(0)),
         strokeDash=alt.StrokeDash("basis:N", scale=alt.Scale(domain=bases, range=[theme.SOLID, [3, 2]]), legend=legend),
-        tooltip=marks.tips(layer="layer", task="task", basis="basis", shown="from, to", size="gradients"),
+        tooltip=marks.tips(
+            layer="layer", task="task", nodes="nodes", basis="basis", shown="from, to", size="gradients"
+        ),
     )  # fmt: skip
     end = alt.Chart().transform_filter("datum.basis == 'measured' && datum.task == 'backward pass'")
     rule = end.mark_rule(style="ideal", strokeDash=[2, 2]).encode(x="max(end):Q")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,13 +23,25 @@ PNG_SCALE = 2
 
 def spec(name: str, tables: Tables) -> Spec:
     """The chart `name` without title and theme, or a text in its place that says what is missing."""
+    return to_spec(lambda: ALL[name].draw(tables))
+
+
+def to_spec(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
+    """What `draw` returns, or a text in its place that says what is missing."""
     try:
-        chart = ALL[name].draw(tables)
+        chart = draw()
     except NoData as reason:
         chart = note(f"Nothing to draw: {reason}.")
     # Altair refuses more than 5,000 rows as a rule; rows here are aggregates, whose number the study sets.
     with alt.data_transformers.enable("default", max_rows=None):
-        return chart.to_dict()
+        drawn = chart.to_dict()
+    datasets = {name: list(map(_known, rows)) for name, rows in drawn["datasets"].items()}
+    return {**drawn, "datasets": datasets}
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    """What a row holds: JSON has no NaN, and what is missing need not be said."""
+    return {name: value for name, value in row.items() if value is not None and value == value}
 
 
 def note(text: str) -> alt.Chart:

@@ -32,7 +32,8 @@ def draw(tables: Tables) -> alt.FacetChart:
     measured = marks.only("measured").encode(x=x, color=colour)
     layers = [
         marks.band(marks.only("scaling law").encode(x=x, color=colour), y),
-        alt.Chart().mark_line().encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tips),
+        alt.Chart().mark_line().encode(x=x, y=y, color=colour, strokeDash=dash),
+        marks.hover(alt.Chart().encode(x=x, color=colour), y).encode(tooltip=tips),
         marks.error_bars(measured, y),
         marks.points(measured, y).encode(tooltip=tips),
     ]

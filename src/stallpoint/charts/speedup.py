@@ -6,29 +6,35 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import AXES, arrange, compact, estimate, rows, with_interval
+from stallpoint.charts.frames import AXES, FILTERS, arrange, compact, estimate, rows, with_interval
 
+CELLS = "train cells with scaling strong or weak"
 TITLE = "speedup over the fewest nodes"
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Speedup curves with intervals, the ideal line, and the stalling points as triangles on the axis."""
-    cells = "train cells with scaling strong or weak"
-    predictions = rows(tables, "predictions", cells)
-    predictions = arrange(predictions[predictions["scaling"] != "compute"])
-    curves = pd.concat(
+    predictions = rows(tables, "predictions", CELLS)
+    return marks.panels(*curves(tables, arrange(predictions[predictions["scaling"] != "compute"])))
+
+
+def curves(
+    tables: Tables, predictions: pd.DataFrame, *, title: str = TITLE, dashes: alt.StrokeDash | None = None
+) -> tuple[list[alt.Chart], pd.DataFrame]:
+    """Layers and rows of the curves of `predictions`, which say by ``panel`` and ``series`` where they stand."""
+    known = pd.concat(
         [estimate(predictions, f"{basis}_speedup").assign(basis=basis) for basis in ("measured", "predicted")]
     )
-    if curves.empty:
-        raise NoData(f"no {cells} whose speedup is known")
-    y = axes.ratio_y(axes.reach(curves), TITLE)
+    if known.empty:
+        raise NoData(f"no {CELLS} whose speedup is known")
+    y = axes.ratio_y(axes.reach(known), title)
     stalls = _stalls(tables, predictions, bottom=y["scale"]["domain"][0])
-    x = axes.nodes_x(curves, beyond=stalls["nodes"])
+    x = axes.nodes_x(known, beyond=stalls["nodes"])
     least, most = x["scale"]["domain"]
     stalls = stalls.assign(low=stalls["low"].clip(least, most), high=stalls["high"].clip(least, most))
-    frame = pd.concat([axes.clipped(curves, y), marks.ideal_rows(curves, "nodes"), stalls])
-    frame = compact(frame, ["panel", "series", "nodes", "basis", "value", "low", "high", "shown", "start"])
-    colour = marks.colour(curves, "series")
+    frame = pd.concat([axes.clipped(known, y), marks.ideal_rows(known, "nodes"), stalls])
+    frame = compact(frame, ["panel", "series", "nodes", "basis", "value", "low", "high", "shown", "cause", "start"])
+    colour = marks.colour(known, "series")
     tips = marks.tips(series="series", nodes="nodes", basis="basis", shown="speedup (90 % interval)")
     measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
     lines = alt.Chart().transform_filter("datum.basis == 'measured' || datum.basis == 'predicted'")
@@ -36,25 +42,26 @@ def draw(tables: Tables) -> alt.FacetChart:
     layers = [
         marks.ideal(x, y),
         marks.band(predicted, y),
-        lines.mark_line().encode(x=x, y=y, color=colour, strokeDash=marks.dashes(), tooltip=tips),
+        lines.mark_line().encode(x=x, y=y, color=colour, strokeDash=dashes or marks.dashes()),
         marks.error_bars(measured, y),
+        marks.hover(predicted, y).encode(tooltip=tips),
         marks.points(measured, y).encode(tooltip=tips),
         stall.mark_rule(strokeWidth=2).encode(x=marks.at(x, "low"), x2="high:Q", y=y),
         stall.mark_point(shape="triangle-up", filled=True, size=110, opacity=1).encode(
-            x=x, y=y, tooltip=marks.tips(series="series", shown="stalls at (90 % interval)", start="because of")
+            x=x, y=y, tooltip=marks.tips(series="series", shown="stalls at n (90 % interval)", cause="because of")
         ),
     ]
-    return marks.panels(layers, frame)
+    return layers, frame
 
 
 def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.DataFrame:
     """Stalling points that were reached, at the bottom of the panel of their curve."""
-    columns = ["panel", "series", "basis", "nodes", "value", "low", "high", "shown", "start"]
+    columns = ["panel", "series", "basis", "nodes", "value", "low", "high", "shown", "cause", *FILTERS]
     stalling = tables.get("stalling")
     if stalling is None or stalling.empty:
         return pd.DataFrame(columns=columns, dtype=float)
-    curves = predictions[[*AXES, "panel", "series"]].drop_duplicates()
-    points = stalling[stalling["reached"].astype(bool)].merge(curves, on=list(AXES))
+    names = predictions[[*AXES, "panel", "series"]].drop_duplicates()
+    points = stalling[stalling["reached"].astype(bool)].merge(names, on=list(AXES))
     points = points.assign(
         basis="stall",
         nodes=points["stall_nodes"],
@@ -62,6 +69,6 @@ def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.Data
         low=points["stall_nodes_low"].fillna(points["stall_nodes"]),
         high=points["stall_nodes_high"].fillna(points["stall_nodes"]),
         shown=with_interval(points, "stall_nodes", "nodes"),
-        start=points["dominant_cause"],
+        cause=points["dominant_cause"],
     )
     return points[columns]

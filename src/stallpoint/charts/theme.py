@@ -8,7 +8,7 @@ a dark page replaces (`config`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import altair as alt
@@ -79,8 +79,8 @@ SOLID, DASHED, DOTTED = [1, 0], [6, 4], [2, 3]
 """Measured lines are solid, predicted and fitted ones dashed, in every chart that has both."""
 
 FONT = "Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
-LIGHT = {"ink": "#1f2328", "soft": "#59636e", "grid": "#e4e7eb", "ideal": "#9aa3ad"}
-DARK = {"ink": "#e6e9ee", "soft": "#a5adb8", "grid": "#343a43", "ideal": "#7d8793"}
+LIGHT = {"page": "#ffffff", "ink": "#1f2328", "soft": "#59636e", "grid": "#e4e7eb", "ideal": "#9aa3ad"}
+DARK = {"page": "#15171c", "ink": "#e6e9ee", "soft": "#a5adb8", "grid": "#30363f", "ideal": "#7d8793"}
 
 
 def natural(text: str) -> list[str | int]:
@@ -99,13 +99,12 @@ def colours(kind: str, values: Iterable[str]) -> alt.Scale:
     return alt.Scale(domain=known + unknown, range=[fixed.get(v) or colour_of[v] for v in known + unknown])
 
 
-def config(*, dark: bool = False) -> dict[str, Any]:
-    """The Vega-Lite configuration of every chart, for a light or a dark page."""
-    c = DARK if dark else LIGHT
+def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
+    """The Vega-Lite configuration of every chart: `c` are the colours of what is no data, such as `LIGHT`."""
     text = {"labelColor": c["soft"], "titleColor": c["ink"], "labelFontSize": 11, "titleFontSize": 12}
     return {
-        "font": FONT,
-        "background": "transparent" if dark else "#ffffff",
+        "font": font,
+        "background": c["page"],
         "padding": 8,
         "view": {"stroke": c["grid"]},
         "title": {"anchor": "start", "color": c["ink"], "fontSize": 15, "offset": 12},

@@ -34,11 +34,14 @@ def draw(tables: Tables) -> alt.FacetChart:
         scenario="scenario", nodes="nodes", shown="speedup (90 % interval)", time="iteration",
         gained="over as many nodes as measured",
     )  # fmt: skip
-    line = alt.Chart().encode(x=x, y=y, color=colour, tooltip=tips)
+    line = alt.Chart().encode(x=x, y=y, color=colour)
     is_baseline = f"datum.scenario == '{BASELINE}'"
     layers = [
         line.transform_filter(is_baseline).mark_line(strokeWidth=5, opacity=0.55),
         line.transform_filter(f"!({is_baseline})").mark_line(strokeDash=theme.DASHED),
-        line.transform_filter("datum.stalls").mark_point(shape="triangle-up", filled=True, size=90, opacity=1),
+        marks.hover(line, y).encode(tooltip=tips),
+        line.transform_filter("datum.stalls")
+        .encode(tooltip=tips)
+        .mark_point(shape="triangle-up", filled=True, size=90, opacity=1),
     ]
     return marks.panels(layers, frame)

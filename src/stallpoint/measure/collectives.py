@@ -8,6 +8,7 @@ import torch
 
 from stallpoint.cells import CollectivesCell
 from stallpoint.measure.clock import clock_for
+from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
@@ -23,9 +24,13 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
     device = torch.device(cell.device)
     clock = clock_for(device)
     communicates = communicator(cell.backend, cell.reduction, 0, world, device)
-    for size in cell.message_bytes:
+    calls = cell.samples + 1
+    # Small messages take as long as their latency, which that of 64 KiB stands for here.
+    work = [size + 2**16 for size in cell.message_bytes for _ in range(calls)]
+    progress = Progress("all-reduce", work, silent=world.rank > 0)
+    for place, size in enumerate(cell.message_bytes):
         values = torch.empty(size // 4, device=device)
-        for sample in range(cell.samples + 1):
+        for sample in range(calls):
             values.fill_(1)
             clock.wait()
             world.comm.Barrier()
@@ -36,4 +41,5 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
             if not (values[0] == values[-1] == world.size):
                 raise ArithmeticError(f"all-reduce of {size} bytes gave {values[0]}, {world.size} is the sum")
             keep.add(COLLECTIVES, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, seconds=seconds)
+            progress.tell(place * calls + sample + 1)
     communicates.close()

@@ -18,6 +18,7 @@ import torch
 
 from stallpoint.cells import SgemmCell
 from stallpoint.measure.precision import NUMBERS
+from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
@@ -61,9 +62,11 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
         for product in [reference(batch), *_distinct(products(outline, network.takes, batch))]
     ]
     wanted += [(product.m, product) for product in machine(device)]
-    for place, sample, seconds in timed(
-        [product for _, product in wanted], cell.samples, device, NUMBERS[cell.precision]
-    ):
+    shapes = [product for _, product in wanted]
+    work = [product.floating_point_operations for product in shapes] * (1 + cell.samples)  # the warm-up is work too
+    progress = Progress("product", work, silent=world.rank > 0)
+    for place, sample, seconds in timed(shapes, cell.samples, device, NUMBERS[cell.precision]):
+        progress.tell((1 + sample) * len(wanted) + place + 1)
         if world.rank == 0:
             batch, product = wanted[place]
             _record(keep, product, batch, sample, seconds)

@@ -10,13 +10,14 @@ import ctypes
 import mmap
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from stallpoint.cells import StorageCell
+from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.records import STORAGE_READS
@@ -33,6 +34,8 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     stored = Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()
     count = max(1, min(cell.samples, stored.samples // world.size))
     random = np.random.default_rng(cell.seed).permutation(stored.samples)
+    progress = Progress("read", [1] * 4 * count, silent=world.rank > 0)
+    done = 0
     for order, sequence in (("sequential", np.arange(stored.samples)), ("random", random)):
         own = [int(index) for index in sequence[world.rank * count :][:count]]
         for cache in ("cold", "warm"):
@@ -43,7 +46,8 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
                     stored.read(index)
             world.comm.Barrier()
             resident = resident_share([stored.extent(index) for index in own])
-            _read_all(stored, own, world, keep, order, cache, resident)
+            for _ in _read_all(stored, own, world, keep, order, cache, resident):
+                progress.tell(done := done + 1)
     stored.close()
 
 
@@ -93,8 +97,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 def _read_all(
     stored: SampleSet, indices: list[int], world: World, keep: Recorder, order: str, cache: str, resident: float | None
-) -> None:
-    """One pass over the samples `indices`; all workers begin together."""
+) -> Iterator[None]:
+    """One pass over the samples `indices`, a step for each; all workers begin together."""
     world.comm.Barrier()
     began = time.perf_counter()
     for sample, index in enumerate(indices):
@@ -111,3 +115,4 @@ def _read_all(
             seconds=seconds,
             bytes=len(data),
         )
+        yield

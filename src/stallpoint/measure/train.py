@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Sgd
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.precision import forward_context
+from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation import Sent
 from stallpoint.measure.world import World
@@ -39,9 +38,6 @@ from stallpoint.storage import Storage
 
 PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 """What an iteration does, one after the other; together they are its time."""
-
-PROGRESS_INTERVAL = 10.0
-"""Least time between two lines of progress, s."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +188,7 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
             network.build(cell.seed), world, preset, device, precision=cell.precision, warmup=cell.warmup
         ) as trainer,
     ):
-        progress = _Progress(cell.warmup + cell.iterations, silent=world.rank > 0)
+        progress = Progress("iteration", [1] * (cell.warmup + cell.iterations), silent=world.rank > 0)
         world.comm.Barrier()
         begun = host_mark()
         for iteration in range(cell.warmup + cell.iterations):
@@ -205,7 +201,7 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
                 instrumentation.add(measured.phases, measured.layers, measured.turns)
             if not math.isfinite(measured.phases["loss"]):
                 raise ArithmeticError(f"the loss of iteration {iteration} is {measured.phases['loss']}")
-            progress.tell(iteration + 1, measured.phases["iteration_time"])
+            progress.tell(iteration + 1)
         trainer.check_weights()
     keep.add(INSTRUMENTATION, **instrumentation.row(device))
 
@@ -231,18 +227,3 @@ def _pipeline(cell: TrainCell, world: World, takes: Inputs) -> InputPipeline:
         readers=cell.readers,
         seed=cell.seed,
     )
-
-
-class _Progress:
-    """A line to stderr after the first iteration, now and then, and after the last."""
-
-    def __init__(self, iterations: int, *, silent: bool) -> None:
-        self._iterations = iterations
-        self._silent = silent
-        self._last = -math.inf
-
-    def tell(self, done: int, seconds: float) -> None:
-        now = time.monotonic()
-        if not self._silent and (now - self._last >= PROGRESS_INTERVAL or done == self._iterations):
-            self._last = now
-            print(f"iteration {done}/{self._iterations}: {seconds:.3f} s", file=sys.stderr, flush=True)

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from stallpoint.charts import CHARTS, Tables, theme
-from stallpoint.charts.render import spec
+from stallpoint.charts import Tables
 from stallpoint.claims.page import claims_section
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.parquet import atomic
 from stallpoint.report.answer import answer
+from stallpoint.report.curves import curves
 from stallpoint.report.environment import environment
 from stallpoint.report.evidence import evidence
+from stallpoint.report.filters import filters
 from stallpoint.report.limits import not_measured, timing
 from stallpoint.report.networks import networks
 from stallpoint.report.page import page
+from stallpoint.report.raw_tables import raw_tables
 from stallpoint.study import LeftOut
 
 
@@ -32,22 +34,21 @@ def write_report(
     ``runs``, ``environments`` and ``collectives``, and ``network_layers`` and ``published``; `study` is its name and
     `left_out` what it does not run.
     """
+    first, verdicts = answer(conclusions, tables)
+    topics, charts = evidence(tables)
+    last, rows = raw_tables(tables)
     sections = [
-        answer(conclusions),
+        first,
         claims_section(conclusions["claims"]),
-        *evidence(),
+        *topics,
+        curves(conclusions),
         networks(tables),
         timing(conclusions["instrumentation"]),
         not_measured(conclusions, left_out),
         environment(tables),
+        last,
     ]
-    text = page(
-        study,
-        _lead(study, conclusions),
-        sections,
-        specs={name: spec(name, tables) for name in CHARTS},
-        themes={"light": theme.config(), "dark": theme.config(dark=True)},
-    )
+    text = page(study, _lead(study, conclusions), filters(tables), sections, charts={**verdicts, **charts}, tables=rows)
     with atomic(path) as scratch:
         scratch.write_text(text, encoding="utf-8")
 

@@ -5,21 +5,60 @@ from __future__ import annotations
 from html import escape
 from itertools import groupby
 
-from stallpoint.charts import CHARTS, Chart
-from stallpoint.report.html import Section
+import pandas as pd
+
+from stallpoint.charts import CHARTS, Chart, Tables
+from stallpoint.charts.frames import FILTERS
+from stallpoint.charts.render import Spec, spec
+from stallpoint.report.html import Section, downloads
+
+MOST_ROWS = 6000
+"""Rows of a chart on the page: it grows with the number of charts, not of rows."""
 
 
-def evidence() -> list[Section]:
-    """A section for each topic; the page's script draws the charts into the empty places."""
-    return [
-        Section(topic.lower().replace(" ", "-"), topic, "\n".join(map(_figure, charts)))
-        for topic, charts in groupby(CHARTS.values(), lambda chart: chart.topic)
-    ]
+def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
+    """A section for each topic, and the specs that the page's script draws into its empty places."""
+    specs = {}
+    sections = []
+    for topic, charts in groupby(CHARTS.values(), lambda chart: chart.topic):
+        figures = []
+        for chart in charts:
+            specs[chart.name], left_out = bounded(spec(chart.name, tables))
+            figures.append(_figure(chart, left_out))
+        sections.append(Section(topic.lower().replace(" ", "-"), topic, "\n".join(figures)))
+    return sections, specs
 
 
-def _figure(chart: Chart) -> str:
-    return (
-        f'<figure id="{chart.name}"><h3>{escape(chart.title)}</h3>'
-        f"<figcaption>{escape(chart.caption)}</figcaption>"
-        f'<div class="chart" id="chart-{chart.name}"></div></figure>'
+def _figure(chart: Chart, left_out: int) -> str:
+    name, title = chart.name, escape(chart.title)
+    more = (
+        f" {left_out:,} panels are left out of this page, which would grow too large; figures/{name}.html and the "
+        f"tables ({', '.join(f'models/{table}.parquet' for table in chart.tables)}) hold them all."
+        if left_out
+        else ""
     )
+    return (
+        f'<figure id="{name}"><h3>{title}</h3><figcaption>{escape(chart.caption + more)}</figcaption>'
+        f'<div class="chart" id="chart-{name}" data-title="{title}"></div>'
+        f'<div class="pager" hidden><button type="button" data-action="page" data-chart="{name}" value="-1">Previous'
+        f'</button> <output></output> <button type="button" data-action="page" data-chart="{name}" value="1">Next'
+        f'</button></div><div class="data"><details data-chart="{name}"><summary>Data</summary><div class="wide"></div>'
+        f"</details>{downloads(name, chart.title)}</div></figure>"
+    )
+
+
+def bounded(chart: Spec, most: int = MOST_ROWS) -> tuple[Spec, int]:
+    """`chart` with whole panels of at most `most` rows together, and how many panels that leaves out.
+
+    Panels are taken in turn from every network, hardware and storage, so that some of each stay.
+    """
+    rows = pd.DataFrame([row for rows in chart["datasets"].values() for row in rows])
+    if len(rows) <= most or "panel" not in rows:
+        return chart, 0
+    owners = [name for name in FILTERS if name in rows]
+    panels = rows.groupby("panel", sort=False).agg({**dict.fromkeys(owners, "first"), "panel": "size"})
+    turn = panels.groupby(owners, dropna=False).cumcount() if owners else pd.Series(0, index=panels.index)
+    in_turn = panels["panel"].loc[turn.sort_values(kind="stable").index].cumsum()
+    kept = set(in_turn.index[in_turn <= most]) or {in_turn.index[0]}
+    datasets = {key: [row for row in rows if row.get("panel") in kept] for key, rows in chart["datasets"].items()}
+    return {**chart, "datasets": datasets}, len(panels) - len(kept)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
-from stallpoint.charts.frames import number
+from stallpoint.charts.frames import FILTERS, number
 from stallpoint.conclusions.numbers import Estimate
+
+MOST_ROWS = 500
+"""Rows of a table on the page: it grows with the number of charts, not of rows."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +28,61 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose first column names the rows (narrow pages repeat the head in each cell)."""
-    lines = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"]
-    for first, *others in rows:
-        named = zip(head[1:], others, strict=True)
-        cells = "".join(f'<td data-head="{escape(name)}">{escape(text)}</td>' for name, text in named)
-        lines.append(f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>')
-    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
+def belongs_to(what: Mapping[str, Any]) -> str:
+    """Attributes of an element about one network, hardware or storage, as far as `what` says so.
+
+    The page shows it while they are chosen.
+    """
+    return "".join(f' data-{name}="{escape(str(what[name]))}"' for name in FILTERS if what.get(name))
+
+
+def of_cell(path: str) -> dict[str, str]:
+    """The axes in the path of a cell."""
+    return dict(part.split("~", 1) for part in path.split("/") if "~" in part)
+
+
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    about: Iterable[Mapping[str, Any]] = (),
+    *,
+    columns_about: Sequence[Mapping[str, Any]] = (),
+    file: str = "conclusions.json",
+) -> str:
+    """A table whose first column names the rows (narrow pages repeat the head in each cell).
+
+    `about` says of each row, `columns_about` of each column, to which network, hardware and storage it belongs (see
+    `belongs_to`). Of many rows the first `MOST_ROWS` are shown; `file` has them all.
+    """
+    marks = [belongs_to(what) for what in columns_about] or [""] * len(head)
+    named = "".join(f'<th scope="col"{mark}>{escape(text)}</th>' for text, mark in zip(head, marks, strict=True))
+    lines = [
+        _row(head, row, belongs_to(what), marks)
+        for row, what in zip(rows[:MOST_ROWS], list(about)[:MOST_ROWS] or [{}] * len(rows), strict=False)
+    ]
+    more = f"The first {MOST_ROWS} of {len(rows):,} rows; {file} has all." if len(rows) > MOST_ROWS else ""
+    body = f"<table><thead><tr>{named}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="wide">{body}</div>' + (f'<p class="soft">{more}</p>' if more else "")
+
+
+def _row(head: Sequence[str], row: Sequence[str], mark: str, marks: Sequence[str]) -> str:
+    first, *others = row
+    cells = "".join(
+        f'<td data-head="{escape(name)}"{of_column}>{escape(text)}</td>'
+        for name, text, of_column in zip(head[1:], others, marks[1:], strict=True)
+    )
+    return f'<tr{mark}><th scope="row">{escape(first)}</th>{cells}</tr>'
+
+
+def downloads(chart: str, title: str) -> str:
+    """Buttons that save a chart's data and picture."""
+    formats = {"csv": "data", "svg": "picture", "png": "picture"}
+    buttons = "".join(
+        f'<button type="button" data-action="download" data-chart="{escape(chart)}" value="{kind}" '
+        f'aria-label="{escape(title)}: save {what} as {kind.upper()}">{kind.upper()}</button>'
+        for kind, what in formats.items()
+    )
+    return f'<span class="tools">{buttons}</span>'
 
 
 def interval(estimate: Estimate | None, scale: float = 1.0, unit: str = "") -> str:

@@ -14,7 +14,7 @@ from stallpoint.conclusions.words import (
     instrumentation_rows,
     instrumentation_warnings,
 )
-from stallpoint.report.html import Section, paragraph, table
+from stallpoint.report.html import Section, of_cell, paragraph, table
 from stallpoint.study import LeftOut
 
 
@@ -24,7 +24,7 @@ def timing(entries: Sequence[Mapping[str, Any]]) -> Section:
     if entries:
         warnings = "".join(f"<p><strong>{escape(line)}</strong></p>" for line in instrumentation_warnings(entries))
         caption = f'<p class="soft">{escape(INSTRUMENTATION_CAPTION)}</p>'
-        html = warnings + caption + table(INSTRUMENTATION_HEAD, instrumentation_rows(entries))
+        html = warnings + caption + table(INSTRUMENTATION_HEAD, instrumentation_rows(entries), entries)
     return Section("timing", "What the timing of layers costs", html)
 
 
@@ -35,12 +35,20 @@ def not_measured(conclusions: Conclusions, left_out: Sequence[LeftOut]) -> Secti
         blocks += [
             "<h3>Imported</h3>",
             "<p>Iteration times of imported training runs are composed of what their files say of its parts.</p>",
-            table(["cell", "files"], [[row["cell"], row["source"]] for row in imported]),
+            table(
+                ["cell", "files"],
+                [[row["cell"], row["source"]] for row in imported],
+                [of_cell(row["cell"]) for row in imported],
+            ),
         ]
     if failed := conclusions["failed"]:
         blocks += [
             "<h3>Could not run</h3>",
-            table(["cell", "reason"], [[row["cell"], row["reason"]] for row in failed]),
+            table(
+                ["cell", "reason"],
+                [[row["cell"], row["reason"]] for row in failed],
+                [of_cell(row["cell"]) for row in failed],
+            ),
         ]
     if left_out:
         examples = {entry.reason: entry.axes for entry in reversed(left_out)}

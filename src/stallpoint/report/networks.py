@@ -28,11 +28,18 @@ def networks(tables: Tables) -> Section:
     layers, published = tables.get("network_layers"), tables.get("published")
     if layers is None or layers.empty:
         return Section("networks", "Networks", paragraph("No network was described."))
-    blocks = [table(NETWORK_HEAD, [_network(str(name), rows) for name, rows in layers.groupby("network", sort=False)])]
+    blocks = [table(NETWORK_HEAD, *_rows(layers))]
     if published is not None and not published.empty:
         blocks.append(f"<h3>{escape(published['source'].iloc[0])}, beside ours</h3>")
-        blocks.append(table(HEAD, texts(published)))
+        rows = texts(published)
+        blocks.append(table(HEAD, rows, [{"network": network} for _, network, *_ in rows]))
     return Section("networks", "Networks", "\n".join(blocks))
+
+
+def _rows(layers: pd.DataFrame) -> tuple[list[list[str]], list[dict[str, str]]]:
+    """A row for each network, and whose it is."""
+    found = {str(name): rows for name, rows in layers.groupby("network", sort=False)}
+    return [_network(name, rows) for name, rows in found.items()], [{"network": name} for name in found]
 
 
 def _network(name: str, layers: pd.DataFrame) -> list[str]:

@@ -1,0 +1,21 @@
+"""Say how far a study is, from its records and logs alone: also while it runs, also from another terminal.
+
+usage: progress.py [CONFIG]
+"""
+
+import sys
+from pathlib import Path
+
+import yaml
+
+from stallpoint.program import program
+from stallpoint.progress import states, summary
+from stallpoint.study import expand
+
+with program():
+    config = Path(sys.argv[1] if len(sys.argv) > 1 else "config/config.yaml")
+    schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
+    study = expand(yaml.safe_load(config.read_text()), schema)
+    print(
+        *summary(states(study.cells.values(), Path("results", study.name, "raw"), Path("logs", study.name))), sep="\n"
+    )

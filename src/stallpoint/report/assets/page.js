@@ -1,0 +1,81 @@
+// Starts the page, and listens to the reader.
+
+// Base64 of compressed JSON.
+async function unpacked(id) {
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), letter => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+function show() {
+  showTheme();
+  showFilters();
+  fillOpenTables();
+  return drawAll();
+}
+
+function choose(change) {
+  change();
+  writeAddress();
+  return show();
+}
+
+document.addEventListener("change", event => {
+  const box = event.target;
+  if (boxes.includes(box)) choose(() => state[box.name][box.checked ? "add" : "delete"](box.value));
+});
+
+document.addEventListener("click", event => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  const {chart, table, action} = button.dataset;
+  if (action === "download") download(chart, button.value);
+  if (action === "page") turnPage(chart, Number(button.value));
+  if (action === "table") save(csv(chosenTable(table)), `${document.body.dataset.study}-${table}.csv`);
+  if (button.id === "reset") choose(() => FILTERS.forEach(name => state[name].clear()));
+  if (button.id === "theme") {
+    state.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    writeAddress();
+    showTheme();
+  }
+  if (button.id === "print") print();
+});
+
+document.addEventListener("toggle", event => {
+  const details = event.target;
+  if (!details.open) return;
+  if (details.dataset.table) fillRawTable(details);
+  if (details.dataset.chart) fillChartTable(details);
+}, true);
+
+document.addEventListener("keydown", event => {
+  if (event.key === "Escape") document.getElementById("tooltip").hidden = true;
+});
+
+systemDark.addEventListener("change", showTheme);
+addEventListener("beforeprint", drawForPrint);
+addEventListener("afterprint", drawAll);
+addEventListener("hashchange", () => {
+  readAddress();
+  show();
+});
+
+// Another width of the page is another layout of its charts.
+let width = document.documentElement.clientWidth, waiting;
+new ResizeObserver(() => {
+  if (document.documentElement.clientWidth === width) return;
+  width = document.documentElement.clientWidth;
+  clearTimeout(waiting);
+  waiting = setTimeout(drawAll, 150);
+}).observe(document.documentElement);
+
+async function start() {
+  readAddress();
+  showTheme();
+  showFilters();
+  [charts, config, tables] = await Promise.all(["charts", "config", "tables"].map(unpacked));
+  await Promise.all(["400", "700"].map(weight => document.fonts.load(`${weight} 12px Inter`)));
+  anchored()?.scrollIntoView();
+  await show();
+}
+
+start();

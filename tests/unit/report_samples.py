@@ -1,0 +1,38 @@
+"""A made-up study of two networks, hardware entries and storages, as the report's tests take it."""
+
+from typing import TypeAlias
+
+import pandas as pd
+import synthetic
+
+from stallpoint import models
+from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.models.scaling.tables import extrapolated
+from stallpoint.models.what_if import scenarios
+from stallpoint.study import LeftOut
+
+Tables: TypeAlias = dict[str, pd.DataFrame]
+
+LEFT_OUT = [
+    LeftOut({"network": "alexnet", "nodes": nodes, "batch": 64}, "B is not divisible by the ranks") for nodes in (3, 5)
+]
+NOTHING: Conclusions = {
+    "interval": 0.9,
+    "threshold": 0.1,
+    **{name: [] for name in ("claims", "curves", "dag_errors", "instrumentation", "imported", "failed")},
+}
+
+
+def study() -> Tables:
+    """Tidy and model tables of a study on ``cpu``, and the same once more as if it had run on ``gpu``."""
+    tidy = synthetic.study(networks=("alexnet", "googlenet"), syncs=("wfbp",), prefetches=(0,), repeats=1)
+    fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": 10}]))
+    tables = {**tidy, **fitted, **extrapolated({"elsewhere": synthetic.external_rates()})}
+    return {name: pd.concat([frame, _elsewhere(frame)], ignore_index=True) for name, frame in tables.items()}
+
+
+def _elsewhere(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows once more, on other hardware; none of a table that knows no hardware."""
+    if "cell" in frame:
+        frame = frame.assign(cell=frame["cell"].str.replace("hardware~cpu", "hardware~gpu"))
+    return frame.assign(hardware="gpu") if "hardware" in frame else frame[: len(frame) if "cell" in frame else 0]

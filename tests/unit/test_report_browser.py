@@ -1,0 +1,351 @@
+"""The report in a real browser, without network."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas as pd
+import pytest
+from playwright.sync_api import Browser, Download, Page, sync_playwright
+from report_samples import NOTHING, Tables
+
+from stallpoint.charts import CHARTS
+from stallpoint.charts.render import render
+from stallpoint.report import write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None and not os.environ.get("CI"),
+    reason="needs a browser: install the package chromium (`make test` does so as root)",
+)
+WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 400, "height": 800}
+PATIENCE = 120_000
+"""How long a busy machine may take to draw the page, ms."""
+
+Open: TypeAlias = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    assert CHROMIUM, "no Chromium found; install it (Debian and Ubuntu: apt-get install chromium)"
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+
+
+@pytest.fixture(scope="module")
+def open_page(browser: Browser) -> Iterator[Open]:
+    """Opens a page and waits until it is drawn; in the end no page has complained or asked for anything."""
+    trouble: list[str] = []
+
+    def open_it(path: Path, hash: str = "", **context: Any) -> Page:
+        page = browser.new_context(**{"viewport": WIDE, "color_scheme": "light", **context}).new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("console", lambda message: trouble.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("request", lambda request: trouble.append(request.url) if remote(request.url) else None)
+        page.goto(path.as_uri() + hash)
+        drawn(page)
+        return page
+
+    yield open_it
+    assert trouble == []
+
+
+def remote(url: str) -> bool:
+    return not url.startswith(("file:", "data:", "blob:"))
+
+
+def drawn(page: Page) -> None:
+    page.wait_for_selector("html[data-drawn]", state="attached")
+
+
+@pytest.fixture(scope="module")
+def wide(report: Path, open_page: Open) -> Page:
+    """The report, shared by tests that leave it as they found it."""
+    return open_page(report)
+
+
+MARKS = """name => [...document.querySelectorAll(`#chart-${name} g[class*='role-mark'] > :is(path, line)`)]
+    .filter(mark => mark.getAttribute('d') || mark.tagName === 'line').length"""
+
+
+def marks(page: Page, name: str) -> int:
+    """Paths and lines drawn as data in the chart `name`."""
+    return int(page.evaluate(MARKS, name))
+
+
+def shown(page: Page, selector: str) -> list[str]:
+    return [text for text in page.locator(selector).filter(visible=True).all_inner_texts() if text]
+
+
+# --- what is there --------------------------------------------------------------------------------
+
+
+def test_every_chart_has_marks(wide: Page) -> None:
+    names = [*CHARTS, *(f"verdict-{place}" for place in range(4))]
+    assert {name for name in names if not marks(wide, name)} == set()
+
+
+def test_the_verdicts_and_their_charts_are_on_the_first_screen(wide: Page) -> None:
+    box = wide.locator(".card").first.bounding_box()
+    assert box
+    assert box["y"] + box["height"] <= WIDE["height"]
+
+
+def test_headings_are_in_order_and_everything_has_a_name(wide: Page) -> None:
+    levels = wide.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(h => Number(h.tagName[1]))")
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    nameless = (
+        "[...document.querySelectorAll('button, a, summary, svg[role]')].filter(e => !(e.ariaLabel || e.textContent))"
+    )
+    assert wide.evaluate(f"{nameless}.length") == 0
+    assert wide.evaluate("new Set([...document.querySelectorAll('[id]')].map(e => e.id)).size") == wide.evaluate(
+        "document.querySelectorAll('[id]').length"
+    )
+
+
+TOOLTIPS = """name => {
+  const box = document.getElementById("tooltip"), texts = new Set();
+  for (const mark of document.querySelectorAll(`#chart-${name} g[class*='role-mark'] > :is(path, line)`)) {
+    const {x, y} = mark.getBoundingClientRect();
+    mark.dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: x, clientY: y}));
+    const lines = [...box.children].map(line => [line.firstChild.textContent, line.lastChild.textContent]);
+    if (!box.hidden) texts.add(JSON.stringify(lines));
+    mark.dispatchEvent(new PointerEvent("pointerout", {bubbles: true, clientX: x, clientY: y}));
+  }
+  return [...texts];
+}"""
+COUNTS = {"nodes", "workers", "as on n nodes", "stalls at n (90 % interval)"}
+INTERVAL = re.compile(r"\([^()]*\d[^()]* to [^()]*\d[^()]*\)|[\d.]+ to [\d.]+ ms")
+
+
+@pytest.mark.parametrize("name", [*CHARTS, "verdict-0"])
+def test_hovering_says_n_and_the_interval(wide: Page, name: str) -> None:
+    found = [dict(json.loads(text)) for text in wide.evaluate(TOOLTIPS, name)]
+    assert found
+    for tooltip in found:
+        assert COUNTS & set(tooltip), tooltip
+    assert any(INTERVAL.search(text) for tooltip in found for text in tooltip.values())
+
+
+def test_the_mouse_brings_the_tooltip(wide: Page) -> None:
+    wide.locator("#chart-speedup g.mark-symbol.role-mark path").first.hover(force=True)
+    assert "speedup (90 % interval)" in wide.locator("#tooltip").inner_text()
+    wide.mouse.move(1, 1)
+
+
+# --- choosing -------------------------------------------------------------------------------------
+
+
+def test_choosing_changes_cards_charts_and_tables_and_stays_in_the_address(report: Path, open_page: Open) -> None:
+    page = open_page(report)
+    everything = {name: marks(page, name) for name in CHARTS}
+    assert shown(page, ".card h3") == [f"{n} on {h}" for n in ("alexnet", "googlenet") for h in ("cpu", "gpu")]
+    for axis, value, unmoved in (
+        ("network", "googlenet", {"all-reduce", "storage", "extrapolation"}),
+        ("hardware", "gpu", {"extrapolation"}),
+        # These are of all storages together, or of none.
+        ("storage", "shared", {"communication", "all-reduce", "free-communication", "layer-share", "layer-speedup",
+                               "sgemm", "amdahl", "extrapolation"}),
+    ):  # fmt: skip
+        page.get_by_text(value, exact=True).first.click()
+        drawn(page)
+        assert f"{axis}={value}" in page.url
+        moved = {name for name in CHARTS if marks(page, name) < everything[name]}
+        # The overlap shows one run at a time, of whatever was chosen.
+        assert moved | {"overlap"} == set(CHARTS) - unmoved | {"overlap"}, axis
+        assert all(marks(page, name) for name in moved)
+        rows = page.locator("#curves tbody tr").filter(visible=True)
+        assert rows.count() == page.locator(f"#curves tbody tr[data-{axis}='{value}']").count() > 0
+        assert page.locator("#curves tbody tr").count() > rows.count()
+        page.get_by_role("button", name="Show all").click()
+        drawn(page)
+        assert {name: marks(page, name) for name in CHARTS} == everything
+    page.context.close()
+
+
+def test_an_address_with_a_choice_opens_with_it(report: Path, open_page: Open) -> None:
+    page = open_page(report, "#compute?network=googlenet&storage=shared&theme=dark")
+    assert shown(page, ".card h3") == ["googlenet on cpu", "googlenet on gpu"]
+    assert "from shared" in page.locator(".verdict").filter(visible=True).first.inner_text()
+    assert page.locator("#filters input:checked").count() == 2
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    page.get_by_role("link", name="Environment").click()
+    assert page.url.endswith("#environment?network=googlenet&storage=shared&theme=dark")
+    page.locator("summary", has_text="predictions").first.click()
+    cells = page.locator("details[data-table=predictions] tbody tr td:first-child")
+    assert set(cells.all_inner_texts()) == {"googlenet"}
+    page.context.close()
+
+
+def test_a_chart_of_many_panels_shows_some_at_a_time(tables: Tables, tmp_path: Path, open_page: Open) -> None:
+    many = pd.concat([tables["causes"].assign(network=f"network{i}") for i in range(10)])
+    write_report(NOTHING, {"causes": many}, tmp_path / "report.html")
+    page = open_page(tmp_path / "report.html")
+    panels = page.locator(
+        "#chart-causes .role-row-header text, #chart-causes .role-title-text text, #chart-causes text"
+    )
+    assert page.locator("#causes .pager output").inner_text() == "panels 1 to 12 of 60"
+    first = panels.all_inner_texts()
+    page.get_by_role("button", name="Next").filter(visible=True).click()
+    page.wait_for_function("document.querySelector('#causes .pager output').textContent.startsWith('panels 13')")
+    assert panels.all_inner_texts() != first
+    page.get_by_text("network7", exact=True).first.click()
+    drawn(page)
+    assert page.locator("#causes .pager").is_hidden()
+    page.context.close()
+
+
+# --- taking along ---------------------------------------------------------------------------------
+
+
+def saved(page: Page, button: str) -> Download:
+    with page.expect_download() as download:
+        page.get_by_role("button", name=button, exact=True).click()
+    return download.value
+
+
+def test_each_chart_saves_its_data_and_its_picture(wide: Page, tables: Tables) -> None:
+    title = CHARTS["free-communication"].title
+    file = saved(wide, f"{title}: save data as CSV")
+    assert file.suggested_filename == "laptop-free-communication.csv"
+    rows = list(csv.DictReader(io.StringIO(Path(file.path()).read_text(encoding="utf-8"))))
+    measured = [row for row in rows if row["basis"] == "measured"]
+    table = tables["layer_scaling"].query("layer_type == 'all'")
+    assert len(measured) == len(table)
+    assert sorted(float(row["value"]) for row in measured) == pytest.approx(sorted(table["speedup"]), rel=1e-4)
+    picture = Path(saved(wide, f"{title}: save picture as SVG").path()).read_text(encoding="utf-8")
+    assert title in picture
+    assert "var(--" not in picture  # the colours of this page are not known elsewhere
+    assert Path(saved(wide, f"{title}: save picture as PNG").path()).read_bytes().startswith(b"\x89PNG")
+    for name in CHARTS:
+        assert wide.locator(f"#{name} button[data-action=download]").count() == 3
+
+
+def test_data_of_a_chart_can_be_read_beside_it(wide: Page) -> None:
+    wide.locator("#data-share summary").click()
+    assert wide.locator("#data-share .data th").first.inner_text() == "panel"
+    assert wide.locator("#data-share .data tbody tr").count() > 4
+    wide.locator("#data-share summary").click()
+
+
+# --- reading everywhere ---------------------------------------------------------------------------
+
+CONTRASTS = """() => {
+  const channels = text => text.match(/[\\d.]+/g).map(Number);
+  const linear = c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4;
+  const luminance = ([r, g, b]) => .2126 * linear(r / 255) + .7152 * linear(g / 255) + .0722 * linear(b / 255);
+  const behind = element => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = channels(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return luminance(colour);
+    }
+  };
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest("script, style, option, button:disabled")) continue;
+    const style = getComputedStyle(element);
+    const text = luminance(channels(element.closest("svg") ? style.fill : style.color)), page = behind(element);
+    const contrast = (Math.max(text, page) + .05) / (Math.min(text, page) + .05);
+    if (contrast < 4.5) poor.push(`${element.textContent.trim()}: ${contrast.toFixed(2)}`);
+  }
+  return poor;
+}"""
+
+
+@pytest.mark.parametrize(
+    "context", [{"viewport": NARROW}, {"viewport": NARROW, "color_scheme": "dark"}], ids=["light", "dark"]
+)
+def test_a_phone_shows_everything_without_scrolling_sideways_and_with_contrast(
+    report: Path, open_page: Open, context: dict[str, Any]
+) -> None:
+    page = open_page(report, **context)
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    assert {name for name in CHARTS if not marks(page, name)} == set()
+    assert page.evaluate(CONTRASTS) == []
+    page.context.close()
+
+
+def test_the_switch_changes_the_colours_and_every_text_stays_readable(wide: Page) -> None:
+    assert wide.evaluate(CONTRASTS) == []
+    light = wide.evaluate("getComputedStyle(document.body).backgroundColor")
+    wide.get_by_role("button", name="Dark colours").click()
+    assert wide.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    assert wide.evaluate(CONTRASTS) == []
+    wide.get_by_role("button", name="Light colours").click()
+    assert wide.evaluate("getComputedStyle(document.body).backgroundColor") == light
+
+
+def test_the_embedded_font_is_the_one_of_texts_and_charts(wide: Page) -> None:
+    assert wide.evaluate("[...document.fonts].map(font => [font.family, font.status])") == [["Inter", "loaded"]]
+    for selector in ("h1", "#chart-speedup text"):
+        family = wide.locator(selector).first.evaluate("element => getComputedStyle(element).fontFamily")
+        assert family.startswith("Inter")
+
+
+def test_the_keyboard_reaches_everything_in_the_order_of_the_page(report: Path, open_page: Open) -> None:
+    page = open_page(report)
+    focus = "document.activeElement.textContent || document.activeElement.value"
+    page.keyboard.press("Tab")
+    assert page.evaluate(focus) == "Skip to the answer"
+    seen = []
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate(f"document.activeElement.ariaLabel || {focus}"))
+        if seen[-1] == f"{CHARTS['speedup'].title}: save picture as PNG":
+            break
+    order = ["Dark colours", "Answer", "alexnet", "cpu", "local", "alexnet on cpu: save data as CSV", "Data", seen[-1]]
+    assert [seen.index(name) for name in order] == sorted(seen.index(name) for name in order)
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    page.locator("#filters input[value=googlenet]").focus()
+    page.keyboard.press("Space")
+    drawn(page)
+    assert shown(page, ".card h3") == ["googlenet on cpu", "googlenet on gpu"]
+    page.context.close()
+
+
+def test_a_print_has_pages_with_text_and_whole_charts(report: Path, open_page: Open) -> None:
+    page = open_page(report, color_scheme="dark")
+    pdf = page.pdf(prefer_css_page_size=True)
+    assert 5 < len(re.findall(rb"/Type /Page\b(?!s)", pdf)) < 40
+    drawings = b"".join(map(inflated, re.findall(rb"stream\r?\n(.*?)endstream", pdf, re.DOTALL)))
+    assert drawings.count(b" Tf") > 100  # text, and not pictures of it
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("drawForPrint()")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("#filters, button, #raw-tables, details").filter(visible=True).count() == 0
+    sizes = page.evaluate("[...document.querySelectorAll('figure')].map(f => f.getBoundingClientRect().height)")
+    assert max(sizes) < 267 * 96 / 25.4  # a page of A4 within its margins, mm to pixels
+    page.context.close()
+
+
+def inflated(stream: bytes) -> bytes:
+    try:
+        return zlib.decompress(stream)
+    except zlib.error:
+        return b""
+
+
+# --- a chart on its own ---------------------------------------------------------------------------
+
+
+def test_a_chart_of_its_own_is_drawn_without_network(tables: Tables, browser: Browser, tmp_path: Path) -> None:
+    render("overlap", tables, tmp_path / "chart.html", tmp_path / "chart.svg", tmp_path / "chart.png")
+    page = browser.new_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url) if remote(request.url) else None)
+    page.goto((tmp_path / "chart.html").as_uri())
+    page.wait_for_selector("select", timeout=PATIENCE)  # the menu of runs
+    assert page.locator("canvas, svg").count() > 0
+    assert requests == []
