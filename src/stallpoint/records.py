@@ -329,7 +329,7 @@ MATRIX_PRODUCTS = Table(
         *_estimate("efficiency", None, "operations of a sample over each, as a part of the measured peak"),
         Column("block", INT, None, "rows computed at once"),
         Column("sharpness", REAL, None, "s: 1 where floor and arithmetic follow each other, large where they overlap"),
-        Column("by_row", FLAG, None, "fewer rows than a block are multiplied one by one"),
+        Column("by_row", INT, None, "fewer rows than this are multiplied one by one"),
         Column("points", INT, None, "mini-batches measured"),
         Column("left_out_error", REAL, None, "median of |log(predicted / measured)| at each b, from the others"),
     ),
@@ -661,9 +661,82 @@ LAW_VALIDATION = Table(
     ),
 )
 
+HALVINGS = Table(
+    "halvings",
+    "what each halving of the mini-batch gains in compute time on one worker, from one measured mini-batch to the next",
+    (
+        NETWORK,
+        HARDWARE,
+        Column("basis", TEXT, None, "layers (of training, free communication) or sgemm (matrix products alone)"),
+        Column(
+            "layer", TEXT, None, "layer, or reference (b x 4096 · 4096 x 9216); empty for layers of one type together"
+        ),
+        Column("layer_type", TEXT, None, "layer type, or all"),
+        Column("worker_batch", INT, "samples", "b, the larger mini-batch"),
+        Column("to_batch", INT, "samples", "the next smaller one that was measured"),
+        *_estimate("gain", None, "factor by which time falls with each halving: 2 in proportion to b, 1 not at all"),
+    ),
+)
+
+CURVE_DISTANCES = Table(
+    "curve_distances",
+    "how far the speedup of a matrix product at falling mini-batch is from that of the whole network's compute time",
+    (
+        NETWORK,
+        HARDWARE,
+        Column("layer", TEXT, None, "layer, or reference (b x 4096 · 4096 x 9216)"),
+        Column("layer_type", TEXT, None, "type of the layer"),
+        Column("largest_batch", INT, "samples", "largest mini-batch at which both were measured; speedups refer to it"),
+        Column("smallest_batch", INT, "samples", "smallest one"),
+        Column("points", INT, None, "mini-batches compared, the largest left out"),
+        *_estimate("distance", None, "mean of |log(speedup of the product / speedup of the network)|; 0: one shape"),
+    ),
+)
+
+HIDDEN_COMMUNICATION = Table(
+    "hidden_communication",
+    "how much of the measured communication the backward pass hides, on more than one rank",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        *_estimate("communication", "s", "time with an all-reduce under way"),
+        *_estimate("exposed", "s", "of it after the backward pass"),
+        *_estimate("hidden_share", None, "1 - exposed / communication"),
+        *_estimate("of_backward", None, "communication over the backward pass, which could hide it"),
+    ),
+)
+
+COMPARISONS = Table(
+    "comparisons",
+    "each measured point beside another one that differs in nothing but storage, preset or prefetch",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("axis", TEXT, None, "what differs: storage, sync or prefetch"),
+        Column("against", TEXT, None, "its value at the other point"),
+        *_estimate("throughput", None, "throughput over that of the other"),
+        *_estimate("exposed", None, "exposed communication over that of the other, on more than one rank"),
+    ),
+)
+
+TRAFFIC = Table(
+    "traffic",
+    "bytes that an iteration moves, for measured points of more than one rank whose storage was read alone",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("data_bytes", INT, "B", "the samples of the global mini-batch, at their mean size"),
+        Column("gradient_bytes", INT, "B", "gradients and weights of n workers and a parameter server: 2(n-1) models"),
+    ),
+)
+
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CRITICAL_PATH,
     CAUSES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS,
+    HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, COMPARISONS, TRAFFIC,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)
@@ -700,10 +773,31 @@ PUBLISHED = Table(
     ),
 )
 
+CLAIMS = Table(
+    "claims",
+    "one row for each claim and each combination of the study that it was judged for",
+    (
+        Column("paper", TEXT, None, "who claims it"),
+        Column("claim", TEXT, None, "id of the claim"),
+        Column("sentence", TEXT, None, "what is claimed"),
+        Column("source", TEXT, None, "where the paper says so"),
+        Column("verdict", TEXT, None, "over all combinations: holds, does not hold, not distinguishable or not tested"),
+        Column("combination", TEXT, None, "what of the study this row is about, e.g. network alexnet, hardware local"),
+        Column("combination_verdict", TEXT, None, "the same four, for this combination"),
+        Column("quantity", TEXT, None, "which number decides"),
+        Column("condition", TEXT, None, "what it must be"),
+        *_estimate("value", None, "the number, in SI units; an end that is unbounded is infinite"),
+        Column("basis", TEXT, None, "measured, predicted or both, where the table says so"),
+        Column("rows", INT, None, "rows of the table that the number was taken from"),
+        Column("missing", TEXT, None, "what the study lacks to test it; empty when it was tested"),
+        Column("chart", TEXT, None, "chart that shows it"),
+    ),
+)
+
 TIDY_TABLES: tuple[Table, ...] = tuple(
     {table.name: table for tables in RAW_TABLES.values() for table in tables}.values()
 )
 TABLES: dict[str, Table] = {
     table.name: table
-    for table in (*TIDY_TABLES, *MODEL_TABLES, *EXTRAPOLATED_TABLES, NETWORK_LAYERS, PUBLISHED, PAPER_FIGURES)
+    for table in (*TIDY_TABLES, *MODEL_TABLES, *EXTRAPOLATED_TABLES, NETWORK_LAYERS, PUBLISHED, PAPER_FIGURES, CLAIMS)
 }

@@ -97,4 +97,19 @@ TINY: dict[str, Any] = {
     "collectives": {"largest": 1048576, "samples": 2},
     "storage_reads": {"samples": 4},
     "external_tables": {"elsewhere": "elsewhere.csv"},
+    "claims": [
+        "papers",
+        {
+            "id": "two-nodes-are-no-slower",
+            "sentence": "Two nodes are at least as fast as one.",
+            "quantity": {
+                "table": "predictions",
+                "column": "measured_speedup",
+                "where": {"nodes": 2},
+                "for_each": "network",
+            },
+            "condition": {"at_least": 1},
+            "chart": "speedup",
+        },
+    ],
 }

@@ -1,8 +1,16 @@
-"""The report of a made-up study, which several files of tests read."""
+"""The report of a made-up study, which several files of tests read.
 
+Tests beside each other (pytest-xdist): each process computes on one core, or they would wait for each other.
+"""
+
+import os
 from pathlib import Path
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"  # before anything computes
+
 from report_samples import LEFT_OUT, Tables, study
 
 from stallpoint.conclusions.numbers import Conclusions, conclude

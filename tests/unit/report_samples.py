@@ -19,7 +19,7 @@ LEFT_OUT = [
 NOTHING: Conclusions = {
     "interval": 0.9,
     "threshold": 0.1,
-    **{name: [] for name in ("curves", "dag_errors", "instrumentation", "imported", "failed")},
+    **{name: [] for name in ("claims", "curves", "dag_errors", "instrumentation", "imported", "failed")},
 }
 
 

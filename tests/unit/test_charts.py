@@ -22,8 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint import models
-from stallpoint.charts import CHARTS, PAPERS, axes, frames, theme
-from stallpoint.charts.render import VEGA_LITE, Spec, render, spec
+from stallpoint.charts import CHARTS, PAPERS, axes, frames, theme, web_page
+from stallpoint.charts.render import Spec, render, spec
+from stallpoint.charts.web_page import VEGA_LITE
 from stallpoint.models.paper_figures import figures
 from stallpoint.models.scaling.tables import MEASURED, extrapolated
 from stallpoint.models.what_if import scenarios
@@ -292,6 +293,25 @@ def test_html_loads_nothing(tables: Tables, tmp_path: Path) -> None:
     page = files[0].read_text(encoding="utf-8")
     assert "vegaEmbed" in page
     assert not re.search(r"""\b(src|href)\s*=\s*["']?(https?:)?//""", page)
+
+
+def test_libraries_that_were_kept_are_those_made_where_nothing_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "folder" / "libraries.js"
+    for place in (kept, kept, tmp_path / "no folder" / "libraries.js"):
+        (tmp_path / "no folder").write_text("")
+        monkeypatch.setattr(web_page, "_KEPT", place)
+        assert web_page.libraries.__wrapped__() == web_page.libraries()
+    assert kept.read_text(encoding="utf-8") == web_page.libraries()
+
+
+def test_texts_cannot_end_the_script_of_a_page() -> None:
+    evil = "</script><script>alert(1)</script><!-- <script>"
+    text = web_page.page({"description": evil}, evil)
+    assert text.count("<script>") == text.count("</script>") == 2
+    spec_text = re.findall(r'vegaEmbed\("#chart", (.*), \{renderer', text)[0]
+    assert json.loads(spec_text) == {"description": evil}
 
 
 # --- registry, theme, labels ----------------------------------------------------------------------

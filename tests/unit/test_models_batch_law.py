@@ -46,7 +46,7 @@ def test_a_curve_through_rising_times_lies_between_its_neighbours(seconds: list[
 
 def test_left_out_mini_batches_of_a_blocked_kernel() -> None:
     """As measured on one core: products of fewer than 4 rows go one by one, then whole blocks of 4 are computed."""
-    true = Kernel(block=4, by_row=True)
+    true = Kernel(block=4, by_row=4)
 
     def measured(batches: list[int]) -> np.ndarray:
         together = times(batches, 11e-3, 0.82e-3, true)

@@ -10,7 +10,7 @@ from stallpoint.records import MACHINE
 
 PEAK, BANDWIDTH = 100e9, 25e9
 CALIBRATED = (1, 2, 4, 16, 64, 256)
-TRUE = Kernel(block=4, by_row=True)
+TRUE = Kernel(block=4, by_row=4)
 
 
 def seconds(m: int, k: int, n: int) -> float:
@@ -63,7 +63,7 @@ def test_the_law_of_each_shape_in_terms_of_the_machine(measured: pd.DataFrame) -
     assert row["layer"] == "reference"
     assert row["traffic"] == pytest.approx(2.0, rel=0.01)
     assert row["efficiency"] == pytest.approx(0.9, rel=0.01)
-    assert (row["block"], row["by_row"], row["points"]) == (4, True, len(CALIBRATED))
+    assert (row["block"], row["by_row"], row["points"]) == (4, 4, len(CALIBRATED))
     assert row["left_out_error"] < 0.02
 
 

@@ -1,7 +1,6 @@
 """Networks of the user's own: how they are found, what they may look like, what is said of those that do not work."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from launching import run_job
 
 from stallpoint.cells import SgemmCell, TrainCell, cell_from_json
@@ -17,7 +15,6 @@ from stallpoint.errors import InputError
 from stallpoint.measure import sgemm
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
-from stallpoint.networks import NETWORKS
 from stallpoint.networks.description import describe
 from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.networks.layers import layers
@@ -27,9 +24,7 @@ from stallpoint.records import ITERATIONS, LAYERS, MACHINE, SGEMM
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.storage.tokens import Sequences
-from stallpoint.study import expand
 
-ROOT = Path(__file__).parents[2]
 SOURCE = """
 import torch
 from torch import nn
@@ -189,29 +184,6 @@ def test_labels_beyond_the_networks_classes_are_named() -> None:
     built = own_network("mine", {"build": "nets/mine.py:logits", **IMAGES}).build(seed=1)
     with pytest.raises(InputError, match="the network tells 10 classes apart, the data has more: Target 10"):
         built(torch.randn(2, 3, 8, 8), torch.tensor([1, 10]))
-
-
-def test_the_example_in_the_readme_works(here: Path) -> None:
-    readme = (ROOT / "README.md").read_text()
-    source, entries = (re.search(rf"```{kind}\n(.*?)```", readme, re.DOTALL) for kind in ("python", "yaml"))
-    assert source
-    assert entries
-    (here / "networks").mkdir()
-    (here / "networks/small.py").write_text(source[1])
-    study = yaml.safe_load(entries[1])
-    assert set(study["matrix"][0]["network"]) == {"small", "alexnet"}
-    rows = describe(own_network("small", study["networks"]["small"]))
-    assert sum(row["parameters"] for row in rows) == 32 * (3 * 25 + 1) + 1000 * (512 + 1)
-    default = yaml.safe_load((ROOT / "config/config.yaml").read_text())
-    schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
-    assert expand({**default, **study}, schema).values("network") == ["alexnet", "small"]
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_the_readme_lists_the_networks(name: str) -> None:
-    network = NETWORKS[name]
-    line = f"| `{name}` | {network.takes} | {network.parameters:,} | {network.multiply_adds / 1e9:.3g} billion |"
-    assert line in (ROOT / "README.md").read_text()
 
 
 def test_planning_imports_nothing_of_the_users() -> None:

@@ -1,8 +1,6 @@
 """Expanding a study: what runs, what is left out and why, and messages for wrong entries."""
 
 import copy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 
 from stallpoint.cells import CollectivesCell, ImportedCollectivesCell, TrainCell, cell_from_json
 from stallpoint.errors import InputError
+from stallpoint.storage import FORMATS
 from stallpoint.study import Study, expand
 
 ROOT = Path(__file__).parents[2]
@@ -316,14 +315,9 @@ def test_shipped_studies_are_valid_and_cells_survive_json(name: str) -> None:
         assert cell.path == path
 
 
-@pytest.mark.parametrize(
-    ("script", "page"), [("document_config.py", "config/README.md"), ("document_presets.py", "docs/presets.md")]
-)
-def test_generated_pages_are_up_to_date(script: str, page: str) -> None:
-    written = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / script)], capture_output=True, text=True, check=True
-    )
-    assert written.stdout == (ROOT / page).read_text()
+def test_the_schema_knows_the_formats_of_the_registry() -> None:
+    entry = SCHEMA["properties"]["storage"]["additionalProperties"]["properties"]["format"]
+    assert set(entry["enum"]) == set(FORMATS)
 
 
 def test_cells_carry_what_their_preset_does() -> None:

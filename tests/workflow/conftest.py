@@ -5,6 +5,9 @@ from collections.abc import Callable
 import pytest
 from checkout import TINY, Checkout
 
+CHECKOUTS = ("finished", "imported", "study")
+"""Fixtures that run a whole study for several tests."""
+
 
 @pytest.fixture(scope="session")
 def new_checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Checkout]:
@@ -19,3 +22,12 @@ def finished(new_checkout: Callable[..., Checkout]) -> Checkout:
     ran = checkout.snakemake()
     assert ran.status == 0, ran.text
     return checkout
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one checkout stay in one process (pytest-xdist), one after the other."""
+    for item in items:
+        checkouts = [name for name in CHECKOUTS if name in getattr(item, "fixturenames", ())]
+        if checkouts:
+            item.add_marker(pytest.mark.xdist_group(checkouts[0]))

@@ -10,7 +10,16 @@ from checkout import Checkout
 
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read
-from stallpoint.records import ENVIRONMENTS, EXTRAPOLATED_TABLES, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, TIDY_TABLES
+from stallpoint.records import (
+    CLAIMS,
+    ENVIRONMENTS,
+    EXTRAPOLATED_TABLES,
+    ITERATIONS,
+    LAYERS,
+    MODEL_TABLES,
+    RUNS,
+    TIDY_TABLES,
+)
 
 DERIVED = {"collect": 1, "fit": 1, "extrapolate": 1, "chart": len(CHARTS), "conclude": 1, "report_page": 1, "all": 1}
 
@@ -70,6 +79,33 @@ def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
     assert 0 < timing["backward_closure"] <= 1.000001
     assert "alexnet" in finished.results("conclusions.md").read_text()
     assert finished.results("report.html").stat().st_size < 5_000_000
+
+
+def test_claims_of_papers_and_of_the_study_are_judged(finished: Checkout) -> None:
+    claims = {one["id"]: one for one in json.loads(finished.results("conclusions.json").read_text())["claims"]}
+    own = claims["two-nodes-are-no-slower"]
+    (entry,) = own["combinations"]
+    assert (own["paper"], entry["labels"]) == ("this study", {"network": "alexnet"})
+    estimate = entry["number"]
+    assert estimate["low"] <= estimate["value"] <= estimate["high"]
+    inside, outside = estimate["low"] >= 1, estimate["high"] < 1
+    assert own["verdict"] == ("holds" if inside else "does not hold" if outside else "not distinguishable")
+    assert claims["alexnet-has-250-mb"]["verdict"] == "holds"
+    assert claims["googlenet-has-50-mb"]["verdict"] == "not tested"
+    rows = read(CLAIMS, finished.results("claims.parquet")).to_pandas()
+    assert set(rows["claim"]) == set(claims)
+    assert "| Two nodes are at least as fast as one. | this study |" in finished.results("conclusions.md").read_text()
+    assert 'href="#speedup"' in finished.results("report.html").read_text()
+
+
+def test_a_claim_that_changes_is_judged_again_and_nothing_else(study: Checkout) -> None:
+    papers, own = study.study["claims"]
+    study.write_study(claims=[papers, {**own, "condition": {"above": 1}}])
+    assert study.snakemake("-n").jobs == {"conclude": 1, "report_page": 1, "all": 1}
+    study.write_study(claims=[papers, {**own, "chart": "sped"}])
+    refused = study.snakemake("-n")
+    assert refused.status != 0
+    assert "claims[1] (two-nodes-are-no-slower).chart: unknown chart 'sped', did you mean 'speedup'?" in refused.text
 
 
 def test_the_papers_table_of_networks_stands_beside_ours(finished: Checkout) -> None:
@@ -192,7 +228,7 @@ def test_a_cell_that_cannot_run_is_recorded_and_the_study_goes_on(new_checkout: 
         iterations=1,
         sgemm={"batches": [1], "samples": 1},
     )
-    ran = study.snakemake()
+    ran = study.snakemake("results/tiny/conclusions.md")
     assert ran.status == 0, ran.text
     runs = read(RUNS, study.results("tables/runs.parquet")).to_pandas()
     on_gpu = runs[(runs["hardware"] == "gpu") & runs["kind"].isin(["train", "sgemm"])]

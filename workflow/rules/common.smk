@@ -14,14 +14,20 @@ from snakemake.exceptions import WorkflowError
 from stallpoint import study as studies
 from stallpoint.cells import KINDS, Cell
 from stallpoint.charts import CHARTS, PAPERS
+from stallpoint.claims.reading import claim_files, read_claims
 from stallpoint.errors import InputError
 from stallpoint.measure.launch import THIS_MACHINE
 from stallpoint.networks.own import file_of
 
 SCHEMA = yaml.safe_load(Path(workflow.basedir, "workflow/schemas/study.schema.yaml").read_text())
 
+PAPERS_CLAIMS = Path(workflow.basedir, "resources/claims")
+
 try:
     STUDY = studies.expand(config, SCHEMA)
+    CLAIM_FILES = [os.path.relpath(file) for file in claim_files(STUDY.config["claims"], PAPERS_CLAIMS)]
+    if workflow.is_main_process:
+        read_claims(CLAIM_FILES, STUDY.config["claims"])  # what is misspelt is found before anything is measured
 except InputError as error:
     raise WorkflowError(f"The study is not valid.\n{error}") from None
 

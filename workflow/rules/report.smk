@@ -35,7 +35,10 @@ rule conclude:
     input:
         **rules.collect.output,
         **rules.fit.output,
-        code=source_files("conclusions", "*.py"),
+        **rules.extrapolate.output,
+        networks=rules.compare_published.input.networks,
+        claim_files=CLAIM_FILES,
+        code=[*source_files("conclusions", "*.py"), *source_files("claims", "*")],
     output:
         md=report(
             f"{RESULTS}/conclusions.md",
@@ -44,10 +47,13 @@ rule conclude:
             labels={"of": STUDY.name, "as": "text"},
         ),
         json=f"{RESULTS}/conclusions.json",
+        claims=f"{RESULTS}/claims.parquet",
     log:
         f"{LOGS}/conclude.log",
     params:
         judged_by={name: STUDY.config["models"][name] for name in ("threshold", "efficiency")},
+        claims=STUDY.config["claims"],
+        shared_links=rules.fit.params.shared_links,
     script:
         "../../scripts/conclude.py"
 

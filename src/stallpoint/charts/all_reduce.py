@@ -1,4 +1,4 @@
-"""All-reduce time by message size and its fit alpha + beta · bytes, maybe in pieces (Shi et al., section V-D)."""
+"""All-reduce time by message size and its fit alpha + beta · bytes, maybe in pieces."""
 
 from __future__ import annotations
 

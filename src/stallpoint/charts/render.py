@@ -12,13 +12,12 @@ import pandas as pd
 import vl_convert as vlc
 
 from stallpoint.charts import ALL, NoData, Tables, theme
+from stallpoint.charts.web_page import VEGA_LITE, page
 from stallpoint.parquet import atomic
 
 Spec: TypeAlias = dict[str, Any]
 """A chart as Vega-Lite JSON."""
 
-VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-"""Version of Vega-Lite that Altair writes, as vl-convert names it."""
 PNG_SCALE = 2
 
 
@@ -65,7 +64,7 @@ def render(name: str, tables: Tables, html: Path, svg: Path, png: Path) -> None:
     """
     themed = {**spec(name, tables), "title": ALL[name].title, "config": theme.config()}
     with atomic(html) as scratch:
-        scratch.write_text(vlc.vegalite_to_html(themed, vl_version=VEGA_LITE, bundle=True), encoding="utf-8")
+        scratch.write_text(page(themed, ALL[name].title), encoding="utf-8")
     with atomic(svg) as scratch:
         scratch.write_text(vlc.vegalite_to_svg(themed, vl_version=VEGA_LITE), encoding="utf-8")
     with atomic(png) as scratch:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from stallpoint.claims.judge import Judged
 from stallpoint.models.measured import SERIES
 from stallpoint.models.statistics import INTERVAL, bootstrap, estimate, generator, groups
 
@@ -24,16 +25,23 @@ Conclusions = dict[str, Any]
 Estimate = dict[str, float | None]
 
 
-def conclude(tables: Mapping[str, pd.DataFrame], *, threshold: float = 0.10, efficiency: float = 0.5) -> Conclusions:
+def conclude(
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    threshold: float = 0.10,
+    efficiency: float = 0.5,
+    claims: Sequence[Judged] = (),
+) -> Conclusions:
     """Conclusions from the model tables, ``runs`` and ``instrumentation``, ready for JSON.
 
     What is unknown or unbounded is None. `threshold` and `efficiency` are those the models were fitted with. Estimates
-    are objects with value, low and high.
+    are objects with value, low and high. `claims` are those judged by the same tables.
     """
     return {
         "interval": INTERVAL,
         "threshold": threshold,
         "efficiency": efficiency,
+        "claims": list(claims),
         "curves": list(_curves(tables)),
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": list(_dag_errors(tables["predictions"])),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from stallpoint.claims import words as claims
 from stallpoint.conclusions.numbers import Conclusions, Estimate
 
 
@@ -19,6 +20,7 @@ def to_markdown(conclusions: Conclusions) -> str:
         f"{_figure(1 / conclusions['efficiency'])} times the node-seconds it costs on the fewest. *Predicted* means: "
         "by the DAG model, not measured; its intervals hold the uncertainty of its inputs, not that of the model.",
         *_scaling_blocks(conclusions["curves"]),
+        *claims.blocks(conclusions["claims"]),
         *_amdahl_blocks(conclusions["amdahl"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
@@ -43,6 +45,7 @@ def summary(conclusions: Conclusions) -> list[str]:
     for error in conclusions["dag_errors"]:
         if error["sync"] == "all":
             lines.append(f"DAG model, {error['network']}: median error {_percent(error['median_error'])}")
+    lines += claims.summary_line(conclusions["claims"])
     lines += instrumentation_warnings(conclusions["instrumentation"])
     if conclusions["imported"]:
         lines.append(f"{_count(len(conclusions['imported']), 'cell')} imported, not measured here")

@@ -28,7 +28,8 @@ from stallpoint.records import MACHINE, SGEMM
 SECONDS_PER_PRODUCT = 20.0
 """A product that has taken this long gets no further sample, if it has `LEAST_SAMPLES`."""
 LEAST_SAMPLES = 3
-PROBE_SIDE = 2048
+PROBE_SIDE = 4096
+"""As in AlexNet's second largest layer: 64 MiB, more than most caches hold, as it matters for few rows."""
 PROBE_ROWS = (*range(1, 13), 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129)
 """Row counts at and around whole blocks of 2, 4, 8, ... rows."""
 

@@ -10,12 +10,17 @@ from stallpoint.models import (
     amdahl,
     attribution,
     communication,
+    comparisons,
     critical_path,
+    curve_distances,
     data,
+    halvings,
+    hidden_communication,
     matrix_products,
     next_cells,
     prediction,
     stalling,
+    traffic,
     what_if,
 )
 from stallpoint.models.compute import Compute, layer_scaling
@@ -58,6 +63,7 @@ def fit(
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
     cluster = Cluster(compute, fits, training_data, {**named, **presets(runs)})
     curves = cluster.model.curves(points, nodes)
+    products = matrix_products.products(tidy["sgemm"], seed)
     rows = {
         "layer_scaling": layer_scaling(compute),
         "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
@@ -75,5 +81,10 @@ def fit(
         "data_share": data.data_share(points),
         "rates": scaling_curves.rates(curves),
         "scaling_laws": scaling_curves.scaling_laws(curves),
+        "halvings": halvings.table(compute, products),
+        "curve_distances": curve_distances.table(compute, products),
+        "hidden_communication": hidden_communication.table(points),
+        "comparisons": comparisons.table(points),
+        "traffic": traffic.table(points, layers, tidy["storage_reads"]),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}

@@ -6,7 +6,7 @@ The floor is what a single sample costs as well: starting the kernel, and bringi
 does not depend on b. `each` is the arithmetic of one sample. With sharpness s = 1 the two come one after the other,
 with a large s they overlap and the larger decides: the roofline (Williams, Waterman & Patterson 2009) is s = ∞.
 Kernels for matrix products compute blocks of rows (Goto & van de Geijn 2008), so b = 5 may cost as much as b = 8; some
-libraries multiply fewer rows than one block one by one, each as a product of matrix and vector.
+libraries multiply a few rows one by one, each as a product of matrix and vector.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Kernel:
     block: int = 1
     """Rows computed at once."""
     sharpness: float = 1.0
-    by_row: bool = False
-    """Fewer rows than a block are multiplied one by one."""
+    by_row: int = 0
+    """Fewer rows than this are multiplied one by one."""
 
 
 FEWEST_TO_CHOOSE = 4
@@ -59,7 +59,7 @@ class BatchLaw:
         s = self.kernel.sharpness
         floor, each = self.floor[:, None], self.each[:, None] * _blocks(b, self.kernel)
         together = floor + each if s == 1 else _norm(floor, each, s)
-        return np.where(self.kernel.by_row & (b < self.kernel.block), self.row[:, None] * b, together)
+        return np.where(b < self.kernel.by_row, self.row[:, None] * b, together)
 
 
 def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> BatchLaw:
@@ -68,7 +68,7 @@ def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> B
     A quantity that was 0 throughout stays 0. With one mini-batch floor and arithmetic cannot be told apart: NaN.
     """
     b = np.asarray(batches, dtype=np.float64)
-    alone = kernel.by_row & (b < kernel.block)
+    alone = b < kernel.by_row
     observed = np.moveaxis(seconds, 1, -1)
     row = _scale(_relative(b[alone], observed[..., alone]))
     blocks, together = _blocks(b[~alone], kernel), observed[..., ~alone]

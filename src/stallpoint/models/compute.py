@@ -213,8 +213,11 @@ def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dic
         for index, batch in enumerate(batches):
             labels = {"network": network, "hardware": hardware, "layer_type": kind, "worker_batch": batch}
             here, largest = times[:, index], times[:, -1]
-            quantities = {"seconds": here, "share": here / seconds[ALL][:, index], "speedup": largest / here}
-            yield labels | _columns(quantities)
+            with np.errstate(
+                divide="ignore", invalid="ignore"
+            ):  # no share of nothing, no speedup of what takes no time
+                share, speedup = here / seconds[ALL][:, index], largest / here
+            yield labels | _columns({"seconds": here, "share": share, "speedup": speedup})
 
 
 def _columns(quantities: Mapping[str, Ensemble]) -> dict[str, object]:

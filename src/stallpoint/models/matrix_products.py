@@ -23,7 +23,7 @@ VALUE_BYTES = 4
 KERNELS = (
     LINEAR,
     *(Kernel(block, sharpness) for block, sharpness in product((1, 2, 4, 8, 16, 32, 64, 128), (1.0, 2.0, 4.0, 8.0))),
-    *(Kernel(block, 1.0, by_row=True) for block in (2, 4, 8, 16)),
+    *(Kernel(block, 1.0, by_row) for block, by_row in product((1, 2, 4, 8, 16), (2, 3, 4, 8, 16))),
 )
 """What is tried, the plainest first."""
 
@@ -105,6 +105,12 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[Shape]:
             )
         )
     return found
+
+
+def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[Shape]]:
+    """The shapes of each network on each hardware, without those that only tell about the machine."""
+    of_networks = sgemm[sgemm["layer_type"] != MACHINE]
+    return {key: shapes(rows, seed) for key, rows in groups(of_networks, ["network", "hardware"])}
 
 
 def kernel(measured: Sequence[Shape]) -> Kernel:

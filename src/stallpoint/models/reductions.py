@@ -1,8 +1,8 @@
 """How the time of an all-reduce grows with the workers, by reduction scheme: what α and β·m are multiplied with.
 
 Thakur, Rabenseifner & Gropp (2005), sections 4.5 and 5; the sum's own time counts as part of β. A parameter server
-receives from and sends to every other rank over its one link (Keuper & Pfreundt, section I-A). The hierarchical scheme
-reduces inside each node and then between the nodes, one message for each node, around a ring.
+receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13). The
+hierarchical scheme reduces inside each node and then between the nodes, one message for each node, around a ring.
 """
 
 from __future__ import annotations

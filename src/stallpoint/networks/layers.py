@@ -164,6 +164,8 @@ LAYER_TYPES: dict[type[nn.Module], str] = {
     nn.Softmax: "softmax",
     nn.MaxPool2d: "pooling",
     nn.AvgPool2d: "pooling",
+    nn.AdaptiveMaxPool2d: "pooling",
+    nn.AdaptiveAvgPool2d: "pooling",
     nn.LocalResponseNorm: "lrn",
     nn.BatchNorm2d: "batch-norm",
     nn.LayerNorm: "layer-norm",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stallpoint.charts import Tables
+from stallpoint.claims.page import claims_section
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.parquet import atomic
 from stallpoint.report.answer import answer
@@ -38,6 +39,7 @@ def write_report(
     last, rows = raw_tables(tables)
     sections = [
         first,
+        claims_section(conclusions["claims"]),
         *topics,
         curves(conclusions),
         networks(tables),

@@ -6,19 +6,14 @@ import base64
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 from html import escape
 from importlib.resources import files
 from string import Template
 
-import vl_convert as vlc
-
 from stallpoint.charts import theme
-from stallpoint.charts.render import VEGA_LITE
+from stallpoint.charts.web_page import libraries
 from stallpoint.report.html import Section
 
-LIBRARIES = "window.vegaEmbed = vegaEmbed;"
-"""What the embedded libraries give to the page."""
 SCRIPTS = ("state.js", "tables.js", "charts.js", "page.js")
 FONT = f"Inter, {theme.FONT}"
 """The embedded font, in texts and charts alike, so that the layout is the same on every machine."""
@@ -35,7 +30,7 @@ def page(study: str, lead: str, filters: str, sections: Sequence[Section], **dat
         contents=" ".join(f'<a href="#{section.id}">{escape(section.title)}</a>' for section in sections),
         filters=filters,
         sections="\n".join(map(_html, sections)),
-        libraries=_libraries(),
+        libraries=libraries(),
         script="\n".join(_asset(name).decode() for name in SCRIPTS),
         data="\n".join(_data(name, value) for name, value in {**data, "config": _configs()}.items()),
     )
@@ -64,13 +59,6 @@ def _configs() -> dict[str, object]:
     """How charts look on the page, whose colours are variables, and in a file."""
     variables = {name: f"var(--{name})" for name in theme.LIGHT}
     return {"page": theme.config({**variables, "page": "transparent"}, font=FONT), "paper": theme.config(font=FONT)}
-
-
-@cache
-def _libraries() -> str:
-    """Vega-Embed with all it needs, as one script."""
-    bundle: str = vlc.javascript_bundle(LIBRARIES, VEGA_LITE)
-    return bundle.replace("</script", "<\\/script")
 
 
 def _data(name: str, value: object) -> str:

@@ -1,4 +1,4 @@
-"""The DAG model of synchronous SGD solved by hand for the steady state: eqs. (1)-(6) of Shi et al. 2018, section IV.
+"""The DAG model of synchronous SGD solved by hand for the steady state: Shi et al. 2018, eqs. (1)-(6).
 
 The paper drops the model update t_u from eqs. (3)-(6). Here it is kept, as in eq. (2): no computing task
 of the next iteration can begin before the update, so it adds to the computing side of the maximum.

@@ -4,25 +4,27 @@ The duration of a task is a sum over causes, sum_c parts[c, task] · factors[c, 
 iteration takes as long as the slowest cycle of the repeated job: the longest way from a task back to itself some
 iterations later, by the number of these iterations (Baccelli et al. 1992, Synchronization and Linearity, theorem
 3.23: the maximum cycle mean is the eigenvalue of a max-plus matrix). Every cycle crosses from one iteration to the
-next, so it is enough to begin with the few tasks that the next iteration waits for. The ways are found once and
-become a short list of steps, which are taken for many scenarios at a time.
+next, so it is enough to begin with the few tasks that the next iteration waits for.
+
+The length of each way is linear in the factors, so the iteration time is the largest of some linear functions. Factors
+are never negative: a way that is no longer than another in any cause is never the longest, and of the others only
+the corners of their convex hull are. Few ways are left (9 of 161 for a network like ResNet-50), and these are what each
+scenario is asked for.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial import ConvexHull, QhullError
 
 from stallpoint.errors import InputError
-from stallpoint.models.dag import lanes
-from stallpoint.models.dag.compilation import kernel
-from stallpoint.models.dag.graph import Indices
 from stallpoint.models.dag.order import Order
 from stallpoint.models.dag.template import Template
 from stallpoint.models.statistics import Reals
@@ -31,8 +33,16 @@ _TOKENS = 4
 """Tasks carried into each other from iteration to iteration up to which all their cycles are followed."""
 _SETTLED = 8
 """Iterations after which a job with more of them, or without a fixed order, is taken to be steady."""
-_CHUNK = 1 << 14
-"""Scenarios that a thread takes at a time."""
+_CHUNK = 1 << 17
+"""Ways times scenarios that a thread takes at a time: their lengths stay in its cache."""
+_MANY = 256
+"""Ways to a task of which the corners are looked for before others are added."""
+_TOO_MANY = 4096
+"""Corners up to which ways are followed."""
+_MOST_CAUSES = 6
+"""Causes that tell ways apart, up to which corners are looked for: their number is the dimension of the hull."""
+_FAR = 1e6
+"""In ranges of the lengths: as good as infinitely far."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +65,14 @@ class Structure:
         _check(self.parts, "parts")
 
     @cached_property
-    def _program(self) -> _Program | None:
+    def longest(self) -> Reals | None:
+        """The iteration time as the largest of linear functions of the factors, s, [functions, causes].
+
+        None where the order of tasks is not fixed, or where too many ways lead from iteration to iteration.
+        """
         order = self.template.order
         ways = None if order is None else _ways(order)
-        return None if ways is None else _compiled(ways, self.parts)
+        return None if ways is None else _lengths(ways, self.parts)
 
     def iteration_seconds(self, factors: npt.ArrayLike) -> Reals:
         """Iteration time in the steady state for `factors` [causes, scenarios], s."""
@@ -67,27 +81,20 @@ class Structure:
             raise InputError(
                 f"what-if: factors of shape {values.shape}; {len(self.parts)} causes x scenarios are needed"
             )
-        _check(values, "factors")
-        program = self._program
-        if program is None:
+        longest = self.longest
+        if longest is None:
+            _check(values, "factors")
             return self._settled(values)
         out = np.empty(values.shape[1])
-        evaluate = kernel(lanes.evaluate, (1 + len(program.row)) * values.shape[1])
+        size = max(1, _CHUNK // len(longest))
 
         def chunk(begin: int) -> None:
-            evaluate(
-                program.row, program.left, program.right, program.ready_first, program.ready_cause,
-                program.ready_seconds, program.own_first, program.own_cause, program.own_seconds, program.every,
-                program.shift, program.rows, values, out, begin, min(begin + _CHUNK, len(out)),
-            )  # fmt: skip
+            part = values[:, begin : begin + size]
+            _check(part, "factors")
+            (longest @ part).max(axis=0, out=out[begin : begin + size])
 
-        chunks = range(0, values.shape[1], _CHUNK)
-        if len(chunks) < 2:
-            for begin in chunks:
-                chunk(begin)
-        else:
-            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-                list(threads.map(chunk, chunks))
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            list(threads.map(chunk, range(0, len(out), size)))
         return out
 
     def _settled(self, factors: Reals) -> Reals:
@@ -103,7 +110,7 @@ class Structure:
 
 
 def _check(values: Reals, name: str) -> None:
-    if not (values >= 0).all() or not np.isfinite(values).all():
+    if not (values.min(initial=0.0) >= 0 and values.max(initial=0.0) < np.inf):
         raise InputError(f"what-if: {name} hold a number that is negative or not finite")
 
 
@@ -180,160 +187,44 @@ def _follow(
         entering = group & here
 
 
-# --- steps --------------------------------------------------------------------------------------------
+# --- lengths of ways ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Program:
-    """Steps row[n] = max(left[n], right[n], ready) + own on a few rows of lanes.
-
-    Rows are numbered, -1 is none. `ready` and `own` are sums of seconds · factors of causes, those of step n
-    at ready_first[n]:ready_first[n + 1] and own_first[n]:own_first[n + 1]. A step closes ways of every[n] iterations
-    (0: none), which take `shift` more than the step says.
-    """
-
-    row: Indices
-    left: Indices
-    right: Indices
-    ready_first: Indices
-    ready_cause: Indices
-    ready_seconds: Reals
-    own_first: Indices
-    own_cause: Indices
-    own_seconds: Reals
-    every: Indices
-    shift: Reals
-    rows: int
-
-
-@dataclass
-class _Step:
-    """A step of a program, sources named as nodes."""
-
-    node: object
-    sources: list[object]
-    ready: Reals | None
-    own: Reals
-    every: int
-
-
-def _compiled(ways: _Ways, parts: Reals) -> _Program:
-    straight: dict[_Node, Reals] = {}
-    steps: list[_Step] = []
-    for node in _deepest_first(ways):
-        own, every = parts[:, node[2]], ways.closing.get(node, 0)
-        rows = [source for source in ways.before[node] if source not in straight]
-        sums = _not_dominated([straight[source] for source in ways.before[node] if source in straight])
-        if not rows and len(sums) < 2:
-            straight[node] = own + (sums[0] if sums else 0.0)
-        else:
-            steps += _in_pairs(node, rows, sums, own, every)
-    steps = _chains_merged(steps)
-    nothing = np.zeros(len(parts))
-    steps += [_Step(node, [], straight[node], nothing, span) for node, span in ways.closing.items() if node in straight]
-    readies = [step.ready for step in steps if step.ready is not None]
-    # All that begins, begins later by what every task waits for at least: that much can be added at the end.
-    shift = np.min(readies, axis=0) if readies else nothing
-    row, left, right, rows_needed = _placed(steps)
-    ready = _sparse([nothing if step.ready is None else step.ready - shift for step in steps])
-    return _Program(
-        row, left, right, *ready, *_sparse([step.own for step in steps]),
-        every=np.array([step.every for step in steps], np.int32),
-        shift=shift, rows=rows_needed,
-    )  # fmt: skip
-
-
-def _deepest_first(ways: _Ways) -> list[_Node]:
-    """Nodes in an order that leaves few results waiting."""
-    depth: dict[_Node, int] = {}
+def _lengths(ways: _Ways, parts: Reals) -> Reals | None:
+    """Lengths of the ways that are the longest for some factors, by the iterations they span, [ways, causes]."""
+    none = np.zeros((1, len(parts)))
+    until: dict[_Node, Reals] = {}
     for node, sources in ways.before.items():
-        depth[node] = 1 + max((depth[source] for source in sources), default=0)
-    order: dict[_Node, None] = {}
-    for end in ways.closing:
-        waiting = [(end, False)]
-        while waiting:
-            node, ready = waiting.pop()
-            if ready:
-                order.setdefault(node)
-            elif node not in order:
-                waiting.append((node, True))
-                waiting += [(source, False) for source in sorted(ways.before[node], key=depth.__getitem__)]
-    return list(order)
+        found = _undominated(np.concatenate([until[source] for source in sources])) if sources else none
+        if len(found) > _MANY:
+            found = _corners(found)
+        if len(found) > _TOO_MANY:
+            return None
+        until[node] = found + parts[:, node[2]]
+    closed = [until[node] / span for node, span in ways.closing.items()]
+    return _corners(_undominated(np.concatenate([none, *closed])))
 
 
-def _not_dominated(sums: list[Reals]) -> list[Reals]:
-    """Those of `sums` that are the largest for some factors, for all we know."""
-    kept: list[Reals] = []
-    for one in sums:
-        if not any((other >= one).all() for other in kept):
-            kept = [other for other in kept if not (one >= other).all()] + [one]
-    return kept
+def _undominated(lengths: Reals) -> Reals:
+    """Those of `lengths` that no other reaches in every cause."""
+    if len(lengths) == 1:
+        return lengths
+    found = np.unique(lengths, axis=0)
+    reached = np.ones((len(found), len(found)), dtype=bool)
+    for cause in found.T:
+        reached &= cause >= cause[:, None]
+    return np.asarray(found[reached.sum(axis=1) == 1])
 
 
-def _in_pairs(node: _Node, rows: Sequence[object], sums: Sequence[Reals], own: Reals, every: int) -> list[_Step]:
-    """The steps of one node: two rows at a time, or one and what is ready; its own time in the last."""
-    nothing = np.zeros_like(own)
-    waiting, ready = list(rows), list(sums)
-    steps: list[_Step] = []
-    while True:
-        sources = waiting[: 2 - min(1, len(ready))]
-        waiting = waiting[len(sources) :]
-        one = ready.pop() if ready else None
-        if not waiting and not ready:
-            return [*steps, _Step(node, sources, one, own, every)]
-        part = (node, len(steps))
-        steps.append(_Step(part, sources, one, nothing, 0))
-        waiting.insert(0, part)
-
-
-def _chains_merged(steps: list[_Step]) -> list[_Step]:
-    """Steps that only add to a result nobody else wants are added there."""
-    uses: dict[object, int] = {}
-    for step in steps:
-        for source in step.sources:
-            uses[source] = uses.get(source, 0) + 1
-    made: dict[object, _Step] = {}
-    for step in steps:
-        source = made.get(step.sources[0]) if len(step.sources) == 1 and step.ready is None else None
-        if source is not None and uses[source.node] == 1 and not source.every:
-            del made[source.node]
-            step = _Step(step.node, source.sources, source.ready, source.own + step.own, step.every)
-        made[step.node] = step
-    return list(made.values())
-
-
-def _placed(steps: list[_Step]) -> tuple[Indices, Indices, Indices, int]:
-    """Row of each step's result and of its sources, and the number of rows needed."""
-    uses: dict[object, int] = {}
-    for step in steps:
-        for source in step.sources:
-            uses[source] = uses.get(source, 0) + 1
-    place: dict[object, int] = {}
-    free: list[int] = []
-    table = np.full((3, len(steps)), -1, np.int32)
-    rows = 0
-    for number, step in enumerate(steps):
-        # A row of its own: loops that overwrite what they read are not done several lanes at a time.
-        if not free:
-            free.append(rows)
-            rows += 1
-        place[step.node] = table[0, number] = free.pop()
-        for side, source in enumerate(step.sources):
-            table[1 + side, number] = place[source]
-            uses[source] -= 1
-        free += [place.pop(source) for source in {*step.sources} if uses[source] == 0]
-        if step.node not in uses:
-            free.append(place.pop(step.node))
-    return table[0], table[1], table[2], rows
-
-
-def _sparse(vectors: Sequence[Reals]) -> tuple[Indices, Indices, Reals]:
-    """First, cause and seconds of what is not zero in each of `vectors`."""
-    causes = [np.flatnonzero(vector) for vector in vectors]
-    first = np.cumsum([0, *map(len, causes)])
-    seconds = [vector[cause] for vector, cause in zip(vectors, causes, strict=True)]
-    return (
-        first.astype(np.int32),
-        np.concatenate([np.empty(0, np.int32), *causes]).astype(np.int32),
-        np.concatenate([np.empty(0), *seconds]),
-    )
+def _corners(lengths: Reals) -> Reals:
+    """Those of `lengths` that are corners of their convex hull; all where that cannot be told."""
+    apart = lengths[:, np.ptp(lengths, axis=0) > 0]
+    if not 1 < apart.shape[1] <= _MOST_CAUSES or len(apart) <= apart.shape[1] + 1:
+        return lengths
+    # With points far down each axis from among them, what faces a direction that falls in any cause is no corner.
+    below = apart.mean(axis=0) - _FAR * np.diag(np.ptp(apart, axis=0))
+    try:
+        corners = ConvexHull(np.vstack([apart, below])).vertices
+    except QhullError:  # they lie in a plane
+        return lengths
+    return np.asarray(lengths[corners[corners < len(apart)]])

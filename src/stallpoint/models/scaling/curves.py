@@ -11,7 +11,7 @@ from stallpoint.models.measured import Measured, Point
 from stallpoint.models.prediction import ScalingCurve
 from stallpoint.models.scaling.choice import Choice, choose, too_few
 from stallpoint.models.scaling.places import PLACE, Places, Series
-from stallpoint.models.statistics import INTERVAL, REPLICATES, Reals, columns
+from stallpoint.models.statistics import INTERVAL, REPLICATES, Ensemble, Reals, columns
 
 _QUANTILES = (0.5, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 _RATE = "samples_per_second"
@@ -85,7 +85,12 @@ def _law_rows(
             _RATE: value,
             f"{_RATE}_low": low,
             f"{_RATE}_high": high,
-            **columns(f"dag_{_RATE}", point.global_batch / curve.predicted[point.nodes].times["iteration_time"]),
-            **columns(f"measured_{_RATE}", point.global_batch / times),
+            **columns(f"dag_{_RATE}", _rate(point, curve.predicted[point.nodes].times["iteration_time"])),
+            **columns(f"measured_{_RATE}", _rate(point, times)),
             "note": note,
         }
+
+
+def _rate(point: Point, seconds: Ensemble) -> Ensemble:
+    """Samples per second; not a number where an iteration of no time is predicted."""
+    return point.global_batch / np.where(seconds > 0, seconds, np.nan)

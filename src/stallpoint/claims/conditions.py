@@ -1,0 +1,42 @@
+"""Which rows of a table a claim's ``where`` chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.claims.facts import Facts, column_of
+from stallpoint.claims.language import COMPARISONS, ENDS
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = dict(
+    zip(COMPARISONS, (pd.Series.gt, pd.Series.ge, pd.Series.lt, pd.Series.le), strict=True)
+)
+
+
+def is_end(wanted: object) -> bool:
+    """Whether a condition picks the largest or smallest, once all others are met."""
+    return isinstance(wanted, str) and wanted in ENDS
+
+
+def chosen(rows: pd.DataFrame, where: Mapping[str, Any], known: Facts) -> pd.DataFrame:
+    """The rows that meet every condition; of those, the ones at the ends that are asked for."""
+    for column, wanted in where.items():
+        if not is_end(wanted):
+            rows = rows[meets(column_of(rows, column, known), wanted)]
+    for column, wanted in where.items():
+        if is_end(wanted) and len(rows):
+            at = column_of(rows, column, known)
+            rows = rows[at == (at.max() if wanted == "largest" else at.min())]
+    return rows
+
+
+def meets(values: pd.Series[Any], wanted: Any) -> pd.Series[bool]:
+    """Which values are as one condition wants them."""
+    if not isinstance(wanted, Mapping):
+        return values.isin(wanted if isinstance(wanted, list) else [wanted])
+    found = pd.Series(True, index=values.index)
+    for key, value in wanted.items():
+        found &= ~meets(values, value) if key == "not" else _COMPARE[key](values, value)
+    return found

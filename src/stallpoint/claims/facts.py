@@ -1,0 +1,39 @@
+"""What the names in a study stand for: the device of a hardware entry, the format of a storage, the kind of a preset.
+
+Claims can so ask for ``hardware.device: cuda`` or ``sync.start: layer-ready``, whatever a study calls its entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.cells import ImportedTrainCell, StorageCell, TrainCell, cell_from_json
+from stallpoint.claims.language import FACTS
+
+Facts = dict[str, dict[str, Any]]
+"""``hardware.device`` -> hardware -> device, and so on."""
+
+
+def facts(runs: pd.DataFrame, shared_links: Collection[str] = ()) -> Facts:
+    """The facts of every entry that a cell of the table ``runs`` used; storages in `shared_links` share the link."""
+    found: Facts = {f"{column}.{fact}": {} for column, names in FACTS.items() for fact in names}
+    for cell in map(cell_from_json, runs["settings"]):
+        found["hardware.device"][cell.hardware] = cell.device
+        if isinstance(cell, TrainCell):
+            for fact in FACTS["sync"]:
+                found[f"sync.{fact}"][cell.sync] = cell.preset[fact]
+        if isinstance(cell, TrainCell | StorageCell) and not isinstance(cell, ImportedTrainCell):
+            found["storage.format"][cell.storage] = cell.storage_format
+            found["storage.shared_link"][cell.storage] = cell.storage in shared_links
+    return found
+
+
+def column_of(frame: pd.DataFrame, name: str, known: Facts) -> pd.Series[Any]:
+    """A column of the table, or a fact of one; entries of which nothing is known have an empty text."""
+    if name in frame.columns:
+        return frame[name]
+    of_entry = known.get(name, {})
+    return frame[name.split(".")[0]].map(lambda entry: of_entry.get(entry, ""))

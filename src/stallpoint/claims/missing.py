@@ -1,0 +1,75 @@
+"""What a study lacks to test a claim, in words that say which cells to add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.claims.conditions import chosen, is_end, meets
+from stallpoint.claims.facts import Facts, column_of
+from stallpoint.claims.language import FACTS, Selection, wanted_in_words
+
+_CURVE = "train cells (strong or weak scaling)"
+CELLS = {
+    "layer_scaling": "train cells on one worker, at several b (scaling compute)",
+    "halvings": "train cells on one worker or sgemm cells, at two b",
+    "amdahl": "train cells on one worker at two b (scaling compute), or on two node counts (strong)",
+    "sgemm_speedup": "sgemm cells",
+    "matrix_products": "sgemm cells",
+    "curve_distances": "sgemm cells and train cells on one worker that share two b",
+    "communication": "collectives cells",
+    "storage_rates": "storage cells",
+    "data_share": "train cells",
+    "hidden_communication": "train cells on more than one worker",
+    "comparisons": "train cells that differ in storage, sync or prefetch alone",
+    "traffic": "train cells on more than one worker and storage cells",
+    "what_if": "scenarios under what_if",
+    "network_layers": "train cells of a network",
+    "extrapolations": "external tables",
+    "law_validation": "external tables, or train cells on many node counts",
+}
+"""What fills each table; those not named here: train cells with scaling strong or weak."""
+MOST = 8
+"""Values that a message lists at most."""
+
+
+def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any], known: Facts) -> str:
+    """Why no row of the combination `labels` is chosen: the first condition that none meets, and what there is."""
+    cells = CELLS.get(selection.table, _CURVE)
+    if rows.empty:
+        return f"no {cells}"
+    rows = chosen(rows, labels, known)
+    met: list[str] = []
+    for column, wanted in selection.where.items():
+        if is_end(wanted):
+            continue
+        values = column_of(rows, column, known)
+        left = rows[meets(values, wanted)]
+        if left.empty:
+            named = f" of {', '.join(met)}" if met else ""
+            present = f" (there is {_listed(values)})" if len(values) else ""
+            return f"no {cells}{named} with {column} {wanted_in_words(wanted)}{present}"
+        if column not in labels and (column in FACTS or column == "network"):
+            met.append(wanted_in_words(wanted))
+        rows = left
+    return f"no {cells}"
+
+
+def no_value(selection: Selection, rows: pd.DataFrame) -> str:
+    """Why the rows that there are hold no value: their own note, where they have one."""
+    notes = sorted({str(note) for note in rows["note"]} - {""}) if "note" in rows.columns else []
+    return f"{selection.column} is not known: {'; '.join(notes) or 'a part of it was not measured'}"
+
+
+def one_row(first: Selection, second: Selection) -> str:
+    """Why two selections that should differ are the same rows."""
+    columns = [column for column, wanted in second.where.items() if first.where.get(column) != wanted]
+    return f"needs two different {', '.join(columns)}"
+
+
+def _listed(values: pd.Series[Any]) -> str:
+    found = sorted(set(values), key=lambda value: (isinstance(value, str), value))
+    words = [wanted_in_words(value) or "unknown" for value in found if value != ""] or ["none"]
+    return ", ".join(words[:MOST]) + (f" and {len(words) - MOST} more" if len(words) > MOST else "")

@@ -1,0 +1,81 @@
+"""Claims from YAML: files of papers' claims, and those that a study makes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stallpoint.claims.language import Claim, claim_from
+from stallpoint.configuration import check
+from stallpoint.errors import InputError
+
+PAPERS = "papers"
+"""Under ``claims`` of a study: all files of resources/claims."""
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's, ten times faster, where PyYAML was built with it: claims are read whenever a study is planned."""
+OWN = "this study"
+"""Who makes the claims that stand in the study's configuration."""
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    text = files("stallpoint.claims").joinpath("schema.yaml").read_text(encoding="utf-8")
+    schema: dict[str, Any] = yaml.safe_load(text)
+    return schema
+
+
+def read_claims(paths: Iterable[str | Path], own: Sequence[Mapping[str, Any]] = ()) -> list[Claim]:
+    """The claims of files and the study's `own` entries; raises `InputError` naming the file and entry."""
+    claims = [claim for path in paths for claim in _of_file(Path(path))] + own_claims(own)
+    found: dict[str, str] = {}
+    for claim in claims:
+        if claim.id in found:
+            raise InputError(
+                f"claim {claim.id} of {claim.paper}: {found[claim.id]} has a claim of that id; ids are unique"
+            )
+        found[claim.id] = claim.paper
+    return claims
+
+
+def own_claims(entries: Sequence[Mapping[str, Any]]) -> list[Claim]:
+    """The claims in a study's configuration, ``claims``; entries that are no claims, but files, are left out."""
+    return [
+        claim
+        for index, entry in enumerate(entries)
+        if not isinstance(entry, str)
+        for claim in _of_entries({"paper": OWN, "claims": [entry]}, "", {"claims[0]": f"claims[{index}]"})
+    ]
+
+
+def claim_files(entries: Sequence[Any], papers: Path) -> list[Path]:
+    """The files among a study's ``claims``; `papers` is the folder that stands behind the word of that name."""
+    named = [entry for entry in entries if isinstance(entry, str)]
+    return [path for name in named for path in (sorted(papers.glob("*.yaml")) if name == PAPERS else [Path(name)])]
+
+
+def _of_file(path: Path) -> list[Claim]:
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file of claims") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a YAML file: {error}") from None
+    return _of_entries(content, f"{path}: ", {})
+
+
+def _of_entries(content: Any, prefix: str, places: Mapping[str, str]) -> list[Claim]:
+    try:
+        checked = check(content, _schema())
+        return [
+            claim_from(entry, checked["paper"], f"claims[{index}]") for index, entry in enumerate(checked["claims"])
+        ]
+    except InputError as error:
+        lines = str(error)
+        for inside, outside in places.items():
+            lines = lines.replace(inside, outside)
+        raise InputError("\n".join(f"{prefix}{line}" for line in lines.splitlines())) from None

@@ -1,0 +1,136 @@
+"""The papers' claims on a made-up study that has the data for every one of them."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import synthetic
+from synthetic import NETWORK, Layer, Truth
+from test_claims_language import documented
+
+from stallpoint import models
+from stallpoint.claims import page, words
+from stallpoint.claims.facts import Facts
+from stallpoint.claims.judge import Judged, judge
+from stallpoint.claims.quantity import Evidence
+from stallpoint.claims.reading import PAPERS, claim_files, read_claims
+from stallpoint.claims.verdict import UNTESTED
+from stallpoint.models.what_if import scenarios
+from stallpoint.presets import PRESETS
+from stallpoint.records import EXTRAPOLATED_TABLES, INSTRUMENTATION
+
+SHIPPED = Path(__file__).parents[2] / "resources/claims"
+DEVICES = {"xeon": "cpu", "k80-4gpu": "cuda", "v100-4gpu": "cuda"}
+NETWORKS = ("alexnet", "googlenet", "resnet50")
+NO_TABLE = {"large-batches-cost-accuracy", "large-effective-batches-converge-worse"}
+"""Claims about convergence, which no table can tell."""
+FACTS: Facts = {
+    "hardware.device": dict(DEVICES),
+    "storage.format": {"local": "files", "shared": "raw"},
+    "storage.shared_link": {"local": False, "shared": True},
+    **{
+        f"sync.{fact}": {name: getattr(known.preset, fact) for name, known in PRESETS.items()}
+        for fact in ("start", "reduction", "grouping")
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pd.DataFrame]:
+    """Model tables of one network, fitted; and the same rows again under the names of the others."""
+    layers = (*NETWORK, Layer("norm1", "lrn", 0.1e-3, 0.01e-3), Layer("drop6", "dropout", 0.3e-3, 0.001e-3))
+    records = synthetic.study(
+        Truth(layers=layers), batch=128, compute_batches=(128, 64, 32, 16, 8, 4, 1), repeats=1, iterations=3
+    )
+    fitted = models.fit(records, nodes=[64], scenarios=scenarios([{"compute_speed": 10}, {"gradient_bytes": 0.25}]))
+    described = layers_of(layers)
+    renamed = {name: under_all_names(frame) for name, frame in {**fitted, "network_layers": described}.items()}
+    empty = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in EXTRAPOLATED_TABLES}
+    return {**renamed, **empty, INSTRUMENTATION.name: records[INSTRUMENTATION.name]}
+
+
+def layers_of(layers: tuple[Layer, ...]) -> pd.DataFrame:
+    rows = [
+        {"network": "alexnet", "layer_index": index, "layer": layer.name, "layer_type": layer.type}
+        | {"parameters": layer.gradient_bytes // 4, "gradient_bytes": layer.gradient_bytes, "multiply_adds": 0}
+        for index, layer in enumerate(layers)
+    ]
+    return pd.DataFrame(rows)
+
+
+def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows for every network and hardware, wfbp also as every other preset that overlaps, naive as the others."""
+    if "network" in frame:
+        frame = pd.concat([frame.assign(network=name) for name in NETWORKS])
+    if "hardware" in frame:
+        frame = pd.concat([frame.assign(hardware=name) for name in DEVICES])
+    if "reduction" in frame:
+        frame = pd.concat([frame, frame.assign(reduction="ring")])
+    if "against" in frame:
+        pairs = product(("wfbp", "caffe-mpi", "horovod"), ("cntk", "mxnet", "tensorflow", "parameter-server"))
+        known = frame[(frame["sync"] == "wfbp") & (frame["against"] == "naive")]
+        frame = pd.concat([frame, *(known.assign(sync=sync, against=against) for sync, against in pairs)])
+    elif "sync" in frame:
+        presets = {"wfbp": ("parameter-server", "horovod"), "naive": ("firecaffe", "cntk")}
+        more = [frame[frame["sync"] == like].assign(sync=name) for like, names in presets.items() for name in names]
+        frame = pd.concat([frame, *more])
+    return frame.reset_index(drop=True)
+
+
+@pytest.fixture(scope="module")
+def judged(tables: dict[str, pd.DataFrame]) -> dict[str, Judged]:
+    claims = judge(read_claims(claim_files([PAPERS], SHIPPED), documented()), Evidence(tables, FACTS))
+    return {claim["id"]: claim for claim in claims}
+
+
+def test_every_claim_selects_something(judged: dict[str, Judged]) -> None:
+    untested = {name: words.combinations(claim)[1] for name, claim in judged.items() if claim["verdict"] == UNTESTED}
+    assert set(untested) == NO_TABLE, untested
+
+
+def test_verdicts_whose_answer_is_known(judged: dict[str, Judged]) -> None:
+    """The made-up network: wide fully-connected layers with a high floor, convolutions almost in proportion to b."""
+    expected = {
+        "fully-connected-poor-below-64": "holds",
+        "fully-connected-share-grows": "holds",
+        "wfbp-hides-communication": "holds",
+        "communication-after-backward-is-not-hidden": "holds",
+        "wfbp-exposes-less-than-naive": "holds",
+        "reading-ahead-hides-io": "holds",
+        "dag-error-alexnet": "holds",
+        "alexnet-has-250-mb": "does not hold",
+        "ring-almost-doubles-the-speed": "does not hold",
+        "fully-connected-better-on-gpu": "not distinguishable",
+        "pooling-stays-cheap": "holds",
+    }
+    assert {name: judged[name]["verdict"] for name in expected} == expected
+
+
+def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str, Judged]) -> None:
+    claims = list(judged.values())
+    assert json.loads(json.dumps(claims, allow_nan=False)) == claims
+    markdown, html = "\n\n".join(words.blocks(claims)), page.claims_section(claims)
+    for claim in claims:
+        assert f"| {claim['sentence'].replace('|', chr(92) + '|')} | " in markdown
+        assert f'id="claim-{claim["id"]}"' in html
+        if claim["chart"]:
+            assert f'<a href="#{claim["chart"]}">' in html
+            assert f"(figures/{claim['chart']}.html)" in markdown
+    (line,) = words.summary_line(claims)
+    assert line.startswith("claims of the papers: ")
+    assert f"{len(NO_TABLE)} not tested" in line
+
+
+def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -> None:
+    claim = {**judged["lrn-negligible"], "sentence": "a | b <script>", "paper": "A & B <i>"}
+    assert "a \\| b" in "\n".join(words.blocks([claim]))
+    html = page.claims_section([claim])
+    assert "<script>" not in html
+    assert "<i>" not in html
+
+
+def test_without_claims_there_is_no_section() -> None:
+    assert page.claims_section([]) == ""
+    assert list(words.blocks([])) == words.summary_line([]) == []

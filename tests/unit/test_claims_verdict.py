@@ -1,0 +1,90 @@
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from stallpoint.claims.language import Condition
+from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, overall, verdict
+
+NUMBERS = st.floats(min_value=-1e6, max_value=1e6)
+ENDS = st.one_of(NUMBERS, st.sampled_from([-math.inf, math.inf]))
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> tuple[float, float]:
+    low, high = sorted([draw(ENDS), draw(ENDS)])
+    return low, high
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> Condition:
+    low, high = sorted([draw(ENDS), draw(ENDS)])
+    assume(low < high)
+    return Condition("", low, high, draw(st.booleans()) or math.isinf(low), draw(st.booleans()) or math.isinf(high))
+
+
+def met(value: float, condition: Condition) -> bool:
+    above = value >= condition.low if condition.low_belongs else value > condition.low
+    return above and (value <= condition.high if condition.high_belongs else value < condition.high)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "found"),
+    [
+        (4.0, 8.0, HOLDS), (5.0, 5.0, HOLDS), (3.9, 5.0, UNCLEAR), (7.0, 8.1, UNCLEAR), (1.0, 20.0, UNCLEAR),
+        (1.0, 3.9, FAILS), (8.1, math.inf, FAILS), (4.0, math.inf, UNCLEAR), (math.nan, math.nan, UNCLEAR),
+    ],
+)  # fmt: skip
+def test_between_4_and_8(low: float, high: float, found: str) -> None:
+    assert verdict(low, high, Condition("between 4 and 8", 4.0, 8.0)) == found
+
+
+def test_an_end_belongs_to_at_least_and_not_to_above() -> None:
+    assert verdict(1.0, 2.0, Condition("at least 1", low=1.0)) == HOLDS
+    assert verdict(1.0, 2.0, Condition("above 1", low=1.0, low_belongs=False)) == UNCLEAR
+    assert verdict(0.0, 1.0, Condition("above 1", low=1.0, low_belongs=False)) == FAILS
+    assert verdict(0.0, 1.0, Condition("at least 1", low=1.0)) == UNCLEAR
+
+
+@given(interval=intervals(), condition=conditions(), part=st.tuples(st.floats(0, 1), st.floats(0, 1)))
+def test_a_narrower_interval_never_takes_a_verdict_back(
+    interval: tuple[float, float], condition: Condition, part: tuple[float, float]
+) -> None:
+    low, high = interval
+    assume(math.isfinite(low) and math.isfinite(high))
+    inner = sorted(min(max(low + share * (high - low), low), high) for share in part)
+    found = verdict(low, high, condition)
+    assert found in (UNCLEAR, verdict(*inner, condition))
+
+
+@given(interval=intervals(), condition=conditions(), share=st.floats(0, 1))
+def test_the_verdict_is_true_of_every_value_in_the_interval(
+    interval: tuple[float, float], condition: Condition, share: float
+) -> None:
+    low, high = interval
+    found = verdict(low, high, condition)
+    values = {low, high}
+    if math.isfinite(low) and math.isfinite(high):
+        values.add(min(max(low + share * (high - low), low), high))
+    for value in values:
+        if found == HOLDS:
+            assert met(value, condition)
+        if found == FAILS:
+            assert not met(value, condition)
+
+
+@given(end=NUMBERS, interval=intervals())
+def test_above_holds_where_at_most_does_not_and_the_other_way(end: float, interval: tuple[float, float]) -> None:
+    above = verdict(*interval, Condition("", low=end, low_belongs=False))
+    at_most = verdict(*interval, Condition("", high=end))
+    assert (above, at_most) in [(HOLDS, FAILS), (FAILS, HOLDS), (UNCLEAR, UNCLEAR)]
+
+
+@given(st.lists(st.sampled_from([HOLDS, FAILS, UNCLEAR, UNTESTED])))
+def test_one_that_does_not_hold_refutes_a_claim(verdicts: list[str]) -> None:
+    found = overall(verdicts)
+    tested = [one for one in verdicts if one != UNTESTED]
+    assert (found == FAILS) == (FAILS in tested)
+    assert (found == HOLDS) == (set(tested) == {HOLDS})
+    assert (found == UNTESTED) == (not tested)

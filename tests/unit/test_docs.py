@@ -1,0 +1,156 @@
+"""The documentation: the site builds, links lead somewhere, and commands and paths that are named exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from pages import PAGES, ROOT, Block, anchors, blocks, links, prose, shown_commands
+from snakemake.cli import get_argument_parser
+
+from stallpoint.networks import NETWORKS
+from stallpoint.study import expand
+
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+PYTHON = [block for page in PAGES for block in blocks(page) if block.language == "python"]
+SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
+BUILT = {"results", "logs", ".venv", "site"}
+"""Folders that only exist once something ran."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site: a page that is missing, a link or an anchor that leads nowhere is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_every_page_is_built(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).exists(), page
+    assert "threads_per_worker" in (site / "configuration.html").read_text()
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    loaded = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+    found = {tag for page in site.rglob("*.html") for tag in loaded.findall(page.read_text())}
+    assert not found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_to_files_and_headings_that_exist(name: str) -> None:
+    page = ROOT / name
+    for link in links(page):
+        path, _, heading = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name}: {link}"
+        if heading:
+            assert heading in anchors(target), f"{name}: {link}; there are {sorted(anchors(target))}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_are_understood(name: str) -> None:
+    parser = get_argument_parser()
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for program, *arguments in shown_commands(ROOT / name):
+        if program == "make":
+            assert {word for word in arguments if "=" not in word} <= targets, arguments
+        else:
+            parser.parse_args([word for word in arguments if word != "..."])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_that_are_named_exist(name: str) -> None:
+    """Paths in the text below the repository's own folders, and those that commands are given."""
+    page = ROOT / name
+    own = {block.title for other in PAGES for block in blocks(other)}
+    named = re.findall(r"`([\w.-]+/[\w./-]+)`", prose(page))
+    named += [word for command in shown_commands(page) for word in command if "/" in word]
+    top = {path.name for path in ROOT.iterdir()} - BUILT
+    for path in named:
+        if path.split("/")[0] in top and path not in own:
+            assert (ROOT / path).exists(), f"{name}: {path}"
+
+
+def test_the_tutorial_shows_the_plan_of_the_default_study_and_with_a_node_count_more() -> None:
+    tutorial = (ROOT / "docs/tutorial.md").read_text()
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    before = expand(config, SCHEMA)
+    assert before.plan() in tutorial
+    config["matrix"][0]["nodes"].append(4)
+    config["hardware"]["local"]["nodes"] = 4
+    after = expand(config, SCHEMA)
+    assert after.plan() in tutorial
+    assert before.cells.items() <= after.cells.items(), "no cell becomes stale"
+
+
+def test_the_tutorial_shows_the_plan_of_a_paper() -> None:
+    tutorial = (ROOT / "docs/tutorial.md").read_text()
+    plan = expand(yaml.safe_load((ROOT / "config/studies/keuper-2016.yaml").read_text()), SCHEMA).plan()
+    shown = tutorial[tutorial.index("study keuper-2016") :].split("```")[0]
+    assert set(shown.splitlines()) - {"  ..."} <= set(plan.splitlines())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_are_listed(name: str) -> None:
+    network = NETWORKS[name]
+    line = f"| `{name}` | {network.takes} | {network.parameters:,} | {network.multiply_adds / 1e9:.3g} billion |"
+    assert line in (ROOT / "docs/networks.md").read_text()
+
+
+def test_studies_shown_for_a_cluster_are_valid() -> None:
+    """Those of docs/extending are run (tests/workflow/test_docs_examples.py)."""
+    shown = [block for block in blocks(ROOT / "docs/cluster.md") if block.title]
+    assert shown
+    for block in shown:
+        assert expand(yaml.safe_load(block.text), SCHEMA).cells
+
+
+@pytest.mark.parametrize(
+    ("script", "page"),
+    [
+        ("document_config.py", "config/README.md"),
+        ("document_presets.py", "docs/presets.md"),
+        ("document_records.py", "docs/records.md"),
+    ],
+)
+def test_generated_pages_are_up_to_date(script: str, page: str) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / script)]
+    written = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert written.stdout == (ROOT / page).read_text()
+
+
+def test_records_name_rules_that_exist() -> None:
+    rules = set()
+    for file in (ROOT / "workflow/rules").glob("*.smk"):
+        rules |= set(re.findall(r"^ *rule (\w+):", file.read_text(), re.MULTILINE))
+    named = re.findall(r"[Ww]ritten by the rule `(\w+)`", (ROOT / "docs/records.md").read_text())
+    assert len(named) >= 5
+    assert set(named) <= rules
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/models").glob("[!i]*.md")), ids=lambda page: page.stem)
+def test_a_model_says_its_formula_source_assumptions_and_where_it_fails(page: Path) -> None:
+    headings = "\n".join(re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE))
+    for part in ("Formula", "Source", "Assumptions, and where it fails"):
+        assert part in headings, f"{page.name}: no section on {part}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_in_the_text_is_taken_for_html(name: str) -> None:
+    """<study> outside of code would not be shown."""
+    text = re.sub(r"`[^`]*`", "", prose(ROOT / name))
+    assert not re.findall(r"<(?!https?:)/?[A-Za-z][^>\n]*>", text)
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.title or block.text.splitlines()[-1])
+def test_python_that_is_shown_is_as_tidy_as_our_own(block: Block) -> None:
+    for check in (["check", "--select=E,F,I"], ["format", "--check"]):
+        command = [sys.executable, "-m", "ruff", *check, "--stdin-filename", block.title or "shown.py", "-"]
+        done = subprocess.run(command, cwd=ROOT, input=block.text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout

@@ -1,0 +1,86 @@
+"""Records that hardly tell anything: an answer whose numbers can be, or a refusal that names the cell."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import study
+
+from stallpoint import models
+from stallpoint.errors import InputError
+from stallpoint.records import TABLES
+
+Tidy = dict[str, pd.DataFrame]
+PARTS = ("data_wait", "read", "decode", "forward", "backward", "communication", "exposed_communication", "update")
+
+
+@pytest.fixture(scope="module")
+def small() -> Tidy:
+    return study(
+        nodes=(1, 2), repeats=1, iterations=2, storages=("local",), syncs=("wfbp",), prefetches=(0,),
+        compute_batches=(64, 4),
+    )  # fmt: skip
+
+
+def with_column(table: str, column: str, value: float) -> Callable[[Tidy], Tidy]:
+    return lambda tidy: {**tidy, table: tidy[table].assign(**{column: value})}
+
+
+def without_any_part(tidy: Tidy) -> Tidy:
+    zero = dict.fromkeys(PARTS, 0.0)
+    layers = tidy["layers"].assign(forward=0.0, backward=0.0)
+    return {**tidy, "iterations": tidy["iterations"].assign(**zero), "layers": layers}
+
+
+def one_row_of_each(tidy: Tidy) -> Tidy:
+    single = {name: tidy[name].iloc[-1:] for name in ("sgemm", "collectives", "storage_reads")}
+    first = {name: tidy[name].query("iteration == 1 and rank == 0") for name in ("iterations", "layers")}
+    return {**tidy, **single, **first}
+
+
+def only_warm_up(tidy: Tidy) -> Tidy:
+    return {**tidy, **{name: tidy[name].assign(warmup=True) for name in ("iterations", "layers", "collectives")}}
+
+
+@pytest.mark.parametrize(
+    "degenerate",
+    [
+        without_any_part,
+        one_row_of_each,
+        only_warm_up,
+        with_column("iterations", "iteration_time", 1e12),
+        with_column("iterations", "iteration_time", 1e-12),
+        with_column("layers", "gradient_bytes", 0),
+        with_column("layers", "forward", 0.0),
+        with_column("sgemm", "seconds", 1e-3),
+        with_column("collectives", "seconds", 1e-3),
+        with_column("storage_reads", "bytes", 0),
+    ],
+)
+def test_numbers_are_possible_whatever_was_measured(small: Tidy, degenerate: Callable[[Tidy], Tidy]) -> None:
+    fitted = models.fit(degenerate(small), nodes=[1, 2, 4])
+    for name, rows in fitted.items():
+        for column in TABLES[name].columns:
+            if column.unit in ("1/s", "GFLOP/s", "s/B"):
+                values = rows[column.name].dropna()
+                assert np.isfinite(values).all(), (name, column.name)
+                assert (values >= 0).all(), (name, column.name)
+        for value in (column.removesuffix("_low") for column in rows if column.endswith("_low")):
+            known = rows[rows[f"{value}_low"].notna()]
+            assert known[value].between(known[f"{value}_low"], known[f"{value}_high"]).all(), (name, value)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, -1.0, np.inf])
+@pytest.mark.parametrize("column", ["forward", "exposed_communication", "iteration_time"])
+def test_an_iteration_that_cannot_be_is_refused_by_name(small: Tidy, column: str, wrong: float) -> None:
+    rows = small["iterations"].copy()
+    rows.loc[rows.index[-1], column] = wrong
+    cell = rows["cell"].iloc[-1]
+    with pytest.raises(InputError, match=f"iterations: {column} is .* in 1 row.* of cell {cell}; it should be finite"):
+        models.fit({**small, "iterations": rows}, nodes=[1, 2])
+
+
+def test_an_iteration_of_no_time_is_refused(small: Tidy) -> None:
+    with pytest.raises(InputError, match=r"iterations: iteration_time is 0 .* above 0"):
+        models.fit(with_column("iterations", "iteration_time", 0.0)(small), nodes=[1])

@@ -1,0 +1,90 @@
+"""Extending stallpoint as the documentation shows it: the files of a page are written, and its commands are run.
+
+In a page, a block with a title is the file of that name, or (``diff``) a change of it. In a ``console`` block each
+line after ``$`` is run, and the lines below it are part of what it prints, in that order; ``...`` stands for others.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from checkout import Checkout
+from pages import PAGES, ROOT, Block, blocks, commands, shown_commands
+
+EXTENDING = sorted((ROOT / "docs/extending").glob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def folder(new_checkout: Callable[..., Checkout]) -> Path:
+    """A checkout with the files of the page on networks, which other pages train."""
+    folder = new_checkout().folder
+    for block in blocks(ROOT / "docs/extending/network.md"):
+        if block.title:
+            write(folder, block)
+    return folder
+
+
+@pytest.mark.parametrize("page", EXTENDING, ids=lambda page: page.stem)
+def test_what_a_page_shows_is_what_happens(folder: Path, page: Path) -> None:
+    for block in blocks(page):
+        if block.title:
+            write(folder, block)
+        elif block.language == "console":
+            for command, shown in commands(block.text):
+                ran = run(folder, command)
+                assert ran.returncode == 0, f"{command}\n{ran.stdout}"
+                assert_prints(ran.stdout, shown)
+
+
+def test_targets_that_pages_name_can_be_planned(new_checkout: Callable[..., Checkout]) -> None:
+    """All those of the default study together, in one dry run."""
+    commands = [command for page in PAGES for command in shown_commands(page)]
+    targets = {word for command in commands for word in command if word.startswith("results/default/")}
+    assert targets
+    ran = new_checkout().snakemake("-n", *targets, "--configfile", str(ROOT / "config/config.yaml"))
+    assert ran.status == 0, ran.text
+
+
+def write(folder: Path, block: Block) -> None:
+    """Make the file that the block is, or the change."""
+    file = folder / str(block.title)
+    if block.language == "diff":
+        for part in block.text.split("@@\n"):
+            change(file, part.splitlines(keepends=True))
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(block.text)
+
+
+def change(file: Path, lines: list[str]) -> None:
+    """Put the lines marked + in place of those marked -, among those that stay."""
+    before, after = ("".join(line[1:] for line in lines if line[0] in kept) for kept in (" -", " +"))
+    text = file.read_text()
+    assert text.count(before) == 1, f"{file} does not hold once:\n{before}"
+    file.write_text(text.replace(before, after))
+
+
+def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with the checkout's own library and the programs beside this Python."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env={**os.environ, "PATH": programs, "PYTHONPATH": str(folder / "src")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+
+
+def assert_prints(printed: str, shown: list[str]) -> None:
+    """Every line shown is printed, in this order."""
+    lines = iter(line.rstrip() for line in printed.splitlines())
+    for line in shown:
+        if line.strip() != "...":
+            assert line.rstrip() in lines, f"{line!r} is not printed (or not in this order):\n{printed}"
