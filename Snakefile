@@ -15,12 +15,19 @@ if not workflow.configfiles:
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/prepare.smk"
+
+
+if not STUDY.config["archived"]:
+
+    include: "workflow/rules/prepare.smk"
+
+
 include: "workflow/rules/published.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/exchange.smk"
 include: "workflow/rules/model.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/archive.smk"
 include: "workflow/rules/paper_figures.smk"
 
 

@@ -65,6 +65,7 @@ rule report_page:
         **rules.extrapolate.output,
         conclusions=rules.conclude.output.json,
         networks=rules.compare_published.input.networks,
+        archives=ARCHIVES,
         published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
         charts=expand(rules.chart.output.svg, chart=CHARTS),
         code=[*source_files("report", "*.py"), *source_files("report", "assets", "*")],

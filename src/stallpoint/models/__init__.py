@@ -38,7 +38,7 @@ def fit(
     nodes: Sequence[int],
     threshold: float = 0.10,
     efficiency: float = 0.5,
-    shared_links: Collection[str] = (),
+    shared_links: Collection[str | tuple[str, str]] = (),
     scenarios: Sequence[Scenario] = (),
     known_presets: Mapping[str, Preset] | None = None,
     available: Mapping[str, int] | None = None,
