@@ -17,8 +17,9 @@ include: "workflow/rules/published.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/exchange.smk"
 include: "workflow/rules/model.smk"
-include: "workflow/rules/report.smk"
 include: "workflow/rules/paper_figures.smk"
+include: "workflow/rules/papers.smk"
+include: "workflow/rules/report.smk"
 
 
 rule all:

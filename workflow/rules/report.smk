@@ -21,6 +21,7 @@ rule chart:
             category="Figures",
             labels={"figure": "{chart}"},
         ),
+        pdf=f"{RESULTS}/figures/{{chart}}.pdf",
         png=f"{RESULTS}/figures/{{chart}}.png",
     log:
         f"{LOGS}/chart/{{chart}}.log",

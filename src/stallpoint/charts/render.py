@@ -1,8 +1,9 @@
-"""Charts to files: HTML that opens without network, SVG and PNG, each written whole or not at all."""
+"""Charts to files: HTML that opens without network, SVG, PDF and PNG, each written whole or not at all."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ import altair as alt
 import pandas as pd
 import vl_convert as vlc
 
-from stallpoint.charts import ALL, NoData, Tables, theme
+from stallpoint.charts import ALL, NoData, Tables, publication, theme
 from stallpoint.parquet import atomic
 
 Spec: TypeAlias = dict[str, Any]
@@ -18,7 +19,6 @@ Spec: TypeAlias = dict[str, Any]
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that Altair writes, as vl-convert names it."""
-PNG_SCALE = 2
 
 
 def spec(name: str, tables: Tables) -> Spec:
@@ -27,6 +27,11 @@ def spec(name: str, tables: Tables) -> Spec:
         chart = ALL[name].draw(tables)
     except NoData as reason:
         chart = note(f"Nothing to draw: {reason}.")
+    return to_spec(chart)
+
+
+def to_spec(chart: alt.TopLevelMixin) -> Spec:
+    """A chart as Vega-Lite."""
     # Altair refuses more than 5,000 rows as a rule; rows here are aggregates, whose number the study sets.
     with alt.data_transformers.enable("default", max_rows=None):
         return chart.to_dict()
@@ -40,15 +45,29 @@ def note(text: str) -> alt.Chart:
     return chart.properties(width=520, height=20 + 18 * len(lines), view=alt.ViewConfig(stroke=None))
 
 
-def render(name: str, tables: Tables, html: Path, svg: Path, png: Path) -> None:
-    """Write the chart `name` as HTML (libraries embedded), SVG, and PNG at twice the size.
+FORMATS = ("html", "svg", "pdf", "png")
+"""What a chart is written as."""
+DOTS_PER_INCH = 300
 
-    Two runs from equal tables write the same SVG, byte for byte.
+
+def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
+    """Write the chart `name` to the `files`, by format."""
+    write(spec(name, tables), ALL[name].title, files)
+
+
+def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
+    """Write a chart as a web page with its title (libraries embedded) and, as `publication` draws it, as SVG, PDF, PNG.
+
+    `files` holds a path for each of `FORMATS`. Two runs with equal charts write equal files, byte for byte.
     """
-    themed = {**spec(name, tables), "title": ALL[name].title, "config": theme.config()}
-    with atomic(html) as scratch:
-        scratch.write_text(vlc.vegalite_to_html(themed, vl_version=VEGA_LITE, bundle=True), encoding="utf-8")
-    with atomic(svg) as scratch:
-        scratch.write_text(vlc.vegalite_to_svg(themed, vl_version=VEGA_LITE), encoding="utf-8")
-    with atomic(png) as scratch:
-        scratch.write_bytes(vlc.vegalite_to_png(themed, vl_version=VEGA_LITE, scale=PNG_SCALE))
+    themed = {**chart, "title": title, "config": theme.config()}
+    drawn = publication.svg(chart, VEGA_LITE)
+    content = {
+        "html": vlc.vegalite_to_html(themed, vl_version=VEGA_LITE, bundle=True).encode(),
+        "svg": publication.in_points(drawn).encode(),
+        "pdf": vlc.svg_to_pdf(drawn),
+        "png": vlc.svg_to_png(drawn, scale=DOTS_PER_INCH / 72),
+    }
+    for name in FORMATS:
+        with atomic(files[name]) as scratch:
+            scratch.write_bytes(content[name])
