@@ -26,9 +26,10 @@ include: "workflow/rules/published.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/exchange.smk"
 include: "workflow/rules/model.smk"
+include: "workflow/rules/paper_figures.smk"
+include: "workflow/rules/papers.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/archive.smk"
-include: "workflow/rules/paper_figures.smk"
 
 
 rule all:

@@ -155,4 +155,5 @@ def archive_file(wildcards):
 
 
 def final_targets():
-    return [f"{RESULTS}/report.html", f"{RESULTS}/conclusions.md", f"{RESULTS}/conclusions.json"]
+    pages = [f"{RESULTS}/{name}" for name in ("report.html", "conclusions.md", "conclusions.json")]
+    return [*pages, *rules.papers.input, *rules.typeset.output]

@@ -22,6 +22,7 @@ rule chart:
             subcategory=chart_topic,
             labels=chart_labels,
         ),
+        pdf=f"{RESULTS}/figures/{{chart}}.pdf",
         png=f"{RESULTS}/figures/{{chart}}.png",
     log:
         f"{LOGS}/chart/{{chart}}.log",

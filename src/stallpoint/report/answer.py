@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Any, TypeAlias
 
 from stallpoint.charts import Tables, verdict
 from stallpoint.charts.frames import number
-from stallpoint.charts.render import Spec, to_spec
+from stallpoint.charts.render import Spec, drawn
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.conclusions.words import instrumentation_warnings
 from stallpoint.report.html import Section, belongs_to, downloads, interval, paragraph
@@ -30,11 +31,12 @@ def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str,
     if not curves:
         nothing = "No scaling curve was measured: the study has no train cell with scaling strong or weak that ran."
         return Section("answer", "Answer", warnings + paragraph(nothing)), {}
-    cards, specs = [], {}
-    for place, here in _grouped(curves, "network", "hardware").items():
+    cards: list[str] = []
+    specs: dict[str, Spec] = {}
+    for (network, hardware), here in _grouped(curves, "network", "hardware").items():
         name = f"verdict-{len(cards)}"
-        specs[name] = to_spec(lambda place=place: verdict.draw(tables, *place))
-        cards.append(_card(name, *place, here))
+        specs[name] = drawn(partial(verdict.draw, tables, network, hardware))
+        cards.append(_card(name, network, hardware, here))
     return Section("answer", "Answer", f'{warnings}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
 
 
@@ -51,11 +53,11 @@ def _card(name: str, network: str, hardware: str, curves: Sequence[Curve]) -> st
     alike = _grouped(curves, "scaling", "storage")
     storages = len({storage for _, storage in alike})
     verdicts = "".join(_verdict(group, name_storage=storages > 1) for group in alike.values())
-    drawn = f", the {verdict.MOST_CURVES} fastest" if len(curves) > verdict.MOST_CURVES else ""
+    fastest = f", the {verdict.MOST_CURVES} fastest" if len(curves) > verdict.MOST_CURVES else ""
     return (
         f'<article class="card"{belongs_to({"network": network, "hardware": hardware})}><h3>{escape(title)}</h3>'
         f'{verdicts}<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
-        f'<p class="beside"><span class="soft">speedup over nodes{drawn}</span>{downloads(name, title)}</p></article>'
+        f'<p class="beside"><span class="soft">speedup over nodes{fastest}</span>{downloads(name, title)}</p></article>'
     )
 
 
