@@ -10,6 +10,11 @@ from typing import Any
 from stallpoint.claims.words import CAPTION, HEAD, combinations, counted, decides, verdict_in_words
 
 ANCHOR, TITLE = "claims", "What papers claim"
+STYLE = (
+    "#claims a { color: inherit; } #claims table .soft { font-size: inherit; font-weight: normal; } "
+    "#claims th[scope=row] { white-space: normal; color: inherit; } #claims summary { cursor: pointer; } "
+    "@media (min-width: 901px) { #claims th[scope=row] { min-width: 17rem; } }"
+)
 FOLDED, MOST = 3, 60
 """Combinations shown without unfolding, and at all: however large a study is, its page stays small."""
 
@@ -23,7 +28,7 @@ def claims_section(judged: Sequence[Mapping[str, Any]]) -> str:
         f"<h3>{escape(paper)}</h3>{_table([claim for claim in judged if claim['paper'] == paper])}" for paper in papers
     )
     return (
-        f'<section id="{ANCHOR}"><h2>{TITLE}</h2><p class="soft">{escape(CAPTION)}</p>'
+        f'<section id="{ANCHOR}"><style>{STYLE}</style><h2>{TITLE}</h2><p class="soft">{escape(CAPTION)}</p>'
         f"<p>{_counts(judged)}</p>{''.join(tables)}</section>"
     )
 
@@ -48,7 +53,7 @@ def _row(claim: Mapping[str, Any]) -> str:
     reading = f'<br><span class="soft">{escape(claim["reading"])}</span>' if claim["reading"] else ""
     named = zip(HEAD[1:], cells, strict=True)
     rest = "".join(f'<td data-head="{escape(name)}">{cell}</td>' for name, cell in named)
-    first = f'<th scope="row" class="claim" id="claim-{escape(claim["id"])}">{escape(claim["sentence"])}{reading}</th>'
+    first = f'<th scope="row" id="claim-{escape(claim["id"])}">{escape(claim["sentence"])}{reading}</th>'
     return f"<tr>{first}{rest}</tr>"
 
 
@@ -59,4 +64,4 @@ def _numbers(claim: Mapping[str, Any]) -> str:
     if len(found) <= FOLDED:
         return lead + "<br>".join(found)
     more = [f"and {len(found) - MOST} more, in claims.parquet"] if len(found) > MOST else []
-    return f"{lead}<details><summary>each of them</summary>{'<br>'.join(found[:MOST] + more)}</details>"
+    return f"{lead}<details><summary>each of {len(found)}</summary>{'<br>'.join(found[:MOST] + more)}</details>"
