@@ -27,8 +27,9 @@ PAPERS_CLAIMS = Path(workflow.basedir, "resources/claims")
 try:
     STUDY = studies.expand(config, SCHEMA)
     CLAIM_FILES = [os.path.relpath(file) for file in claim_files(STUDY.config["claims"], PAPERS_CLAIMS)]
+    # What is misspelt in a claim is found before anything is measured.
     if workflow.is_main_process:
-        read_claims(CLAIM_FILES, STUDY.config["claims"])  # what is misspelt is found before anything is measured
+        read_claims(CLAIM_FILES, STUDY.config["claims"])
 except InputError as error:
     raise WorkflowError(f"The study is not valid.\n{error}") from None
 

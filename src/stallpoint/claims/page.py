@@ -44,7 +44,7 @@ def _row(claim: Mapping[str, Any]) -> str:
     reading = f'<br><span class="soft">{escape(claim["reading"])}</span>' if claim["reading"] else ""
     named = zip(HEAD[1:], cells, strict=True)
     rest = "".join(f'<td data-head="{escape(name)}">{cell}</td>' for name, cell in named)
-    first = f'<th scope="row" class="claim" id="claim-{escape(claim["id"])}">{escape(claim["sentence"])}{reading}</th>'
+    first = f'<th scope="row" id="claim-{escape(claim["id"])}">{escape(claim["sentence"])}{reading}</th>'
     return f"<tr>{first}{rest}</tr>"
 
 
@@ -55,4 +55,4 @@ def _numbers(claim: Mapping[str, Any]) -> str:
     if len(found) <= FOLDED:
         return lead + "<br>".join(found)
     more = [f"and {len(found) - MOST} more, in claims.parquet"] if len(found) > MOST else []
-    return f"{lead}<details><summary>each of them</summary>{'<br>'.join(found[:MOST] + more)}</details>"
+    return f"{lead}<details><summary>each of {len(found)}</summary>{'<br>'.join(found[:MOST] + more)}</details>"
