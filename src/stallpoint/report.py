@@ -36,6 +36,7 @@ from stallpoint.conclusions.words import (
     summary,
     worthwhile_in_words,
 )
+from stallpoint.papers.section import papers_section
 from stallpoint.parquet import atomic
 from stallpoint.published import HEAD, texts
 from stallpoint.study import LeftOut
@@ -65,13 +66,19 @@ LIBRARIES = "window.vegaEmbed = vegaEmbed;"
 
 
 def write_report(
-    conclusions: Conclusions, tables: Tables, path: Path, *, study: str = "study", left_out: Sequence[LeftOut] = ()
+    conclusions: Conclusions,
+    tables: Tables,
+    path: Path,
+    *,
+    study: str = "study",
+    left_out: Sequence[LeftOut] = (),
+    papers: Sequence[Path] = (),
 ) -> None:
     """Write the page to `path`, whole or not at all.
 
     `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are by name the model tables, the tidy tables
     ``runs``, ``environments`` and ``collectives``, and ``network_layers`` and ``published``; `study` is its name and
-    `left_out` what it does not run.
+    `left_out` what it does not run, `papers` are folders of the papers' exhibits, below that of `path`.
     """
     page = Template(files("stallpoint").joinpath("report.html").read_text(encoding="utf-8")).substitute(
         study=escape(study),
@@ -80,6 +87,7 @@ def write_report(
         answer=_answer(conclusions),
         charts=_charts(),
         networks=_networks(tables),
+        papers=papers_section(papers, path.parent),
         timing=_timing(conclusions["instrumentation"]),
         cells=_not_measured(conclusions, left_out),
         environment=_environment(tables),
@@ -123,6 +131,7 @@ def _contents() -> str:
     topics = [(anchor, topic) for anchor, topic, _ in _topics()]
     closing = [
         ("networks", "Networks"),
+        ("papers", "Papers"),
         ("timing", "Timing"),
         ("cells", "Cells not measured"),
         ("environment", "Environment"),

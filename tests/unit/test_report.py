@@ -207,7 +207,7 @@ def test_a_chart_of_its_own_is_drawn_in_a_browser_without_network(
     tables: Tables, browse: Callable[..., tuple[str, list[str]]], tmp_path: Path
 ) -> None:
     page = tmp_path / "chart.html"
-    render("overlap", tables, page, tmp_path / "chart.svg", tmp_path / "chart.png")
+    render("overlap", tables, {"html": page, **{kind: tmp_path / f"chart.{kind}" for kind in ("svg", "pdf", "png")}})
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"
     strict = f'<head><meta http-equiv="Content-Security-Policy" content="{policy}">'
     # Under this policy any attempt to load something is an error on the console.

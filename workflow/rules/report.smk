@@ -55,6 +55,7 @@ rule report_page:
         conclusions=rules.conclude.output.json,
         networks=rules.compare_published.input.networks,
         published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
+        papers=rules.papers.input,
         charts=expand(rules.chart.output.svg, chart=CHARTS),
         code=source_files("report.*"),
     output:
