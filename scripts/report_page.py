@@ -30,5 +30,6 @@ with program(Path(snakemake.log[0])):
         tables,
         Path(snakemake.output[0]),
         study=snakemake.params.study,
+        papers=[Path(folder) for folder in snakemake.input.papers],
         left_out=[LeftOut(**entry) for entry in snakemake.params.left_out],
     )

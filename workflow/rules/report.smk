@@ -68,6 +68,7 @@ rule report_page:
         networks=rules.compare_published.input.networks,
         archives=ARCHIVES,
         published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
+        papers=rules.papers.input,
         charts=expand(rules.chart.output.svg, chart=CHARTS),
         code=[*source_files("report", "*.py"), *source_files("report", "assets", "*")],
     output:

@@ -67,8 +67,7 @@ def _links(fits: pd.DataFrame) -> list[str]:
     """The fastest scheme of each node count."""
     best = fits.sort_values("beta").drop_duplicates("nodes").sort_values("nodes")
     return [
-        f"all-reduce of {fit['ranks']} workers on {fit['nodes']} node{'s'[: fit['nodes'] > 1]} "
-        f"{_speed(1 / fit['beta'])}"
+        f"all-reduce of {fit['ranks']} workers, nodes: {fit['nodes']} {_speed(1 / fit['beta'])}"
         for fit in best.to_dict("records")
     ]
 

@@ -86,8 +86,8 @@ def _drawn(bars: pd.DataFrame, edges: pd.DataFrame) -> alt.LayerChart:
     labels = alt.Chart(bars).mark_text(fontSize=9, color="black").encode(
         x=alt.X("centre:Q", title="time (made up)"), y=alt.Y("middle:Q", title=None), text="task:N"
     )  # fmt: skip
-    chart: alt.LayerChart = alt.layer(rectangles, lines, ends, labels, names)
-    return chart.properties(width=640, height=ROW * len(RESOURCES))
+    chart: alt.LayerChart = alt.layer(rectangles, lines, ends, labels, names, width=640, height=ROW * len(RESOURCES))
+    return chart
 
 
 def _called(resource: str) -> str:

@@ -37,7 +37,7 @@ def machines(material: Material) -> dict[str, Machine]:
     found: dict[str, Machine] = {}
     for hardware, cells in runs.groupby("hardware"):
         settings = [json.loads(text) for text in cells["settings"]]
-        recorded = environments.loc[environments.index.intersection(cells["cell"])]
+        recorded = environments[environments.index.isin(cells["cell"])]
         device = settings[0]["device"]
         models = [] if recorded.empty else recorded["gpu_model" if device == "cuda" else "cpu_model"].tolist()
         # Jobs of one worker (scaling: compute, sgemm) say 1, whatever the entry has.

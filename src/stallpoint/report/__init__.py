@@ -12,6 +12,7 @@ from pathlib import Path
 from stallpoint.charts import Tables
 from stallpoint.claims.page import claims_section
 from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.papers.section import papers_section
 from stallpoint.parquet import atomic
 from stallpoint.report.answer import answer
 from stallpoint.report.curves import curves
@@ -26,13 +27,19 @@ from stallpoint.study import LeftOut
 
 
 def write_report(
-    conclusions: Conclusions, tables: Tables, path: Path, *, study: str = "study", left_out: Sequence[LeftOut] = ()
+    conclusions: Conclusions,
+    tables: Tables,
+    path: Path,
+    *,
+    study: str = "study",
+    left_out: Sequence[LeftOut] = (),
+    papers: Sequence[Path] = (),
 ) -> None:
     """Write the page to `path`, whole or not at all.
 
     `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are by name the model tables, the tidy tables
     ``runs``, ``environments`` and ``collectives``, and ``network_layers`` and ``published``; `study` is its name and
-    `left_out` what it does not run.
+    `left_out` what it does not run, `papers` are folders of the papers' exhibits, below that of `path`.
     """
     first, verdicts = answer(conclusions, tables)
     topics, charts = evidence(tables)
@@ -43,6 +50,7 @@ def write_report(
         *topics,
         curves(conclusions),
         networks(tables),
+        papers_section(papers, path.parent),
         timing(conclusions["instrumentation"]),
         not_measured(conclusions, left_out),
         environment(tables),
