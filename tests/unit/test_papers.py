@@ -341,7 +341,7 @@ def test_equal_records_give_equal_files_in_another_process(material: Material, t
     states = {entry["name"]: entry["status"] for entry in index["exhibits"]}
     assert states == {"table-1": "made", "fig-06": "missing", "fig-12": "made"}
     assert "- Missing: no train cells with scaling: compute of alexnet" in (tmp_path / "1/index.md").read_text()
-    page = papers_section([tmp_path / "1"], tmp_path)
+    page = papers_section([tmp_path / "1"], tmp_path).html
     assert "Keuper &amp; Pfreundt (2016): 2 of 3 exhibits from this study" in page
     assert "device: cuda</li>" in page
     assert page.count("data:image/svg+xml;base64,") == 1

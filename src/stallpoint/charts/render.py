@@ -49,7 +49,7 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 
 def note(text: str) -> alt.Chart:
     """A small chart that is nothing but text."""
-    lines = textwrap.wrap(text, 70)
+    lines = textwrap.wrap(text, 56)
     mark = alt.Chart(pd.DataFrame({"text": [" "]})).mark_text(style="note", align="left", baseline="top", lineHeight=18)
     chart: alt.Chart = mark.encode(text=alt.value(lines), x=alt.value(0), y=alt.value(0))
     return chart.properties(width=520, height=20 + 18 * len(lines), view=alt.ViewConfig(stroke=None))

@@ -33,10 +33,12 @@ def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str,
         return Section("answer", "Answer", warnings + paragraph(nothing)), {}
     cards: list[str] = []
     specs: dict[str, Spec] = {}
-    for (network, hardware), here in _grouped(curves, "network", "hardware").items():
+    places = _grouped(curves, "network", "hardware")
+    order = list(dict.fromkeys(network for network, _ in places))
+    for network, hardware in sorted(places, key=lambda place: order.index(place[0])):  # one network's side by side
         name = f"verdict-{len(cards)}"
         specs[name] = drawn(partial(verdict.draw, tables, network, hardware))
-        cards.append(_card(name, network, hardware, here))
+        cards.append(_card(name, network, hardware, places[network, hardware]))
     return Section("answer", "Answer", f'{warnings}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
 
 
@@ -53,11 +55,11 @@ def _card(name: str, network: str, hardware: str, curves: Sequence[Curve]) -> st
     alike = _grouped(curves, "scaling", "storage")
     storages = len({storage for _, storage in alike})
     verdicts = "".join(_verdict(group, name_storage=storages > 1) for group in alike.values())
-    fastest = f", the {verdict.MOST_CURVES} fastest" if len(curves) > verdict.MOST_CURVES else ""
+    which = f", the {verdict.MOST_CURVES} fastest" if len(curves) > verdict.MOST_CURVES else ""
     return (
         f'<article class="card"{belongs_to({"network": network, "hardware": hardware})}><h3>{escape(title)}</h3>'
         f'{verdicts}<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
-        f'<p class="beside"><span class="soft">speedup over nodes{fastest}</span>{downloads(name, title)}</p></article>'
+        f'<p class="beside"><span class="soft">speedup over nodes{which}</span>{downloads(name, title)}</p></article>'
     )
 
 

@@ -12,7 +12,7 @@ from stallpoint.charts.frames import FILTERS
 from stallpoint.charts.render import Spec, spec
 from stallpoint.report.html import Section, downloads
 
-MOST_ROWS = 6000
+MOST_ROWS = 4000
 """Rows of a chart on the page: it grows with the number of charts, not of rows."""
 
 

@@ -5,7 +5,6 @@ const MOST_PANELS = 12;
 const PRINT_WIDTH = {page: 680, card: 300};  // in CSS pixels: A4 with its margins, and a card on it
 const AXIS = 66, SPACING = 24;
 const NARROW = 600;
-const STACKED = {top: {direction: "vertical", anchor: "start", margin: 6}};
 const LEAST_PANEL = 220, LEAST_PRINTED = 130;
 
 let charts = {};        // name -> spec
@@ -94,6 +93,8 @@ async function draw(name, width = placeOf(name).clientWidth, least = LEAST_PANEL
   const place = placeOf(name);
   const spec = onePage(name, withRows(charts[name], chosenRows));
   drawn.get(name)?.view?.finalize();
+  const data = place.parentNode.querySelector(".data");  // there is none to save where a text says what is missing
+  if (data) data.hidden = !rowsOf(spec).some(row => "panel" in row);
   const state = {first: drawn.get(name)?.first ?? 0};
   drawn.set(name, state);
   if (!rowsOf(spec).length) {
@@ -101,7 +102,7 @@ async function draw(name, width = placeOf(name).clientWidth, least = LEAST_PANEL
     return;
   }
   try {
-    const look = width < NARROW ? {...config.page, legend: {...config.page.legend, layout: STACKED}} : config.page;
+    const look = width < NARROW ? narrow(config.page, width) : config.page;
     state.view = await embed(place, fitted(spec, width, least, AXIS), look);
     const beyond = place.scrollWidth - place.clientWidth;  // long labels of an axis or a panel
     if (beyond > 0 && width < NARROW) {
@@ -112,6 +113,12 @@ async function draw(name, width = placeOf(name).clientWidth, least = LEAST_PANEL
     console.error(name, error);
     place.textContent = "This chart could not be drawn: " + error;
   }
+}
+
+// Legends below one another, and titles of panels no longer than the page is wide.
+function narrow(look, width) {
+  const layout = {top: {direction: "vertical", anchor: "start", margin: 6}};
+  return {...look, legend: {...look.legend, layout}, header: {...look.header, labelLimit: width - 40}};
 }
 
 async function embed(place, spec, look) {
