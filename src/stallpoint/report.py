@@ -21,6 +21,7 @@ from typing import Any
 import pandas as pd
 import vl_convert as vlc
 
+from stallpoint import accuracy
 from stallpoint.charts import CHARTS, Chart, Tables, theme
 from stallpoint.charts.frames import AXES, label, number
 from stallpoint.charts.render import VEGA_LITE, spec
@@ -79,6 +80,7 @@ def write_report(
         contents=_contents(),
         answer=_answer(conclusions),
         charts=_charts(),
+        accuracy=_accuracy(tables),
         networks=_networks(tables),
         timing=_timing(conclusions["instrumentation"]),
         cells=_not_measured(conclusions, left_out),
@@ -122,6 +124,7 @@ def _topics() -> Iterable[tuple[str, str, list[Chart]]]:
 def _contents() -> str:
     topics = [(anchor, topic) for anchor, topic, _ in _topics()]
     closing = [
+        ("accuracy", "Validation"),
         ("networks", "Networks"),
         ("timing", "Timing"),
         ("cells", "Cells not measured"),
@@ -217,6 +220,19 @@ def _stall(curve: Mapping[str, Any]) -> str:
 
 def _wait(wait: Mapping[str, Any]) -> str:
     return f"{_interval(wait['share'], 100, ' %')} at n = {wait['nodes']}"
+
+
+# --- how well larger node counts were predicted ----------------------------------------------------
+
+
+def _accuracy(tables: Tables) -> str:
+    """Errors of the predictions from smaller node counts, beside published ones."""
+    validation = tables.get("validation")
+    if validation is None or validation.empty:
+        return "<p>No training on more nodes than the fewest two was measured.</p>"
+    known = ", ".join(sorted(set(validation["calibration"])))
+    words = f"Predicted with the training on {known} nodes known, and nothing of the training on more."
+    return f"<p>{escape(words)} {escape(accuracy.PUBLISHED)}.</p>" + _table(accuracy.HEAD, accuracy.rows(validation))
 
 
 # --- the networks ---------------------------------------------------------------------------------
