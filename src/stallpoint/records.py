@@ -396,6 +396,7 @@ PREDICTIONS = Table(
         Column("predicted_communication", REAL, "s", "predicted t_c, all layers"),
         Column("predicted_exposed_communication", REAL, "s", "predicted t_c^no"),
         Column("predicted_update", REAL, "s", "predicted t_u"),
+        Column("predicted_straggling", REAL, "s", "predicted wait for the slowest worker"),
         *_estimate("predicted_iteration", "s", "predicted iteration time"),
         *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest measured nodes"),
         Column("measured_data", REAL, "s", "measured wait for data"),
@@ -429,6 +430,22 @@ LAYER_PREDICTIONS = Table(
         Column("predicted_all_reduce_end", REAL, "s", "predicted end, since the start of the backward pass"),
         Column("measured_all_reduce_start", REAL, "s", "measured start, since the start of the backward pass"),
         Column("measured_all_reduce_end", REAL, "s", "measured end, since the start of the backward pass"),
+    ),
+)
+
+VALIDATION = Table(
+    "validation",
+    "iteration times at larger node counts, predicted when training was seen on the smaller ones alone, and measured",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        WORKER_BATCH,
+        Column("calibration", TEXT, None, "node counts whose training the prediction knows"),
+        *_estimate("predicted", "s", "predicted iteration time"),
+        *_estimate("measured", "s", "measured iteration time, slowest rank"),
+        Column("error", REAL, None, "predicted / measured - 1"),
+        Column("covered", FLAG, None, "measured lies in the interval of predicted"),
     ),
 )
 
@@ -756,8 +773,8 @@ TRAFFIC = Table(
 )
 
 MODEL_TABLES: tuple[Table, ...] = (
-    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CRITICAL_PATH,
-    CAUSES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS,
+    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, VALIDATION, AMDAHL,
+    CRITICAL_PATH, CAUSES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS,
     HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, COMPARISONS, TRAFFIC,
 )  # fmt: skip
 

@@ -23,6 +23,7 @@ from stallpoint.report.limits import not_measured, timing
 from stallpoint.report.networks import networks
 from stallpoint.report.page import page
 from stallpoint.report.raw_tables import raw_tables
+from stallpoint.report.validation import validation
 from stallpoint.study import LeftOut
 
 
@@ -49,6 +50,7 @@ def write_report(
         claims_section(conclusions["claims"]),
         *topics,
         curves(conclusions),
+        validation(tables),
         networks(tables),
         papers_section(papers, path.parent),
         timing(conclusions["instrumentation"]),
