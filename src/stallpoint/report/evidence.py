@@ -25,7 +25,7 @@ def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
         for chart in charts:
             specs[chart.name], left_out = bounded(spec(chart.name, tables))
             figures.append(_figure(chart, left_out))
-        sections.append(Section(topic.lower().replace(" ", "-"), topic, "\n".join(figures)))
+        sections.append(Section("topic-" + topic.lower().replace(" ", "-"), topic, "\n".join(figures)))
     return sections, specs
 
 
