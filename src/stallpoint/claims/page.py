@@ -13,6 +13,7 @@ ANCHOR, TITLE = "claims", "What papers claim"
 STYLE = (
     "#claims a { color: inherit; } #claims table .soft { font-size: inherit; font-weight: normal; } "
     "#claims th[scope=row] { white-space: normal; color: inherit; } #claims summary { cursor: pointer; } "
+    "#claims .paper { margin: .5rem 0; } "
     "@media (min-width: 901px) { #claims th[scope=row] { min-width: 17rem; } }"
 )
 FOLDED, MOST = 3, 60
@@ -20,21 +21,30 @@ FOLDED, MOST = 3, 60
 
 
 def claims_section(judged: Sequence[Mapping[str, Any]]) -> str:
-    """A table for each paper; charts are linked as ``#<chart>``. Empty without claims."""
+    """The counts, and below each paper's counts a table to unfold; charts are linked as ``#<chart>``.
+
+    Empty without claims.
+    """
     if not judged:
         return ""
     papers = dict.fromkeys(claim["paper"] for claim in judged)
-    tables = (
-        f"<h3>{escape(paper)}</h3>{_table([claim for claim in judged if claim['paper'] == paper])}" for paper in papers
-    )
+    tables = (_paper(paper, [claim for claim in judged if claim["paper"] == paper]) for paper in papers)
     return (
         f'<section id="{ANCHOR}"><style>{STYLE}</style><h2>{TITLE}</h2><p class="soft">{escape(CAPTION)}</p>'
         f"<p>{_counts(judged)}</p>{''.join(tables)}</section>"
     )
 
 
+def _paper(paper: str, claims: Sequence[Mapping[str, Any]]) -> str:
+    return (
+        f'<details class="paper"><summary><strong>{escape(paper)}</strong>: {_counts(claims)}</summary>'
+        f"{_table(claims)}</details>"
+    )
+
+
 def _counts(judged: Sequence[Mapping[str, Any]]) -> str:
-    return f"{len(judged)} claims: {escape(counted(Counter(claim['verdict'] for claim in judged)))}."
+    claims = f"{len(judged)} claim{'' if len(judged) == 1 else 's'}"
+    return f"{claims}, {escape(counted(Counter(claim['verdict'] for claim in judged)))}"
 
 
 def _table(claims: Sequence[Mapping[str, Any]]) -> str:
