@@ -95,6 +95,7 @@ def write_metadata(folder: Path, study: Study, run: Run) -> None:
     described = {entity["@id"]: entity for entity in graph}
     for name in files:
         described[quote(name)] = {**_file(folder / name, name), **described.get(quote(name), {})}
+    described["README.md"]["about"] = {"@id": "./"}
     for name, text in _descriptions(study.name).items():
         if (entity := described.get(quote(name))) is not None:
             entity["description"] = text
@@ -105,8 +106,10 @@ def write_metadata(folder: Path, study: Study, run: Run) -> None:
     (folder / METADATA).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _refer(entities: Iterable[Entity]) -> list[Entity]:
-    return [{"@id": entity["@id"]} for entity in entities]
+def _refer(entities: Iterable[Entity]) -> list[Entity] | Entity:
+    """References; one alone is not a list, as the context has it."""
+    references = [{"@id": entity["@id"]} for entity in entities]
+    return references[0] if len(references) == 1 else references
 
 
 def _root(study: Study, run: Run, files: Iterable[str]) -> Iterator[Entity]:
@@ -174,7 +177,7 @@ def _slug(text: str) -> str:
 def _workflow(run: Run) -> Iterator[Entity]:
     """The Snakefile, its language, its parameters and the software it ran with."""
     software = [
-        {"@id": f"#{column}", "@type": "SoftwareApplication", "name": name, "url": url, "softwareVersion": version}
+        {"@id": url, "@type": "SoftwareApplication", "name": name, "url": url, "softwareVersion": version}
         for column, (name, url) in _SOFTWARE.items()
         if (version := ", ".join(sorted(set(run.environments[column].to_pylist()))))
     ]
@@ -187,7 +190,7 @@ def _workflow(run: Run) -> Iterator[Entity]:
         "conformsTo": {"@id": _BIOSCHEMAS},
         "license": {"@id": _licence(_OWN_LICENCE)["@id"]},
         "programmingLanguage": {"@id": _LANGUAGE},
-        "input": [{"@id": "#study"}],
+        "input": {"@id": "#study"},
         "output": [{"@id": f"#{name}"} for name in _OUTPUTS],
         "softwareRequirements": _refer(software),
     }
@@ -231,7 +234,7 @@ def _run(study: Study, run: Run, folder: Path) -> Iterator[Entity]:
         "name": f"Study {study.name}",
         "description": f"{run.cells} cells measured or imported, {run.failed} of which could not run",
         "instrument": {"@id": MAIN},
-        "object": [{"@id": _CONFIG}, *_refer(machines)],
+        "object": _refer([{"@id": _CONFIG}, *machines]),
         "result": [{"@id": quote(name)} for name in outputs.values()],
         "startTime": run.started.isoformat(timespec="seconds"),
         "endTime": run.ended.isoformat(timespec="seconds"),

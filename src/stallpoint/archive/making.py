@@ -49,7 +49,7 @@ def make_archive(
             draw(folder)
         _write_accounts(accounts, names, folder / "results" / study.name / f"{ACCOUNTING.name}.parquet")
         _describe(folder, study, "" if names is None else guide.LEFT_OUT)
-        pack(folder, target)
+        pack(folder, target, [f"results/{study.name}/raw/"])
         return find(names.words - _given(study), folder, _about_the_study(folder)) if names else {}
 
 

@@ -12,7 +12,8 @@ _PATH = re.compile(r"(?<![\w.~/:@-])/[^\s'\"`:;,()\[\]{}<>|=]+")
 """An absolute path inside a text; the ``/`` of a URL, of a relative path or of a ratio has something before it."""
 _AT = re.compile(r"[\w.+-]+@[\w.-]+")
 """``user@host``, as MPI libraries say who built them."""
-_LIST = re.compile(r"([\w.-]*?)\[([\d,-]+)\]")
+_PART = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
+_LIST = re.compile(r"([^\[]*)\[([\d,-]+)\](.*)")
 """Nodes as Slurm abbreviates them: ``gpu[017-019,021]``."""
 
 
@@ -73,12 +74,12 @@ class Names:
 
 def expand_nodes(text: str) -> Iterable[str]:
     """The nodes of a list that Slurm abbreviates: ``gpu[08-10],login`` is gpu08, gpu09, gpu10, login."""
-    for part in re.findall(r"[^,\[\]]+(?:\[[^\]]*\])?", text):
+    for part in _PART.findall(text):
         if found := _LIST.fullmatch(part):
             for span in found[2].split(","):
                 first, _, last = span.partition("-")
                 for number in range(int(first), int(last or first) + 1):
-                    yield f"{found[1]}{number:0{len(first)}}"
+                    yield from expand_nodes(f"{found[1]}{number:0{len(first)}}{found[3]}")
         elif part not in ("(null)", "None assigned"):
             yield part
 

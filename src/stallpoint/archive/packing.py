@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from stallpoint.archive.index import CHECKSUMS
@@ -12,6 +13,7 @@ from stallpoint.parquet import atomic
 _TIME = (1980, 1, 1, 0, 0, 0)
 """Time of every entry: the earliest that a zip can hold."""
 _MODE = 0o100644 << 16
+_FOLDER = 0o040755 << 16 | 0x10
 _UNIX = 3
 
 
@@ -33,9 +35,13 @@ def write_checksums(folder: Path) -> None:
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
 
 
-def pack(folder: Path, target: Path) -> None:
-    """Write every file of `folder` to the zip `target`, whole or not at all."""
+def pack(folder: Path, target: Path, folders: Iterable[str] = ()) -> None:
+    """Write every file of `folder` to the zip `target`, whole or not at all; `folders` get entries of their own."""
     with atomic(target) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for name in sorted(folders):
+            entry = zipfile.ZipInfo(name, _TIME)
+            entry.create_system, entry.external_attr = _UNIX, _FOLDER
+            file.writestr(entry, b"")
         for name in files_in(folder):
             entry = zipfile.ZipInfo(name, _TIME)
             entry.create_system, entry.external_attr = _UNIX, _MODE

@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 
 _PACKED = re.compile(r'<script type="application/gzip"[^>]*>([^<]*)</script>')
 _PROGRAM = re.compile(r"<(script|style)\b[^>]*>.*?</\1>", re.DOTALL)
-_TEXTS = (".json", ".yaml", ".md", ".cff", ".svg", ".csv", ".tex", ".txt")
+_CLASS = re.compile(r'\sclass="[^"]*"')
+_TEXTS = (".json", ".yaml", ".md", ".cff", ".csv", ".tex", ".txt")
 
 
 def texts(file: Path) -> Iterator[str]:
-    """What the file says, unpacked; programs and styles inside a page are not its own words."""
+    """What the file says, unpacked; programs and styles inside a page or drawing are not its own words."""
     if file.suffix == ".parquet":
         yield from _values(file)
     elif file.suffix == ".html":
@@ -25,6 +26,8 @@ def texts(file: Path) -> Iterator[str]:
         yield _PROGRAM.sub("", page)
         for packed in _PACKED.findall(page):
             yield gzip.decompress(base64.b64decode(packed)).decode()
+    elif file.suffix == ".svg":
+        yield _CLASS.sub("", file.read_text(encoding="utf-8"))
     elif file.suffix in _TEXTS:
         yield file.read_text(encoding="utf-8")
 
