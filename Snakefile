@@ -15,13 +15,21 @@ if not workflow.configfiles:
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/prepare.smk"
+
+
+if not STUDY.config["archived"]:
+
+    include: "workflow/rules/prepare.smk"
+
+
 include: "workflow/rules/published.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/exchange.smk"
 include: "workflow/rules/model.smk"
-include: "workflow/rules/report.smk"
 include: "workflow/rules/paper_figures.smk"
+include: "workflow/rules/papers.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/archive.smk"
 
 
 rule all:

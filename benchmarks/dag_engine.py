@@ -7,10 +7,12 @@ Making the inputs is not counted, and lists are made for those peers that want t
 from __future__ import annotations
 
 import json
+import os
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +32,8 @@ MEDIUM = (128, 10)
 SCENARIOS = 1_000_000
 CALLS = 5
 """Of each part in one process, of which the median counts."""
+SIMGRID = "STALLPOINT_SIMGRID_PEER"
+"""Environment variable with the path of `simgrid_peer.cpp` compiled."""
 
 
 # --- the job ------------------------------------------------------------------------------------------
@@ -161,9 +165,10 @@ def what_if() -> Result:
     from stallpoint.models.dag import Structure
 
     parts, factors = costs()
-    structure = Structure(template(), parts)
+    job = template()
+    find, structure = timed(lambda: (made := Structure(job, parts), made.longest)[0])
     run, seconds = timed(lambda: structure.iteration_seconds(factors))
-    return Result({"run": run}, SCENARIOS, float(seconds.sum()))
+    return Result({"find": find, "run": run}, SCENARIOS, float(seconds.sum()))
 
 
 def numpy_what_if() -> Result:
@@ -265,10 +270,23 @@ def simpy() -> Result:
     return Result({"run": run}, iterations * (2 * LAYERS * workers + LAYERS + 1), now)
 
 
+def simgrid() -> Result:
+    """An actor for each worker and one for the network; semaphores where they meet."""
+    own, shared = durations(*MEDIUM)
+    with tempfile.NamedTemporaryFile() as file:
+        own.tofile(file)
+        shared.tofile(file)
+        file.flush()
+        command = [os.environ[SIMGRID], *map(str, MEDIUM), str(LAYERS), file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, end = map(float, done.stdout.split())
+    return Result({"run": seconds}, own.size + shared.size, end)
+
+
 CANDIDATES: dict[str, Callable[[], Result]] = {
     function.__name__: function
     for function in (
-        graph, shuffled, replicated, numpy_replicated, what_if, numpy_what_if, rustworkx, networkx, simpy,
+        graph, shuffled, replicated, numpy_replicated, what_if, numpy_what_if, rustworkx, networkx, simpy, simgrid,
     )
 }  # fmt: skip
 
@@ -294,8 +312,9 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
     """Timings and lines to print."""
     from paired import Timing
 
-    names = list(CANDIDATES)
-    runs: dict[str, list[Run]] = {name: [] for name in names}
+    peer = _simgrid_peer(scratch)
+    names = [name for name in CANDIDATES if peer or name != "simgrid"]
+    runs: dict[str, list[Run]] = {name: [] for name in CANDIDATES}
     for number in range(count):
         for name in names[number % len(names) :] + names[: number % len(names)]:
             runs[name].append(_run(name))
@@ -315,17 +334,43 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
         _line("template", runs["replicated"], "run", "tasks", ">= 300 M/s, <= 500 MB"),
         _line("  numpy by hand", runs["numpy_replicated"], "run", "tasks"),
         _line("what if", runs["what_if"], "run", "scenarios", ">= 20 M/s"),
+        _line("  with finding what it depends on", runs["what_if"], "", "scenarios"),
         _line("  numpy by hand", runs["numpy_what_if"], "run", "scenarios"),
         _line(f"rustworkx, {MEDIUM[0]} workers, running", runs["rustworkx"], "run", "tasks"),
         _line(f"rustworkx, {MEDIUM[0]} workers, with building", runs["rustworkx"], "", "tasks"),
         _line(f"networkx, {SMALL[0]} workers, {SMALL[1]} iterations", runs["networkx"], "run", "tasks"),
         _line(f"simpy, {SMALL[0]} workers, {SMALL[1]} iterations", runs["simpy"], "run", "tasks"),
+        *(
+            [_line(f"SimGrid, {MEDIUM[0]} workers", runs["simgrid"], "run", "tasks")]
+            if peer
+            else ["  SimGrid: left out, no C++ compiler or no SimGrid (Debian: apt-get install g++ libsimgrid-dev)"]
+        ),
         _ratio("any graph / rustworkx, running", runs["graph"], runs["rustworkx"]),
         _ratio("any graph / simpy, running", runs["graph"], runs["simpy"]),
         _ratio("template / numpy", runs["replicated"], runs["numpy_replicated"]),
         _ratio("what if / numpy", runs["what_if"], runs["numpy_what_if"]),
     ]
     return timings, lines
+
+
+def _simgrid_peer(folder: Path) -> bool:
+    """Whether the peer can be compiled; `SIMGRID` then says where it is."""
+    program = folder / "simgrid_peer"
+    command = [
+        "g++",
+        "-O2",
+        "-std=c++17",
+        str(Path(__file__).with_name("simgrid_peer.cpp")),
+        "-o",
+        str(program),
+        "-lsimgrid",
+    ]
+    try:
+        compiled = subprocess.run(command, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+    os.environ[SIMGRID] = str(program)
+    return compiled
 
 
 def _run(name: str) -> Run:
@@ -341,6 +386,8 @@ def _agree(runs: dict[str, list[Run]]) -> None:
         for other in others:
             if not np.isclose(runs[other][0].result, runs[ours][0].result, rtol=1e-9):
                 raise SystemExit(f"{other} finds {runs[other][0].result}, {ours} {runs[ours][0].result}")
+    if runs["simgrid"] and not np.isclose(runs["simgrid"][0].result, (medium := graph(*MEDIUM).result), rtol=1e-9):
+        raise SystemExit(f"simgrid finds {runs['simgrid'][0].result}, graph {medium}")
     small = graph(*SMALL).result
     for other in ("networkx", "simpy"):
         if not np.isclose(runs[other][0].result, small, rtol=1e-9):

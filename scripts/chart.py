@@ -1,9 +1,9 @@
-"""Render one chart, of a study or of a paper's figures, as HTML, SVG and PNG."""
+"""Render one chart, of a study or of a paper's figures, as web page, SVG, PDF and PNG."""
 
 from pathlib import Path
 
 from stallpoint.charts import ALL
-from stallpoint.charts.render import render
+from stallpoint.charts.render import FORMATS, render
 from stallpoint.parquet import read_frames
 from stallpoint.program import program
 from stallpoint.records import TABLES
@@ -11,4 +11,4 @@ from stallpoint.records import TABLES
 with program(Path(snakemake.log[0])):
     (name,) = snakemake.wildcards
     tables = read_frames([TABLES[table] for table in ALL[name].tables], snakemake.input)
-    render(name, tables, *(Path(snakemake.output[format]) for format in ("html", "svg", "png")))
+    render(name, tables, {format: Path(snakemake.output[format]) for format in FORMATS})

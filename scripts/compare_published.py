@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
+from stallpoint.archive.further import descriptions
 from stallpoint.parquet import atomic, read, to_arrow, write
 from stallpoint.program import program
 from stallpoint.published import compare, to_markdown
@@ -12,7 +13,8 @@ from stallpoint.records import NETWORK_LAYERS, PUBLISHED
 
 with program(Path(snakemake.log[0])):
     published = yaml.safe_load(Path(snakemake.input.published).read_text())
-    layers = pd.concat([read(NETWORK_LAYERS, Path(file)).to_pandas() for file in snakemake.input.networks])
+    networks = descriptions(snakemake.input.networks, snakemake.input.archives)
+    layers = pd.concat([read(NETWORK_LAYERS, file).to_pandas() for file in networks])
     rows = to_arrow(PUBLISHED, compare(published, layers, snakemake.params.batches))
     write(PUBLISHED, rows, Path(snakemake.output.table))
     with atomic(Path(snakemake.output.md)) as scratch:

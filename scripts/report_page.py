@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from stallpoint.archive.further import descriptions
 from stallpoint.parquet import read, read_frames
 from stallpoint.program import program
 from stallpoint.records import (
@@ -21,12 +22,14 @@ from stallpoint.study import LeftOut
 
 with program(Path(snakemake.log[0])):
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, RUNS, ENVIRONMENTS, COLLECTIVES), snakemake.input)
-    for table, files in ((NETWORK_LAYERS, snakemake.input.networks), (PUBLISHED, snakemake.input.published)):
+    networks = descriptions(snakemake.input.networks, snakemake.input.archives)
+    for table, files in ((NETWORK_LAYERS, networks), (PUBLISHED, snakemake.input.published)):
         tables[table.name] = pd.concat([read(table, Path(file)).to_pandas() for file in files])
     write_report(
         json.loads(Path(snakemake.input.conclusions).read_text()),
         tables,
         Path(snakemake.output[0]),
         study=snakemake.params.study,
+        papers=[Path(folder) for folder in snakemake.input.papers],
         left_out=[LeftOut(**entry) for entry in snakemake.params.left_out],
     )

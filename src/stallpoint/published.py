@@ -28,7 +28,7 @@ class Facts:
     layers: pd.DataFrame
     """Its rows of `records.NETWORK_LAYERS`."""
     batches: Sequence[int]
-    """The global mini-batches that the study trains it with."""
+    """The mini-batches that the study trains it with: global ones, or a worker's, as the published one is."""
     published: Mapping[str, float]
     """The published values by property."""
 
@@ -43,17 +43,18 @@ def _exaflop(facts: Facts) -> float:
     return 2 * PASSES * float(facts.layers["multiply_adds"].sum()) * samples / 1e18
 
 
-def _batch(facts: Facts) -> float:
-    """Of the study's mini-batches the one nearest to theirs."""
-    theirs = facts.published["default batch size"]
-    return min(facts.batches, key=lambda batch: abs(math.log(batch / theirs)), default=math.nan)
+def _nearest(name: str) -> Callable[[Facts], float]:
+    """Of the study's mini-batches the one nearest to theirs, the property `name`."""
+    return lambda facts: min(
+        facts.batches, key=lambda batch: abs(math.log(batch / facts.published[name])), default=math.nan
+    )
 
 
 PROPERTIES: dict[str, Callable[[Facts], float]] = {
     "ExaFLOP to convergence": _exaflop,
     "iterations to convergence": lambda facts: math.nan,
     "model size [MB]": lambda facts: facts.layers["gradient_bytes"].sum() / 1e6,
-    "default batch size": _batch,
+    "default batch size": _nearest("default batch size"),
     "default step size": lambda facts: STEP_SIZE,
     "layers": lambda facts: len(facts.layers),
     "convolutional layers": lambda facts: len(facts.of_type("convolution")),
@@ -61,6 +62,9 @@ PROPERTIES: dict[str, Callable[[Facts], float]] = {
     "weights in fully-connected layers [million]": lambda facts: (
         facts.of_type("fully-connected")["parameters"].sum() / 1e6
     ),
+    "layers with weights": lambda facts: len(facts.of_type("convolution")) + len(facts.of_type("fully-connected")),
+    "parameters [million]": lambda facts: facts.layers["parameters"].sum() / 1e6,
+    "batch size of a worker": _nearest("batch size of a worker"),
 }
 """Our value of each property, in the unit of its name; NaN where there is none."""
 
@@ -70,7 +74,8 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Rows of `records.PUBLISHED` for the networks of the published `table` that are in `layers`.
 
-    `layers` are rows of `records.NETWORK_LAYERS`, `batches` the study's global mini-batches by network.
+    `layers` are rows of `records.NETWORK_LAYERS`, `batches` the study's mini-batches by network, global ones or a
+    worker's, as those of the table are.
     """
     return [row for network, rows in layers.groupby("network") for row in _rows(table, str(network), rows, batches)]
 

@@ -142,6 +142,25 @@ ENVIRONMENTS = Table(
     ),
 )
 
+SLURM_JOBS = Table(
+    "slurm_jobs",
+    "one row for each cell that ran in a Slurm job: what the job asked for and was given, as the job itself saw it",
+    (
+        CELL,
+        Column("slurm_job_id", TEXT, None, "Slurm job"),
+        Column("partition", TEXT, None, "partition; empty where the job could not tell, as below"),
+        Column("nodes", INT, None, "nodes of the job"),
+        Column("tasks", INT, None, "tasks of the job"),
+        Column("cpus_per_task", INT, None, "cores asked for each task"),
+        Column("cpus", INT, None, "cores given to the whole job"),
+        Column("requested", TEXT, None, "trackable resources asked for, as Slurm writes them"),
+        Column("time_limit", TEXT, None, "time limit, as Slurm writes it"),
+        Column("submitted", TEXT, None, "when it was submitted, local time"),
+        Column("started", TEXT, None, "when it started, local time"),
+        Column("node_list", TEXT, None, "its nodes, as Slurm writes them"),
+    ),
+)
+
 ITERATIONS = Table(
     "iterations",
     "one row for each training iteration of each rank",
@@ -272,14 +291,17 @@ STORAGE_READS = Table(
 )
 
 RAW_TABLES: dict[str, tuple[Table, ...]] = {
-    "train": (RUNS, ENVIRONMENTS, ITERATIONS, LAYERS, INSTRUMENTATION),
-    "sgemm": (RUNS, ENVIRONMENTS, SGEMM),
-    "collectives": (RUNS, ENVIRONMENTS, COLLECTIVES),
-    "storage": (RUNS, ENVIRONMENTS, STORAGE_READS),
+    "train": (RUNS, ENVIRONMENTS, SLURM_JOBS, ITERATIONS, LAYERS, INSTRUMENTATION),
+    "sgemm": (RUNS, ENVIRONMENTS, SLURM_JOBS, SGEMM),
+    "collectives": (RUNS, ENVIRONMENTS, SLURM_JOBS, COLLECTIVES),
+    "storage": (RUNS, ENVIRONMENTS, SLURM_JOBS, STORAGE_READS),
     "imported-train": (RUNS, ITERATIONS, LAYERS),
     "imported-collectives": (RUNS, COLLECTIVES),
 }
-"""Tables in a cell's folder, by kind; a failed cell holds `RUNS` alone. Where others measured is not known."""
+"""Tables in a cell's folder, by kind; a failed cell holds `RUNS` alone. Where others measured is not known.
+
+Outside Slurm there is no file of `SLURM_JOBS`.
+"""
 
 # --- model tables ---------------------------------------------------------------------------------
 
@@ -374,6 +396,7 @@ PREDICTIONS = Table(
         Column("predicted_communication", REAL, "s", "predicted t_c, all layers"),
         Column("predicted_exposed_communication", REAL, "s", "predicted t_c^no"),
         Column("predicted_update", REAL, "s", "predicted t_u"),
+        Column("predicted_straggling", REAL, "s", "predicted wait for the slowest worker"),
         *_estimate("predicted_iteration", "s", "predicted iteration time"),
         *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest measured nodes"),
         Column("measured_data", REAL, "s", "measured wait for data"),
@@ -407,6 +430,22 @@ LAYER_PREDICTIONS = Table(
         Column("predicted_all_reduce_end", REAL, "s", "predicted end, since the start of the backward pass"),
         Column("measured_all_reduce_start", REAL, "s", "measured start, since the start of the backward pass"),
         Column("measured_all_reduce_end", REAL, "s", "measured end, since the start of the backward pass"),
+    ),
+)
+
+VALIDATION = Table(
+    "validation",
+    "iteration times at larger node counts, predicted when training was seen on the smaller ones alone, and measured",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        WORKER_BATCH,
+        Column("calibration", TEXT, None, "node counts whose training the prediction knows"),
+        *_estimate("predicted", "s", "predicted iteration time"),
+        *_estimate("measured", "s", "measured iteration time, slowest rank"),
+        Column("error", REAL, None, "predicted / measured - 1"),
+        Column("covered", FLAG, None, "measured lies in the interval of predicted"),
     ),
 )
 
@@ -734,8 +773,8 @@ TRAFFIC = Table(
 )
 
 MODEL_TABLES: tuple[Table, ...] = (
-    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, AMDAHL, CRITICAL_PATH,
-    CAUSES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS,
+    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, VALIDATION, AMDAHL,
+    CRITICAL_PATH, CAUSES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS,
     HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, COMPARISONS, TRAFFIC,
 )  # fmt: skip
 
@@ -794,10 +833,43 @@ CLAIMS = Table(
     ),
 )
 
+# --- what an archive adds -------------------------------------------------------------------------
+
+ACCOUNTING = Table(
+    "accounting",
+    "one row for each Slurm job of the study, as Slurm's accounting (sacct) knows it",
+    (
+        Column("slurm_job_id", TEXT, None, "Slurm job"),
+        Column("partition", TEXT, None, "partition"),
+        Column("state", TEXT, None, "how it ended, such as COMPLETED or OUT_OF_MEMORY"),
+        Column("exit_code", TEXT, None, "exit status:signal"),
+        Column("submitted", TEXT, None, "when it was submitted, local time"),
+        Column("started", TEXT, None, "when it started, local time"),
+        Column("ended", TEXT, None, "when it ended, local time"),
+        Column("elapsed", INT, "s", "time from start to end"),
+        Column("nodes", INT, None, "nodes given"),
+        Column("cpus", INT, None, "cores given"),
+        Column("cpu_time", INT, "s", "elapsed time times the cores given"),
+        Column("requested", TEXT, None, "trackable resources asked for, as Slurm writes them"),
+        Column("allocated", TEXT, None, "trackable resources given, as Slurm writes them"),
+        Column("time_limit", TEXT, None, "time limit, as Slurm writes it"),
+        Column("node_list", TEXT, None, "its nodes, as Slurm writes them"),
+    ),
+)
+
 TIDY_TABLES: tuple[Table, ...] = tuple(
     {table.name: table for tables in RAW_TABLES.values() for table in tables}.values()
 )
 TABLES: dict[str, Table] = {
     table.name: table
-    for table in (*TIDY_TABLES, *MODEL_TABLES, *EXTRAPOLATED_TABLES, NETWORK_LAYERS, PUBLISHED, PAPER_FIGURES, CLAIMS)
+    for table in (
+        *TIDY_TABLES,
+        *MODEL_TABLES,
+        *EXTRAPOLATED_TABLES,
+        NETWORK_LAYERS,
+        PUBLISHED,
+        PAPER_FIGURES,
+        CLAIMS,
+        ACCOUNTING,
+    )
 }

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
+from stallpoint.archive.further import Archive, further
 from stallpoint.cells import (
     KINDS,
     Cell,
@@ -52,6 +53,34 @@ class Study:
     cells: Mapping[str, Cell]
     """Path below ``results/raw`` -> cell."""
     left_out: tuple[LeftOut, ...]
+    archives: tuple[Archive, ...] = ()
+    """Archives of other studies, whose cells are not among `cells`."""
+
+    @property
+    def recorded(self) -> Iterator[Cell]:
+        """Every cell whose records the study has: its own, and those of archives."""
+        yield from self.cells.values()
+        for archive in self.archives:
+            yield from archive.index.cells.values()
+
+    @property
+    def available(self) -> dict[str, int]:
+        """Nodes that each hardware entry has, those of archives included."""
+        entries = {name: entry["nodes"] for name, entry in self.config["hardware"].items()}
+        return entries | {name: nodes for archive in self.archives for name, nodes in archive.index.hardware.items()}
+
+    @property
+    def presets(self) -> dict[str, Mapping[str, Any]]:
+        """The study's own presets as they are defined, those of archives included."""
+        others = {name: entry for archive in self.archives for name, entry in archive.index.presets.items()}
+        return {**others, **self.config["presets"]}
+
+    @property
+    def shared_links(self) -> list[tuple[str, str]]:
+        """Hardware and storage where data comes over the link that carries the gradients."""
+        shared = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
+        own = [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
+        return [*own, *(pair for archive in self.archives for pair in archive.index.shared_links)]
 
     def of_kind(self, kind: str) -> list[Cell]:
         """The cells of one kind of job, in the order of the study."""
@@ -64,7 +93,19 @@ class Study:
 
     def plan(self) -> str:
         """What will be run and what is left out, for people: a few lines however large the study."""
-        return "\n".join([f"study {self.name}: {len(self.cells)} cells", *self._counts(), *self._left_out_lines()])
+        return "\n".join(
+            [
+                f"study {self.name}: {len(self.cells)} cells",
+                *(self._counts() if self.cells else []),
+                *self._archive_lines(),
+                *self._left_out_lines(),
+            ]
+        )
+
+    def _archive_lines(self) -> Iterator[str]:
+        for archive in self.archives:
+            index = archive.index
+            yield f"  from {archive.path}: {len(index.cells)} cells, as hardware {', '.join(index.hardware)}"
 
     def _counts(self) -> Iterator[str]:
         counts = Counter((cell.kind, cell.hardware, cell.nodes) for cell in self.cells.values())
@@ -112,9 +153,10 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
     imported = list(_imported_cells(config))
     for cell in (*_supporting_cells(config, list(train.values()), imported), *imported):
         cells[cell.path] = cell
-    if not cells:
+    archives = further(config)
+    if not cells and not archives:
         raise InputError("the study has no cell to run: matrix leaves out every combination, and nothing is imported")
-    return Study(name=config["study"], config=config, cells=cells, left_out=tuple(left_out))
+    return Study(name=config["study"], config=config, cells=cells, left_out=tuple(left_out), archives=archives)
 
 
 def _check_names(config: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A real Slurm cluster inside one machine, for the tests: a controller and four nodes.
+"""A real Slurm cluster inside one machine, for the tests: a controller and a few nodes.
 
 Each host of the cluster is a network namespace on one bridge, with its own host name and mounts.
 Every process of the cluster, jobs included, lives in one of these namespaces, and everything else
@@ -33,6 +33,7 @@ SLURM = Path("/etc/slurm")  # the default place: a job step of Snakemake's Slurm
 NAMESPACES = Path("/run/netns")
 CGROUPS = Path("/sys/fs/cgroup")
 CONFIG = Path(__file__).with_name("cluster.toml")
+RUNNING = HOME / "cluster.toml"  # the configuration of the cluster that is up
 
 FILES = ("slurm.conf", "mpi.conf", "cgroup.conf")  # in SLURM, written by ``up``
 MARKER = "# Written by the test cluster of stallpoint (tests/cluster/cluster.py), which also removes it."
@@ -44,8 +45,11 @@ USABLE = {"idle", "mix", "alloc", "comp"}  # states of a node that takes jobs
 UNLIMITED = "unlimited"
 CONTROLLER_PORT = 6817  # Slurm's own default
 
-QUOTA_PERIOD = 10_000  # µs; short, so that a node with half a core is slow rather than stop-and-go
+SHORTEST_PERIOD = SHORTEST_QUOTA = 1_000  # µs; the kernel's limits
+MTU = 9000  # bytes; cutting messages into packets of 1500 costs a slow node more time than sending them
 SHAPER_TIME = 0.002  # s of a link's speed that may pass in one burst
+SMALLEST_BURST = 128_000  # bytes: two of the largest segments that the kernel hands over whole
+SHAPER_QUEUE = "200ms"  # what a link delays before it drops: many senders to one node are no loss
 START_TIME = 30.0  # s until the nodes have to be ready
 STOP_TIME = 10.0  # s until the processes have to be gone
 
@@ -83,8 +87,9 @@ class Host:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster that cluster.toml describes. Only one can exist at a time."""
+    """The cluster that a file such as cluster.toml describes. Only one can exist at a time."""
 
+    text: str
     network: str
     nodes: tuple[Host, ...]
     cpus: int
@@ -95,11 +100,17 @@ class Cluster:
 
     @classmethod
     def read(cls, path: Path = CONFIG) -> Cluster:
-        table: dict[str, Any] = tomllib.loads(path.read_text())
+        text = path.read_text()
+        table: dict[str, Any] = tomllib.loads(text)
         network, nodes = table["network"], table["nodes"]
         hosts = tuple(Host(name, f"{network}.{11 + index}") for index, name in enumerate(nodes["names"]))
         limits = check_cores(str(nodes["cores"])), check_rate(nodes["link"])
-        return cls(network, hosts, nodes["cpus"], nodes["memory_mb"], *limits, table["partitions"])
+        return cls(text, network, hosts, nodes["cpus"], nodes["memory_mb"], *limits, table["partitions"])
+
+    @classmethod
+    def running(cls) -> Cluster:
+        """The cluster that is up; that of `CONFIG` where none is."""
+        return cls.read(RUNNING if RUNNING.exists() else CONFIG)
 
     @property
     def controller(self) -> Host:
@@ -109,12 +120,15 @@ class Cluster:
         """Start the cluster and wait until every node is ready; does nothing where it is up already."""
         if problem := obstacle():
             raise ClusterError(problem)
-        if self.is_up():
-            return
+        if (running := Cluster.running()).is_up():
+            if running.text == self.text:
+                return
+            raise ClusterError(f"a cluster of another configuration is up ({RUNNING}): take it down first")
         self.down()  # what a crash left, if anything
         shutil.rmtree(LOGS, ignore_errors=True)
         for folder in (LOGS, HOME / "state", HOME / "run", HOME / "pmix", SLURM):
             folder.mkdir(parents=True, exist_ok=True)
+        RUNNING.write_text(self.text)
         for name, text in slurm_files(self).items():
             (SLURM / name).write_text(f"{MARKER}\n{text}")
         make_bridge(f"{self.network}.1")
@@ -206,7 +220,7 @@ def accepts_connections(address: str) -> bool:
 
 def make_bridge(address: str) -> None:
     """The cluster's switch, on which this machine has ``address``."""
-    run("ip", "link", "add", BRIDGE, "type", "bridge")
+    run("ip", "link", "add", BRIDGE, "mtu", str(MTU), "type", "bridge")
     run("ip", "address", "add", f"{address}/24", "dev", BRIDGE)
     run("ip", "link", "set", BRIDGE, "up")
 
@@ -215,11 +229,14 @@ def connect(host: Host) -> None:
     """Give a host its namespace and its link to the bridge."""
     inside = ("ip", "-netns", host.namespace)
     run("ip", "netns", "add", host.namespace)
-    run("ip", "link", "add", host.port, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
+    ends = ("mtu", str(MTU), "type", "veth", "peer", "name", "eth0", "mtu", str(MTU), "netns", host.namespace)
+    run("ip", "link", "add", host.port, *ends)
     run("ip", "link", "set", host.port, "master", BRIDGE, "up")
     run(*inside, "address", "add", f"{host.address}/24", "dev", "eth0")
     run(*inside, "link", "set", "eth0", "up")
     run(*inside, "link", "set", "lo", "up")
+    # A connection that paused while its node computed goes on at the speed it had.
+    run("ip", "netns", "exec", host.namespace, "sysctl", "--quiet", "net.ipv4.tcp_slow_start_after_idle=0")
 
 
 def start_controller(host: Host) -> None:
@@ -236,8 +253,9 @@ def start_controller(host: Host) -> None:
 def start_node(node: Host, cores: str, link: str) -> None:
     connect(node)
     shape_link(node, link)
-    limit_cores(node, cores)
+    limit_cores(node, UNLIMITED)  # slurmd may start at full speed
     start(node, "slurmd", "-N", node.name)
+    limit_cores(node, cores)
 
 
 def start(host: Host, *daemon: str) -> None:
@@ -315,8 +333,8 @@ def shape_link(node: Host, rate: str) -> None:
     for where, device in (((), node.port), (("-netns", node.namespace), "eth0")):
         qdisc = ("tc", *where, "qdisc")
         if rate != UNLIMITED:
-            burst = max(16_000, int(bytes_per_second(rate) * SHAPER_TIME))
-            shaper = ("tbf", "rate", rate, "burst", str(burst), "latency", "50ms")
+            burst = max(SMALLEST_BURST, int(bytes_per_second(rate) * SHAPER_TIME))
+            shaper = ("tbf", "rate", rate, "burst", str(burst), "latency", SHAPER_QUEUE)
             run(*qdisc, "replace", "dev", device, "root", *shaper)
         elif "tbf" in run(*qdisc, "show", "dev", device):
             run(*qdisc, "delete", "dev", device, "root")
@@ -327,25 +345,52 @@ def bytes_per_second(rate: str) -> int:
 
 
 def limit_cores(node: Host, cores: str) -> None:
-    """Give all processes of a node together the CPU time of ``cores`` cores."""
-    quota = None if cores == UNLIMITED else int(float(cores) * QUOTA_PERIOD)
+    """Give all processes of a node together the CPU time of ``cores`` cores.
+
+    In periods as short as the kernel allows, so that a node is slow rather than stop-and-go: a message that finds its
+    receiver stopped waits for the next period.
+    """
+    wanted = None if cores == UNLIMITED else float(cores)
     try:
-        write_quota(node.cpu_group, quota)
+        write_quota(node.cpu_group, wanted)
     except OSError as error:
-        if quota is not None:
+        if wanted is not None:
             raise ClusterError(f"CPU time cannot be limited here ({error}): use {UNLIMITED} cores") from None
+    bind(node, None if wanted is None or wanted > 1 else int(node.address.rsplit(".", 1)[1]))
 
 
-def write_quota(group: Path, quota: int | None) -> None:
-    """Write a quota in µs of each period (None: no limit) for version 1 or 2 of the cgroups."""
+def write_quota(group: Path, cores: float | None) -> None:
+    """Write quota and period in µs (None: no limit), and the largest weight, for version 1 or 2 of the cgroups.
+
+    The weight is for what runs beside the cluster: a node gets its quota however busy the rest of the machine is.
+    """
+    period = max(SHORTEST_PERIOD, round(SHORTEST_QUOTA / cores)) if cores else 100_000
+    quota = None if cores is None else round(cores * period)
     if has_unified_cgroups():
         (CGROUPS / "cgroup.subtree_control").write_text("+cpu")
         group.mkdir(exist_ok=True)
-        (group / "cpu.max").write_text(f"{'max' if quota is None else quota} {QUOTA_PERIOD}")
+        (group / "cpu.max").write_text(f"{'max' if quota is None else quota} {period}")
+        (group / "cpu.weight").write_text("10000")
     else:
         group.mkdir(exist_ok=True)
-        (group / "cpu.cfs_period_us").write_text(str(QUOTA_PERIOD))
+        (group / "cpu.cfs_quota_us").write_text("-1")  # else a shorter period may be refused
+        (group / "cpu.cfs_period_us").write_text(str(period))
         (group / "cpu.cfs_quota_us").write_text(str(-1 if quota is None else quota))
+        (group / "cpu.shares").write_text("262144")
+
+
+def bind(node: Host, number: int | None) -> None:
+    """Bind a node's processes, and those they start, to one core of this machine, chosen by `number`; None: to any.
+
+    The kernel hands a quota out to the cores by slices longer than such a quota: on two cores one thread would get all
+    of it in one period, and another in the next.
+    """
+    machine = sorted(os.sched_getaffinity(0))
+    cores = machine if number is None else [machine[number % len(machine)]]
+    for process in run("ip", "netns", "pids", node.namespace).split():
+        for thread in Path("/proc", process, "task").glob("*"):
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread.name), cores)
 
 
 def has_unified_cgroups() -> bool:
@@ -358,10 +403,14 @@ def limits(node: Host) -> str:
     if not (NAMESPACES / node.namespace).exists():
         return ""
     shaper = re.search(r"tbf .*rate (\S+)", run("tc", "qdisc", "show", "dev", node.port))
-    file = node.cpu_group / ("cpu.max" if has_unified_cgroups() else "cpu.cfs_quota_us")
-    quota = file.read_text().split()[0] if file.exists() else "max"
-    cores = UNLIMITED if quota in ("max", "-1") else f"{int(quota) / QUOTA_PERIOD:g}"
-    return f"link {shaper[1].lower() if shaper else UNLIMITED}, cores {cores}"
+    return f"link {shaper[1].lower() if shaper else UNLIMITED}, cores {cores_of(node.cpu_group)}"
+
+
+def cores_of(group: Path) -> str:
+    """The CPU time in force, in cores."""
+    names = ("cpu.max",) if has_unified_cgroups() else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    words = " ".join((group / name).read_text() for name in names).split() if group.exists() else ["max"]
+    return UNLIMITED if words[0] in ("max", "-1") else f"{int(words[0]) / int(words[1]):.2g}"
 
 
 # -- What there is of the cluster
@@ -418,14 +467,15 @@ def wait_until(done: Callable[[], bool], seconds: float, complaint: str | None =
 def main() -> int:
     parser = argparse.ArgumentParser(description="The Slurm test cluster of stallpoint (see README.md beside it).")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("up", help="start it; harmless where it is up")
+    up = commands.add_parser("up", help="start it; harmless where it is up")
+    up.add_argument("--config", type=Path, default=CONFIG, help="another file like cluster.toml")
     commands.add_parser("down", help="stop it and remove all of it but the logs")
     commands.add_parser("status", help="say what is up; exit status 1 where it is down")
     commands.add_parser("link", help="change the nodes' links").add_argument("rate", help=f"e.g. 100mbit, {UNLIMITED}")
     commands.add_parser("cores", help="change the nodes' CPU time").add_argument("cores", help=f"e.g. 0.5, {UNLIMITED}")
     options = parser.parse_args()
     try:
-        return perform(Cluster.read(), options)
+        return perform(Cluster.read(options.config) if options.command == "up" else Cluster.running(), options)
     except ClusterError as error:
         print(f"cluster.py: {error}", file=sys.stderr)
         return 2

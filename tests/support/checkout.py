@@ -48,7 +48,7 @@ class Checkout:
         """Write the study, with some entries changed."""
         (self.folder / "config/config.yaml").write_text(yaml.safe_dump({**self.study, **changes}))
 
-    def snakemake(self, *arguments: str, timeout: float = 600) -> Ran:
+    def snakemake(self, *arguments: str, timeout: float = 900) -> Ran:
         """Run Snakemake as a user would, from the root of the checkout."""
         command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", *arguments]
         done = subprocess.run(

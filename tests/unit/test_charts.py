@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from itertools import combinations
+from collections.abc import Iterator
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+import altair as alt
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -22,8 +24,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint import models
-from stallpoint.charts import CHARTS, PAPERS, axes, frames, theme, web_page
-from stallpoint.charts.render import Spec, render, spec
+from stallpoint.charts import CHARTS, PAPERS, axes, frames, publication, theme, web_page
+from stallpoint.charts.render import FORMATS, Spec, render, spec
 from stallpoint.charts.web_page import VEGA_LITE
 from stallpoint.models.paper_figures import figures
 from stallpoint.models.scaling.tables import MEASURED, extrapolated
@@ -97,7 +99,8 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         # three scenarios of each curve, and a triangle for each that stalls
         "what-if": {
             "line": 3 * curves,
-            "symbol": tables["what_if"].query("reached and nodes == stall_nodes").shape[0],
+            "symbol": tables["what_if"].query("reached and nodes == stall_nodes").shape[0]
+            + tables["what_if"].query("scenario != 'as measured' and speedup.notna()").shape[0],
         },
         # compute, communication and exposed, measured and predicted; naive, wfbp, weak
         "communication": {"line": 3 * 2 * 3},
@@ -258,13 +261,13 @@ def test_equal_tables_give_equal_files_in_another_process(tables: Tables, tmp_pa
         "import pickle, sys; from pathlib import Path; from stallpoint.charts.render import render\n"
         "folder = Path(sys.argv[1]); tables = pickle.loads((folder.parent / 'tables').read_bytes())\n"
         "for name in ('speedup', 'overlap'):\n"
-        "    render(name, tables, folder / f'{name}.html', folder / f'{name}.svg', folder / f'{name}.png')\n"
+        "    render(name, tables, {kind: folder / f'{name}.{kind}' for kind in ('html', 'svg', 'pdf', 'png')})\n"
     )
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         subprocess.run([sys.executable, "-c", program, tmp_path / seed], env=environment, check=True)
     names = sorted(file.name for file in (tmp_path / "1").iterdir())
-    assert len(names) == 6  # and nothing else: no scratch files are left
+    assert len(names) == 8  # and nothing else: no scratch files are left
     for name in names:
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes(), name
 
@@ -275,12 +278,12 @@ def test_without_data_the_files_say_which_cells_are_missing(name: str, tmp_path:
         table.name: pd.DataFrame(columns=[column.name for column in table.columns])
         for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES, TABLES["collectives"])
     }
-    files = [tmp_path / f"{name}.{kind}" for kind in ("html", "svg", "png")]
-    render(name, empty, *files)
-    text = " ".join(ElementTree.parse(files[1]).getroot().itertext())
+    files = {kind: tmp_path / f"{name}.{kind}" for kind in FORMATS}
+    render(name, empty, files)
+    text = " ".join(ElementTree.parse(files["svg"]).getroot().itertext())
     assert "Nothing to draw: no " in text
     assert "cells" in text
-    assert files[2].read_bytes().startswith(b"\x89PNG")
+    assert files["png"].read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_table_that_was_not_given_counts_as_empty() -> None:
@@ -288,9 +291,9 @@ def test_a_table_that_was_not_given_counts_as_empty() -> None:
 
 
 def test_html_loads_nothing(tables: Tables, tmp_path: Path) -> None:
-    files = [tmp_path / f"chart.{kind}" for kind in ("html", "svg", "png")]
-    render("storage", tables, *files)
-    page = files[0].read_text(encoding="utf-8")
+    files = {kind: tmp_path / f"chart.{kind}" for kind in FORMATS}
+    render("storage", tables, files)
+    page = files["html"].read_text(encoding="utf-8")
     assert "vegaEmbed" in page
     assert not re.search(r"""\b(src|href)\s*=\s*["']?(https?:)?//""", page)
 
@@ -349,15 +352,88 @@ VISIONS = {
     "normal": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
 }
+PALETTES = {kind: tuple(dict.fromkeys(named.values())) for kind, named in theme.COLOURS.items()}
+PALETTES["without a fixed colour"] = theme.OTHERS
+
+
+def apart(one: str, other: str, vision: str) -> float:
+    return float(np.linalg.norm(seen(one, VISIONS[vision]) - seen(other, VISIONS[vision])))
 
 
 @pytest.mark.parametrize("vision", VISIONS)
-@pytest.mark.parametrize("kind", theme.COLOURS)
+@pytest.mark.parametrize("kind", PALETTES)
 def test_colours_stay_apart_for_every_reader(kind: str, vision: str) -> None:
     # 2.3 is just noticeable side by side; lines apart from one another need several times that.
-    for one, other in combinations(set(theme.COLOURS[kind].values()), 2):
-        assert np.linalg.norm(seen(one, VISIONS[vision]) - seen(other, VISIONS[vision])) > 10, (one, other)
+    for one, other in combinations(PALETTES[kind], 2):
+        assert apart(one, other, vision) > 12, (one, other)
+    # What stands beside each other in a legend, and touches in a stack.
+    for one, other in pairwise(PALETTES[kind]):
+        assert apart(one, other, vision) > (12.5 if {one, other} == {theme.BLUE, theme.LILAC} else 16), (one, other)
+
+
+@pytest.mark.parametrize("kind", PALETTES)
+def test_colours_of_one_shape_are_far_apart(kind: str) -> None:
+    shapes = theme.shapes(alt.Scale(domain=list(PALETTES[kind]), range=list(PALETTES[kind])))["range"]
+    for (one, shape), (other, same) in combinations(zip(PALETTES[kind], shapes, strict=True), 2):
+        if shape == same:
+            assert min(apart(one, other, vision) for vision in VISIONS) > 20, (one, other)
+
+
+def encodings(part: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every mark with its encoding, in all layers and panels."""
+    if isinstance(part, dict):
+        if "mark" in part:
+            yield part["mark"]["type"], part.get("encoding", {})
+        for inner in part.values():
+            yield from encodings(inner)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from encodings(inner)
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_curves_are_told_apart_by_more_than_colour(name: str, tables: Tables) -> None:
+    """Wherever lines of several colours are drawn, the same values have shapes (or dashes) of their own."""
+    found = list(encodings(spec(name, tables)))
+
+    def fields(channels: tuple[str, ...], kinds: tuple[str, ...]) -> set[str]:
+        used = (
+            encoding[channel]
+            for kind, encoding in found
+            if kind in kinds
+            for channel in channels
+            if channel in encoding
+        )
+        return {channel["field"] for channel in used if len(channel.get("scale", {}).get("domain", ())) > 1}
+
+    assert fields(("color",), ("line",)) <= fields(("shape", "strokeDash"), ("line", "point"))
+
+
+# --- on paper -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "inches"), [("speedup", 7.0), ("layer-share", 3.3), ("storage", 7.0), ("amdahl", 3.3)]
+)
+def test_static_charts_have_the_size_of_a_publication(name: str, inches: float, tables: Tables) -> None:
+    drawn = publication.svg(spec(name, tables), VEGA_LITE)
+    root = ElementTree.fromstring(publication.in_points(drawn))
+    assert float(root.get("width", "").removesuffix("pt")) == pytest.approx(72 * inches, abs=1)
+    assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}".replace("pt", "")
+    sizes = {text.get("font-size") for text in root.iter(f"{SVG}text") if text.text}
+    assert sizes == {"8px"}, "of the viewBox, in which a unit is a point"
+    box = re.search(rb"/MediaBox \[0 0 ([\d.]+)", vlc.svg_to_pdf(drawn))
+    assert box
+    assert float(box[1]) == pytest.approx(72 * inches, abs=1)
+
+
+def test_names_of_panels_are_no_longer_than_the_panels(tables: Tables) -> None:
+    assert publication._lines("strong scaling · jpeg · B = 16 · prefetch 1 · wfbp", 30) == [
+        "strong scaling · jpeg", "B = 16 · prefetch 1 · wfbp",
+    ]  # fmt: skip
+    assert publication._lines("a-very-long-name", 8) == ["a-very-l", "ong-name"]
 
 
 def test_a_thing_has_one_colour_whatever_else_is_present() -> None:

@@ -18,6 +18,7 @@ from stallpoint.records import NETWORK_LAYERS, PUBLISHED
 
 ROOT = Path(__file__).parents[2]
 TABLE_II = yaml.safe_load((ROOT / "resources/published/keuper-2016-table-ii.yaml").read_text())
+TABLE_IV = yaml.safe_load((ROOT / "resources/published/shi-2018-table-iv.yaml").read_text())
 NETWORKS = ("alexnet", "googlenet")
 THEIR_SAMPLES = {"alexnet": 450_000 * 256, "googlenet": 1_000_000 * 32}
 
@@ -34,8 +35,8 @@ def comparison(layers: pd.DataFrame, batches: dict[str, list[int]]) -> pd.DataFr
 
 def test_every_cell_of_the_table_is_there(layers: pd.DataFrame) -> None:
     found = comparison(layers, {})
-    assert [row["property"] for row in TABLE_II["rows"]] == list(PROPERTIES)
-    assert len(found) == 2 * len(PROPERTIES) == 18
+    assert [row["property"] for row in (*TABLE_II["rows"], *TABLE_IV["rows"])] == list(PROPERTIES)
+    assert len(found) == 2 * len(TABLE_II["rows"]) == 18
     assert set(found["network"]) == set(NETWORKS), "the paper has no ResNet-50"
 
 
@@ -49,6 +50,27 @@ def test_every_difference_is_explained_and_no_explanation_is_stale(layers: pd.Da
         assert (found["agrees"] == (found["explanation"] == "")).all()
         differing |= set(found.loc[~found["agrees"], ["property", "network"]].itertuples(index=False, name=None))
     assert differing == explained
+
+
+def test_every_difference_from_table_iv_of_shi_et_al_is_explained(layers: pd.DataFrame) -> None:
+    theirs = {"alexnet": [1024], "googlenet": [64], "resnet50": [32]}
+    differing = set()
+    for batches in (theirs, {network: [8] for network in theirs}):
+        found = to_arrow(PUBLISHED, compare(TABLE_IV, layers, batches)).to_pandas()
+        assert len(found) == 9
+        assert UNEXPLAINED not in set(found["explanation"])
+        differing |= set(found.loc[~found["agrees"], ["property", "network"]].itertuples(index=False, name=None))
+    names = ("alexnet", "googlenet", "resnet50")
+    assert differing == {(row["property"], n) for row in TABLE_IV["rows"] for n in names if "differs" in row[n]}
+
+
+def test_what_the_explanations_of_table_iv_say(layers: pd.DataFrame) -> None:
+    learned = layers.groupby("network")["parameters"].sum()
+    assert learned["googlenet"] == 13_378_280
+    assert round(4 * learned["googlenet"] / 1e6, 1) == 53.5
+    last = layers.query("network == 'resnet50' and layer_type == 'fully-connected'")["parameters"].sum()
+    assert (learned["resnet50"], learned["resnet50"] - last) == (25_557_032, 23_508_032)
+    assert layers.query("network == 'resnet50'")["layer"].str.endswith("shortcut_conv").sum() == 4
 
 
 def test_the_studys_own_mini_batches_are_compared(layers: pd.DataFrame) -> None:

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Download, Page, sync_playwright
 from report_samples import NOTHING, Tables
 
 from stallpoint.charts import CHARTS
-from stallpoint.charts.render import render
+from stallpoint.charts.render import FORMATS, render
 from stallpoint.report import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -337,7 +337,7 @@ def inflated(stream: bytes) -> bytes:
 
 
 def test_a_chart_of_its_own_is_drawn_without_network(tables: Tables, browser: Browser, tmp_path: Path) -> None:
-    render("overlap", tables, tmp_path / "chart.html", tmp_path / "chart.svg", tmp_path / "chart.png")
+    render("overlap", tables, {kind: tmp_path / f"chart.{kind}" for kind in FORMATS})
     page = browser.new_page()
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url) if remote(request.url) else None)

@@ -68,6 +68,9 @@ def test_known_values_of_the_laws() -> None:
     assert exact(gustafson, list(n), s / (1 - s), single=1) == pytest.approx(s + (1 - s) * n)
     assert exact(usl, list(n), s, k / s, single=1) == pytest.approx(n / (1 + s * (n - 1) + k * n * (n - 1)))
     assert exact(BY_NAME["ring"], [4], 0.1, 0.02, single=1) == pytest.approx(4 / (1 + 0.1 * (1.5 + 0.02 * 6)))
+    # Pairs on a fast link, and one three times as slow between them.
+    pairs = exact(BY_NAME["slowest-link"], [1, 2, 4, 8], 0.1, 2.5, 2.0, single=1)
+    assert pairs == pytest.approx([1, 2 / 1.1, 4 / (1 + 0.1 * 1.5 * 3), 8 / (1 + 0.1 * 1.75 * 3)])
 
 
 def test_a_smaller_mini_batch_pays_the_floor_and_the_communication_more_often() -> None:
@@ -95,6 +98,15 @@ def test_the_page_names_every_law_and_coefficient() -> None:
             row = next(line for line in page.splitlines() if line.startswith("| ") and f"`{prior.name}`" in line)
             assert f"{prior.median:g}" in row, prior
             assert f"{prior.spread}" in row, prior
+
+
+def test_what_fell_beyond_the_fast_links_is_not_expected_to_fall_again() -> None:
+    # Rates of a worker: 1, 0.96, 0.70, and 0.67 for 8, where the slow link is crossed already.
+    pairs = 0.04, 2.5, 6.0
+    *known, beyond = exact(BY_NAME["slowest-link"], [1, 2, 4, 8], *pairs)
+    found = predicted(table([1, 2, 4], known), [8])["predicted"].item()
+    assert found == pytest.approx(beyond, rel=0.05)
+    assert beyond / 8 == pytest.approx(known[2] / 4, rel=0.05)
 
 
 # --- noise and posterior --------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from stallpoint.records import (
     TIDY_TABLES,
 )
 
-DERIVED = {"collect": 1, "fit": 1, "extrapolate": 1, "chart": len(CHARTS), "conclude": 1, "report_page": 1, "all": 1}
+LAST = {"paper": 2, "report_page": 1, "all": 1}
+DERIVED = {"collect": 1, "fit": 1, "extrapolate": 1, "typeset": 1, "chart": len(CHARTS), "conclude": 1, **LAST}
 
 
 @pytest.fixture
@@ -70,7 +71,12 @@ def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
     for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES):
         read(table, finished.results(f"models/{table.name}.parquet"))
     for chart in CHARTS:
-        assert {file.suffix for file in finished.results("figures").glob(f"{chart}.*")} == {".html", ".svg", ".png"}
+        assert {file.suffix for file in finished.results("figures").glob(f"{chart}.*")} == {
+            ".html",
+            ".svg",
+            ".pdf",
+            ".png",
+        }
     conclusions = json.loads(finished.results("conclusions.json").read_text())
     assert [curve["network"] for curve in conclusions["curves"]] == ["alexnet"]
     (timing,) = conclusions["instrumentation"]
@@ -149,7 +155,7 @@ def test_an_external_table_that_changes_is_fitted_again_and_nothing_measured(stu
     table.write_text(before + "made up,32,4,2800\n")
     jobs = study.snakemake("-n").jobs
     table.write_text(before)
-    assert jobs == {"extrapolate": 1, "chart": len(CHARTS), "report_page": 1, "all": 1}
+    assert jobs == {"extrapolate": 1, "typeset": 1, "chart": len(CHARTS), "report_page": 1, "all": 1}
 
 
 def test_a_second_run_has_nothing_to_do(study: Checkout) -> None:
@@ -170,7 +176,7 @@ def test_naming_a_network_of_ones_own_leaves_the_cells_of_others_alone(study: Ch
 def test_editing_a_chart_reruns_that_chart_and_no_measurement(study: Checkout) -> None:
     module = study.folder / "src/stallpoint/charts/speedup.py"
     module.write_text(module.read_text() + "\n# edited\n")
-    assert study.snakemake("-n").jobs == {"chart": 1, "report_page": 1, "all": 1}
+    assert study.snakemake("-n").jobs == {"chart": 1, **LAST}
 
 
 def test_a_single_cell_can_be_asked_for_and_forced(study: Checkout) -> None:

@@ -19,19 +19,23 @@ from stallpoint.errors import InputError
 from stallpoint.measure.launch import THIS_MACHINE
 from stallpoint.networks.own import file_of
 
-SCHEMA = yaml.safe_load(Path(workflow.basedir, "workflow/schemas/study.schema.yaml").read_text())
+SCHEMA_FILE = os.path.relpath(Path(workflow.basedir, "workflow/schemas/study.schema.yaml"))
+SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
 
 PAPERS_CLAIMS = Path(workflow.basedir, "resources/claims")
 
 try:
     STUDY = studies.expand(config, SCHEMA)
     CLAIM_FILES = [os.path.relpath(file) for file in claim_files(STUDY.config["claims"], PAPERS_CLAIMS)]
+    # What is misspelt in a claim is found before anything is measured.
     if workflow.is_main_process:
-        read_claims(CLAIM_FILES, STUDY.config["claims"])  # what is misspelt is found before anything is measured
+        read_claims(CLAIM_FILES, STUDY.config["claims"])
 except InputError as error:
     raise WorkflowError(f"The study is not valid.\n{error}") from None
 
 RESULTS = f"results/{STUDY.name}"
+ARCHIVES = [f"{RESULTS}/archives/{archive.name}" for archive in STUDY.archives]
+ARCHIVED = STUDY.config["archived"]
 LOGS = f"logs/{STUDY.name}"
 
 # Rules use the Python that Snakemake itself runs in, also on nodes and when its environment is not activated.
@@ -57,6 +61,7 @@ wildcard_constraints:
         for cell in KINDS.values()
         for axis in cell.axes
     },
+    archive="|".join(re.escape(archive.name) for archive in STUDY.archives) or "(?!)",
     chart="|".join(CHARTS),
     paper="|".join(PAPERS),
 
@@ -140,11 +145,16 @@ def network_file(wildcards):
 def global_batches(wildcards):
     """The global mini-batches that each network is trained with."""
     batches = {}
-    for cell in STUDY.of_kind("train"):
-        if cell.scaling == "strong":
+    for cell in STUDY.recorded:
+        if cell.kind == "train" and cell.scaling == "strong":
             batches.setdefault(cell.network, set()).add(cell.batch)
     return {network: sorted(values) for network, values in batches.items()}
 
 
+def archive_file(wildcards):
+    return next(str(archive.path) for archive in STUDY.archives if archive.name == wildcards.archive)
+
+
 def final_targets():
-    return [f"{RESULTS}/report.html", f"{RESULTS}/conclusions.md", f"{RESULTS}/conclusions.json"]
+    pages = [f"{RESULTS}/{name}" for name in ("report.html", "conclusions.md", "conclusions.json")]
+    return [*pages, *rules.papers.input, *rules.typeset.output]

@@ -8,7 +8,7 @@ localrules:
     traces,
 
 
-for kind in IMPORTED:
+for kind in [] if ARCHIVED else IMPORTED:
 
     rule:
         name:

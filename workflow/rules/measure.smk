@@ -2,10 +2,10 @@
 #
 # On this machine a job takes every core (threads), so that nothing runs beside a measurement; on a cluster
 # it gets nodes × workers_per_node tasks of threads_per_worker cores (resources). How its processes are
-# started there is a matter of the site: resources.launcher in the profile.
+# started there is a matter of the site: resources.launcher in the profile. In an archive nothing is measured.
 from stallpoint.cells import MEASURED
 
-for kind in MEASURED:
+for kind in [] if ARCHIVED else MEASURED:
 
     rule:
         name:

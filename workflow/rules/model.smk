@@ -11,6 +11,7 @@ localrules:
 rule collect:
     input:
         folders=cell_folders(*KINDS),
+        archives=ARCHIVES,
     output:
         **{table.name: f"{RESULTS}/tables/{table.name}.parquet" for table in TIDY_TABLES},
     log:
@@ -29,10 +30,10 @@ rule fit:
         f"{LOGS}/fit.log",
     params:
         models=STUDY.config["models"],
-        shared_links=[name for name, entry in STUDY.config["storage"].items() if entry["shared_link"]],
+        shared_links=STUDY.shared_links,
         what_if=STUDY.config["what_if"],
-        presets=STUDY.config["presets"],
-        available={name: entry["nodes"] for name, entry in STUDY.config["hardware"].items()},
+        presets=STUDY.presets,
+        available=STUDY.available,
         seed=STUDY.config["seed"],
     script:
         "../../scripts/fit.py"

@@ -26,6 +26,7 @@ rule paper_chart:
     output:
         html="results/paper_figures/{paper}.html",
         svg="results/paper_figures/{paper}.svg",
+        pdf="results/paper_figures/{paper}.pdf",
         png="results/paper_figures/{paper}.png",
     log:
         "logs/paper_figures/{paper}.log",

@@ -8,7 +8,8 @@ localrules:
 rule compare_published:
     input:
         published=os.path.relpath(Path(workflow.basedir, "resources/published/{table}.yaml")),
-        networks=expand(rules.describe_network.output, network=STUDY.values("network")),
+        networks=expand(f"{RESULTS}/networks/{{network}}.parquet", network=STUDY.values("network")),
+        archives=ARCHIVES,
         code=source_files("published.py"),
     output:
         table=f"{RESULTS}/published/{{table}}.parquet",

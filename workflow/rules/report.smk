@@ -22,6 +22,7 @@ rule chart:
             subcategory=chart_topic,
             labels=chart_labels,
         ),
+        pdf=f"{RESULTS}/figures/{{chart}}.pdf",
         png=f"{RESULTS}/figures/{{chart}}.png",
     log:
         f"{LOGS}/chart/{{chart}}.log",
@@ -65,7 +66,9 @@ rule report_page:
         **rules.extrapolate.output,
         conclusions=rules.conclude.output.json,
         networks=rules.compare_published.input.networks,
+        archives=ARCHIVES,
         published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
+        papers=rules.papers.input,
         charts=expand(rules.chart.output.svg, chart=CHARTS),
         code=[*source_files("report", "*.py"), *source_files("report", "assets", "*")],
     output:

@@ -199,6 +199,16 @@ _CHARTS = (
         "agree; points below it ran slower than the DAG model says.",
     ),
     Chart(
+        "validation",
+        MODEL,
+        "Larger node counts predicted from smaller ones",
+        "Shi et al. (2018), Fig. 4",
+        ("validation",),
+        "One point for each combination on more nodes than those whose training the prediction knows, with 90 % "
+        "intervals. On the grey line prediction and measurement agree. The title of a panel says how many intervals "
+        "hold the measured time, 90 % of which should, and the median error.",
+    ),
+    Chart(
         "scaling-laws",
         LAWS,
         "Throughput by scaling laws",

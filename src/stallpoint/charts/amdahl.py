@@ -9,6 +9,8 @@ from stallpoint.charts import NoData, Tables, axes, marks, theme
 from stallpoint.charts.frames import compact, number, rows, with_interval
 
 NODES = [2**power for power in range(11)]
+MARKED = NODES[2::3]
+"""Where points stand on the curves, for their shape: they are calculated everywhere."""
 FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
 
 
@@ -62,6 +64,7 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     return [
         marks.ideal(x, y),
         types.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash),
+        marks.points(types.transform_filter(f"indexof({MARKED}, datum.nodes) >= 0"), y),
         marks.band(whole.transform_filter(f"datum.basis == '{FITTED_TO['compute']}'"), y),
         whole.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash),
         marks.hover(fit.transform_filter("datum.basis != 'ideal'"), y).encode(tooltip=tips),

@@ -81,8 +81,12 @@ def band(base: alt.Chart, y: alt.Y) -> alt.Chart:
 
 
 def points(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Filled points at ``value``."""
+    """Filled points at ``value``; where colours tell series apart, shapes do as well."""
     chart: alt.Chart = base.mark_point(filled=True, size=45, opacity=1).encode(y=y)
+    colour = base["encoding"]["color"]
+    if isinstance(colour, alt.Color) and len(colour["scale"]["domain"]) > 1:
+        scale = theme.shapes(colour["scale"])
+        chart = chart.encode(shape=alt.Shape(colour["shorthand"], scale=scale, legend=colour["legend"]))
     return chart
 
 

@@ -22,10 +22,10 @@ def draw(tables: Tables) -> alt.FacetChart:
     times = pd.concat([compute, traffic])
     # One node does not communicate; zero has no place on a logarithmic axis.
     times = times[times["value"] > 0].assign(shown=lambda rows: [f"{number(value)} s" for value in rows["value"]])
-    drawn = compact(times, ["panel", "time", "global_batch", "nodes", "value", "shown", "at"])
+    drawn = compact(times.assign(basis="published"), ["panel", "time", "global_batch", "nodes", "value", "shown", "at"])
     x, y = axes.nodes_x(drawn), axes.log10_y(drawn["value"], "time in one iteration [s]")
     tips = marks.tips(time="time", global_batch="B", nodes="nodes", shown="time", at="crosses communication at n")
     scale = theme.colours("paper time", drawn["time"].unique())
-    colour = alt.Color("time:N", scale=scale, legend=alt.Legend(title=None, symbolType="stroke"))
+    colour = alt.Color("time:N", scale=scale, legend=alt.Legend(title=None, symbolOpacity=1))
     line = alt.Chart().encode(x=x, y=y, color=colour, tooltip=tips)
-    return marks.panels([line.mark_line(point={"size": 20})], drawn)
+    return marks.panels([line.mark_line(), marks.points(line, y)], drawn)

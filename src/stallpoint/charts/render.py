@@ -1,9 +1,9 @@
-"""Charts to files: HTML that opens without network, SVG and PNG, each written whole or not at all."""
+"""Charts to files: HTML that opens without network, SVG, PDF and PNG, each written whole or not at all."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,14 +11,12 @@ import altair as alt
 import pandas as pd
 import vl_convert as vlc
 
-from stallpoint.charts import ALL, NoData, Tables, theme
+from stallpoint.charts import ALL, NoData, Tables, publication, theme
 from stallpoint.charts.web_page import VEGA_LITE, page
 from stallpoint.parquet import atomic
 
 Spec: TypeAlias = dict[str, Any]
 """A chart as Vega-Lite JSON."""
-
-PNG_SCALE = 2
 
 
 def spec(name: str, tables: Tables) -> Spec:
@@ -39,9 +37,9 @@ def to_spec(chart: alt.TopLevelMixin) -> Spec:
     """A chart as Vega-Lite."""
     # Altair refuses more than 5,000 rows as a rule; rows here are aggregates, whose number the study sets.
     with alt.data_transformers.enable("default", max_rows=None):
-        specification = chart.to_dict()
-    datasets = {name: list(map(_known, rows)) for name, rows in specification["datasets"].items()}
-    return {**specification, "datasets": datasets}
+        whole = chart.to_dict()
+    datasets = {name: list(map(_known, rows)) for name, rows in whole["datasets"].items()}
+    return {**whole, "datasets": datasets}
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
@@ -57,15 +55,29 @@ def note(text: str) -> alt.Chart:
     return chart.properties(width=520, height=20 + 18 * len(lines), view=alt.ViewConfig(stroke=None))
 
 
-def render(name: str, tables: Tables, html: Path, svg: Path, png: Path) -> None:
-    """Write the chart `name` as HTML (libraries embedded), SVG, and PNG at twice the size.
+FORMATS = ("html", "svg", "pdf", "png")
+"""What a chart is written as."""
+DOTS_PER_INCH = 300
 
-    Two runs from equal tables write the same SVG, byte for byte.
+
+def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
+    """Write the chart `name` to the `files`, by format."""
+    write(spec(name, tables), ALL[name].title, files)
+
+
+def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
+    """Write a chart as a web page with its title (libraries embedded) and, as `publication` draws it, as SVG, PDF, PNG.
+
+    `files` holds a path for each of `FORMATS`. Two runs with equal charts write equal files, byte for byte.
     """
-    themed = {**spec(name, tables), "title": ALL[name].title, "config": theme.config()}
-    with atomic(html) as scratch:
-        scratch.write_text(page(themed, ALL[name].title), encoding="utf-8")
-    with atomic(svg) as scratch:
-        scratch.write_text(vlc.vegalite_to_svg(themed, vl_version=VEGA_LITE), encoding="utf-8")
-    with atomic(png) as scratch:
-        scratch.write_bytes(vlc.vegalite_to_png(themed, vl_version=VEGA_LITE, scale=PNG_SCALE))
+    themed = {**chart, "title": title, "config": theme.config()}
+    printed = publication.svg(chart, VEGA_LITE)
+    content = {
+        "html": page(themed, title).encode(),
+        "svg": publication.in_points(printed).encode(),
+        "pdf": vlc.svg_to_pdf(printed),
+        "png": vlc.svg_to_png(printed, scale=DOTS_PER_INCH / 72),
+    }
+    for name in FORMATS:
+        with atomic(files[name]) as scratch:
+            scratch.write_bytes(content[name])

@@ -18,6 +18,9 @@ VIOLET, LILAC, RED, LIME, GREY, SAND = "#6622FF", "#6677FF", "#BB1133", "#99BB66
 OTHERS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, VIOLET, LIME, RED, LILAC)
 """For things without a fixed colour (series, storages), in this order."""
 
+SHAPES = ("circle", "square", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+"""A point has a shape as well as a colour; the triangle that points up is the stalling point's."""
+
 COLOURS: dict[str, dict[str, str]] = {
     "layer_type": {
         "convolution": BLUE,
@@ -99,6 +102,16 @@ def colours(kind: str, values: Iterable[str]) -> alt.Scale:
     return alt.Scale(domain=known + unknown, range=[fixed.get(v) or colour_of[v] for v in known + unknown])
 
 
+def shapes(colours: alt.Scale) -> alt.Scale:
+    """A shape for each value of a colour scale: values of unlike colour that are drawn together have unlike shapes.
+
+    It belongs to the colour, so that it is as fixed as that; neighbours in `OTHERS` never share one.
+    """
+    palette = (*OTHERS, GREY, SAND)
+    shape_of = {colour: SHAPES[i % len(SHAPES)] for i, colour in enumerate(palette)}
+    return alt.Scale(domain=colours["domain"], range=[shape_of[colour] for colour in colours["range"]])
+
+
 def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
     """The Vega-Lite configuration of every chart: `c` are the colours of what is no data, such as `LIGHT`."""
     text = {"labelColor": c["soft"], "titleColor": c["ink"], "labelFontSize": 11, "titleFontSize": 12}
@@ -123,6 +136,30 @@ def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
         "rule": {"strokeWidth": 1.2},
         "style": {
             "ideal": {"color": c["ideal"], "strokeWidth": 1.5},
+            "published": {"color": c["soft"], "strokeWidth": 1.2, "strokeDash": DOTTED},
+            "row": {"color": c["soft"], "fontSize": 11},
             "note": {"color": c["ink"], "fontSize": 13},
         },
+    }  # fmt: skip
+
+
+def print_config(*, legend_columns: int = 0) -> dict[str, Any]:
+    """The configuration of charts on paper: lengths in points, text of 8, legends above one another."""
+    c = config()
+    text = {"labelFontSize": 8, "titleFontSize": 8, "labelColor": LIGHT["ink"]}
+    return {
+        **c,
+        "padding": 2,
+        "axis": {**c["axis"], **text, "labelSeparation": 3, "titlePadding": 4, "tickSize": 3, "domainWidth": 0.6},
+        "header": {**c["header"], "labelFontSize": 8, "labelPadding": 4},
+        "legend": {
+            **c["legend"], **text, "columns": legend_columns, "symbolSize": 40, "symbolStrokeWidth": 1.2,
+            "columnPadding": 8, "rowPadding": 1, "titlePadding": 4, "offset": 6,
+            "layout": {"top": {"direction": "vertical", "margin": 3, "anchor": "start"}},
+        },
+        "facet": {"spacing": 12},
+        "concat": {"spacing": 12},
+        "line": {"strokeWidth": 1.2},
+        "rule": {"strokeWidth": 0.8},
+        "style": {**c["style"], **{name: {"color": LIGHT["ink"], "fontSize": 8} for name in ("note", "row")}},
     }  # fmt: skip

@@ -14,7 +14,7 @@ MOST_CURVES = 4
 """Curves drawn; the chart of all speedups has the others too."""
 
 
-def draw(tables: Tables, network: str, hardware: str) -> alt.LayerChart:
+def draw(tables: Tables, network: str, hardware: str) -> alt.TopLevelMixin:
     """The curves that get fastest, in one panel; a legend where there are several."""
     place = {"network": network, "hardware": hardware}
     here = {name: _at(rows(tables, name, CELLS), place) for name in ("predictions", "stalling")}
@@ -23,7 +23,7 @@ def draw(tables: Tables, network: str, hardware: str) -> alt.LayerChart:
     varying = [axis for axis in AXES if varies(predictions, axis)]
     named = predictions.assign(panel="", series=label(predictions, varying or ["sync"]))
     layers, frame = curves(here, named, title="speedup", dashes=marks.dashes(legend=False))
-    chart: alt.LayerChart = alt.layer(*layers, data=frame).properties(width=WIDTH, height=HEIGHT)
+    chart: alt.TopLevelMixin = alt.layer(*layers, data=frame).properties(width=WIDTH, height=HEIGHT)
     return chart
 
 

@@ -28,7 +28,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     colour = alt.Color(
         "scenario:N",
         scale=theme.colours("scenario", order),
-        legend=alt.Legend(title=None, columns=3, symbolType="stroke", symbolSize=marks.DASH_SIZE),
+        legend=alt.Legend(title=None, columns=3, symbolOpacity=1),
     )
     tips = marks.tips(
         scenario="scenario", nodes="nodes", shown="speedup (90 % interval)", time="iteration",
@@ -39,6 +39,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     layers = [
         line.transform_filter(is_baseline).mark_line(strokeWidth=5, opacity=0.55),
         line.transform_filter(f"!({is_baseline})").mark_line(strokeDash=theme.DASHED),
+        marks.points(line.transform_filter(f"!({is_baseline})"), y),
         marks.hover(line, y).encode(tooltip=tips),
         line.transform_filter("datum.stalls")
         .encode(tooltip=tips)

@@ -15,17 +15,23 @@ FOLDED, MOST = 3, 60
 
 
 def claims_section(judged: Sequence[Mapping[str, Any]]) -> Section:
-    """A table for each paper; charts are linked as ``#<chart>``."""
+    """The counts, and below each paper's counts a table to unfold; charts are linked as ``#<chart>``."""
     papers = dict.fromkeys(claim["paper"] for claim in judged)
-    tables = (
-        f"<h3>{escape(paper)}</h3>{_table([claim for claim in judged if claim['paper'] == paper])}" for paper in papers
-    )
+    tables = (_paper(paper, [claim for claim in judged if claim["paper"] == paper]) for paper in papers)
     text = f'<p class="soft">{escape(CAPTION)}</p><p>{_counts(judged)}</p>{"".join(tables)}'
     return Section("claims", "What papers claim", text)
 
 
+def _paper(paper: str, claims: Sequence[Mapping[str, Any]]) -> str:
+    return (
+        f'<details class="paper"><summary><strong>{escape(paper)}</strong>: {_counts(claims)}</summary>'
+        f"{_table(claims)}</details>"
+    )
+
+
 def _counts(judged: Sequence[Mapping[str, Any]]) -> str:
-    return f"{len(judged)} claims: {escape(counted(Counter(claim['verdict'] for claim in judged)))}."
+    claims = f"{len(judged)} claim{'' if len(judged) == 1 else 's'}"
+    return f"{claims}, {escape(counted(Counter(claim['verdict'] for claim in judged)))}"
 
 
 def _table(claims: Sequence[Mapping[str, Any]]) -> str:
@@ -44,7 +50,7 @@ def _row(claim: Mapping[str, Any]) -> str:
     reading = f'<br><span class="soft">{escape(claim["reading"])}</span>' if claim["reading"] else ""
     named = zip(HEAD[1:], cells, strict=True)
     rest = "".join(f'<td data-head="{escape(name)}">{cell}</td>' for name, cell in named)
-    first = f'<th scope="row" class="claim" id="claim-{escape(claim["id"])}">{escape(claim["sentence"])}{reading}</th>'
+    first = f'<th scope="row" id="claim-{escape(claim["id"])}">{escape(claim["sentence"])}{reading}</th>'
     return f"<tr>{first}{rest}</tr>"
 
 
@@ -55,4 +61,4 @@ def _numbers(claim: Mapping[str, Any]) -> str:
     if len(found) <= FOLDED:
         return lead + "<br>".join(found)
     more = [f"and {len(found) - MOST} more, in claims.parquet"] if len(found) > MOST else []
-    return f"{lead}<details><summary>each of them</summary>{'<br>'.join(found[:MOST] + more)}</details>"
+    return f"{lead}<details><summary>each of {len(found)}</summary>{'<br>'.join(found[:MOST] + more)}</details>"

@@ -16,7 +16,7 @@ from stallpoint import parquet
 from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.measure.recorder import Recorder
-from stallpoint.records import ENVIRONMENTS
+from stallpoint.records import ENVIRONMENTS, SLURM_JOBS
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -82,7 +82,7 @@ def interrupted_folder(cell: Cell, folder: Path) -> Path:
 
 def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:
     """Save this rank's rows so far, in the temporary folder where the results' disk is full; says what and where."""
-    if recorder.tables in ([], [ENVIRONMENTS]):
+    if all(table in (ENVIRONMENTS, SLURM_JOBS) for table in recorder.tables):
         return f"rank {rank} had measured nothing yet"
     spare = Path(tempfile.gettempdir()) / "stallpoint-interrupted" / cell.path
     for target in (interrupted_folder(cell, folder), spare):

@@ -30,13 +30,13 @@ import torch
 from stallpoint import parquet
 from stallpoint.cells import Cell, CollectivesCell, TrainCell
 from stallpoint.errors import EXIT_BAD_INPUT, CannotRun, InputError
-from stallpoint.measure import environment, precision
+from stallpoint.measure import environment, precision, slurm
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World, first_process
 from stallpoint.presets import preset_from
-from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, Table
+from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, SLURM_JOBS, Table
 from stallpoint.runs import run_row
 
 EXIT_DEFECT = 1
@@ -139,6 +139,8 @@ class _Job:
         torch.set_num_threads(self.cell.threads_per_worker)
         precision.allow_only(self.cell.precision)
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world))
+        if self.world.rank == 0 and (job := slurm.own_job()):
+            self.recorder.add(SLURM_JOBS, **job)
         self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
         measure(self.cell, self.world, self.recorder)
 
@@ -148,6 +150,8 @@ class _Job:
         return pa.concat_tables(map(_from_bytes, parts)) if parts else None
 
     def _write(self, tables: dict[str, pa.Table]) -> None:
+        if not tables[SLURM_JOBS.name].num_rows:
+            del tables[SLURM_JOBS.name]
         parquet.write_cell(self.folder, {RUNS.name: [run_row(self.cell, self.started)], **tables})
 
     def _save_rows(self) -> str:

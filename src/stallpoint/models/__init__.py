@@ -21,11 +21,12 @@ from stallpoint.models import (
     prediction,
     stalling,
     traffic,
+    validation,
     what_if,
 )
 from stallpoint.models.compute import Compute, layer_scaling
 from stallpoint.models.frames import frame, of_types
-from stallpoint.models.measured import measured, over_ranks, presets
+from stallpoint.models.measured import Measured, measured, over_ranks, presets
 from stallpoint.models.scaling import curves as scaling_curves
 from stallpoint.models.what_if import Cluster, Scenario
 from stallpoint.presets import PRESETS, Preset
@@ -38,10 +39,11 @@ def fit(
     nodes: Sequence[int],
     threshold: float = 0.10,
     efficiency: float = 0.5,
-    shared_links: Collection[str] = (),
+    shared_links: Collection[str | tuple[str, str]] = (),
     scenarios: Sequence[Scenario] = (),
     known_presets: Mapping[str, Preset] | None = None,
     available: Mapping[str, int] | None = None,
+    calibration_nodes: Collection[int] = (),
     seed: int = 0,
 ) -> dict[str, pd.DataFrame]:
     """All model tables, by name, with the columns of `records.MODEL_TABLES`.
@@ -50,33 +52,46 @@ def fit(
     measured ones; a curve stalls where doubling the nodes gains less than `threshold` in throughput, and nodes are
     worthwhile while a sample costs at most 1/`efficiency` as much as on the fewest. Storages in `shared_links` are
     reached over the link that carries the gradients. `scenarios` are what-ifs, in which `known_presets` may be named
-    (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. The same records
-    and `seed` give the same numbers.
+    (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. Larger node counts
+    than `calibration_nodes` (the fewest two, unless given) are predicted from those alone for validation. The same
+    records and `seed` give the same numbers.
     """
     tidy = {name: of_types(TABLES[name], rows) for name, rows in tidy.items()}
     iterations, layers, runs = tidy["iterations"], tidy["layers"], tidy["runs"]
     steps = over_ranks(iterations, layers)
     points = measured(steps, seed)
-    compute = Compute(iterations, layers, seed, matrix_products.kernels(tidy["sgemm"], seed))
-    fits = communication.fit(tidy["collectives"], seed)
-    training_data = data.TrainingData(runs, iterations, tidy["storage_reads"], seed, shared_links)
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
-    cluster = Cluster(compute, fits, training_data, {**named, **presets(runs)})
+    links = communication.fit(tidy["collectives"], seed)
+    kernels = matrix_products.kernels(tidy["sgemm"], seed)
+
+    def cluster_of(seen: Mapping[str, pd.DataFrame], points: Sequence[Measured]) -> Cluster:
+        """What is known of the cluster once `seen` was measured."""
+        alone = Cluster(
+            Compute(seen["iterations"], seen["layers"], seed, kernels),
+            links,
+            data.TrainingData(runs, seen["iterations"], seen["storage_reads"], seed, shared_links),
+            {**named, **presets(runs)},
+        )
+        return alone.learning(points, seen["iterations"], seen["layers"], seed)
+
+    cluster = cluster_of(tidy, points)
     curves = cluster.model.curves(points, nodes)
     products = matrix_products.products(tidy["sgemm"], seed)
+    compute = cluster.compute
     rows = {
         "layer_scaling": layer_scaling(compute),
         "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
         "matrix_products": matrix_products.table(tidy["sgemm"], seed),
-        "communication": communication.table(fits),
+        "communication": communication.table(links),
         "predictions": prediction.predictions(curves, steps),
+        "validation": validation.table(tidy, points, calibration_nodes, cluster_of),
         "layer_predictions": prediction.layer_predictions(curves, iterations, layers),
         "amdahl": amdahl.table(compute, curves, threshold),
         "critical_path": critical_path.table(curves),
         "causes": attribution.causes(curves),
         "stalling": stalling.table(curves, threshold, efficiency),
         "what_if": what_if.table(cluster, curves, scenarios, nodes, threshold),
-        "next_cells": next_cells.table(curves, runs, fits, cluster.presets, threshold, available or {}, seed),
+        "next_cells": next_cells.table(curves, runs, links, cluster.presets, threshold, available or {}, seed),
         "storage_rates": data.storage_rates(tidy["storage_reads"], seed),
         "data_share": data.data_share(points),
         "rates": scaling_curves.rates(curves),

@@ -31,8 +31,7 @@ def parts(curve: ScalingCurve, nodes: int, basis: Basis) -> dict[str, Ensemble]:
 
     Only what nothing hides is on the path: of the communication what is exposed after the backward pass, of reading
     ahead what the workers wait for. ``non-scaling layers``: all but convolution and fully-connected layers, and the
-    time between layers. ``straggling``: what the slowest rank takes beyond the mean of all; the model has equal
-    ranks, so none. The latency of measured communication is its share in the fit of the same scheme and node count.
+    time between layers. ``straggling``: what the slowest rank takes beyond the mean of all. The latency of measured communication is its share in the fit of the same scheme and node count.
     """
     point: Measured | Predicted = (curve.measured if basis == "measured" else curve.predicted)[nodes]
     times = point.times
@@ -47,9 +46,10 @@ def parts(curve: ScalingCurve, nodes: int, basis: Basis) -> dict[str, Ensemble]:
     if isinstance(point, Measured):
         known |= {"data": times["data_wait"], "host-to-device": times["host_to_device"]}
         return known | {"straggling": rest - times["data_wait"] - times["host_to_device"]}
+    rest = rest - times["straggling"]
     # The wait for a mini-batch ends with its copy: what is shorter than the copy is all copy.
     copy = np.clip(times["host_to_device"], 0.0, np.maximum(rest, 0.0))
-    return known | {"data": rest - copy, "host-to-device": copy, "straggling": np.zeros_like(rest)}
+    return known | {"data": rest - copy, "host-to-device": copy, "straggling": times["straggling"]}
 
 
 def _communication(exposed: Ensemble, latency_share: Ensemble) -> dict[str, Ensemble]:

@@ -25,8 +25,8 @@ class TrainingData:
     """t_io(b, ranks): what single-rank cells spent on a sample, with reading as slow as the storage becomes.
 
     The records of a storage say how the time to read a sample grows with the ranks that read at once; single-rank
-    training cells say how long reading and decoding take inside training. Storages named in `shared_links` are reached
-    over the link that carries the gradients. Raises `InputError` for a time below 0.
+    training cells say how long reading and decoding take inside training. Storages in `shared_links`, by name or by
+    hardware and name, are reached over the link that carries the gradients. Raises `InputError` for a time below 0.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class TrainingData:
         iterations: pd.DataFrame,
         storage_reads: pd.DataFrame,
         seed: int,
-        shared_links: Collection[str] = (),
+        shared_links: Collection[str | tuple[str, str]] = (),
     ) -> None:
         refuse(iterations, "iterations", ["read", "decode"], may_lack=True)
         refuse(storage_reads, "storage_reads", ["seconds", "bytes"])
         self._seed = seed
         self._shared = frozenset(shared_links)
-        self._sample_bytes = storage_reads.groupby("storage")["bytes"].mean().to_dict()
+        self._sample_bytes = storage_reads.groupby(["hardware", "storage"])["bytes"].mean().to_dict()
         trained = runs[runs["kind"].isin(["train", "imported-train"])]
         self._readers = {
             cell: int(json.loads(settings)["readers"])
@@ -79,11 +79,13 @@ class TrainingData:
         Only data that is read ahead, from a storage over the same link, meets the gradients there.
         """
         point = measured.point
-        if traffic is None or not traffic.gradient_bytes or not point.prefetch or point.storage not in self._shared:
+        place = (point.hardware, point.storage)
+        shared = place in self._shared or point.storage in self._shared
+        if traffic is None or not traffic.gradient_bytes or not point.prefetch or not shared:
             return alone, 1.0
-        if point.storage not in self._sample_bytes:
+        if place not in self._sample_bytes:
             return np.full_like(alone, np.nan), np.nan
-        read_bytes = ranks_per_node * batch * self._sample_bytes[point.storage]
+        read_bytes = ranks_per_node * batch * self._sample_bytes[place]
         data, gradients = together(alone, read_bytes, traffic)
         return data, gradients * traffic.bandwidth / traffic.gradient_bytes
 

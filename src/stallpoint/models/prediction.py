@@ -6,7 +6,7 @@ the model itself holds is what the comparison with measured cells shows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, cast
 
@@ -15,16 +15,17 @@ import pandas as pd
 
 from stallpoint.merging import merged
 from stallpoint.messages import Merge, message_bytes, messages
-from stallpoint.models import dag
+from stallpoint.models import contention, dag
 from stallpoint.models.communication import Communication, Scheme, all_reduce_parts, all_reduce_seconds, traffic
 from stallpoint.models.compute import Layers, Times
+from stallpoint.models.contention import Alone, Effects
 from stallpoint.models.link import Traffic
 from stallpoint.models.measured import FULLY_CONNECTED, MATRIX_LAYERS, SERIES, Measured, Point, kept
 from stallpoint.models.statistics import REPLICATES, Ensemble, columns, groups
 from stallpoint.presets import Preset
 
 SCALINGS = ("strong", "weak")
-_PREDICTED = ("data", "forward", "backward", "communication", "exposed_communication", "update")
+_PREDICTED = ("data", "forward", "backward", "communication", "exposed_communication", "update", "straggling")
 _MEASURED = {"data": "data_wait"}
 
 Basis: TypeAlias = Literal["measured", "predicted"]
@@ -138,8 +139,11 @@ class Model:
         communication: Mapping[Scheme, Communication],
         data: DataTimes,
         presets: Mapping[str, Preset],
+        effects: Callable[[Point], Effects] = lambda _: contention.NONE,
     ) -> None:
+        """`effects` says what training at a point takes beyond its parts alone, learned from other points."""
         self._compute, self._communication, self._data, self._presets = compute, communication, data, presets
+        self._effects = effects
 
     def curves(self, points: Sequence[Measured], nodes: Iterable[int]) -> list[ScalingCurve]:
         """Every scaling curve among `points`, predicted at its own node counts and at `nodes` beyond the fewest.
@@ -186,31 +190,41 @@ class Model:
     def _assemble(self, point: Point, base: Measured, times: Times, t_io: Ensemble) -> Predicted:
         layers = self._compute.layers[point.network]
         preset = self._presets[point.sync]
-        backward = times.backward_steps
-        sizes_of = layers.gradient_bytes.tolist()
-        sent = messages(preset, sizes_of, self._merge(point, preset, sizes_of, backward)) if point.ranks > 1 else []
+        effects = self._effects(point) if point.ranks > 1 else contention.NONE
+        backward = times.backward_steps * effects.computing[:, None]
+        whole, forward = backward.sum(-1), times.forward * effects.computing
+        update = times.update * effects.update
+        sent = self._sent(point, backward, effects) if point.ranks > 1 else []
         sizes = [int(layers.gradient_bytes[members].sum()) for members in sent]
         t_io, slower = self._beside_gradients(point, base, preset, sizes, t_io)
         latency, bandwidth = (part * np.reshape(slower, (-1, 1)) for part in self._message_parts(point, preset, sizes))
-        seconds_sent = latency + bandwidth
-        start, end = dag.in_turn(_ready(preset, backward, sent), seconds_sent)
-        exposed = end[..., -1] - backward.sum(-1) if sent else np.zeros(1 + REPLICATES)
+        alone = latency + bandwidth
+        beside, after = (slowing(alone, point.ranks) for slowing in (effects.beside, effects.after))
+        schedule = dag.contended(whole, _ready(preset, backward, sent), beside, after, effects.slower)
+        start, end, seconds_sent = schedule.start, schedule.end, schedule.end - schedule.start
+        ended = schedule.backward if sent else whole
+        exposed = np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES)
+        straggling = effects.straggling(point.ranks) * (forward + ended)
+        # Reading ahead hides the reading, not that a mini-batch is taken over.
+        taken = effects.waiting if point.prefetch else 0.0
         seconds, equation = dag.iteration_seconds(
-            t_io, times.host_to_device, times.forward, backward.sum(-1), exposed, times.update, **self._overlaps(point)
+            t_io, times.host_to_device, forward + taken, ended, exposed, update, **self._overlaps(point)
         )
-        of_layers = times.layers_forward + times.layers_backward
+        slowed = np.divide(ended, whole, out=np.ones_like(whole), where=whole > 0)
+        of_layers = (times.layers_forward + times.layers_backward * slowed[:, None]) * effects.computing[:, None]
         parts = {
             "data": t_io,
             "host_to_device": times.host_to_device,
-            "forward": times.forward,
-            "backward": backward.sum(-1),
+            "forward": forward,
+            "backward": ended,
             "communication": seconds_sent.sum(-1),
             "exposed_communication": exposed,
-            "update": times.update,
-            "iteration_time": seconds,
+            "update": update,
+            "straggling": straggling,
+            "iteration_time": seconds + straggling,
             "matrix": of_layers[:, np.isin(layers.types, MATRIX_LAYERS)].sum(-1),
             FULLY_CONNECTED: of_layers[:, layers.types == FULLY_CONNECTED].sum(-1),
-            "latency_share": _latency_share(latency, seconds_sent, end - backward.sum(-1)[:, None]),
+            "latency_share": _latency_share(latency, alone, seconds_sent, end - ended[:, None]),
         }
         of_layer = {layer: message for message, members in enumerate(sent) for layer in members}
         table = pd.DataFrame({
@@ -218,8 +232,8 @@ class Model:
             "layer": layers.names,
             "layer_type": layers.types,
             "gradient_bytes": layers.gradient_bytes,
-            "predicted_forward": times.layers_forward[0],
-            "predicted_backward": times.layers_backward[0],
+            "predicted_forward": times.layers_forward[0] * effects.computing[0],
+            "predicted_backward": times.layers_backward[0] * effects.computing[0] * slowed[0],
             **{
                 f"predicted_all_reduce_{side}": [
                     at[0, of_layer[layer]] if layer in of_layer else np.nan for layer in range(len(layers.names))
@@ -245,6 +259,24 @@ class Model:
         sent = traffic(self._communication[scheme].over_nodes, point.ranks, message_bytes(preset, sizes))
         return self._data.beside_gradients(base, t_io, point.ranks // point.nodes, point.worker_batch, sent)
 
+    def alone(self, point: Point, sent: Sequence[Sequence[int]]) -> Alone | None:
+        """What the parts of `point` take if nothing slows them down; None where computing was not measured."""
+        times = self._compute.times(point.network, point.hardware, point.worker_batch, prefetch=point.prefetch)
+        if times is None:
+            return None
+        of_layer = self._compute.layers[point.network].gradient_bytes
+        sizes = [int(of_layer[list(members)].sum()) for members in sent]
+        parts = self._message_parts(point, self._presets[point.sync], sizes)
+        return Alone(times.forward, times.backward_steps.sum(-1), times.update, sum(parts))
+
+    def _sent(self, point: Point, backward: Ensemble, effects: Effects) -> list[list[int]]:
+        """Layers of each message; groups of a fixed size are those that were seen."""
+        preset = self._presets[point.sync]
+        if effects.sent is not None and preset.grouping == "fused":
+            return effects.sent
+        sizes = self._compute.layers[point.network].gradient_bytes.tolist()
+        return messages(preset, sizes, self._merge(point, preset, sizes, backward))
+
     def _merge(self, point: Point, preset: Preset, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
         """What merges layers by the α-β model of this point; None where its links are not known."""
         scheme = (point.hardware, preset.communicator, preset.reduction)
@@ -269,18 +301,26 @@ class Model:
         if not sizes or scheme not in self._communication:
             unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
             return unknown, unknown
-        return all_reduce_parts(self._communication[scheme].at(point.nodes), point.ranks, message_bytes(preset, sizes))
+        fit = self._communication[scheme].at(point.nodes)
+        whole = message_bytes(preset, sizes)
+        if not preset.segment_bytes:
+            return all_reduce_parts(fit, point.ranks, whole)
+        segments, rest = np.divmod(whole, preset.segment_bytes)
+        segment, last = (all_reduce_parts(fit, point.ranks, size) for size in ([preset.segment_bytes], rest))
+        latency, bandwidth = (segments * of_one + of_rest for of_one, of_rest in zip(segment, last, strict=True))
+        return latency, bandwidth
 
 
-def _latency_share(latency: Ensemble, seconds: Ensemble, late: Ensemble) -> Ensemble:
+def _latency_share(latency: Ensemble, alone: Ensemble, seconds: Ensemble, late: Ensemble) -> Ensemble:
     """What of the exposed communication is latency, each message by the part of it that is exposed.
 
-    `late` says how long after the backward pass each message ends: what is exposed of it lies before that end.
-    Nothing communicated has no latency.
+    `alone` is what messages take alone, latency included, `seconds` what they take in training. `late` says how long
+    after the backward pass each message ends: what is exposed of it lies before that end. Nothing communicated has no
+    latency.
     """
     exposed = np.clip(late, 0.0, seconds)
     counted = np.where(exposed.sum(-1, keepdims=True) > 0, exposed, seconds)
-    of_message = np.divide(latency, seconds, out=np.zeros_like(seconds), where=seconds != 0)
+    of_message = np.divide(latency, alone, out=np.zeros_like(alone), where=alone != 0)
     total = counted.sum(-1)
     share: Ensemble = np.divide((counted * of_message).sum(-1), total, out=np.zeros_like(total), where=total != 0)
     return share
@@ -323,7 +363,8 @@ def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, obje
     }
     for name in _PREDICTED:
         column = _MEASURED.get(name, name)
-        row[f"measured_{name}"] = float(measured.times[column][0]) if measured else np.nan
+        if name != "straggling":  # as measured it is what is left of the iteration: see critical_path
+            row[f"measured_{name}"] = float(measured.times[column][0]) if measured else np.nan
     row |= columns("measured_iteration", measured.times["iteration_time"] if measured else unknown)
     row |= columns("measured_speedup", curve.speedup(nodes, "measured") if measured else unknown)
     reference = _reference(predicted, measured, steps)

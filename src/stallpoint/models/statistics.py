@@ -21,6 +21,8 @@ REPLICATES = 300
 """Bootstrap replicates: enough for the 5 % and 95 % quantiles."""
 MANY = 10_000
 """Observations drawn from a repeat at most."""
+AT_ONCE = 100_000
+"""Numbers that replicates are made of at a time."""
 
 Reals: TypeAlias = npt.NDArray[np.float64]
 Ensemble: TypeAlias = npt.NDArray[np.float64]
@@ -63,14 +65,16 @@ def bootstrap(
     most = min(int(counts.max()), MANY)
     closer = np.sqrt(most / counts.max()) if len(counts) == 1 else 1.0
     value = statistic(values, axis=0)
-    result = [value]
-    for groups_drawn in drawn:
-        # One replicate after the other: all at once would take too much memory.
-        inside = random.random((len(counts), most))
-        picks = order[first[groups_drawn] + (inside * counts[groups_drawn]).astype(np.int64)].ravel()
-        drawn_value = statistic(values[picks], axis=0)
-        result.append(drawn_value if closer == 1 else value + closer * (drawn_value - value))
-    return np.stack(result)
+    result = [np.asarray(value)[None]]
+    # Some replicates at a time: all at once would take too much memory.
+    size = max(1, AT_ONCE // max(1, len(counts) * most * int(np.prod(values.shape[1:]))))
+    for begin in range(0, REPLICATES, size):
+        groups_drawn = drawn[begin : begin + size]
+        inside = random.random((len(groups_drawn), len(counts), most))
+        picks = order[first[groups_drawn] + (inside * counts[groups_drawn]).astype(np.int64)]
+        replicates = statistic(values[picks.reshape(len(picks), -1)], axis=1)
+        result.append(replicates if closer == 1 else value + closer * (replicates - value))
+    return np.concatenate(result)
 
 
 def estimate(ensemble: Ensemble) -> tuple[float, float, float]:

@@ -72,6 +72,14 @@ def iteration_times(
     return Distribution(_drawn(blocks, after, rest or 0.0, workers, samples, seed), workers)
 
 
+def expected_lead(values: Reals, workers: int) -> float:
+    """Expected maximum of `workers` draws from `values`: value number j of m is it with (j^n - (j-1)^n) / m^n."""
+    if not len(values):
+        return 0.0
+    places = np.arange(len(values) + 1) / len(values)
+    return float(np.sort(values) @ np.diff(places**workers))
+
+
 def _cell(rows: pd.DataFrame) -> tuple[Reals, Reals]:
     """Own times [iterations, ranks] of one cell, and what followed the slowest [iterations].
 

@@ -7,16 +7,18 @@ predicted too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from stallpoint.models.communication import Communication, Scheme, nominal
 from stallpoint.models.compute import Layers, Times
-from stallpoint.models.measured import Point
+from stallpoint.models.contention import NONE, Contention, Effects
+from stallpoint.models.measured import Measured, Point
 from stallpoint.models.prediction import DataTimes, LayerTimes, Model, ScalingCurve
 from stallpoint.models.stalling import stall_nodes
 from stallpoint.models.statistics import REPLICATES, Ensemble, columns
@@ -94,11 +96,20 @@ class Cluster:
     communication: Mapping[Scheme, Communication]
     data: DataTimes
     presets: Mapping[str, Preset]
+    effects: Callable[[Point], Effects] = lambda _: NONE
+    """What training takes beyond its parts alone, as it was on the measured cluster."""
 
     @property
     def model(self) -> Model:
         """The DAG model of this cluster."""
-        return Model(self.compute, self.communication, self.data, self.presets)
+        return Model(self.compute, self.communication, self.data, self.presets, self.effects)
+
+    def learning(
+        self, points: Sequence[Measured], iterations: pd.DataFrame, layers: pd.DataFrame, seed: int
+    ) -> Cluster:
+        """This cluster with the effects that its training cells show."""
+        seen = Contention(points, iterations, layers, self.presets, self.model.alone, seed)
+        return replace(self, effects=seen.effects)
 
     def changed(self, scenario: Scenario, hardware: str) -> Cluster:
         """This cluster under `scenario`, for curves on `hardware`."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from stallpoint.charts import Tables
 from stallpoint.claims.page import claims_section
 from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.papers.section import papers_section
 from stallpoint.parquet import atomic
 from stallpoint.report.answer import answer
 from stallpoint.report.curves import curves
@@ -22,17 +23,24 @@ from stallpoint.report.limits import not_measured, timing
 from stallpoint.report.networks import networks
 from stallpoint.report.page import page
 from stallpoint.report.raw_tables import raw_tables
+from stallpoint.report.validation import validation
 from stallpoint.study import LeftOut
 
 
 def write_report(
-    conclusions: Conclusions, tables: Tables, path: Path, *, study: str = "study", left_out: Sequence[LeftOut] = ()
+    conclusions: Conclusions,
+    tables: Tables,
+    path: Path,
+    *,
+    study: str = "study",
+    left_out: Sequence[LeftOut] = (),
+    papers: Sequence[Path] = (),
 ) -> None:
     """Write the page to `path`, whole or not at all.
 
     `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are by name the model tables, the tidy tables
     ``runs``, ``environments`` and ``collectives``, and ``network_layers`` and ``published``; `study` is its name and
-    `left_out` what it does not run.
+    `left_out` what it does not run, `papers` are folders of the papers' exhibits, below that of `path`.
     """
     first, verdicts = answer(conclusions, tables)
     topics, charts = evidence(tables)
@@ -42,7 +50,9 @@ def write_report(
         claims_section(conclusions["claims"]),
         *topics,
         curves(conclusions),
+        validation(tables),
         networks(tables),
+        papers_section(papers, path.parent),
         timing(conclusions["instrumentation"]),
         not_measured(conclusions, left_out),
         environment(tables),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Any, TypeAlias
 
@@ -30,13 +31,14 @@ def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str,
     if not curves:
         nothing = "No scaling curve was measured: the study has no train cell with scaling strong or weak that ran."
         return Section("answer", "Answer", warnings + paragraph(nothing)), {}
-    cards, specs = [], {}
+    cards: list[str] = []
+    specs: dict[str, Spec] = {}
     places = _grouped(curves, "network", "hardware")
     order = list(dict.fromkeys(network for network, _ in places))
-    for place in sorted(places, key=lambda place: order.index(place[0])):  # one network's hardware side by side
+    for network, hardware in sorted(places, key=lambda place: order.index(place[0])):  # one network's side by side
         name = f"verdict-{len(cards)}"
-        specs[name] = drawn(lambda place=place: verdict.draw(tables, *place))
-        cards.append(_card(name, *place, places[place]))
+        specs[name] = drawn(partial(verdict.draw, tables, network, hardware))
+        cards.append(_card(name, network, hardware, places[network, hardware]))
     return Section("answer", "Answer", f'{warnings}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
 
 

@@ -19,14 +19,15 @@ from stallpoint.models.dag.closed_forms import (
     wfbp_seconds,
     wfbp_seconds_by_start,
 )
+from stallpoint.models.dag.contended import Contended, contended
 from stallpoint.models.dag.drawing import timeline
 from stallpoint.models.dag.graph import Graph, Kind, Span, Task, Times, from_tasks, schedule, task_graph
 from stallpoint.models.dag.template import Replicas, Template
 from stallpoint.models.dag.what_if import Structure
 
 __all__ = [
-    "Costs", "Graph", "Kind", "Message", "Replicas", "Span", "Stage", "Structure", "Task", "Template", "Times",
-    "all_reduces", "by_layer", "exposed_communication", "from_tasks", "gradients_ready", "in_turn",
+    "Contended", "Costs", "Graph", "Kind", "Message", "Replicas", "Span", "Stage", "Structure", "Task", "Template", "Times",
+    "all_reduces", "by_layer", "contended", "exposed_communication", "from_tasks", "gradients_ready", "in_turn",
     "input_overlapped_seconds", "iteration_seconds", "naive_seconds", "s_sgd", "schedule", "sgd_seconds",
     "speedup", "task_graph", "timeline", "wfbp_seconds", "wfbp_seconds_by_start",
 ]  # fmt: skip

@@ -85,6 +85,10 @@ def _usl(c: Sequence[Reals], n: Reals) -> Reals:
     return np.asarray(c[0] * ((n - 1) + c[1] * n * (n - 1)))
 
 
+def _slowest_link(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.asarray(c[0] * 2 * (n - 1) / n * np.where(n > c[1], 1 + c[2], 1.0))
+
+
 def _power(c: Sequence[Reals], n: Reals) -> Reals:
     return np.expm1(np.minimum(_log(c, n), 5.0))
 
@@ -102,6 +106,10 @@ DOUBLING = Prior("per_doubling", 0.25, 1.0)
 WORKER = Prior("per_worker", 0.03, 1.2)
 """Growth of the overhead with each further worker, in units of the first step."""
 LATENCY = Prior("latency", 0.02, 1.2)
+REACH = Prior("reach", 3.0, 0.6)
+"""Workers that the fast links connect: pairs, those of a switch, of a socket."""
+SLOWER = Prior("slower_link", 1.5, 1.0)
+"""What the slowest link beyond them adds, in units of what the fast one takes."""
 SERIAL = Prior("serial", 0.005, 1.3)
 CONTENTION = Prior("contention", 0.01, 1.3)
 COHERENCY = Prior("coherency", 0.003, 1.3)
@@ -122,12 +130,14 @@ where a byte crosses it once for all of them (a hierarchical reduction, a ring).
 
 _LOG_NODES = Term((NODE_FIRST, NODE_DOUBLING), _log)
 _LINEAR_NODES = Term((NODE_FIRST, NODE_WORKER), _linear)
+_RING_NODES = Term((NODE_FIRST, LATENCY), _ring)
 _CONSTANT_NODES = Term((NODE_FIRST,), _constant)
 _EXPOSED = Term((COMMUNICATION, DOUBLING), _log), Term((NODE_COMMUNICATION, NODE_DOUBLING), _log)
 
 LAWS = (
     Law("constant", Term((FIRST,), _constant), _LOG_NODES),
-    Law("ring", Term((FIRST, LATENCY), _ring), _LOG_NODES),
+    Law("ring", Term((FIRST, LATENCY), _ring), _RING_NODES),
+    Law("slowest-link", Term((FIRST, REACH, SLOWER), _slowest_link), _RING_NODES),
     Law("log", Term((FIRST, DOUBLING), _log), _LOG_NODES),
     Law("power", Term((FIRST, DOUBLING), _power), _LOG_NODES),
     Law("gustafson", Term((FIRST,), _gustafson), _CONSTANT_NODES),

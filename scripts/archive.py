@@ -1,0 +1,63 @@
+"""Pack everything of a study into one zip, with names left out unless the study keeps them."""
+
+import getpass
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stallpoint.archive import accounting
+from stallpoint.archive.making import make_archive
+from stallpoint.parquet import read
+from stallpoint.program import program
+from stallpoint.records import ENVIRONMENTS
+from stallpoint.study import expand
+
+
+def users() -> set[str]:
+    """Names of who runs this, and of whose home this is."""
+    return {getpass.getuser(), Path.home().name, os.environ.get("SUDO_USER", "")}
+
+
+def accounts(environments: Path) -> list[dict[str, Any]]:
+    """What Slurm's accounting still knows of the study's jobs; nothing where there is none."""
+    jobs = sorted(set(read(ENVIRONMENTS, environments)["slurm_job_id"].to_pylist()) - {""})
+    if not jobs or not shutil.which("sacct"):
+        return []
+    asked = subprocess.run(accounting.command(jobs), capture_output=True, text=True)
+    if asked.returncode:
+        print(f"no Slurm accounting, the jobs' own records stand: {asked.stderr.strip()}", file=sys.stderr)
+        return []
+    return accounting.from_sacct(asked.stdout)
+
+
+def draw(folder: Path) -> None:
+    """Let the workflow in `folder` draw again what was left out, from the records there."""
+    rules, targets = snakemake.params.drawn_by, snakemake.params.drawn
+    path = os.pathsep.join(filter(None, [str(folder / "src"), os.environ.get("PYTHONPATH")]))
+    subprocess.run(
+        [sys.executable, "-m", "snakemake", "--quiet", "--allowed-rules", *rules, "--", *targets],
+        cwd=folder, env={**os.environ, "PYTHONPATH": path}, check=True,
+    )  # fmt: skip
+    for left in (".snakemake", "logs"):
+        shutil.rmtree(folder / left, ignore_errors=True)
+    for compiled in list((folder / "src").rglob("__pycache__")):
+        shutil.rmtree(compiled)
+
+
+with program(Path(snakemake.log[0])):
+    found = make_archive(
+        expand(snakemake.params.config, yaml.safe_load(Path(snakemake.input.schema).read_text())),
+        Path(snakemake.output[0]),
+        workflow=Path(snakemake.input.schema).parents[2],
+        users=users(),
+        accounts=accounts(Path(snakemake.input.environments)),
+        drawn=snakemake.params.drawn,
+        draw=draw,
+    )
+    for name, words in found.items():
+        print(f"look at {name} before you publish: it says {', '.join(words)}", file=sys.stderr)

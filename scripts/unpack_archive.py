@@ -1,0 +1,9 @@
+"""Take the records of one archive as further hardware."""
+
+from pathlib import Path
+
+from stallpoint.archive.further import unpack
+from stallpoint.program import program
+
+with program(Path(snakemake.log[0])):
+    unpack(snakemake.wildcards.archive, Path(snakemake.input.archive), Path(snakemake.output.folder))

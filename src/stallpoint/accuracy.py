@@ -1,0 +1,40 @@
+"""How well larger node counts were predicted, in a few numbers: rows of a table for the report and the benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+HEAD = (
+    "network", "preset", "nodes", "predicted / measured", "median |error|", "90th percentile", "intervals that hold it",
+)  # fmt: skip
+PUBLISHED = "Shi et al. (2018): 9.4 %, 4.7 % and 4.6 % on average (AlexNet, GoogLeNet, ResNet-50; GPUs)"
+"""Mean errors that they state for their predictions."""
+ALL = "all"
+
+
+def rows(validation: pd.DataFrame) -> list[list[str]]:
+    """One row for each network and preset, with its ratio at each node count, then for each network and for all."""
+    return list(_rows(validation))
+
+
+def _rows(validation: pd.DataFrame) -> Iterator[list[str]]:
+    for (network, sync), part in validation.groupby(["network", "sync"]):
+        yield [str(network), str(sync), *_numbers(part)]
+    for network, part in validation.groupby("network"):
+        yield [str(network), ALL, *_numbers(part)]
+    if not validation.empty:
+        yield [ALL, ALL, *_numbers(validation)]
+
+
+def _numbers(part: pd.DataFrame) -> list[str]:
+    error = part["error"].abs()
+    ratios = (1 + part["error"]).groupby(part["nodes"]).median()
+    return [
+        ", ".join(str(nodes) for nodes in ratios.index),
+        ", ".join(f"{ratio:.2f}" for ratio in ratios),
+        f"{error.median():.1%}",
+        f"{error.quantile(0.9):.1%}",
+        f"{int(part['covered'].sum())} of {len(part)}",
+    ]

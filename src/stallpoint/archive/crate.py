@@ -1,0 +1,291 @@
+"""The archive as an RO-Crate: what each file is, and which run of the workflow made it.
+
+Profiles: RO-Crate 1.1, Workflow RO-Crate 1.0, Process Run Crate 0.5 and Workflow Run Crate 0.5. These are the newest
+that the community's validator (roc-validator) knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import pyarrow as pa
+
+import stallpoint
+from stallpoint.archive.citation import authors, title
+from stallpoint.archive.index import CHECKSUMS
+from stallpoint.archive.packing import files_in, sha256
+from stallpoint.errors import InputError
+from stallpoint.parquet import files_of, read
+from stallpoint.records import ENVIRONMENTS, RUNS
+from stallpoint.study import Study
+
+METADATA = "ro-crate-metadata.json"
+Entity: TypeAlias = dict[str, Any]
+"""One node of the JSON-LD graph."""
+MAIN = "Snakefile"
+_CRATE = "https://w3id.org/ro/crate/1.1"
+_TERMS = "https://w3id.org/ro/terms/workflow-run#"
+_PROFILES = {
+    "https://w3id.org/ro/wfrun/process/0.5": ("Process Run Crate", "0.5"),
+    "https://w3id.org/ro/wfrun/workflow/0.5": ("Workflow Run Crate", "0.5"),
+    "https://w3id.org/workflowhub/workflow-ro-crate/1.0": ("Workflow RO-Crate", "1.0"),
+}
+_BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
+_FORMATS = {
+    ".parquet": "application/vnd.apache.parquet", ".json": "application/json", ".html": "text/html",
+    ".svg": "image/svg+xml", ".png": "image/png", ".pdf": "application/pdf", ".md": "text/markdown",
+    ".csv": "text/csv", ".tex": "application/x-tex", ".yaml": "application/yaml", ".cff": "application/yaml",
+    ".py": "text/x-python", ".toml": "application/toml",
+}  # fmt: skip
+_LANGUAGE = "https://w3id.org/workflowhub/workflow-ro-crate#snakemake"
+_OWN_LICENCE = "Apache-2.0"
+"""Licence of the workflow."""
+_CONFIG = "config/config.yaml"
+_RUN = "#run"
+_OUTPUTS = {"records": "Dataset", "report": "File", "conclusions": "File"}
+"""What comes out of the workflow, and of which type."""
+_SOFTWARE = {
+    "python": ("Python", "https://www.python.org/"),
+    "torch": ("PyTorch", "https://pytorch.org/"),
+    "mpi4py": ("mpi4py", "https://mpi4py.readthedocs.io/"),
+}
+"""Columns of `records.ENVIRONMENTS` with versions of software: name and home page."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """When the study was measured, and on what."""
+
+    started: datetime
+    ended: datetime
+    cells: int
+    failed: int
+    environments: pa.Table
+    hardware: Mapping[str, str]
+    """Cell -> hardware."""
+
+
+def run_of(folder: Path, cells: Mapping[str, Any]) -> Run:
+    """What the records below `folder` say of the run; `cells` are their folders."""
+    folders = [folder / cell for cell in cells]
+    runs = pa.concat_tables(read(RUNS, file) for file in files_of(RUNS, folders)).to_pylist()
+    if len(runs) != len(folders):
+        raise InputError(f"{len(folders) - len(runs)} of {len(folders)} cells have no records: run the study first")
+    empty = ENVIRONMENTS.schema.empty_table()
+    return Run(
+        started=min(run["started"] for run in runs),
+        ended=max(run["started"] + timedelta(seconds=run["duration"]) for run in runs),
+        cells=len(runs),
+        failed=sum(run["status"] == "failed" for run in runs),
+        environments=pa.concat_tables([empty, *(read(ENVIRONMENTS, file) for file in files_of(ENVIRONMENTS, folders))]),
+        hardware={run["cell"]: run["hardware"] for run in runs},
+    )
+
+
+def write_metadata(folder: Path, study: Study, run: Run) -> None:
+    """Describe what is in `folder`, in its file `METADATA`."""
+    files = sorted({*files_in(folder), CHECKSUMS} - {METADATA})
+    graph = [*_root(study, run, files), *_workflow(run), *_run(study, run, folder)]
+    described = {entity["@id"]: entity for entity in graph}
+    for name in files:
+        described[quote(name)] = {**_file(folder / name, name), **described.get(quote(name), {})}
+    described["README.md"]["about"] = {"@id": "./"}
+    for name, text in _descriptions(study.name).items():
+        if (entity := described.get(quote(name))) is not None:
+            entity["description"] = text
+    document = {
+        "@context": [f"{_CRATE}/context", {"sha256": f"{_TERMS}sha256"}],
+        "@graph": list(described.values()),
+    }
+    (folder / METADATA).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _refer(entities: Iterable[Entity]) -> list[Entity] | Entity:
+    """References; one alone is not a list, as the context has it."""
+    references = [{"@id": entity["@id"]} for entity in entities]
+    return references[0] if len(references) == 1 else references
+
+
+def _root(study: Study, run: Run, files: Iterable[str]) -> Iterator[Entity]:
+    """The crate itself, with its profiles, authors and licences."""
+    about = study.config["archive"]
+    profiles = [
+        {"@id": url, "@type": "CreativeWork", "name": name, "version": version}
+        for url, (name, version) in _PROFILES.items()
+    ]
+    licences = [_licence(about["licence"]), _licence(_OWN_LICENCE)]
+    people = [list(_author(author)) for author in authors(study.name, about)]
+    yield {
+        "@id": METADATA,
+        "@type": "CreativeWork",
+        "about": {"@id": "./"},
+        "conformsTo": [{"@id": _CRATE}, {"@id": "https://w3id.org/workflowhub/workflow-ro-crate/1.0"}],
+    }
+    yield {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": title(study.name, about),
+        "description": (
+            f"Records, tables, models, figures and report of study {study.name}: {run.cells} cells, {run.failed} of "
+            "which could not run; with the workflow that draws them again from the records."
+        ),
+        "datePublished": run.ended.date().isoformat(),
+        "license": {"@id": licences[0]["@id"]},
+        "author": _refer(first for first, *_ in people),
+        "conformsTo": _refer(profiles),
+        "mainEntity": {"@id": MAIN},
+        "mentions": {"@id": _RUN},
+        "hasPart": [{"@id": quote(name)} for name in files] + [{"@id": f"results/{study.name}/raw/"}],
+    }
+    yield from [*profiles, *licences, *(entity for entities in people for entity in entities)]
+
+
+def _licence(identifier: str) -> Entity:
+    url = f"https://spdx.org/licenses/{identifier}"
+    return {"@id": url, "@type": "CreativeWork", "name": identifier, "identifier": url, "url": url}
+
+
+def _author(author: Mapping[str, str]) -> Iterator[Entity]:
+    """A group, or a person and where they work."""
+    if "name" in author:
+        yield _organisation(author["name"])
+        return
+    name = " ".join(author[key] for key in ("given-names", "family-names") if key in author)
+    person = {"@id": author.get("orcid", f"#{_slug(name)}"), "@type": "Person", "name": name}
+    if "affiliation" in author:
+        place = _organisation(author["affiliation"])
+        yield {**person, "affiliation": {"@id": place["@id"]}}
+        yield place
+    else:
+        yield person
+
+
+def _organisation(name: str) -> Entity:
+    return {"@id": f"#{_slug(name)}", "@type": "Organization", "name": name}
+
+
+def _slug(text: str) -> str:
+    return quote("-".join(text.lower().split()))
+
+
+def _workflow(run: Run) -> Iterator[Entity]:
+    """The Snakefile, its language, its parameters and the software it ran with."""
+    software = [
+        {"@id": url, "@type": "SoftwareApplication", "name": name, "url": url, "softwareVersion": version}
+        for column, (name, url) in _SOFTWARE.items()
+        if (version := ", ".join(sorted(set(run.environments[column].to_pylist()))))
+    ]
+    yield {
+        "@id": MAIN,
+        "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
+        "name": "stallpoint",
+        "description": "Measures what bounds synchronous data-parallel training, fits models to it and reports.",
+        "version": stallpoint.__version__,
+        "conformsTo": {"@id": _BIOSCHEMAS},
+        "license": {"@id": _licence(_OWN_LICENCE)["@id"]},
+        "programmingLanguage": {"@id": _LANGUAGE},
+        "input": {"@id": "#study"},
+        "output": [{"@id": f"#{name}"} for name in _OUTPUTS],
+        "softwareRequirements": _refer(software),
+    }
+    yield {"@id": _BIOSCHEMAS, "@type": "CreativeWork", "name": "ComputationalWorkflow", "version": "1.0-RELEASE"}
+    yield {
+        "@id": _LANGUAGE,
+        "@type": "ComputerLanguage",
+        "name": "Snakemake",
+        "identifier": {"@id": "https://doi.org/10.1093/bioinformatics/bts480"},
+        "url": {"@id": "https://snakemake.readthedocs.io"},
+    }
+    yield _parameter("study", "File", required=True)
+    for name, kind in _OUTPUTS.items():
+        yield _parameter(name, kind)
+    yield from software
+
+
+def _parameter(name: str, kind: str, *, required: bool = False) -> Entity:
+    return {
+        "@id": f"#{name}",
+        "@type": "FormalParameter",
+        "additionalType": kind,
+        "conformsTo": {"@id": "https://bioschemas.org/profiles/FormalParameter/1.0-RELEASE"},
+        "name": name,
+        "valueRequired": required,
+    }
+
+
+def _run(study: Study, run: Run, folder: Path) -> Iterator[Entity]:
+    """The run of the workflow: what it was given, on what it ran, what came out."""
+    results = f"results/{study.name}"
+    outputs = {
+        "records": f"{results}/raw/",
+        "report": f"{results}/report.html",
+        "conclusions": f"{results}/conclusions.json",
+    }
+    machines = list(_machines(run))
+    yield {
+        "@id": _RUN,
+        "@type": "CreateAction",
+        "name": f"Study {study.name}",
+        "description": f"{run.cells} cells measured or imported, {run.failed} of which could not run",
+        "instrument": {"@id": MAIN},
+        "object": _refer([{"@id": _CONFIG}, *machines]),
+        "result": [{"@id": quote(name)} for name in outputs.values()],
+        "startTime": run.started.isoformat(timespec="seconds"),
+        "endTime": run.ended.isoformat(timespec="seconds"),
+        "actionStatus": "http://schema.org/CompletedActionStatus",
+        "agent": _refer(first for first, *_ in map(_author, authors(study.name, study.config["archive"]))),
+    }
+    yield from machines
+    yield {**_file(folder / _CONFIG, _CONFIG), "exampleOfWork": {"@id": "#study"}}
+    for parameter, name in outputs.items():
+        kind = {"@type": "Dataset", "name": "raw records"} if name.endswith("/") else _file(folder / name, name)
+        yield {"@id": quote(name), **kind, "exampleOfWork": {"@id": f"#{parameter}"}}
+
+
+def _machines(run: Run) -> Iterator[Entity]:
+    """What each hardware entry was found to be."""
+    rows: dict[str, list[Mapping[str, Any]]] = {}
+    for row in run.environments.to_pylist():
+        rows.setdefault(run.hardware[row["cell"]], []).append(row)
+    for hardware, found in rows.items():
+        nodes = len({row["node"] for row in found})
+        models = sorted({row[kind] for row in found for kind in ("cpu_model", "gpu_model")} - {""})
+        libraries = sorted({row["mpi_library"] for row in found} - {""})
+        value = "; ".join([f"{nodes} node{'s' if nodes > 1 else ''}", *models, *libraries])
+        yield {"@id": f"#hardware-{_slug(hardware)}", "@type": "PropertyValue", "name": hardware, "value": value}
+
+
+def _file(file: Path, name: str) -> Entity:
+    """What is said of every file; the list of checksums cannot hold its own."""
+    plain: Entity = {"@id": quote(name), "@type": "File", "name": name, "encodingFormat": _format(file)}
+    if name == CHECKSUMS:
+        return plain
+    return {**plain, "contentSize": str(file.stat().st_size), "sha256": sha256(file)}
+
+
+def _format(file: Path) -> str:
+    return _FORMATS.get(file.suffix, "text/plain")
+
+
+def _descriptions(study: str) -> dict[str, str]:
+    """What some files are, in words."""
+    results = f"results/{study}"
+    return {
+        _CONFIG: "The study: what was measured, and how",
+        "requirements.lock": "Versions of everything that was installed",
+        "archive.json": "The cells of the study and where their records are",
+        CHECKSUMS: "SHA-256 of every other file: sha256sum --check checksums.sha256",
+        f"{results}/raw/": "What was measured: a folder for each cell, a table for each kind of record",
+        f"{results}/report.html": "The report: where training stops getting faster, and why",
+        f"{results}/conclusions.json": "The conclusions as data",
+        f"{results}/conclusions.md": "The conclusions as text",
+        f"{results}/tables/environments.parquet": "Machine and software that each rank of each job really used",
+        f"{results}/tables/slurm_jobs.parquet": "What each Slurm job asked for and was given",
+        f"{results}/accounting.parquet": "Slurm's accounts of the jobs",
+    }

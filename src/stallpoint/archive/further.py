@@ -1,0 +1,180 @@
+"""Archives of other studies as further hardware: what a study names under ``archives``, and how records come in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from stallpoint.archive.index import CHECKSUMS, INDEX, Index, from_json, read_index
+from stallpoint.cells import Cell
+from stallpoint.errors import InputError
+from stallpoint.parquet import atomic, open_file, write
+from stallpoint.records import TABLES
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive of another study, as this study takes it."""
+
+    name: str
+    """What its hardware entries are called here: ``<name>.<hardware>``."""
+    path: Path
+    index: Index
+    """Its index, with hardware as it is called here and folders below the one that it is unpacked into."""
+
+
+def further(config: Mapping[str, Any]) -> tuple[Archive, ...]:
+    """The archives that a study names; `InputError` names the entry that cannot be taken.
+
+    In an unpacked archive they lie among the results already, as they were unpacked.
+    """
+    archives = []
+    for position, entry in enumerate(config["archives"]):
+        where = f"archives[{position}]"
+        entry = {"path": entry} if isinstance(entry, str) else entry
+        path = Path(entry["path"])
+        if config["archived"]:
+            folder = Path("results", config["study"], "archives", entry["name"])
+            archives.append(Archive(entry["name"], folder, read_index(folder)))
+        else:
+            index = read_zip_index(path, where)
+            name = entry.get("name", index.study)
+            archives.append(Archive(name, path, index.with_prefix(name)))
+    _check(archives, config)
+    return tuple(archives)
+
+
+def _check(archives: Sequence[Archive], config: Mapping[str, Any]) -> None:
+    """Raise `InputError` where two would go by one name."""
+    owners = dict.fromkeys(config["hardware"], "the study")
+    presets: dict[str, Any] = dict(config["presets"])
+    networks: dict[str, Any] = dict(config["networks"])
+    for position, archive in enumerate(archives):
+        where = f"archives[{position}]"
+        for hardware in archive.index.hardware:
+            if hardware in owners:
+                raise InputError(
+                    f"{where}: hardware {hardware} is already in {owners[hardware]}; "
+                    f"give the archive a name of its own: {{path: {archive.path}, name: ...}}"
+                )
+            owners[hardware] = where
+        for what, known, others in (
+            ("preset", presets, archive.index.presets),
+            ("network", networks, archive.index.own_networks),
+        ):
+            for name, definition in others.items():
+                if known.setdefault(name, definition) != definition:
+                    raise InputError(
+                        f"{where}: {what} {name} is something else there ({definition}) than here ({known[name]}); "
+                        "rename it in this study"
+                    )
+
+
+@contextmanager
+def opened(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
+    """The zip `path`; `InputError` says what is wrong with it, whatever is read."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            yield file
+    except FileNotFoundError:
+        raise InputError(f"{where}: there is no file {path}") from None
+    except IsADirectoryError:
+        raise InputError(f"{where}: {path} is a folder; name the zip that `snakemake archive` wrote") from None
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError) as error:
+        raise InputError(f"{where}: {path} is not a zip, or damaged: {error}") from None
+
+
+def read_zip_index(path: Path, where: str) -> Index:
+    """The index of the archive `path`."""
+    with opened(path, where) as file:
+        names = set(file.namelist())
+        if missing := [name for name in (INDEX, CHECKSUMS) if name not in names]:
+            raise InputError(f"{where}: {path} is not an archive of stallpoint: it has no {' and no '.join(missing)}")
+        return from_json(file.read(INDEX).decode(errors="replace"), f"{where}: {path}")
+
+
+def unpack(name: str, path: Path, folder: Path) -> None:
+    """Write the records of the archive `path` to `folder`, as further hardware that `name` stands before."""
+    where = f"archive {path}"
+    index = read_zip_index(path, where)
+    ours = index.with_prefix(name)
+    with opened(path, where) as file, atomic(folder) as scratch:
+        read = _verified(file, where)
+        members: dict[str, list[str]] = {}
+        for member in sorted(file.namelist()):
+            members.setdefault(str(PurePosixPath(member).parent), []).append(member)
+        for (source, was), (target, cell) in zip(index.cells.items(), ours.cells.items(), strict=True):
+            records = members.get(source, [])
+            if f"{source}/runs.parquet" not in records:
+                raise InputError(f"{where}: it has no records of {was.path}")
+            for member in records:
+                _take(read(member), cell, scratch / target / PurePosixPath(member).name, f"{where}: {member}")
+        for network, member in index.networks.items():
+            described = scratch / ours.networks[network]
+            described.parent.mkdir(parents=True, exist_ok=True)
+            described.write_bytes(read(member))
+        (scratch / INDEX).write_text(ours.to_json(), encoding="utf-8")
+
+
+def record_folders(folder: Path) -> list[Path]:
+    """The folders with the records of an unpacked archive."""
+    return [folder / place for place in read_index(folder).cells]
+
+
+def descriptions(own: Iterable[str | Path], archives: Iterable[str | Path]) -> list[Path]:
+    """The file that describes each network: the study's own ones, and of unpacked `archives` those that it lacks."""
+    files = {file.stem: file for file in map(Path, own)}
+    for archive in archives:
+        for file in sorted(Path(archive, "networks").glob("*.parquet")):
+            files.setdefault(file.stem, file)
+    return list(files.values())
+
+
+def _verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:
+    """Function that reads a member and holds it against the archive's checksums."""
+    lines = file.read(CHECKSUMS).decode(errors="replace").splitlines()
+    sums = {member: digest for digest, _, member in (line.partition("  ") for line in lines)}
+
+    def read(member: str) -> bytes:
+        if member not in sums:
+            raise InputError(f"{where}: {CHECKSUMS} has no checksum of {member}")
+        try:
+            data = file.read(member)
+        except KeyError:
+            raise InputError(f"{where}: it has no {member}") from None
+        except (zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(f"{where}: {member} is damaged: {error}") from None
+        if hashlib.sha256(data).hexdigest() != sums[member]:
+            raise InputError(f"{where}: {member} is not what it was archived as, its checksum differs")
+        return data
+
+    return read
+
+
+def _take(data: bytes, cell: Cell, target: Path, where: str) -> None:
+    """Write one record of a cell as one of `cell`, which is the same on hardware of another name."""
+    table = TABLES.get(target.stem)
+    if table is None:
+        raise InputError(f"{where}: no record of this program")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    with open_file(table, target) as file:
+        rows = file.read()
+    changes = {"cell": cell.path, "hardware": cell.hardware}
+    if "settings" in rows.column_names:
+        (settings,) = rows["settings"].to_pylist()
+        changes["settings"] = json.dumps({**json.loads(settings), "hardware": cell.hardware}, separators=(",", ":"))
+    for name in set(changes) & set(rows.column_names):
+        place = rows.schema.get_field_index(name)
+        values = pa.repeat(pa.scalar(changes[name], rows.schema.field(name).type), rows.num_rows)
+        rows = rows.set_column(place, rows.schema.field(name), values)
+    write(table, rows, target)

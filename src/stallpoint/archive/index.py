@@ -1,0 +1,108 @@
+"""The index of an archive: whose results it holds, in which formats, and where each cell's records are.
+
+It is the file ``archive.json`` at the root of the zip, and of the folder that an archive becomes in another study.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import stallpoint
+from stallpoint.cells import Cell, cell_from_json
+from stallpoint.errors import InputError
+from stallpoint.records import SCHEMA_VERSION
+
+INDEX = "archive.json"
+CHECKSUMS = "checksums.sha256"
+FORMAT = 1
+"""Version of the index itself."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """What an archive says of itself."""
+
+    study: str
+    hardware: Mapping[str, int]
+    """Nodes that each hardware entry has."""
+    presets: Mapping[str, Mapping[str, Any]]
+    """The study's own presets, as it defines them."""
+    shared_links: tuple[tuple[str, str], ...]
+    """Hardware and storage where data comes over the link that carries the gradients."""
+    own_networks: Mapping[str, Mapping[str, Any]]
+    """Entries under ``networks`` of the study."""
+    networks: Mapping[str, str]
+    """Network -> file with its description."""
+    cells: Mapping[str, Cell]
+    """Folder with the records -> cell."""
+
+    def to_json(self) -> str:
+        """The index as the file's text."""
+        values = {
+            "archive": FORMAT,
+            "records": SCHEMA_VERSION,
+            "stallpoint": stallpoint.__version__,
+            "study": self.study,
+            "hardware": dict(self.hardware),
+            "presets": dict(self.presets),
+            "shared_links": [list(pair) for pair in self.shared_links],
+            "own_networks": dict(self.own_networks),
+            "networks": dict(self.networks),
+            "cells": {folder: json.loads(cell.to_json()) for folder, cell in self.cells.items()},
+        }
+        return json.dumps(values, indent=1) + "\n"
+
+    def with_prefix(self, name: str) -> Index:
+        """The same as further hardware of another study, ``<name>.<hardware>``, in a folder of its own."""
+
+        def named(hardware: str) -> str:
+            return f"{name}.{hardware}"
+
+        cells = [replace(cell, hardware=named(cell.hardware)) for cell in self.cells.values()]
+        return replace(
+            self,
+            hardware={named(hardware): nodes for hardware, nodes in self.hardware.items()},
+            shared_links=tuple((named(hardware), storage) for hardware, storage in self.shared_links),
+            networks={network: f"networks/{network}.parquet" for network in self.networks},
+            cells={f"raw/{cell.path}": cell for cell in cells},
+        )
+
+
+def from_json(text: str, where: str) -> Index:
+    """The index in the text of the file; `InputError` says that `where` holds something else, or another version."""
+    try:
+        values = json.loads(text)
+        versions = {"archive": (values["archive"], FORMAT), "records": (values["records"], SCHEMA_VERSION)}
+    except (json.JSONDecodeError, TypeError, KeyError) as error:
+        raise InputError(f"{where}: its {INDEX} is not the index of an archive ({error!r})") from None
+    for what, (version, known) in versions.items():
+        if version != known:
+            raise InputError(
+                f"{where}: format {version} of its {what}, this program reads {known}; it was written by stallpoint "
+                f"{values.get('stallpoint')}, this is {stallpoint.__version__}"
+            )
+    try:
+        return Index(
+            study=values["study"],
+            hardware=values["hardware"],
+            presets=values["presets"],
+            shared_links=tuple((hardware, storage) for hardware, storage in values["shared_links"]),
+            own_networks=values["own_networks"],
+            networks=values["networks"],
+            cells={folder: cell_from_json(json.dumps(cell)) for folder, cell in values["cells"].items()},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{where}: its {INDEX} is not the index of an archive ({error})") from None
+
+
+def read_index(folder: Path) -> Index:
+    """The index in a folder."""
+    file = folder / INDEX
+    try:
+        return from_json(file.read_text(encoding="utf-8"), str(folder))
+    except FileNotFoundError:
+        raise InputError(f"{folder}: there is no {INDEX}") from None

@@ -1,0 +1,92 @@
+"""Records and configuration without the names of users and nodes and without absolute paths."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stallpoint.archive.names import Names
+from stallpoint.cells import Cell, cell_from_json
+from stallpoint.parquet import read
+from stallpoint.records import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS, TABLES
+
+
+def without_names(rows: pa.Table, table: str, names: Names) -> pa.Table:
+    """Rows of the table called `table`: texts that can hold names are changed, everything else is as it was."""
+    for column, change in _columns(names).get(table, {}).items():
+        place = rows.schema.get_field_index(column)
+        texts = rows[column].to_pylist()
+        changed = {text: change(text) for text in dict.fromkeys(texts) if text}
+        values = pa.array([changed.get(text, text) for text in texts], rows.schema.field(column).type)
+        rows = rows.set_column(place, rows.schema.field(column), values)
+    return rows
+
+
+def _columns(names: Names) -> dict[str, dict[str, Callable[[str], str]]]:
+    """Columns that can hold names, by table, and what leaves them out."""
+    return {
+        RUNS.name: {"reason": names.text, "source": names.text, "settings": lambda text: _settings(text, names)},
+        ENVIRONMENTS.name: {"node": names.node, "mpi_library": names.text, "mpi_parameters": names.text},
+        SLURM_JOBS.name: {"node_list": names.node_list},
+        ACCOUNTING.name: {"node_list": names.node_list},
+    }
+
+
+def copy_records(source: Path, target: Path, names: Names | None) -> None:
+    """Copy the files of one cell; a file that holds names is written again without them."""
+    target.mkdir(parents=True)
+    for file in sorted(source.glob("*.parquet")):
+        if names and file.stem in _columns(names):
+            rows = read(TABLES[file.stem], file)
+            changed = without_names(rows, file.stem, names)
+            if not changed.equals(rows):
+                pq.write_table(changed, target / file.name, compression="zstd")
+                continue
+        shutil.copyfile(file, target / file.name)
+
+
+def cell_without_names(cell: Cell, names: Names) -> Cell:
+    """The cell with the paths it holds replaced."""
+    return cell_from_json(_settings(cell.to_json(), names))
+
+
+def _settings(text: str, names: Names) -> str:
+    """A cell as JSON with its paths replaced; what the study calls its entries is the author's own word."""
+    cell = json.loads(text)
+    if "storage_path" in cell:
+        cell["storage_path"] = names.path(cell["storage_path"])
+    if "files" in cell:
+        cell["files"] = [names.path(file) for file in cell["files"]]
+    if cell.get("own_network"):
+        cell["own_network"]["build"] = _build(cell["own_network"]["build"], names)
+    return json.dumps(cell, separators=(",", ":"))
+
+
+def _build(source: str, names: Names) -> str:
+    """``FILE.py:FUNCTION`` with the path of the file replaced; a module stays as it is."""
+    file, colon, function = source.rpartition(":")
+    return f"{names.path(file)}{colon}{function}" if file.endswith(".py") else source
+
+
+def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    """A study's configuration with every path in it replaced, as cells and records have them."""
+    changed: dict[str, Any] = deepcopy(dict(config))
+    for entry in changed["storage"].values():
+        entry["path"] = names.path(entry["path"])
+    for entry in changed["hardware"].values():
+        for trace in entry.get("traces", []):
+            files = trace["files"] if isinstance(trace["files"], list) else [trace["files"]]
+            trace["files"] = [names.path(file) for file in files]
+        for log in entry.get("collectives", []):
+            log["file"] = names.path(log["file"])
+    for entry in changed["networks"].values():
+        entry["build"] = _build(entry["build"], names)
+    changed["external_tables"] = {name: names.path(file) for name, file in changed["external_tables"].items()}
+    return changed

@@ -1,0 +1,58 @@
+"""Iteration times at larger node counts, predicted from smaller ones, against what was measured."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts.frames import AXES, compact, label, rows, with_interval
+
+CELLS = "train cells on more nodes than the fewest two"
+_ENDS = [f"{name}{end}" for name in ("measured", "predicted") for end in ("", "_low", "_high")]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """One point for each combination held out, a panel for each hardware and node count."""
+    frame = rows(tables, "validation", CELLS)
+    if frame.empty:
+        raise NoData(f"no {CELLS}")
+    place = ["hardware", "nodes"]
+    titles = {key: _title(key, part) for key, part in frame.groupby(place)}
+    frame = frame.assign(
+        panel=[titles[key] for key in frame[place].itertuples(index=False, name=None)],
+        basis="measured",
+        series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
+        shown=with_interval(frame, "predicted", "s"),
+        found=with_interval(frame, "measured", "s"),
+        off=[f"{error:+.1%}" for error in frame["error"]],
+    )
+    scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
+    x = alt.X("measured:Q", title="measured iteration [s]", scale=scale, axis=axis)
+    y = alt.Y("predicted:Q", title="predicted iteration [s]", scale=scale, axis=axis)
+    ends = pd.DataFrame({"measured": scale["domain"], "predicted": scale["domain"], "basis": "ideal"})
+    drawn = pd.concat([frame, frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
+    columns = ["panel", "network", "series", "nodes", "calibration", "basis", *_ENDS, "shown", "found", "off"]
+    return marks.panels(_layers(frame, x, y), compact(drawn, columns))
+
+
+def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    colour = marks.colour(frame, "network")
+    base = marks.only("measured").encode(color=colour)
+    tips = marks.tips(
+        network="network", series="series", nodes="nodes", calibration="training known at", found="measured",
+        shown="predicted (90 % interval)", off="prediction off by",
+    )  # fmt: skip
+    shape = alt.Shape("network:N", scale=alt.Scale(domain=colour["scale"]["domain"]), legend=colour["legend"])
+    return [
+        marks.only("ideal").mark_line(style="ideal").encode(x=x, y=y),
+        base.mark_rule(clip=True, opacity=0.5).encode(x=marks.at(x, "measured_low"), x2="measured_high:Q", y=y),
+        base.mark_rule(clip=True, opacity=0.5).encode(x=x, y=marks.at(y, "predicted_low"), y2="predicted_high:Q"),
+        base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, shape=shape, tooltip=tips),
+    ]
+
+
+def _title(key: tuple[str, int], part: pd.DataFrame) -> str:
+    hardware, nodes = key
+    covered, median = int(part["covered"].sum()), part["error"].abs().median()
+    return f"{hardware}, {nodes} nodes\n{covered} of {len(part)} intervals hold it, median error {median:.1%}"

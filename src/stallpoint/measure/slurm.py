@@ -1,0 +1,71 @@
+"""What the Slurm job that measures a cell asked for and was given, as the job itself sees it.
+
+Slurm forgets its jobs unless it keeps accounts, so that each job writes this down. ``scontrol`` knows it while the job
+runs; where it cannot be asked, the variables that Slurm sets stand in (Snakemake's executor drops most of them).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+_PATIENCE = 10
+"""How long to wait for Slurm's controller, s."""
+
+
+def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
+    """The row of `records.SLURM_JOBS` of the job this process runs in, less the cell; None outside Slurm."""
+    job = variables.get("SLURM_JOB_ID")
+    if not job:
+        return None
+    return {"slurm_job_id": job, **_from_variables(variables), **from_scontrol(_asked(job))}
+
+
+def _asked(job: str) -> str:
+    """What ``scontrol`` says of a job; empty where it cannot be asked."""
+    command = ["scontrol", "show", "job", "--oneliner", job]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PATIENCE).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def from_scontrol(text: str) -> dict[str, Any]:
+    """Columns that the one line of ``scontrol show job --oneliner`` names."""
+    fields = dict(part.split("=", 1) for part in text.split() if "=" in part)
+    texts = {
+        "partition": "Partition",
+        "requested": "ReqTRES" if "ReqTRES" in fields else "TRES",
+        "time_limit": "TimeLimit",
+        "submitted": "SubmitTime",
+        "started": "StartTime",
+        "node_list": "NodeList",
+    }
+    numbers = {"nodes": "NumNodes", "tasks": "NumTasks", "cpus_per_task": "CPUs/Task", "cpus": "NumCPUs"}
+    return {
+        **{column: fields[name] for column, name in texts.items() if name in fields},
+        **{column: number for column, name in numbers.items() if (number := _number(fields.get(name))) is not None},
+    }
+
+
+def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "partition": variables.get("SLURM_JOB_PARTITION", ""),
+        "nodes": _number(variables.get("SLURM_JOB_NUM_NODES")),
+        "tasks": _number(variables.get("SLURM_NTASKS")),
+        "cpus_per_task": _number(variables.get("SLURM_CPUS_PER_TASK")),
+        "cpus": None,
+        "requested": "",
+        "time_limit": "",
+        "submitted": "",
+        "started": "",
+        "node_list": variables.get("SLURM_JOB_NODELIST", ""),
+    }
+
+
+def _number(text: str | None) -> int | None:
+    """A count; Slurm writes a range (``2-2``) while it has not decided."""
+    first = (text or "").split("-")[0]
+    return int(first) if first.isdecimal() else None

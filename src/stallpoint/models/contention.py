@@ -1,0 +1,340 @@
+"""What training on several nodes takes beyond its parts alone, learned on the fewest nodes that communicate.
+
+Layers are timed on one rank and all-reduces on idle nodes; in training both share cores, memory and caches. How much
+longer each then takes is learned from training cells on the fewest nodes with more than one rank, and carried to other
+node counts. So is what workers lose by waiting for the slowest of them. See docs/models/contention.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stallpoint.models.measured import Measured, Point, kept
+from stallpoint.models.statistics import REPLICATES, Ensemble, Reals, bootstrap, generator, groups, non_negative_fit
+from stallpoint.models.stragglers import OWN, expected_lead
+from stallpoint.presets import Preset
+
+LEAST_SHARE = 0.1
+"""Part of the backward pass in which messages have to be under way to tell what they do to it."""
+MOSTLY = 0.9
+"""Part of a message's time that passes beside the backward pass, or after it, for it to tell about either."""
+FEWEST = 6
+"""Messages that can tell a delay of each message from a factor on its time."""
+MOST_SLOWED = 20.0
+"""Largest factor that is believed."""
+_PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
+_STEP = ["cell", "repeat", "iteration"]
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a point would take if nothing slowed anything down; ensembles, s."""
+
+    forward: Ensemble
+    backward: Ensemble
+    update: Ensemble
+    messages: Ensemble
+    """[1 + REPLICATES, messages], in the order of sending."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the iterations of a point took; medians over them as ensembles, s."""
+
+    forward: Ensemble
+    backward: Ensemble
+    update: Ensemble
+    waiting: Ensemble
+    """For a mini-batch."""
+    under_way: Ensemble
+    """Of the backward pass, the time in which a message was under way."""
+    straggling: Ensemble
+    """What the iteration took beyond its parts."""
+    messages: Ensemble
+    """Of each message [1 + REPLICATES, messages], on the rank that waits least."""
+    beside: Ensemble
+    """Of those, the time beside the backward pass."""
+    sent: list[list[int]]
+    """Layers of each message, in the order of sending."""
+    leads: Reals
+    """How much longer than the mean of all ranks each rank's own part of each iteration took, over that mean."""
+    ranks: int
+
+
+@dataclass(frozen=True)
+class Slowing:
+    """What a message takes in training: rounds · delay + factor · the time it takes alone."""
+
+    delay: Ensemble
+    """s in each round."""
+    factor: Ensemble
+
+    def __call__(self, alone: Ensemble, ranks: int) -> Ensemble:
+        """Seconds of messages among `ranks` that take `alone` [1 + REPLICATES, messages] on idle nodes."""
+        delayed: Ensemble = rounds(ranks) * self.delay[:, None] + self.factor[:, None] * alone
+        return delayed
+
+
+def rounds(ranks: int) -> float:
+    """Rounds in which every rank can hear of every other one: in each somebody's thread has to get a core first."""
+    return float(np.ceil(np.log2(ranks))) if ranks > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Effects:
+    """How much longer things take in training than alone."""
+
+    computing: Ensemble
+    """Factor on forward and backward pass while no message is under way."""
+    update: Ensemble
+    """Factor on the update."""
+    waiting: Ensemble
+    """Taking over a mini-batch that was read ahead, s."""
+    slower: Ensemble
+    """Factor on the backward pass beside a message."""
+    beside: Slowing
+    """Messages beside the backward pass."""
+    after: Slowing
+    straggling: Callable[[int], Ensemble]
+    """Waiting for the slowest of so many workers, over a worker's own time."""
+    sent: list[list[int]] | None
+    """Layers of each message, where the same network was sent by the same preset."""
+
+
+_ONE, _ZERO = np.ones(1), np.zeros(1)
+NONE = Effects(_ONE, _ONE, _ZERO, _ONE, Slowing(_ZERO, _ONE), Slowing(_ZERO, _ONE), lambda _: _ZERO, None)
+"""Nothing takes longer: what is assumed where nothing was measured."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A point on the fewest nodes that communicate, beside what it would take alone."""
+
+    point: Point
+    preset: Preset
+    observed: Observed
+    alone: Alone
+
+    @property
+    def computing(self) -> Ensemble:
+        """As in `Effects`: from both passes, or from the one in which nothing is sent."""
+        if self.overlaps:
+            return self.observed.forward / self.alone.forward
+        return (self.observed.forward + self.observed.backward) / (self.alone.forward + self.alone.backward)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether enough is sent during the backward pass to tell what that does to it."""
+        return bool(self.observed.under_way[0] > LEAST_SHARE * self.observed.backward[0])
+
+    @property
+    def slower(self) -> Ensemble:
+        """As in `Effects`: backward = alone + under_way · (1 - 1/slower)."""
+        under_way = self.observed.under_way
+        lost = self.observed.backward - self.alone.backward * self.computing
+        return np.clip(under_way / np.maximum(under_way - lost, under_way / MOST_SLOWED), 1.0, MOST_SLOWED)
+
+    @property
+    def straggling(self) -> Ensemble:
+        """Over a worker's own time."""
+        return self.observed.straggling / (self.observed.forward + self.observed.backward)
+
+    @property
+    def update(self) -> Ensemble:
+        """As in `Effects`."""
+        measured, alone = self.observed.update, self.alone.update
+        return np.divide(measured, alone, out=np.ones_like(measured), where=alone > 0)
+
+
+class Contention:
+    """The training cells from which effects are learned: those on the fewest nodes with more than one rank."""
+
+    def __init__(
+        self,
+        points: Sequence[Measured],
+        iterations: pd.DataFrame,
+        layers: pd.DataFrame,
+        presets: Mapping[str, Preset],
+        alone: Callable[[Point, Sequence[Sequence[int]]], Alone | None],
+        seed: int,
+    ) -> None:
+        """`alone` says what a point would take, given the layers of its messages; None where it is not known."""
+        self._presets, self._seed = presets, seed
+        together = [measured for measured in points if measured.point.ranks > 1]
+        fewest: dict[str, int] = {}
+        for measured in together:
+            point = measured.point
+            fewest[point.hardware] = min(point.nodes, fewest.get(point.hardware, point.nodes))
+        known = [measured for measured in together if measured.point.nodes == fewest[measured.point.hardware]]
+        cells = {cell for measured in known for cell in measured.cells}
+        of_iterations, of_layers = _of_cells(iterations, cells), _of_cells(layers, cells)
+        self._seen: list[Seen] = []
+        for measured in known:
+            rows = [pd.concat([of[cell] for cell in measured.cells]) for of in (of_iterations, of_layers)]
+            observed = observe(rows[0], rows[1], generator(seed, "contention", *measured.point.series))
+            parts = alone(measured.point, observed.sent)
+            if observed.sent and parts is not None and not np.isnan(parts.messages).any():
+                self._seen.append(Seen(measured.point, presets[measured.point.sync], observed, parts))
+
+    def effects(self, point: Point) -> Effects:
+        """The effects at `point`, learned from other points on the same hardware."""
+        others = [seen for seen in self._seen if seen.point.hardware == point.hardware and seen.point != point]
+        if not others:
+            return NONE
+        preset = self._presets[point.sync]
+        random = generator(self._seed, "effects", *point.series, point.nodes)
+        network = _alike(
+            others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
+        )
+        same_way = [seen for seen in others if seen.preset.communicator == preset.communicator]
+        scheme = [seen for seen in same_way if _scheme(seen.preset) == _scheme(preset)]
+        overlapping = [seen for seen in same_way if seen.overlaps]
+        updating = [seen for seen in network if _serves(seen.preset) == _serves(preset)]
+        begins = _alike(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
+        after = _slowing(scheme, random, beside=False) or _slowing(same_way, random, beside=False)
+        beside = _slowing(scheme, random, beside=True) or _slowing(same_way, random, beside=True)
+        sent = [seen.observed.sent for seen in others if _same(seen.point, point)]
+        return Effects(
+            computing=_median([seen.computing for seen in network], random),
+            update=_median([seen.update for seen in updating], random, default=_ONE),
+            waiting=_median([seen.observed.waiting for seen in network], random),
+            slower=_median([seen.slower for seen in overlapping], random, default=_ONE),
+            beside=beside or after or NONE.beside,
+            after=after or beside or NONE.after,
+            straggling=_straggling(begins, random),
+            sent=sent[0] if sent else None,
+        )
+
+
+def _ahead(point: Point) -> bool:
+    return point.prefetch > 0
+
+
+def _serves(preset: Preset) -> bool:
+    return preset.reduction == "parameter-server"
+
+
+def _scheme(preset: Preset) -> tuple[str, str, bool]:
+    return preset.communicator, preset.reduction, preset.segment_bytes > 0
+
+
+def _same(known: Point, point: Point) -> bool:
+    return (known.network, known.sync) == (point.network, point.sync)
+
+
+def _alike(seen: Sequence[Seen], likeness: Callable[[Seen], tuple[bool, ...]]) -> list[Seen]:
+    """Those that are most alike."""
+    best = max(map(likeness, seen))
+    return [one for one in seen if likeness(one) == best]
+
+
+def _median(values: Sequence[Ensemble], random: np.random.Generator, default: Ensemble | None = None) -> Ensemble:
+    """Median over points; replicates draw points again, so that what differs between jobs counts."""
+    if not values:
+        assert default is not None, "there is always somebody most alike"
+        return default
+    stacked = np.stack(values)
+    drawn = _drawn(len(values), random)
+    again = np.median(stacked[drawn, np.arange(1, 1 + REPLICATES)[:, None]], axis=1)
+    return np.concatenate([[np.median(stacked[:, 0])], again])
+
+
+def _drawn(count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
+    return random.integers(count, size=(REPLICATES, count))
+
+
+def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool) -> Slowing | None:
+    """What messages of these points take, beside the backward pass or after it, against what they take alone."""
+    parts: list[tuple[Ensemble, Ensemble]] = []
+    for one in seen:
+        share = one.observed.beside[0] / np.maximum(one.observed.messages[0], 1e-12)
+        chosen = share > MOSTLY if beside else share < 1 - MOSTLY
+        if chosen.any():
+            parts.append((one.observed.messages[:, chosen], one.alone.messages[:, chosen] + 0.0))
+    if not parts:
+        return None
+    per_round = rounds(seen[0].point.ranks)
+    found = [_fit_slowing([(t[0], alone[0]) for t, alone in parts], per_round)]
+    for replicate, drawn in enumerate(_drawn(len(parts), random), start=1):
+        chosen_parts = [parts[index] for index in drawn]
+        found.append(_fit_slowing([(t[replicate], alone[replicate]) for t, alone in chosen_parts], per_round))
+    delay, factor = np.array(found).T
+    return Slowing(delay, factor)
+
+
+def _fit_slowing(parts: Sequence[tuple[Reals, Reals]], per_round: float) -> Reals:
+    """Delay in each round, and factor; messages count by 1 over their time, as small ones are many."""
+    measured, alone = (np.concatenate(values) for values in zip(*parts, strict=True))
+    if len(measured) < FEWEST:
+        return np.array([0.0, measured.sum() / alone.sum()])
+    return non_negative_fit(np.stack([np.full_like(alone, per_round), alone], axis=-1), np.maximum(measured, 1e-9))
+
+
+def _straggling(seen: Sequence[Seen], random: np.random.Generator) -> Callable[[int], Ensemble]:
+    share = _median([one.straggling for one in seen], random)
+    leads, ranks = np.concatenate([one.observed.leads for one in seen]), seen[0].observed.ranks
+    known = expected_lead(leads, ranks)
+
+    def of(workers: int) -> Ensemble:
+        return np.asarray(share * (expected_lead(leads, workers) / known if known > 0 else 1.0))
+
+    return of
+
+
+def _of_cells(frame: pd.DataFrame, cells: Collection[str]) -> dict[str, pd.DataFrame]:
+    return dict(groups(kept(frame[frame["cell"].isin(list(cells))]), "cell"))
+
+
+def observe(iterations: pd.DataFrame, layers: pd.DataFrame, random: np.random.Generator) -> Observed:
+    """Reduce the rows of one point, warm-up left out."""
+    own = iterations[list(OWN)].sum(axis=1)
+    begin = iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1)
+    times = iterations.assign(own=own, begin=begin, ended=begin + iterations["backward"])
+    sent = _messages(layers, times)
+    steps = times.groupby(_STEP)
+    values = steps[["forward", "backward", "update"]].mean()
+    values["waiting"] = steps["data_wait"].mean()
+    under_way = sent.groupby([*_STEP, "rank"])["beside"].sum().groupby(_STEP).mean()
+    values["under_way"] = under_way.reindex(values.index).fillna(0.0)
+    # As in `measured.over_ranks`: the rank that arrives last waits for nobody.
+    parts = sum(steps[name].min() if name == "exposed_communication" else steps[name].mean() for name in _PARTS)
+    values["straggling"] = (steps["iteration_time"].max() - parts).clip(lower=0.0)
+    last = sent.groupby([*_STEP, "rank"])["seconds"].sum().groupby(_STEP).idxmin()
+    of_last = sent.set_index([*_STEP, "rank"]).loc[list(last)].reset_index()
+    wide = of_last.pivot(index=_STEP, columns="message", values=["seconds", "beside"])
+    wide = wide.reindex(values.index).fillna(0.0)
+    names, count = list(values.columns), wide.shape[1] // 2
+    found = bootstrap(np.hstack([values.to_numpy(), wide.to_numpy()]), values.index.get_level_values("repeat"), random)
+    mean = steps["own"].transform("mean")
+    return Observed(
+        **{name: found[:, index] for index, name in enumerate(names)},
+        messages=found[:, len(names) : len(names) + count],
+        beside=found[:, len(names) + count :],
+        sent=_sent(layers),
+        leads=((times["own"] - mean) / mean).to_numpy(),
+        ranks=int(iterations["rank"].nunique()),
+    )
+
+
+def _messages(layers: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
+    """One row for each message of each rank and iteration: how long it took, and how long beside the backward pass."""
+    key = [*_STEP, "rank"]
+    rows = layers[layers["message"] >= 0]
+    sent = rows.groupby([*key, "message"], as_index=False).agg(
+        start=("all_reduce_start", "min"), end=("all_reduce_end", "max")
+    )
+    sent = sent.merge(times[[*key, "begin", "ended"]], on=key)
+    both = np.minimum(sent["end"], sent["ended"]) - np.maximum(sent["start"], sent["begin"])
+    return sent.assign(seconds=sent["end"] - sent["start"], beside=both.clip(lower=0.0))
+
+
+def _sent(layers: pd.DataFrame) -> list[list[int]]:
+    """Layers of each message, the last first."""
+    first = layers[(layers["message"] >= 0) & (layers["rank"] == 0)].drop_duplicates("layer_index")
+    members = first.sort_values("layer_index", ascending=False).groupby("message")["layer_index"]
+    return [[int(layer) for layer in of_message] for _, of_message in members]

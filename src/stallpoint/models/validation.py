@@ -1,0 +1,70 @@
+"""Predicted against measured at larger node counts, when training was seen on the smaller ones alone.
+
+Every training cell on more nodes than the calibration's is held out; all-reduces and storages, which need no training,
+count wherever they were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from stallpoint.models.measured import Measured
+from stallpoint.models.prediction import ScalingCurve
+from stallpoint.models.statistics import columns, estimate
+from stallpoint.models.what_if import Cluster
+
+TRAINED = ("iterations", "layers")
+"""Tables that training writes."""
+FEWEST = 2
+"""Node counts to calibrate on, unless they are named."""
+
+
+def table(
+    tidy: Mapping[str, pd.DataFrame],
+    points: Sequence[Measured],
+    wanted: Collection[int],
+    cluster_of: Callable[[Mapping[str, pd.DataFrame], Sequence[Measured]], Cluster],
+) -> list[dict[str, object]]:
+    """Rows of the validation table: every point on more nodes than `wanted` (the fewest two, if none are).
+
+    `cluster_of` makes of tidy tables and the points in them what is known of the cluster.
+    """
+    counts = sorted({measured.point.nodes for measured in points})
+    calibration = sorted(set(wanted)) or counts[:FEWEST]
+    larger = [nodes for nodes in counts if calibration and nodes > calibration[-1]]
+    if not larger:
+        return []
+    known = [measured for measured in points if measured.point.nodes in calibration]
+    curves = cluster_of(up_to(tidy, calibration), known).model.curves(known, larger)
+    truth = {(*measured.point.series, measured.point.nodes): measured for measured in points}
+    label = ", ".join(map(str, calibration))
+    return [row for curve in curves for row in _rows(curve, larger, truth, label)]
+
+
+def up_to(tidy: Mapping[str, pd.DataFrame], nodes: Collection[int]) -> dict[str, pd.DataFrame]:
+    """The tidy tables without training on other node counts than `nodes`."""
+    chosen = list(nodes)
+    return {name: rows[rows["nodes"].isin(chosen)] if name in TRAINED else rows for name, rows in tidy.items()}
+
+
+def _rows(
+    curve: ScalingCurve, larger: Sequence[int], truth: Mapping[tuple[str | int, ...], Measured], calibration: str
+) -> Iterator[dict[str, object]]:
+    for nodes in larger:
+        predicted = curve.predicted.get(nodes)
+        measured = truth.get((*predicted.point.series, nodes)) if predicted else None
+        if predicted is None or measured is None:
+            continue
+        value, low, high = estimate(predicted.times["iteration_time"])
+        found = float(measured.times["iteration_time"][0])
+        if value > 0 and found > 0:
+            yield {
+                **predicted.point.labels("ranks", "worker_batch"),
+                "calibration": calibration,
+                **columns("predicted", predicted.times["iteration_time"]),
+                **columns("measured", measured.times["iteration_time"]),
+                "error": value / found - 1,
+                "covered": low <= found <= high,
+            }

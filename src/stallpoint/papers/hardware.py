@@ -1,0 +1,97 @@
+"""The hardware, what it is and how fast it was (Shi et al., Table II)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from stallpoint.models.matrix_products import machine
+from stallpoint.papers import Made, Material, Missing
+from stallpoint.papers.study import machines
+from stallpoint.typeset import Typeset, number
+
+FILE = "shi-2018-exhibits"
+UNKNOWN = "not measured"
+
+
+def table(material: Material) -> Made:
+    """A row for each property; a column for each of their clusters and of our hardware entries."""
+    published = material.published[FILE]["hardware"]
+    shown = pd.DataFrame(published["rows"]).T.rename_axis("hardware").reset_index()
+    found = machines(material)
+    if not found:
+        raise Missing("no cells (of any kind) that ran")
+    for name in found:
+        shown[name] = [_ours(material, name, str(row)) for row in shown["hardware"]]
+    notes = (
+        f"Published: Shi et al. (2018), {published['source']}, by dd and p2pBandwidthLatencyTest. Ours: network, from "
+        "the fit of the all-reduce, bytes of the buffer over its time; memory, the bandwidth that sgemm cells measure; "
+        "storage, what all nodes together read.",
+    )
+    return Made(Typeset(shown, "Hardware and its speeds.", "tab:shi-2018-table-2", {}, {}, notes))
+
+
+def _ours(material: Material, hardware: str, row: str) -> str:
+    """One cell of the table as text."""
+    nodes = _environment(material, hardware)
+    entry = machines(material)[hardware]
+    first = nodes.iloc[0] if len(nodes) else None
+    if row == "GPU":
+        model = "" if first is None else str(first["gpu_model"])
+        return f"{model} ({entry.workers_per_node})" if model else "none" if entry.device == "cpu" else UNKNOWN
+    if row == "CPU":
+        return UNKNOWN if first is None else f"{first['cpu_model']}, {first['cores_available']} cores"
+    if row == "Memory":
+        size = "" if first is None else f"{first['memory_bytes'] / 1e9:.0f} GB"
+        return " ".join(filter(None, (size, _speed(_memory(material, hardware))))) or UNKNOWN
+    if row == "Storage":
+        return _storage(material, hardware) or UNKNOWN
+    fits = _fits(material, hardware)
+    if row == "Connection":
+        return "; ".join(_links(fits[fits["nodes"] == 1])) or UNKNOWN
+    return "; ".join(_links(fits[fits["nodes"] > 1])) or UNKNOWN
+
+
+def _environment(material: Material, hardware: str) -> pd.DataFrame:
+    runs, environments = material.tables["runs"], material.tables["environments"]
+    return environments[environments["cell"].isin(runs.loc[runs["hardware"] == hardware, "cell"])]
+
+
+def _fits(material: Material, hardware: str) -> pd.DataFrame:
+    """The fits of single node counts: the piece of the largest messages of each scheme."""
+    fits = material.tables["communication"]
+    fits = fits[(fits["hardware"] == hardware) & (fits["fit"] == "nodes") & (fits["beta"] > 0)]
+    return fits.sort_values("piece").drop_duplicates(["backend", "reduction", "nodes"], keep="last")
+
+
+def _links(fits: pd.DataFrame) -> list[str]:
+    """The fastest scheme of each node count."""
+    best = fits.sort_values("beta").drop_duplicates("nodes").sort_values("nodes")
+    return [
+        f"all-reduce of {fit['ranks']} workers, nodes: {fit['nodes']} {_speed(1 / fit['beta'])}"
+        for fit in best.to_dict("records")
+    ]
+
+
+def _memory(material: Material, hardware: str) -> float | None:
+    """Bytes per second at which sgemm cells read a matrix larger than the caches, by one worker."""
+    products = material.tables["sgemm"]
+    known = machine(products[products["hardware"] == hardware])
+    return known.bandwidth if known else None
+
+
+def _storage(material: Material, hardware: str) -> str:
+    rates = material.tables["storage_rates"]
+    rates = rates[(rates["hardware"] == hardware) & (rates["order"] == "sequential")]
+    coldest = rates.sort_values(["storage", "resident", "nodes"], kind="stable").drop_duplicates("storage")
+    return "; ".join(
+        f"{rate['storage']} {_speed(rate['bytes_per_second'])}"
+        + (f", {rate['resident']:.0%} from the page cache" if rate["resident"] > 0.01 else "")
+        for rate in coldest.to_dict("records")
+    )
+
+
+def _speed(bytes_per_second: float | None) -> str:
+    if bytes_per_second is None:
+        return ""
+    unit, name = (1e9, "GB/s") if bytes_per_second >= 1e9 else (1e6, "MB/s")
+    return f"({number(bytes_per_second / unit)} {name})"

@@ -1,0 +1,111 @@
+"""Layer types at falling mini-batch, by device (Keuper & Pfreundt, Figs. 5 to 8, 14 and 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.charts import layer_share, layer_speedup
+from stallpoint.papers import Made, Material, Missing
+from stallpoint.papers.study import KEUPER_NETWORKS, Machine, lacking, machines, marks, rows, said, with_marks, words
+
+FILE = "keuper-2016-exhibits"
+CELLS = "train cells with scaling: compute"
+BATCH, SPEEDUP = "mini-batch of one worker, b [samples]", "speedup over the largest b"
+NO_CUDNN = "no-cudnn"
+"""End of the name of a hardware entry that runs without cuDNN."""
+MANY_CORE = ("xeon phi", "knl")
+
+
+def share_cpu(material: Material) -> Made:
+    """Fig. 5."""
+    return _made(material, "fig-05", _first_cpu, "hardware with device: cpu", [_share])
+
+
+def share_gpu(material: Material) -> Made:
+    """Fig. 6."""
+    return _made(material, "fig-06", _gpus, "hardware with device: cuda", [_share])
+
+
+def speedup_cpu(material: Material) -> Made:
+    """Fig. 7."""
+    return _made(material, "fig-07", _first_cpu, "hardware with device: cpu", [_speedup])
+
+
+def speedup_gpu(material: Material) -> Made:
+    """Fig. 8."""
+    return _made(material, "fig-08", _gpus, "hardware with device: cuda", [_speedup])
+
+
+def other_cpu(material: Material) -> Made:
+    """Fig. 14."""
+    return _made(
+        material, "fig-14", _other_cpus, "a second hardware entry with device: cpu", [_share, _speedup], ("alexnet",)
+    )
+
+
+def without_cudnn(material: Material) -> Made:
+    """Fig. 15."""
+    hardware = f"hardware whose name ends in {NO_CUDNN} (device: cuda, jobs started with cuDNN switched off)"
+    return _made(material, "fig-15", _without_cudnn, hardware, [_share, _speedup], ("googlenet",))
+
+
+Choice = Callable[[Mapping[str, Machine]], list[Machine]]
+Drawing = Callable[[pd.DataFrame, str, Material], alt.FacetChart]
+
+
+def _made(
+    material: Material,
+    exhibit: str,
+    choose: Choice,
+    wanted: str,
+    drawings: Sequence[Drawing],
+    networks: Sequence[str] = KEUPER_NETWORKS,
+) -> Made:
+    chosen = choose(machines(material))
+    if not chosen:
+        raise Missing(f"no {CELLS} of {' and '.join(networks)} on {wanted}")
+    names = [machine.hardware for machine in chosen]
+    cells = f"{CELLS} on {words(tuple(names))}"
+    frame = rows(material, "layer_scaling", networks, cells, keep={"hardware": names})
+    charts = [draw(frame, exhibit, material) for draw in drawings]
+    content = alt.vconcat(*charts, spacing=24) if len(charts) > 1 else charts[0]
+    processors = dict.fromkeys(f"{machine.hardware}: {machine.processor}" for machine in chosen)
+    return Made(content, lacking(frame, networks, cells), "; ".join(processors))
+
+
+def _share(frame: pd.DataFrame, exhibit: str, material: Material) -> alt.FacetChart:
+    return layer_share.draw({"layer_scaling": frame})
+
+
+def _speedup(frame: pd.DataFrame, exhibit: str, material: Material) -> alt.FacetChart:
+    places = said(material, FILE, exhibit)
+    return with_marks(
+        layer_speedup.draw({"layer_scaling": frame}), marks(places, "batch", "worker_batch", BATCH, SPEEDUP)
+    )
+
+
+def _cpus(found: Mapping[str, Machine]) -> list[Machine]:
+    return [machine for machine in found.values() if machine.device == "cpu"]
+
+
+def _other_cpus(found: Mapping[str, Machine]) -> list[Machine]:
+    """Many-core CPUs, or else all that differ from the first."""
+    cpus = _cpus(found)
+    many = [machine for machine in cpus if any(word in machine.processor.lower() for word in MANY_CORE)]
+    return many or cpus[1:]
+
+
+def _first_cpu(found: Mapping[str, Machine]) -> list[Machine]:
+    others = _other_cpus(found)
+    return [machine for machine in _cpus(found) if machine not in others]
+
+
+def _gpus(found: Mapping[str, Machine]) -> list[Machine]:
+    return [m for m in found.values() if m.device == "cuda" and not m.hardware.endswith(NO_CUDNN)]
+
+
+def _without_cudnn(found: Mapping[str, Machine]) -> list[Machine]:
+    return [m for m in found.values() if m.device == "cuda" and m.hardware.endswith(NO_CUDNN)]

@@ -1,0 +1,141 @@
+"""Speedup against nodes or workers (Keuper & Pfreundt, Fig. 1; Shi et al., Figs. 2 to 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.charts import axes, speedup
+from stallpoint.charts import marks as chart_marks
+from stallpoint.charts.frames import arrange, compact, estimate, label, varies
+from stallpoint.papers import Made, Material, Missing
+from stallpoint.papers.study import (
+    KEUPER_NETWORKS,
+    SHI_NETWORKS,
+    lacking,
+    machines,
+    marks,
+    rows,
+    said,
+    with_marks,
+)
+
+FILE = "shi-2018-exhibits"
+STRONG, WEAK = "train cells with scaling: strong", "train cells with scaling: weak"
+WORKERS, SPEEDUP = "workers (GPUs)", "speedup over the fewest workers"
+
+
+def strong(material: Material) -> Made:
+    """Fig. 1 of Keuper & Pfreundt: the study's own chart, of strong scaling alone."""
+    cells = f"{STRONG} on two nodes or more"
+    frame = rows(material, "predictions", KEUPER_NETWORKS, cells, keep={"scaling": "strong"})
+    chart = speedup.draw({"predictions": frame})
+    places = marks(said(material, "keuper-2016-exhibits", "fig-01"), "nodes", "nodes", "nodes")
+    return Made(with_marks(chart, places), lacking(frame, KEUPER_NETWORKS, cells))
+
+
+def one_machine(material: Material) -> Made:
+    """Fig. 2: hardware entries of the same processor, one node each, with different numbers of workers."""
+    cells = f"{WEAK} on nodes: 1, on hardware entries of one machine with workers_per_node: 1, 2, 4"
+    frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak", "nodes": 1})
+    frame = frame[frame["measured_iteration"].notna()]
+    processors = {name: machine.processor for name, machine in machines(material).items()}
+    frame = frame.assign(hardware=frame["hardware"].map(processors))
+    series = ["network", "hardware", "storage", "sync", "prefetch", "batch"]
+    curves = _over_fewest(frame, series)
+    if curves.empty:
+        raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
+    return Made(_chart(_named(curves), ["measured"]), lacking(curves, SHI_NETWORKS, cells))
+
+
+def several_machines(material: Material) -> Made:
+    """Fig. 3: over one machine, whatever its number of workers."""
+    cells = f"{WEAK} on nodes: 1, 2, 4"
+    frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak"})
+    curves = _with_several(_speedups(frame, ["measured"]))
+    if curves.empty:
+        raise Missing(f"no {cells} of {' or '.join(SHI_NETWORKS)}")
+    return Made(_chart(_named(curves), ["measured"]), lacking(curves, SHI_NETWORKS, cells))
+
+
+def predicted(material: Material) -> Made:
+    """Fig. 4: where prediction and measurement are both known."""
+    cells = f"{WEAK} (or strong) on several nodes, of layers, all-reduce and storage that were measured"
+    frame = rows(material, "predictions", SHI_NETWORKS, cells)
+    known = frame[frame["measured_speedup"].notna() & frame["predicted_speedup"].notna()]
+    weak, strong = (known[known["scaling"] == scaling] for scaling in ("weak", "strong"))
+    curves = _with_several(_speedups(weak, ["measured", "predicted"]))
+    if curves.empty:
+        curves = _with_several(_speedups(strong, ["measured", "predicted"]))
+    if curves.empty:
+        raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
+    return Made(
+        _chart(_named(curves), ["measured", "predicted"]),
+        lacking(curves, SHI_NETWORKS, cells),
+        _errors(known, material),
+    )
+
+
+def _errors(frame: pd.DataFrame, material: Material) -> str:
+    """Mean errors of the iteration time beside the published ones."""
+    theirs = {entry["network"]: entry["error"] for entry in said(material, FILE, "fig-04")}
+    ours = frame["error"].abs().groupby(frame["network"]).mean().dropna()
+    texts = [f"{network} {error:.1%} (theirs {theirs[network]:.1%})" for network, error in ours.items()]
+    return f"mean error of predicted iteration times: {', '.join(texts)}" if texts else ""
+
+
+def _speedups(frame: pd.DataFrame, bases: Sequence[str]) -> pd.DataFrame:
+    return pd.concat([estimate(frame, f"{basis}_speedup").assign(basis=basis) for basis in bases])
+
+
+def _over_fewest(frame: pd.DataFrame, series: list[str]) -> pd.DataFrame:
+    """Throughput over that of the fewest workers of each series, with the interval of the time alone."""
+    frame = frame.sort_values([*series, "ranks"], kind="stable").drop_duplicates([*series, "ranks"])
+    rate = frame["global_batch"] / frame["measured_iteration"]
+    least = rate.groupby([frame[name] for name in series]).transform("first")
+    frame = frame.assign(
+        scaling="weak",
+        measured_speedup=rate / least,
+        measured_speedup_low=frame["global_batch"] / frame["measured_iteration_high"] / least,
+        measured_speedup_high=frame["global_batch"] / frame["measured_iteration_low"] / least,
+    )
+    return _with_several(estimate(frame, "measured_speedup").assign(basis="measured"))
+
+
+def _with_several(curves: pd.DataFrame) -> pd.DataFrame:
+    """Only the series that have two counts of workers or more."""
+    series = ["network", "hardware", "storage", "scaling", "sync", "prefetch", "batch"]
+    return curves[curves.groupby(series)["ranks"].transform("nunique") > 1]
+
+
+def _named(curves: pd.DataFrame) -> pd.DataFrame:
+    """Panels of one network and hardware, series named by their preset and whatever else differs."""
+    arranged = arrange(curves)
+    others = [axis for axis in ("storage", "prefetch") if varies(curves, axis)]
+    return arranged.assign(series=label(arranged, ["sync", *others])) if not others else arranged
+
+
+def _chart(curves: pd.DataFrame, bases: Sequence[str]) -> alt.FacetChart:
+    x = axes.counts_x(curves, "ranks", WORKERS)
+    ideal = chart_marks.ideal_rows(curves, "ranks")
+    y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], SPEEDUP)
+    drawn = compact(
+        pd.concat([axes.clipped(curves, y), ideal]),
+        ["panel", "series", "ranks", "basis", "value", "low", "high", "shown", "start"],
+    )
+    colour = chart_marks.colour(curves, "series")
+    tips = chart_marks.tips(series="series", ranks="workers", basis="basis", shown="speedup (90 % interval)")
+    known = alt.Chart().transform_filter("datum.basis != 'ideal'").encode(x=x, color=colour, detail="basis:N")
+    line = known.mark_line().encode(y=y, tooltip=tips)
+    if len(bases) > 1:
+        line = line.encode(strokeDash=chart_marks.dashes())
+    measured = chart_marks.only("measured").encode(x=x, color=colour)
+    layers = [
+        chart_marks.ideal(x, y),
+        line,
+        chart_marks.error_bars(measured, y),
+        chart_marks.points(measured, y).encode(tooltip=tips),
+    ]
+    return chart_marks.panels(layers, drawn)

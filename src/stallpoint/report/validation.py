@@ -1,0 +1,21 @@
+"""How well larger node counts were predicted from smaller ones."""
+
+from __future__ import annotations
+
+from stallpoint import accuracy
+from stallpoint.charts import Tables
+from stallpoint.report.html import Section, paragraph, table
+
+FILE = "models/validation.parquet"
+
+
+def validation(tables: Tables) -> Section:
+    """Errors of the predictions from smaller node counts, beside published ones."""
+    rows = tables.get("validation")
+    if rows is None or rows.empty:
+        text = paragraph("No training on more nodes than the fewest two was measured.")
+    else:
+        known = ", ".join(sorted(set(rows["calibration"])))
+        words = f"Predicted with the training on {known} nodes known, and nothing of the training on more."
+        text = paragraph(f"{words} {accuracy.PUBLISHED}.") + table(accuracy.HEAD, accuracy.rows(rows), file=FILE)
+    return Section("validation-table", "Validation", text)

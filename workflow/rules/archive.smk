@@ -1,0 +1,42 @@
+# One zip of everything, for others: `snakemake archive`. And the archives of others, as further hardware.
+
+
+localrules:
+    archive,
+    unpack_archive,
+
+
+rule archive:
+    input:
+        **rules.collect.output,
+        **rules.fit.output,
+        **rules.extrapolate.output,
+        folders=rules.collect.input.folders,
+        archives=ARCHIVES,
+        published=rules.report_page.input.published,
+        results=final_targets(),
+        schema=SCHEMA_FILE,
+    output:
+        f"archives/{STUDY.name}.zip",
+    log:
+        f"{LOGS}/archive.log",
+    params:
+        config=STUDY.config,
+        # What holds names of nodes, users and paths, and is drawn again without them.
+        drawn_by=["collect", "conclude", "report_page"],
+        drawn=[*rules.collect.output, *rules.conclude.output, *rules.report_page.output],
+    script:
+        "../../scripts/archive.py"
+
+
+if not ARCHIVED:
+
+    rule unpack_archive:
+        input:
+            archive=archive_file,
+        output:
+            folder=directory(f"{RESULTS}/archives/{{archive}}"),
+        log:
+            f"{LOGS}/archives/{{archive}}.log",
+        script:
+            "../../scripts/unpack_archive.py"

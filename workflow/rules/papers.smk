@@ -1,0 +1,58 @@
+# The papers' figures and tables from this study (docs/papers.md), and every model table typeset.
+from stallpoint.papers import PAPERS as PUBLICATIONS
+from stallpoint.typeset import FORMATS as TYPESET
+
+
+localrules:
+    paper,
+    papers,
+    typeset,
+
+
+wildcard_constraints:
+    publication="|".join(PUBLICATIONS),
+
+
+rule paper:
+    input:
+        **rules.collect.output,
+        **rules.fit.output,
+        paper_figures=rules.paper_table.output.paper_figures,
+        networks=rules.compare_published.input.networks,
+        published=lambda wildcards: [
+            os.path.relpath(Path(workflow.basedir, "resources/published", file))
+            for file in PUBLICATIONS[wildcards.publication].files
+        ],
+        code=[*source_files("papers", "*.py"), *source_files("charts", "*.py"), *source_files("typeset.py")],
+    output:
+        folder=report(
+            directory(f"{RESULTS}/papers/{{publication}}"),
+            patterns=["{exhibit}.svg"],
+            caption="../report/exhibit.rst",
+            category="Figures of the papers",
+            subcategory="{publication}",
+            labels={"exhibit": "{exhibit}"},
+        ),
+    log:
+        f"{LOGS}/papers/{{publication}}.log",
+    script:
+        "../../scripts/papers.py"
+
+
+# Both papers: `snakemake papers`.
+rule papers:
+    input:
+        expand(rules.paper.output.folder, publication=PUBLICATIONS),
+
+
+rule typeset:
+    input:
+        **rules.fit.output,
+        **rules.extrapolate.output,
+        code=source_files("typeset.py"),
+    output:
+        folder=directory(f"{RESULTS}/typeset"),
+    log:
+        f"{LOGS}/typeset.log",
+    script:
+        "../../scripts/typeset.py"
