@@ -58,13 +58,14 @@ def svg_of(chart: Spec) -> Element:
 
 
 def marks(svg: Element) -> Counter[str]:
-    """How many marks of each type are drawn as data (legends, axes and grids are not)."""
+    """How many marks of each type are drawn as data (legends, axes, grids and what is only there for hovering are not)."""
     counts: Counter[str] = Counter()
     for group in svg.iter(f"{SVG}g"):
         kind, _, role = group.get("class", "").partition(" ")
         if kind.startswith("mark-") and role.startswith("role-mark"):
             counts[kind.removeprefix("mark-")] += sum(
-                1 for child in group if child.get("d") or child.tag == f"{SVG}line"
+                (child.get("d") is not None or child.tag == f"{SVG}line") and child.get("opacity") != "0"
+                for child in group
             )
     return counts
 
