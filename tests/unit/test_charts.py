@@ -58,7 +58,7 @@ def svg_of(chart: Spec) -> Element:
 
 
 def marks(svg: Element) -> Counter[str]:
-    """How many marks of each type are drawn as data (legends, axes, grids and what is only there for hovering are not)."""
+    """How many marks of each type are drawn as data (legends, axes and what only shows tooltips are not)."""
     counts: Counter[str] = Counter()
     for group in svg.iter(f"{SVG}g"):
         kind, _, role = group.get("class", "").partition(" ")
