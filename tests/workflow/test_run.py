@@ -8,6 +8,7 @@ import pytest
 from checkout import Checkout
 
 from stallpoint.charts import CHARTS
+from stallpoint.papers import PAPERS
 from stallpoint.parquet import read
 from stallpoint.records import ENVIRONMENTS, EXTRAPOLATED_TABLES, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, TIDY_TABLES
 
@@ -61,12 +62,8 @@ def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
     for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES):
         read(table, finished.results(f"models/{table.name}.parquet"))
     for chart in CHARTS:
-        assert {file.suffix for file in finished.results("figures").glob(f"{chart}.*")} == {
-            ".html",
-            ".svg",
-            ".pdf",
-            ".png",
-        }
+        files = finished.results("figures").glob(f"{chart}.*")
+        assert {file.suffix for file in files} == {".html", ".svg", ".pdf", ".png"}
     conclusions = json.loads(finished.results("conclusions.json").read_text())
     assert [curve["network"] for curve in conclusions["curves"]] == ["alexnet"]
     (timing,) = conclusions["instrumentation"]
@@ -75,6 +72,21 @@ def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
     assert 0 < timing["backward_closure"] <= 1.000001
     assert "alexnet" in finished.results("conclusions.md").read_text()
     assert finished.results("report.html").stat().st_size < 5_000_000
+
+
+def test_the_papers_exhibits_are_files_or_say_what_is_missing(finished: Checkout) -> None:
+    for paper in PAPERS.values():
+        folder = finished.results("papers", paper.name)
+        entries = json.loads((folder / "index.json").read_text())["exhibits"]
+        assert [entry["name"] for entry in entries] == [exhibit.name for exhibit in paper.exhibits]
+        files = {file for entry in entries for file in entry["files"]}
+        assert {file.name for file in folder.iterdir()} == {*files, "index.json", "index.md"}
+        assert all(entry["files"] or entry["missing"] for entry in entries)
+    pages = finished.results("typeset")
+    assert {file.stem for file in pages.glob("*.tex")} == {t.name for t in (*MODEL_TABLES, *EXTRAPOLATED_TABLES)}
+    report = finished.results("report.html").read_text()
+    assert 'href="papers/keuper-2016/fig-05.pdf"' in report
+    assert "no train cells with scaling: compute of alexnet and googlenet on hardware with device: cuda" in report
 
 
 def test_the_papers_table_of_networks_stands_beside_ours(finished: Checkout) -> None:
