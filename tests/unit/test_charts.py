@@ -400,13 +400,7 @@ def test_curves_are_told_apart_by_more_than_colour(name: str, tables: Tables) ->
     found = list(encodings(spec(name, tables)))
 
     def fields(channels: tuple[str, ...], kinds: tuple[str, ...]) -> set[str]:
-        used = (
-            encoding[channel]
-            for kind, encoding in found
-            if kind in kinds
-            for channel in channels
-            if channel in encoding
-        )
+        used = [encoding.get(channel, {}) for kind, encoding in found if kind in kinds for channel in channels]
         return {channel["field"] for channel in used if len(channel.get("scale", {}).get("domain", ())) > 1}
 
     assert fields(("color",), ("line",)) <= fields(("shape", "strokeDash"), ("line", "point"))
@@ -415,9 +409,10 @@ def test_curves_are_told_apart_by_more_than_colour(name: str, tables: Tables) ->
 # --- on paper -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "inches"), [("speedup", 7.0), ("layer-share", 3.3), ("storage", 7.0), ("amdahl", 3.3)]
-)
+WIDTHS = {"speedup": 7.0, "layer-share": 3.3, "storage": 7.0, "amdahl": 3.3}
+
+
+@pytest.mark.parametrize(("name", "inches"), WIDTHS.items())
 def test_static_charts_have_the_size_of_a_publication(name: str, inches: float, tables: Tables) -> None:
     drawn = publication.svg(spec(name, tables), VEGA_LITE)
     root = ElementTree.fromstring(publication.in_points(drawn))
