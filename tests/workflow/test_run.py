@@ -109,6 +109,8 @@ def test_a_claim_that_changes_is_judged_again_and_nothing_else(study: Checkout) 
     refused = study.snakemake("-n")
     assert refused.status != 0
     assert "claims[1] (two-nodes-are-no-slower).chart: unknown chart 'sped', did you mean 'speedup'?" in refused.text
+
+
 def test_the_papers_exhibits_are_files_or_say_what_is_missing(finished: Checkout) -> None:
     for paper in PAPERS.values():
         folder = finished.results("papers", paper.name)
