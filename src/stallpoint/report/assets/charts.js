@@ -98,7 +98,7 @@ async function draw(name, width = placeOf(name).clientWidth, least = LEAST_PANEL
   const state = {first: drawn.get(name)?.first ?? 0};
   drawn.set(name, state);
   if (!rowsOf(spec).length) {
-    place.textContent = "Nothing of this was chosen.";
+    place.textContent = "This chart has nothing of what was chosen.";
     return;
   }
   try {
