@@ -63,7 +63,7 @@ def figure(material: Material) -> Made:
     return Made(_drawn(bars, edges))
 
 
-def _drawn(bars: pd.DataFrame, edges: pd.DataFrame) -> alt.TopLevelMixin:
+def _drawn(bars: pd.DataFrame, edges: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     x = alt.X("start:Q", title="time (made up)", axis=alt.Axis(grid=False))
     scale = alt.Scale(domain=[len(RESOURCES), 0], nice=False)
     y = alt.Y("row:Q", title=None, scale=scale, axis=None)
@@ -86,8 +86,7 @@ def _drawn(bars: pd.DataFrame, edges: pd.DataFrame) -> alt.TopLevelMixin:
     labels = alt.Chart(bars).mark_text(fontSize=9, color="black").encode(
         x=alt.X("centre:Q", title="time (made up)"), y=alt.Y("middle:Q", title=None), text="task:N"
     )  # fmt: skip
-    chart: alt.TopLevelMixin = alt.layer(rectangles, lines, ends, labels, names, width=640, height=ROW * len(RESOURCES))
-    return chart
+    return alt.layer(rectangles, lines, ends, labels, names, width=640, height=ROW * len(RESOURCES))
 
 
 def _called(resource: str) -> str:
