@@ -2,7 +2,7 @@
 
 import socket
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,12 +25,12 @@ DRAWN = [
 
 
 @pytest.fixture(scope="module")
-def archive(finished: Checkout) -> Iterator[Path]:
+def archive(finished: Checkout) -> Path:
     finished.write_study()
     ran = finished.snakemake("archive")
     assert ran.status == 0, ran.text
     assert ran.jobs.keys() <= {"archive"}, "nothing is measured or drawn again for it"
-    yield finished.folder / "archives/tiny.zip"
+    return finished.folder / "archives/tiny.zip"
 
 
 @pytest.fixture(scope="module")
