@@ -118,7 +118,7 @@ def test_a_papers_table_is_archived_and_modelled_beside(tmp_path: Path) -> None:
     fitted = models.fit(
         read_frames(TIDY_TABLES, files), nodes=[1, 2], threshold=0.1, efficiency=0.5, available=study.available
     )
-    assert set(fitted["predictions"].to_pandas()["hardware"]) == {"paper.k80-2gpu"}
+    assert set(fitted["predictions"]["hardware"]) == {"paper.k80-2gpu"}
 
 
 def changed(site: Path, target: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
