@@ -19,7 +19,7 @@ from cluster import Cluster, run, wait_until
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS
-from stallpoint.records import COLLECTIVES, ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS
+from stallpoint.records import COLLECTIVES, ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, SLURM_JOBS
 
 pytestmark = pytest.mark.cluster
 
@@ -139,6 +139,15 @@ def test_every_cell_was_a_slurm_job_of_its_own(finished: Checkout) -> None:
     assert len(jobs) == len(runs(finished))
     assert jobs.str[0].str.fullmatch(r"\d+").all()
     assert jobs.str[0].is_unique
+
+
+def test_every_job_wrote_down_what_slurm_gave_it(finished: Checkout) -> None:
+    jobs = read(SLURM_JOBS, finished.results("tables/slurm_jobs.parquet")).to_pandas().set_index("cell")
+    ran = runs(finished).set_index("cell")
+    assert jobs["slurm_job_id"].is_unique
+    assert jobs["nodes"].to_dict() == ran["nodes"].to_dict()
+    assert jobs["partition"].ne("").all()
+    assert jobs["started"].ne("").all()
 
 
 def test_every_rank_was_on_a_node_of_its_own(finished: Checkout, cluster: Cluster) -> None:

@@ -17,8 +17,8 @@ from stallpoint.cells import ImportedTrainCell, cell_from_json
 from stallpoint.collect import collect
 from stallpoint.errors import InputError
 from stallpoint.exchange.importing import import_cell
-from stallpoint.parquet import read, read_frames
-from stallpoint.records import ENVIRONMENTS, RUNS, TIDY_TABLES
+from stallpoint.parquet import read, read_frames, write
+from stallpoint.records import ENVIRONMENTS, NETWORK_LAYERS, RUNS, TIDY_TABLES
 from stallpoint.study import Study
 
 ALONE: dict[str, Any] = {"hardware": {}, "matrix": [], "storage": {}}
@@ -29,8 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the archive ``secret.zip``."""
     with inside(tmp_path_factory.mktemp("site")) as folder:
         results(study_of(presets={"mine": {"like": "wfbp"}}))
-        Path("results/secret/networks").mkdir()
-        Path("results/secret/networks/alexnet.parquet").write_bytes(b"as described there")
+        write(NETWORK_LAYERS, NETWORK_LAYERS.schema.empty_table(), Path("results/secret/networks/alexnet.parquet"))
         archive(study_of(presets={"mine": {"like": "wfbp"}}), folder / "secret.zip")
     return folder
 
@@ -119,7 +118,7 @@ def test_a_papers_table_is_archived_and_modelled_beside(tmp_path: Path) -> None:
     fitted = models.fit(
         read_frames(TIDY_TABLES, files), nodes=[1, 2], threshold=0.1, efficiency=0.5, available=study.available
     )
-    assert set(fitted["predictions"].to_pandas()["hardware"]) == {"paper.k80-2gpu"}
+    assert set(fitted["predictions"]["hardware"]) == {"paper.k80-2gpu"}
 
 
 def changed(site: Path, target: Path, change: Callable[[str, bytes], bytes | None]) -> Path:

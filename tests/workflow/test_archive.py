@@ -1,0 +1,90 @@
+"""A finished study archived, unpacked elsewhere and drawn again without measuring; and beside another study."""
+
+import socket
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from checkout import Checkout
+from rocrate_community import problems
+
+from stallpoint.archive.search import find, texts
+from stallpoint.parquet import read
+from stallpoint.records import ENVIRONMENTS, MODEL_TABLES, RUNS, TIDY_TABLES
+
+FIGURE = "results/tiny/figures/causes.svg"
+DRAWN = [
+    *(f"results/tiny/tables/{table.name}.parquet" for table in TIDY_TABLES),
+    *(f"results/tiny/models/{table.name}.parquet" for table in MODEL_TABLES),
+    "results/tiny/conclusions.md",
+    "results/tiny/conclusions.json",
+    FIGURE,
+    "results/tiny/report.html",
+]
+
+
+@pytest.fixture(scope="module")
+def archive(finished: Checkout) -> Path:
+    finished.write_study()
+    ran = finished.snakemake("archive")
+    assert ran.status == 0, ran.text
+    assert ran.jobs.keys() <= {"archive"}, "nothing is measured or drawn again for it"
+    return finished.folder / "archives/tiny.zip"
+
+
+@pytest.fixture(scope="module")
+def unpacked(archive: Path, new_checkout: Callable[..., Checkout]) -> Checkout:
+    """The archive on another machine, as it were, with nothing that could measure."""
+    elsewhere = new_checkout()
+    for part in sorted(elsewhere.folder.rglob("*"), reverse=True):
+        part.rmdir() if part.is_dir() and not part.is_symlink() else part.unlink()
+    with zipfile.ZipFile(archive) as file:
+        file.extractall(elsewhere.folder)
+    (elsewhere.folder / "scripts/measure.py").write_text("raise SystemExit('nothing is measured here')\n")
+    return elsewhere
+
+
+def test_it_validates(archive: Path, tmp_path: Path) -> None:
+    assert problems(archive, tmp_path / "cache") == []
+
+
+def test_it_names_neither_host_nor_place(unpacked: Checkout, finished: Checkout) -> None:
+    results = [str(file.relative_to(unpacked.folder)) for file in unpacked.results().rglob("*") if file.is_file()]
+    own = [*results, "config/config.yaml", "README.md", "CITATION.cff", "archive.json", "ro-crate-metadata.json"]
+    assert find([socket.gethostname()], unpacked.folder, own) == {}
+    for file in filter(Path.is_file, unpacked.folder.rglob("*")):
+        said = "\n".join(texts(file)) + file.read_bytes().decode(errors="replace")
+        assert str(finished.folder) not in said, file
+    nodes = read(ENVIRONMENTS, unpacked.results("tables/environments.parquet"))["node"].to_pylist()
+    assert set(nodes) == {"node1"}
+
+
+def test_it_is_drawn_again_byte_by_byte_without_measuring(unpacked: Checkout) -> None:
+    archived = {name: (unpacked.folder / name).read_bytes() for name in DRAWN}
+    for name in DRAWN:
+        (unpacked.folder / name).unlink()
+    planned = unpacked.snakemake("-n").jobs
+    assert {"collect", "fit", "conclude", "report_page"} <= planned.keys()
+    assert not planned.keys() & {"train", "sgemm", "collectives", "storage", "prepare_storage", "describe_network"}
+    ran = unpacked.snakemake("--", FIGURE, "results/tiny/conclusions.md")
+    assert ran.status == 0, ran.text
+    ran = unpacked.snakemake("--allowed-rules", "report_page", "--", "results/tiny/report.html")
+    assert ran.status == 0, ran.text
+    assert [name for name in DRAWN if (unpacked.folder / name).read_bytes() != archived[name]] == []
+
+
+def test_it_stands_beside_another_study(archive: Path, new_checkout: Callable[..., Checkout]) -> None:
+    other = new_checkout(study="both", hardware={}, matrix=[], archives=[{"path": str(archive), "name": "there"}])
+    ran = other.snakemake("results/both/tables/runs.parquet")
+    assert ran.status == 0, ran.text
+    assert set(read(RUNS, other.results("tables/runs.parquet"))["hardware"].to_pylist()) == {"there.local"}
+    planned = other.snakemake("-n").jobs
+    assert {"fit", "report_page"} <= planned.keys()
+    assert not planned.keys() & {"train", "sgemm", "collectives", "storage"}
+    archive_of_nothing = other.folder / "elsewhere.csv"
+    other.write_study(archives=[str(archive_of_nothing)])
+    ran = other.snakemake("-n")
+    assert ran.status != 0
+    assert f"archives[0]: {archive_of_nothing} is not a zip" in ran.text
+    assert "Traceback" not in ran.text
