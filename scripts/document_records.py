@@ -92,6 +92,17 @@ SECTIONS = (
         "`results/paper_figures/<paper>.parquet`.",
         (records.PAPER_FIGURES,),
     ),
+    Section(
+        "Claims",
+        "Written by the rule `conclude` from the claims of `resources/claims` and of the study: "
+        "`results/<study>/claims.parquet`.",
+        (records.CLAIMS,),
+    ),
+    Section(
+        "Slurm's accounting",
+        "Written by `snakemake archive`, where `sacct` answers, and kept in the archive alone.",
+        (records.ACCOUNTING,),
+    ),
 )
 
 

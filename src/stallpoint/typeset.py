@@ -1,8 +1,8 @@
 """Tables as one publishes them: CSV with every digit, LaTeX (booktabs) and Markdown with as many as are known.
 
 An estimate, three columns ``x``, ``x_low`` and ``x_high``, is one column on paper: ``1.83 [1.71, 1.95]``, rounded where
-its interval begins to differ. Columns that say the same in every row are told in the caption instead. LaTeX needs the
-packages booktabs and graphicx; a table wider than a page is scaled to it, a long one is divided.
+its interval begins to differ. LaTeX needs the packages booktabs and graphicx; a table wider than a page is scaled to
+it, a long one is divided.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -50,19 +50,20 @@ class Typeset:
     """By which LaTeX refers to it, e.g. ``tab:amdahl``."""
     units: Mapping[str, str]
     """Units of the columns that have one."""
-    names: Mapping[str, str] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
     """What columns are called on paper; else their own name, without underscores."""
     notes: Sequence[str] = ()
     """Sentences below the table."""
+    folded: bool = False
+    """Columns that say the same in every row are told in the caption, on paper."""
 
 
 def of_records(table: Table, frame: pd.DataFrame) -> Typeset:
     """A table of `stallpoint.records` with its own description and units."""
     units = {column.name: column.unit for column in table.columns if column.unit}
     description = table.description[0].upper() + table.description[1:] + "."
-    return Typeset(
-        frame[[column.name for column in table.columns]], description, f"tab:{table.name.replace('_', '-')}", units
-    )
+    shown = frame[[column.name for column in table.columns]]
+    return Typeset(shown, description, f"tab:{table.name.replace('_', '-')}", units, folded=True)
 
 
 def write(table: Typeset, files: Mapping[str, Path]) -> None:
@@ -190,7 +191,7 @@ def on_paper(table: Typeset) -> tuple[list[str], list[list[str]], str]:
     columns = list(_columns(table))
     same = {name for name, texts in columns if len(texts) > 1 and len(set(texts)) == 1}
     shown = [(name, texts) for name, texts in columns if name not in same]
-    if table.names is not None or not shown:
+    if not table.folded or not shown:
         same, shown = set(), columns
     common = "; ".join(f"{name}: {texts[0] or 'none'}" for name, texts in columns if name in same and texts[0] != "–")
     caption = f"{table.caption} In all rows: {common}." if common else table.caption
@@ -211,8 +212,7 @@ def _columns(table: Typeset) -> Iterator[tuple[str, list[str]]]:
             texts = [estimate(*row) for row in zip(values, *ends, strict=True)]
         else:
             texts = [_shown(value) for value in values]
-        names = table.names or {}
-        yield _with_unit(names.get(name, name.replace("_", " ")), _unit(table, name)), texts
+        yield _with_unit(table.names.get(name, name.replace("_", " ")), _unit(table, name)), texts
 
 
 def _caption(caption: str, part: int, parts: int) -> str:

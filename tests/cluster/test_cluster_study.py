@@ -166,12 +166,8 @@ def test_the_final_rule_made_everything(finished: Checkout) -> None:
     for table in MODEL_TABLES:
         read(table, finished.results(f"models/{table.name}.parquet"))
     for chart in CHARTS:
-        assert {file.suffix for file in finished.results("figures").glob(f"{chart}.*")} == {
-            ".html",
-            ".svg",
-            ".pdf",
-            ".png",
-        }
+        files = finished.results("figures").glob(f"{chart}.*")
+        assert {file.suffix for file in files} == {".html", ".svg", ".pdf", ".png"}
     conclusions = json.loads(finished.results("conclusions.json").read_text())
     assert {curve["network"] for curve in conclusions["curves"]} == {"googlenet"}
     assert finished.results("report.html").stat().st_size > 0

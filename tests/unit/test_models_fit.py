@@ -71,14 +71,14 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     emptied = {name for name, table in fitted.items() if table.empty}
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
     of_training |= {"critical_path", "what_if", "next_cells"}
-    of_training |= {"rates", "scaling_laws"}
+    of_training |= {"rates", "scaling_laws", "hidden_communication", "comparisons", "traffic", "curve_distances"}
     assert (
         emptied
         == {
-            "sgemm": {"sgemm_speedup", "matrix_products"},
+            "sgemm": {"sgemm_speedup", "matrix_products", "curve_distances"},
             "collectives": {"communication"},
-            "storage_reads": {"storage_rates"},
-            "layers": {"layer_scaling", "layer_predictions"},
+            "storage_reads": {"storage_rates", "traffic"},
+            "layers": {"layer_scaling", "layer_predictions", "curve_distances", "traffic"},
             "iterations": of_training,
         }[empty]
     )

@@ -1,6 +1,5 @@
 # The papers' figures and tables from this study (docs/papers.md), and every model table typeset.
 from stallpoint.papers import PAPERS as PUBLICATIONS
-from stallpoint.typeset import FORMATS as TYPESET
 
 
 localrules:

@@ -182,7 +182,7 @@ KEUPER = Paper(
         Exhibit(
             "Fig. 15", "fig-15", "Shares and speedups without cuDNN, GoogLeNet", "layers.without_cudnn",
             ("layer_scaling", "runs", "environments"),
-            "The hardware entry must run without cuDNN, which its name says: it ends in no-cudnn.",
+            "A hardware entry whose PyTorch was built without cuDNN says so by its name: it ends in no-cudnn.",
         ),
     ),
 )  # fmt: skip

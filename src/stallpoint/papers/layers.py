@@ -48,7 +48,9 @@ def other_cpu(material: Material) -> Made:
 
 def without_cudnn(material: Material) -> Made:
     """Fig. 15."""
-    hardware = f"hardware whose name ends in {NO_CUDNN} (device: cuda, jobs started with cuDNN switched off)"
+    hardware = (
+        f"hardware whose name ends in {NO_CUDNN}: device: cuda, a PyTorch that was built without cuDNN (USE_CUDNN=0)"
+    )
     return _made(material, "fig-15", _without_cudnn, hardware, [_share, _speedup], ("googlenet",))
 
 

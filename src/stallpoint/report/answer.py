@@ -116,9 +116,12 @@ def _because(curves: Sequence[Curve], stalled: Sequence[Curve]) -> Iterator[str]
         cause = causes.most_common(1)[0][0]
         reason = "because of" if stalled else "most time is lost to"
         yield f"{reason} {cause}" if cause != UNKNOWN else "causes cannot be told apart"
-    fastest = [curve["best_speedup"] for curve in curves if curve["best_speedup"]]
+    fastest = [curve for curve in curves if curve["best_speedup"]]
     if fastest:
-        yield f"best speedup {interval(max(fastest, key=lambda speedup: speedup['value'] or 0))}"
+        best = max(fastest, key=lambda curve: curve["best_speedup"]["value"] or 0)
+        measured, considered = best["largest_measured"], best["largest_considered"]
+        beyond = f" (predicted beyond {measured})" if considered > measured else ""
+        yield f"best speedup up to n = {considered}{beyond}: {interval(best['best_speedup'])}"
 
 
 def _covers_all(curve: Curve) -> bool:

@@ -1,0 +1,207 @@
+"""Archives of other studies as further hardware: records come in under new names, and whatever is wrong is named."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from archived import ROOT, archive, inside, results, study_of
+
+from stallpoint import models
+from stallpoint.archive.further import descriptions, record_folders, unpack
+from stallpoint.archive.making import make_archive
+from stallpoint.cells import ImportedTrainCell, cell_from_json
+from stallpoint.collect import collect
+from stallpoint.errors import InputError
+from stallpoint.exchange.importing import import_cell
+from stallpoint.parquet import read, read_frames
+from stallpoint.records import ENVIRONMENTS, RUNS, TIDY_TABLES
+from stallpoint.study import Study
+
+ALONE: dict[str, Any] = {"hardware": {}, "matrix": [], "storage": {}}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the archive ``secret.zip``."""
+    with inside(tmp_path_factory.mktemp("site")) as folder:
+        results(study_of(presets={"mine": {"like": "wfbp"}}))
+        Path("results/secret/networks").mkdir()
+        Path("results/secret/networks/alexnet.parquet").write_bytes(b"as described there")
+        archive(study_of(presets={"mine": {"like": "wfbp"}}), folder / "secret.zip")
+    return folder
+
+
+def with_archives(site: Path, *entries: Any, **changes: Any) -> Study:
+    with inside(site):
+        return study_of(**{"study": "both", "archives": list(entries), **changes})
+
+
+def test_they_stand_beside_the_studys_own(site: Path) -> None:
+    both = with_archives(site, "secret.zip", {"path": "secret.zip", "name": "again"})
+    assert both.available == {"cpu": 2, "secret.cpu": 2, "again.cpu": 2}
+    assert len(list(both.recorded)) == 3 * len(both.cells)
+    assert len(both.cells) == len(study_of().cells), "nothing more is measured"
+    assert both.presets["mine"] == {"like": "wfbp"}
+    assert "from secret.zip: 3 cells, as hardware secret.cpu" in both.plan()
+
+
+def test_they_can_be_all_there_is(site: Path) -> None:
+    study = with_archives(site, "secret.zip", **ALONE)
+    assert (dict(study.cells), study.available) == ({}, {"secret.cpu": 2})
+
+
+def test_records_come_in_under_the_new_name_and_are_else_the_same(site: Path, tmp_path: Path) -> None:
+    unpack("there", site / "secret.zip", tmp_path / "there")
+    folders = record_folders(tmp_path / "there")
+    collect(RUNS, folders, tmp_path / "runs.parquet")
+    runs = read(RUNS, tmp_path / "runs.parquet").to_pylist()
+    assert len(runs) == len(folders) == 3
+    for run, folder in zip(runs, folders, strict=True):
+        assert run["hardware"] == "there.cpu"
+        assert folder == tmp_path / "there/raw" / run["cell"]
+        assert cell_from_json(run["settings"]).path == run["cell"]
+    collect(ENVIRONMENTS, folders, tmp_path / "environments.parquet")
+    before = read(ENVIRONMENTS, site / "results/secret/tables/environments.parquet").drop(
+        ["cell", "node", "mpi_library"]
+    )
+    after = read(ENVIRONMENTS, tmp_path / "environments.parquet").drop(["cell", "node", "mpi_library"])
+    assert sorted(after.to_pylist(), key=str) == sorted(before.to_pylist(), key=str)
+    described = descriptions(["mine.parquet"], [tmp_path / "there"])
+    assert [str(file.relative_to(tmp_path) if file.is_absolute() else file) for file in described] == [
+        "mine.parquet",
+        "there/networks/alexnet.parquet",
+    ]
+
+
+def test_an_archive_of_a_study_with_archives_holds_them_too(site: Path, tmp_path: Path) -> None:
+    both = with_archives(site, "secret.zip", study="secret", **ALONE)
+    with inside(tmp_path):
+        unpack("secret", site / "secret.zip", Path("results/secret/archives/secret"))
+        for name in ("report.html", "conclusions.json", "conclusions.md"):
+            Path("results/secret", name).write_text("")
+        make_archive(
+            both, tmp_path / "both.zip", workflow=ROOT, users=[], accounts=[], drawn=[], draw=lambda folder: None
+        )
+        with zipfile.ZipFile("both.zip") as file:
+            file.extractall(tmp_path / "elsewhere")
+    config = yaml.safe_load((tmp_path / "elsewhere/config/config.yaml").read_text())
+    with inside(tmp_path / "elsewhere"):
+        again = study_of(**config)
+        assert [cell.path for cell in again.recorded] == [cell.path for cell in both.recorded]
+    third = with_archives(tmp_path, "both.zip", study="third", **ALONE)
+    assert third.available == {"secret.secret.cpu": 2}
+    unpack("x", tmp_path / "both.zip", tmp_path / "x")
+    assert len(record_folders(tmp_path / "x")) == 3
+
+
+def test_a_papers_table_is_archived_and_modelled_beside(tmp_path: Path) -> None:
+    config = yaml.safe_load((ROOT / "config/studies/shi-2018-table-vi.yaml").read_text())
+    file = config["hardware"]["k80-2gpu"]["traces"][0]["files"]
+    with inside(tmp_path):
+        Path(file).parent.mkdir(parents=True)
+        Path(file).write_text((ROOT / file).read_text())
+        paper = study_of(**{**ALONE, **config, "collectives": {}})
+        for path, cell in paper.cells.items():
+            assert isinstance(cell, ImportedTrainCell)
+            import_cell(cell, Path("results", paper.name, "raw", path))
+        for name in ("report.html", "conclusions.json", "conclusions.md"):
+            Path("results", paper.name, name).write_text("")
+        make_archive(paper, Path("paper.zip"), workflow=ROOT, users=[], accounts=[], drawn=[], draw=lambda folder: None)
+        unpack("paper", Path("paper.zip"), Path("unpacked"))
+        files = {table.name: tmp_path / f"{table.name}.parquet" for table in TIDY_TABLES}
+        for table in TIDY_TABLES:
+            collect(table, record_folders(Path("unpacked")), files[table.name])
+        study = with_archives(tmp_path, {"path": "paper.zip", "name": "paper"}, **ALONE)
+    fitted = models.fit(
+        read_frames(TIDY_TABLES, files), nodes=[1, 2], threshold=0.1, efficiency=0.5, available=study.available
+    )
+    assert set(fitted["predictions"].to_pandas()["hardware"]) == {"paper.k80-2gpu"}
+
+
+def changed(site: Path, target: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
+    """The archive with each member as `change` has it; None leaves it out."""
+    with zipfile.ZipFile(site / "secret.zip") as whole, zipfile.ZipFile(target, "w") as copy:
+        for name in whole.namelist():
+            if (data := change(name, whole.read(name))) is not None:
+                copy.writestr(name, data)
+    return target
+
+
+def refused(path: Path) -> str:
+    """Why a study with this archive is refused, or else why it is not unpacked."""
+    try:
+        study_of(archives=[str(path)], study="both")
+    except InputError as error:
+        return str(error)
+    with pytest.raises(InputError) as caught:
+        unpack("x", path, path.parent / "unpacked")
+    assert not (path.parent / "unpacked").exists(), "nothing half-written"
+    return str(caught.value)
+
+
+def index_with(**values: Any) -> Callable[[str, bytes], bytes]:
+    return lambda name, data: json.dumps({**json.loads(data), **values}).encode() if name == "archive.json" else data
+
+
+def without(part: str) -> Callable[[str, bytes], bytes | None]:
+    return lambda name, data: None if part in name else data
+
+
+def edited(part: str) -> Callable[[str, bytes], bytes]:
+    return lambda name, data: data[:-1] + b"?" if part in name else data
+
+
+def unlisted(name: str, data: bytes) -> bytes:
+    """No checksum of any table of runs."""
+    lines = data.splitlines(keepends=True)
+    return b"".join(line for line in lines if b"runs" not in line) if name == "checksums.sha256" else data
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without("archive.json"), "archives[0]: {path} is not an archive of stallpoint: it has no archive.json"),
+        (without("checksums"), "archives[0]: {path} is not an archive of stallpoint: it has no checksums.sha256"),
+        (index_with(records=99), "archives[0]: {path}: format 99 of its records, this program reads 1"),
+        (index_with(archive=2), "archives[0]: {path}: format 2 of its archive, this program reads 1"),
+        (index_with(cells={"a": {"kind": "train"}}), "archives[0]: {path}: its archive.json is not the index"),
+        (
+            without("nodes~2/batch~4/storage~disk/scaling~strong/sync~wfbp/prefetch~1/repeat~1/runs"),
+            "no records of train",
+        ),
+        (edited("environments.parquet"), "environments.parquet is not what it was archived as, its checksum differs"),
+        (unlisted, "checksums.sha256 has no checksum of results/secret/raw/train"),
+        (without("networks/"), "it has no results/secret/networks/alexnet.parquet"),
+    ],
+)
+def test_what_is_wrong_with_an_archive_is_named(
+    site: Path, tmp_path: Path, change: Callable[[str, bytes], bytes | None], message: str
+) -> None:
+    path = changed(site, tmp_path / "a.zip", change)
+    assert message.format(path=path) in refused(path)
+
+
+def test_files_that_are_no_archives_are_refused(site: Path, tmp_path: Path) -> None:
+    whole = (site / "secret.zip").read_bytes()
+    (tmp_path / "cut.zip").write_bytes(whole[: len(whole) // 2])
+    assert "is not a zip, or damaged" in refused(tmp_path / "cut.zip")
+    middle = whole.index(b"raw/train") + 400
+    (tmp_path / "bad.zip").write_bytes(whole[:middle] + bytes(200) + whole[middle + 200 :])
+    assert "damaged" in refused(tmp_path / "bad.zip")
+    assert f"archives[0]: there is no file {tmp_path / 'none.zip'}" in refused(tmp_path / "none.zip")
+    assert "is a folder; name the zip" in refused(tmp_path)
+
+
+def test_names_that_meet_are_refused(site: Path) -> None:
+    with pytest.raises(InputError, match=r"archives\[1\]: hardware secret.cpu is already in archives\[0\]; give the"):
+        with_archives(site, "secret.zip", "secret.zip")
+    with pytest.raises(InputError, match=r"archives\[0\]: hardware secret.cpu is already in the study"):
+        with_archives(site, "secret.zip", hardware={"secret.cpu": {"device": "cpu", "nodes": 1}}, matrix=[])
+    with pytest.raises(InputError, match=r"archives\[0\]: preset mine is something else there"):
+        with_archives(site, "secret.zip", presets={"mine": {"like": "naive"}})
+    with pytest.raises(InputError, match=r"archives\[0\]: .* is not valid|archives\[0\]"):
+        with_archives(site, {"name": "x"})
