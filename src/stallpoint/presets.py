@@ -94,6 +94,11 @@ class Preset:
         return "mpi" if self.backend == "mpi" else "torch"
 
     @property
+    def overlaps(self) -> bool:
+        """Whether messages go during the backward pass."""
+        return self.start == "layer-ready"
+
+    @property
     def lossless(self) -> bool:
         """Whether every gradient value arrives in single precision."""
         return self.gradient_bits == 32 and self.top_k == 1

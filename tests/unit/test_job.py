@@ -163,7 +163,7 @@ def test_an_interrupted_job_says_where_its_rows_are(tmp_path: Path, folder: Path
         assert process.stdout
         assert process.stdout.readline() == "measured\n"
         process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=180)
     saved = interrupted_folder(a_cell(1), folder)
     assert process.returncode == 128 + number
     assert errors == f"interrupted by {number.name}: the rows of rank 0 so far are in {saved}\n"
@@ -177,7 +177,7 @@ def test_ranks_that_mpirun_ends_save_their_rows(tmp_path: Path, folder: Path) ->
         assert process.stdout
         assert [process.stdout.readline() for _ in range(2)] == ["measured\n"] * 2
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=180)
     assert process.returncode != 0
     assert rows_saved(a_cell(2), folder) == {f"rank~{rank}.collectives.parquet": ROWS for rank in (0, 1)}
     assert everything_below(tmp_path / "results" / "raw") == []

@@ -7,7 +7,7 @@ from synthetic import Truth, study
 
 from stallpoint.errors import InputError
 from stallpoint.models import communication
-from stallpoint.models.communication import Communication, all_reduce_seconds
+from stallpoint.models.communication import Communication, Fit, all_reduce_seconds
 from stallpoint.models.reductions import LAWS
 from stallpoint.models.statistics import estimate
 
@@ -56,22 +56,20 @@ def test_nothing_is_communicated_by_one_rank_or_of_nothing(fits: Communication) 
     assert (all_reduce_seconds(fits.at(2), 2, [0]) == 0).all()
 
 
+def fit_of_two_ranks(sizes: np.ndarray, seconds: np.ndarray) -> Fit:
+    rows = pd.DataFrame({"message_bytes": sizes, "seconds": seconds}).assign(
+        **dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True)),
+        nodes=2, ranks=2, cell="c", repeat=1, rank=0, sample=0, warmup=False,
+    )  # fmt: skip
+    return communication.fit(rows, seed=0)[SCHEME].by_nodes[2]
+
+
 def test_small_messages_count_as_much_as_large_ones() -> None:
     # Ordinary least squares would let the latency absorb an error of the largest message.
     sizes = np.array([1e3, 1e4, 1e5, 1e8])
     seconds = 1e-4 + 1e-9 * sizes
     seconds[-1] *= 1.2
-    rows = pd.DataFrame({"message_bytes": sizes, "seconds": seconds}).assign(
-        **dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True)),
-        nodes=2,
-        ranks=2,
-        cell="c",
-        repeat=1,
-        rank=0,
-        sample=0,
-        warmup=False,
-    )
-    fit = communication.fit(rows, seed=0)[SCHEME].by_nodes[2]
+    fit = fit_of_two_ranks(sizes, seconds)
     assert fit.alpha[0] == pytest.approx(1e-4, rel=0.1)
 
 
@@ -79,17 +77,7 @@ def test_large_messages_are_not_given_up_for_small_ones() -> None:
     # As measured in shared memory: four sizes fit in a cache and go ten times as fast as the largest.
     sizes = np.array([2**12, 2**16, 2**20, 2**22, 2**27])
     seconds = 1e-5 + np.where(sizes < 2**23, 1e-10, 1e-9) * sizes
-    rows = pd.DataFrame({"message_bytes": sizes, "seconds": seconds}).assign(
-        **dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True)),
-        nodes=2,
-        ranks=2,
-        cell="c",
-        repeat=1,
-        rank=0,
-        sample=0,
-        warmup=False,
-    )
-    fit = communication.fit(rows, seed=0)[SCHEME].by_nodes[2]
+    fit = fit_of_two_ranks(sizes, seconds)
     assert all_reduce_seconds(fit, 2, [2**27])[0] == pytest.approx(seconds[-1], rel=0.3)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from checkout import TINY, Checkout
 
-CHECKOUTS = ("finished", "imported", "study")
-"""Fixtures that run a whole study for several tests."""
+CHECKOUTS = ("finished", "imported", "study", "folder")
+"""Fixtures in which several tests run studies."""
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,7 @@ def _study(run: TrainRecords, files: list[str]) -> str:
     if cell.prefetch:
         trace["read"] = _seconds((iterations["read"] + iterations["decode"]) / cell.readers)
     # A file has a time for each layer, whatever layers were sent together.
-    trace["sync"] = "wfbp" if preset_from(cell.preset).start == "layer-ready" else "naive"
+    trace["sync"] = "wfbp" if preset_from(cell.preset).overlaps else "naive"
     if cell.scaling == "compute":
         del trace["sync"]
     facts = {name: getattr(cell, name) for name in ("device", "nodes", "workers_per_node", "threads_per_worker")}

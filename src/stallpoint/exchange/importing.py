@@ -108,7 +108,7 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
     forward, backward, communication = (
         np.array([getattr(layer, name) for layer in layers]) for name in ("forward", "backward", "communication")
     )
-    start, end = dag.all_reduces(backward, communication, overlap=preset_from(cell.preset).start == "layer-ready")
+    start, end = dag.all_reduces(backward, communication, overlap=preset_from(cell.preset).overlaps)
     phases = {
         "data_wait": iteration.data_wait,
         "host_to_device": cell.host_to_device,

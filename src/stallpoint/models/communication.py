@@ -20,9 +20,15 @@ from stallpoint.models.pieces import PiecewiseLine, Samples
 from stallpoint.models.reductions import HIERARCHICAL, LAWS
 from stallpoint.models.statistics import REPLICATES, Ensemble, bootstrap, columns, generator, groups
 from stallpoint.models.valid import refuse
+from stallpoint.presets import Preset
 
 Scheme = tuple[str, str, str]
 """Hardware, backend and reduction scheme: what one set of fits is for."""
+
+
+def scheme_of(hardware: str, preset: Preset) -> Scheme:
+    """The scheme that moves a preset's messages."""
+    return hardware, preset.communicator, preset.reduction
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import pandas as pd
 
 from stallpoint.models.batch_law import BatchCurve, Kernel, choose
 from stallpoint.models.link import Traffic, together
-from stallpoint.models.measured import Measured, kept
+from stallpoint.models.measured import Measured, kept, trained
 from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups
 from stallpoint.models.valid import refuse
 
@@ -42,11 +41,7 @@ class TrainingData:
         self._seed = seed
         self._shared = frozenset(shared_links)
         self._sample_bytes = storage_reads.groupby(["hardware", "storage"])["bytes"].mean().to_dict()
-        trained = runs[runs["kind"].isin(["train", "imported-train"])]
-        self._readers = {
-            cell: int(json.loads(settings)["readers"])
-            for cell, settings in zip(trained["cell"], trained["settings"], strict=True)
-        }
+        self._readers = {path: cell.readers for path, cell in trained(runs).items()}
         frame = kept(iterations)
         self._alone = frame[frame["ranks"] == 1]
         self._samples: dict[tuple[str, ...], Ensemble] = {}

@@ -90,11 +90,16 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     return steps
 
 
+def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
+    """The training cells among `runs`, imported ones included, by their paths."""
+    rows = runs[runs["kind"].isin([TrainCell.kind, ImportedTrainCell.kind])]
+    cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
+    return {path: cell for path, cell in cells if isinstance(cell, TrainCell)}
+
+
 def presets(runs: pd.DataFrame) -> dict[str, Preset]:
     """The presets that training cells ran with, by the names they have in the column ``sync``."""
-    trained = runs["kind"].isin([TrainCell.kind, ImportedTrainCell.kind])
-    cells = [cell_from_json(settings) for settings in runs.loc[trained, "settings"]]
-    return {cell.sync: preset_from(cell.preset) for cell in cells if isinstance(cell, TrainCell)}
+    return {cell.sync: preset_from(cell.preset) for cell in trained(runs).values()}
 
 
 def measured(steps: pd.DataFrame, seed: int) -> list[Measured]:

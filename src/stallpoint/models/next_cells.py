@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.cells import CollectivesCell, TrainCell, cell_from_json
-from stallpoint.models.communication import Communication, Scheme
+from stallpoint.models.communication import Communication, Scheme, scheme_of
 from stallpoint.models.measured import SERIES
 from stallpoint.models.prediction import ScalingCurve
 from stallpoint.models.statistics import INTERVAL, Reals, generator
@@ -175,7 +175,7 @@ def _candidates(curve: ScalingCurve, samples: Samples, site: Site) -> list[Candi
     base = curve.measured[curve.base].point
     most = site.available.get(base.hardware, max(samples.nodes))
     preset = site.presets[base.sync]
-    scheme = (base.hardware, preset.communicator, preset.reduction)
+    scheme = scheme_of(base.hardware, preset)
     found = [
         *_training(curve, samples, site.jobs, most),
         *_collectives(curve, samples, site.jobs, most, scheme, site.fits.get(scheme)),

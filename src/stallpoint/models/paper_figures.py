@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stallpoint.errors import InputError
-from stallpoint.models.communication import Communication, Scheme, nominal
+from stallpoint.models.communication import Communication, Scheme, nominal, scheme_of
 from stallpoint.models.compute import Layers, Times
 from stallpoint.models.link import Traffic
 from stallpoint.models.measured import Measured, Point
@@ -77,7 +77,7 @@ def _cluster(
     )
     sync = paper["preset"]["value"]
     preset = PRESETS[sync].preset
-    scheme: Scheme = (hardware, preset.communicator, preset.reduction)
+    scheme = scheme_of(hardware, preset)
     links: dict[Scheme, Communication] = {
         scheme: nominal(preset.reduction, latency=link["latency"]["value"], bandwidth=link["bandwidth"]["value"])
     }

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.communication import Communication, Scheme, nominal
+from stallpoint.models.communication import Communication, Scheme, nominal, scheme_of
 from stallpoint.models.compute import Layers, Times
 from stallpoint.models.contention import NONE, Contention, Effects
 from stallpoint.models.measured import Measured, Point
@@ -116,7 +116,7 @@ class Cluster:
         links = self.communication
         if scenario.link:
             links = {
-                (hardware, preset.communicator, preset.reduction): nominal(
+                scheme_of(hardware, preset): nominal(
                     preset.reduction, latency=scenario.link.latency, bandwidth=scenario.link.bandwidth
                 )
                 for preset in self.presets.values()

@@ -59,7 +59,7 @@ def start(
         messages(preset, [layer.gradient_bytes for layer in layers]),  # before anything was measured
         clock,
         device,
-        during_backward=preset.start == "layer-ready",
+        during_backward=preset.overlaps,
         replan=merging,
         end=communicates.close,
     )

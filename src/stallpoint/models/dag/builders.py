@@ -117,7 +117,7 @@ def _messages(costs: Costs, preset: Preset) -> Iterator[list[Task]]:
             or not 0 <= min(message.layers) <= max(message.layers) < len(costs.forward)
         ):
             raise InputError(f"DAG: a message of layers {message.layers} with {len(message.stages)} stages cannot be")
-        needed = min(message.layers) + 1 if preset.start == "layer-ready" else 1
+        needed = min(message.layers) + 1 if preset.overlaps else 1
         name, after = f"all-reduce {message.label}", f"backward {needed}"
         tasks = []
         for number, stage in enumerate(message.stages, 1):

@@ -39,7 +39,7 @@ def s_sgd_by_transfer(
     for i in range(iterations):
         arrived: list[list[str]] = [[] for _ in costs]
         for layers, size in messages:
-            needed = min(layers) + 1 if preset.start == "layer-ready" else 1
+            needed = min(layers) + 1 if preset.overlaps else 1
             ready = [f"backward {needed} of {i} on {worker}" for worker in range(len(costs))]
             name = f"all-reduce {Message(tuple(layers), ()).label} of {i}"
             transfers, done = all_reduce(name, plan, cluster, size, ready)
