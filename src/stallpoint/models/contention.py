@@ -188,7 +188,9 @@ class Contention:
             return NONE
         preset = self._presets[point.sync]
         random = generator(self._seed, "effects", *point.series, point.nodes)
-        network = _alike(others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point)))
+        network = _alike(
+            others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
+        )
         same_way = [seen for seen in others if seen.preset.communicator == preset.communicator]
         scheme = [seen for seen in same_way if _scheme(seen.preset) == _scheme(preset)]
         overlapping = [seen for seen in same_way if seen.overlaps]
@@ -307,9 +309,7 @@ def observe(iterations: pd.DataFrame, layers: pd.DataFrame, random: np.random.Ge
     wide = of_last.pivot(index=_STEP, columns="message", values=["seconds", "beside"])
     wide = wide.reindex(values.index).fillna(0.0)
     names, count = list(values.columns), wide.shape[1] // 2
-    found = bootstrap(
-        np.hstack([values.to_numpy(), wide.to_numpy()]), values.index.get_level_values("repeat"), random
-    )
+    found = bootstrap(np.hstack([values.to_numpy(), wide.to_numpy()]), values.index.get_level_values("repeat"), random)
     mean = steps["own"].transform("mean")
     return Observed(
         **{name: found[:, index] for index, name in enumerate(names)},

@@ -414,4 +414,3 @@ def _measured_layers(iterations: pd.DataFrame, layers: pd.DataFrame) -> dict[Any
     )
     medians = values.groupby([*key, "layer_index"]).median().reset_index()
     return {point: rows.set_index("layer_index").drop(columns=key) for point, rows in groups(medians, key)}
-

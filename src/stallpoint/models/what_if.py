@@ -17,8 +17,8 @@ import pandas as pd
 
 from stallpoint.models.communication import Communication, Scheme, nominal
 from stallpoint.models.compute import Layers, Times
-from stallpoint.models.measured import Measured, Point
 from stallpoint.models.contention import NONE, Contention, Effects
+from stallpoint.models.measured import Measured, Point
 from stallpoint.models.prediction import DataTimes, LayerTimes, Model, ScalingCurve
 from stallpoint.models.stalling import stall_nodes
 from stallpoint.models.statistics import REPLICATES, Ensemble, columns
