@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import cluster_accuracy
 import collect
 import cost_models
 import dag_engine
@@ -28,6 +29,7 @@ BENCHMARKS = {
     "dag": dag_engine.benchmark,
     "cost-models": cost_models.benchmark,
     "scaling-laws": scaling_laws.benchmark,
+    "cluster-accuracy": cluster_accuracy.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

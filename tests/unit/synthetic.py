@@ -64,12 +64,24 @@ class Truth:
     """Decoding one sample, s."""
     update: float = 4e-3
     """Model update, s."""
+    slower: float = 1.0
+    """Layers take so many times as long on several ranks as on one: they share caches with the communication."""
+    delay: float = 0.0
+    """In training, each round of a message waits so long for a core, s."""
     noise: float = 0.02
     """Standard deviation of the logarithm of every measured time."""
 
     def all_reduce(self, ranks: int, size: float) -> float:
         """Ring all-reduce of `size` bytes, s; nothing to do for one rank or an empty buffer."""
         return 2 * (ranks - 1) * (self.alpha + self.beta * size / ranks) if size else 0.0
+
+    def message(self, ranks: int, size: float) -> float:
+        """The same in training, s."""
+        return self.all_reduce(ranks, size) + (self.delay * np.ceil(np.log2(ranks)) if size else 0.0)
+
+    def layer(self, layer: Layer, b: int, ranks: int) -> float:
+        """Forward pass of a layer, s; the backward pass takes twice as long."""
+        return (layer.fixed + layer.each * b) * (self.slower if ranks > 1 else 1.0)
 
     def read_seconds(self, storage: str, nodes: int) -> float:
         """Reading one sample while `nodes` nodes read at once, s."""
@@ -78,11 +90,11 @@ class Truth:
     def iteration(self, cell: TrainCell) -> float:
         """Iteration without noise (Shi et al., eqs. (2), (3) and (5), with the update kept), s."""
         b = cell.worker_batch
-        forward = sum(layer.fixed + layer.each * b for layer in self.layers)
+        forward = sum(self.layer(layer, b, cell.ranks) for layer in self.layers)
         ready, done, total = 0.0, 0.0, 0.0
         for layer in reversed(self.layers):
-            seconds = self.all_reduce(cell.ranks, layer.gradient_bytes)
-            ready += 2 * (layer.fixed + layer.each * b)
+            seconds = self.message(cell.ranks, layer.gradient_bytes)
+            ready += 2 * self.layer(layer, b, cell.ranks)
             done = max(done, ready) + seconds
             total += seconds
         exposed = done - ready if cell.sync == "wfbp" else total
@@ -216,7 +228,7 @@ def _iteration(
     def noisy(seconds: float | Reals, *shape: int) -> Reals:
         return np.asarray(seconds * slow * np.exp(truth.noise * rng.standard_normal(shape)))
 
-    ideal = np.array([layer.fixed + layer.each * b for layer in truth.layers])
+    ideal = np.array([truth.layer(layer, b, ranks) for layer in truth.layers])
     forward, backward = noisy(ideal, ranks, count), noisy(2 * ideal, ranks, count)
     read = noisy(b * truth.read_seconds(cell.storage, cell.nodes), ranks)
     decode = noisy(b * truth.decode, ranks)
@@ -229,7 +241,7 @@ def _iteration(
     for index in reversed(range(count)):
         arrived = (ready[:, index] if cell.sync == "wfbp" else ready[:, 0]).max()
         begin[index] = max(free, arrived)
-        free = end[index] = begin[index] + noisy(truth.all_reduce(ranks, truth.layers[index].gradient_bytes))
+        free = end[index] = begin[index] + noisy(truth.message(ranks, truth.layers[index].gradient_bytes))
     last = max(float(free), float(ready[:, 0].max())) if ranks > 1 else ready[:, 0]
     exposed = last - ready[:, 0]
     busy = wait + forward.sum(1) + backward.sum(1) + exposed + update

@@ -25,6 +25,8 @@ MOSTLY = 0.9
 """Part of a message's time that passes beside the backward pass, or after it, for it to tell about either."""
 FEWEST = 6
 """Messages that can tell a delay of each message from a factor on its time."""
+USUAL = 0.04
+"""How far, as \\|log\\|, the factor on a message usually is from 1: its time alone is measured at the same node count."""
 MOST_SLOWED = 20.0
 """Largest factor that is believed."""
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
@@ -259,20 +261,37 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
     if not parts:
         return None
     per_round = rounds(seen[0].point.ranks)
-    found = [_fit_slowing([(t[0], alone[0]) for t, alone in parts], per_round)]
-    for replicate, drawn in enumerate(_drawn(len(parts), random), start=1):
-        chosen_parts = [parts[index] for index in drawn]
-        found.append(_fit_slowing([(t[replicate], alone[replicate]) for t, alone in chosen_parts], per_round))
-    delay, factor = np.array(found).T
-    return Slowing(delay, factor)
+    draws = [np.arange(len(parts)), *_drawn(len(parts), random)]
+    drawn = [
+        tuple(
+            np.concatenate([values[replicate] for values in of]) for of in zip(*(parts[i] for i in draw), strict=True)
+        )
+        for replicate, draw in enumerate(draws)
+    ]
+    factor = _believed(np.array([_factor(measured, alone, per_round) for measured, alone in drawn]))
+    return Slowing(np.array([_delay(*of, y) for of, y in zip(drawn, factor, strict=True)]) / per_round, factor)
 
 
-def _fit_slowing(parts: Sequence[tuple[Reals, Reals]], per_round: float) -> Reals:
-    """Delay in each round, and factor; messages count by 1 over their time, as small ones are many."""
-    measured, alone = (np.concatenate(values) for values in zip(*parts, strict=True))
+def _factor(measured: Reals, alone: Reals, per_round: float) -> float:
+    """Beside a delay of each message, where there are enough of them; they count by 1 over their time."""
     if len(measured) < FEWEST:
-        return np.array([0.0, measured.sum() / alone.sum()])
-    return non_negative_fit(np.stack([np.full_like(alone, per_round), alone], axis=-1), np.maximum(measured, 1e-9))
+        return float(measured.sum() / alone.sum())
+    design = np.stack([np.full_like(alone, per_round), alone], axis=-1)
+    return float(non_negative_fit(design, np.maximum(measured, 1e-9))[1])
+
+
+def _believed(factor: Ensemble) -> Ensemble:
+    """The factor, nearer to 1 the less certain it is: a normal prior on its logarithm, `USUAL` wide."""
+    known = np.log(np.clip(factor, 1 / MOST_SLOWED, MOST_SLOWED))
+    return np.exp(known * USUAL**2 / (USUAL**2 + known[1:].var()))
+
+
+def _delay(measured: Reals, alone: Reals, factor: float) -> float:
+    """What the factor leaves of each message, counting as in `_factor`; none where they are too few."""
+    if len(measured) < FEWEST:
+        return 0.0
+    weight = 1 / np.maximum(measured, 1e-9)
+    return max(0.0, float((weight * (measured - factor * alone)).sum() / weight.sum()))
 
 
 def _straggling(seen: Sequence[Seen], random: np.random.Generator) -> Callable[[int], Ensemble]:

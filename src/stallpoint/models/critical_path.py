@@ -31,7 +31,8 @@ def parts(curve: ScalingCurve, nodes: int, basis: Basis) -> dict[str, Ensemble]:
 
     Only what nothing hides is on the path: of the communication what is exposed after the backward pass, of reading
     ahead what the workers wait for. ``non-scaling layers``: all but convolution and fully-connected layers, and the
-    time between layers. ``straggling``: what the slowest rank takes beyond the mean of all. The latency of measured communication is its share in the fit of the same scheme and node count.
+    time between layers. ``straggling``: what the slowest rank takes beyond the mean of all. The latency of measured
+    communication is its share in the fit of the same scheme and node count.
     """
     point: Measured | Predicted = (curve.measured if basis == "measured" else curve.predicted)[nodes]
     times = point.times

@@ -1,7 +1,7 @@
 """The backward pass and its messages when they slow each other down: rates change with what is under way.
 
-Beside a message computing goes on at a fraction of its speed; a message takes longer beside the backward pass than after
-it. Where neither is so this is `closed_forms.in_turn`.
+Beside a message computing goes on at a fraction of its speed; a message takes longer beside the backward pass than
+after it. Where neither is so this is `closed_forms.in_turn`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,67 @@
+"""How well 4 and 8 nodes are predicted from 1 and 2, for every preset, on eight slow nodes of a real Slurm cluster.
+
+Runs the study cluster_accuracy.yaml on the test cluster by ``snakemake --profile slurm`` (about an hour on two cores;
+what was measured before is not measured again) and prints its table ``validation``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from paired import Figure, Timing
+
+from stallpoint import accuracy
+from stallpoint.parquet import read
+from stallpoint.records import VALIDATION
+
+HERE = Path(__file__).parent
+CLUSTER_FOLDER = HERE.parent / "tests" / "cluster"
+STUDY = "cluster-accuracy"
+SNAKEMAKE = (str(Path(sys.executable).with_name("snakemake")), "--configfile", str(HERE / "cluster_accuracy.yaml"))
+# Its jobs are short: ask often, and soon.
+ON_SLURM = (
+    "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "5", "--seconds-between-status-checks", "8",
+)  # fmt: skip
+
+
+def benchmark(_scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[str]]:
+    sys.path.insert(0, str(CLUSTER_FOLDER))
+    import cluster as test_cluster
+
+    if problem := test_cluster.obstacle():
+        return [], [f"cluster-accuracy: not run: {problem}"]
+    cluster = test_cluster.Cluster.read(CLUSTER_FOLDER / "eight.toml")
+    was_up = test_cluster.Cluster.running().is_up()
+    try:
+        cluster.up()
+        _run(test_cluster.NAP)
+    except (test_cluster.ClusterError, subprocess.CalledProcessError) as error:
+        return [], [f"cluster-accuracy: not run to the end: {error}"]
+    finally:
+        if not was_up:
+            cluster.down()
+    validation = read(VALIDATION, Path("results") / STUDY / "models" / "validation.parquet").to_pandas()
+    head, rows = accuracy.HEAD, accuracy.rows(validation)
+    widths = [max(len(row[column]) for row in [list(head), *rows]) for column in range(len(head))]
+    table = [
+        "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in [head, *rows]
+    ]
+    figures: list[Timing | Figure] = [
+        Figure(
+            STUDY, f"{row.network} {row.sync} {row.nodes} nodes", "predicted / measured",
+            *(seconds / row.measured for seconds in (row.predicted, row.predicted_low, row.predicted_high)),
+        )
+        for row in validation.itertuples()
+    ]  # fmt: skip
+    wanted = "  wanted: median |error| at most 3 %, 90th percentile at most 8 %"
+    title = f"{STUDY}: 4 and 8 nodes predicted from 1 and 2"
+    return figures, [title, *table, wanted, f"  published: {accuracy.PUBLISHED}"]
+
+
+def _run(nap: Path) -> None:
+    """Measure, then model; ranks that wait are to sleep (tests/cluster/README.md)."""
+    waiting = {"OMPI_MCA_mpi_yield_when_idle": "1", **({"LD_PRELOAD": str(nap)} if nap.exists() else {})}
+    subprocess.run([*SNAKEMAKE, *ON_SLURM, "--quiet", "all", "--", "fit"], env=os.environ | waiting, check=True)

@@ -1,0 +1,81 @@
+"""What training adds to its parts is found again in a made-up study, and carried to node counts nobody ran."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import Truth, study
+
+from stallpoint.models import fit
+from stallpoint.models.contention import Slowing, rounds
+from stallpoint.models.statistics import REPLICATES
+from stallpoint.models.stragglers import expected_lead
+
+CONTENDED = Truth(slower=1.3, delay=3e-3)
+OPTIONS: dict[str, Any] = {
+    "nodes": (1, 2, 4, 8),
+    "storages": ("local",),
+    "prefetches": (2,),
+    "compute_batches": (64, 16, 8),
+}
+
+
+@pytest.fixture(scope="module")
+def validation() -> pd.DataFrame:
+    return fit(study(CONTENDED, **OPTIONS), nodes=[])["validation"]
+
+
+def test_larger_node_counts_are_predicted_from_the_fewest_two(validation: pd.DataFrame) -> None:
+    assert set(validation["nodes"]) == {4, 8}
+    assert set(validation["calibration"]) == {"1, 2"}
+    assert set(validation["sync"]) == {"naive", "wfbp"}
+    assert validation["error"].abs().max() < 0.04
+
+
+def test_without_training_on_two_nodes_contention_is_not_known() -> None:
+    alone = fit(study(CONTENDED, **OPTIONS), nodes=[], calibration_nodes=[1])["validation"]
+    assert set(alone["nodes"]) == {2, 4, 8}
+    assert (alone["error"] < -0.1).all(), "layers 30 % slower and delays of messages were not seen"
+
+
+def test_training_held_out_changes_no_prediction(validation: pd.DataFrame) -> None:
+    tables = study(CONTENDED, **OPTIONS)
+    for name in ("iterations", "layers"):
+        larger = tables[name]["nodes"] > 2
+        times = tables[name].select_dtypes("float").columns
+        tables[name].loc[larger, times] *= 3
+    other = fit(tables, nodes=[])["validation"]
+    assert other["predicted"].to_numpy() == pytest.approx(validation["predicted"].to_numpy())
+    assert other["measured"].to_numpy() == pytest.approx(3 * validation["measured"].to_numpy())
+
+
+def test_intervals_hold_most_of_what_was_measured(validation: pd.DataFrame) -> None:
+    inside = (validation["predicted_low"] <= validation["measured"]) & (
+        validation["measured"] <= validation["predicted_high"]
+    )
+    assert (validation["covered"] == inside).all()
+    assert (validation["predicted_low"] <= validation["predicted"]).all()
+
+
+def test_a_study_of_two_node_counts_has_nothing_to_validate() -> None:
+    assert fit(study(nodes=(1, 2), storages=("local",), syncs=("wfbp",)), nodes=[])["validation"].empty
+
+
+def test_a_delay_counts_for_each_round() -> None:
+    slowing = Slowing(np.full(1 + REPLICATES, 0.5), np.full(1 + REPLICATES, 2.0))
+    assert [rounds(ranks) for ranks in (1, 2, 3, 8)] == [0, 1, 2, 3]
+    alone = np.ones((1 + REPLICATES, 2))
+    assert slowing(alone, 8) == pytest.approx(3.5 * alone)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 10])
+def test_the_expected_lead_of_uniform_times(workers: int) -> None:
+    values = (np.arange(1000) + 0.5) / 1000  # E max = n / (n + 1)
+    assert expected_lead(values, workers) == pytest.approx(workers / (workers + 1), abs=0.002)
+
+
+def test_one_slow_worker_of_two_is_waited_for_more_by_many() -> None:
+    values = np.array([-0.1, 0.1])
+    assert expected_lead(values, 2) == pytest.approx(0.05)
+    assert expected_lead(values, 64) == pytest.approx(0.1)
