@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_PACKED = re.compile(r'<script type="application/gzip"[^>]*>([^<]*)</script>')
+_PACKED = re.compile(r'<script type="application/gzip"[^>]*>([A-Za-z0-9+/=]*)</script>')
 _PROGRAM = re.compile(r"<(script|style)\b[^>]*>.*?</\1>", re.DOTALL)
 _CLASS = re.compile(r'\sclass="[^"]*"')
 _TEXTS = (".json", ".yaml", ".md", ".cff", ".csv", ".tex", ".txt")
