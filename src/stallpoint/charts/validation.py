@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
@@ -20,7 +22,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     place = ["hardware", "nodes"]
     titles = {key: _title(key, part) for key, part in frame.groupby(place)}
     frame = frame.assign(
-        panel=[titles[key] for key in frame[place].itertuples(index=False, name=None)],
+        panel=[titles[key] for key in zip(*(frame[name] for name in place), strict=True)],
         basis="measured",
         series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
         shown=with_interval(frame, "predicted", "s"),
@@ -52,7 +54,7 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     ]
 
 
-def _title(key: tuple[str, int], part: pd.DataFrame) -> str:
+def _title(key: tuple[Any, ...], part: pd.DataFrame) -> str:
     hardware, nodes = key
     covered, median = int(part["covered"].sum()), part["error"].abs().median()
     return f"{hardware}, {nodes} nodes\n{covered} of {len(part)} intervals hold it, median error {median:.1%}"

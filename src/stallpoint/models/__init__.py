@@ -64,20 +64,22 @@ def fit(
     links = communication.fit(tidy["collectives"], seed)
     kernels = matrix_products.kernels(tidy["sgemm"], seed)
 
-    def cluster_of(seen: Mapping[str, pd.DataFrame], points: Sequence[Measured]) -> Cluster:
-        """What is known of the cluster once `seen` was measured."""
+    def cluster_of(
+        seen: Mapping[str, pd.DataFrame], points: Sequence[Measured], compute: Compute | None = None
+    ) -> Cluster:
+        """What is known of the cluster once `seen` was measured, of which `compute` is known already."""
         alone = Cluster(
-            Compute(seen["iterations"], seen["layers"], seed, kernels),
+            compute or Compute(seen["iterations"], seen["layers"], seed, kernels),
             links,
             data.TrainingData(runs, seen["iterations"], seen["storage_reads"], seed, shared_links),
             {**named, **presets(runs)},
         )
         return alone.learning(points, seen["iterations"], seen["layers"], seed)
 
-    cluster = cluster_of(tidy, points)
+    compute = Compute(iterations, layers, seed, kernels)
+    cluster = cluster_of(tidy, points, compute)
     curves = cluster.model.curves(points, nodes)
     products = matrix_products.products(tidy["sgemm"], seed)
-    compute = cluster.compute
     rows = {
         "layer_scaling": layer_scaling(compute),
         "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),

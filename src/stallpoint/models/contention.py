@@ -26,7 +26,7 @@ MOSTLY = 0.9
 FEWEST = 6
 """Messages that can tell a delay of each message from a factor on its time."""
 USUAL = 0.04
-"""How far, as \\|log\\|, the factor on a message usually is from 1: its time alone is measured at the same node count."""
+"""How far, as \\|log\\|, the factor on a message usually is from 1; its time alone is of the same node count."""
 MOST_SLOWED = 20.0
 """Largest factor that is believed."""
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
@@ -263,13 +263,15 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
     per_round = rounds(seen[0].point.ranks)
     draws = [np.arange(len(parts)), *_drawn(len(parts), random)]
     drawn = [
-        tuple(
-            np.concatenate([values[replicate] for values in of]) for of in zip(*(parts[i] for i in draw), strict=True)
+        (
+            np.concatenate([parts[i][0][replicate] for i in draw]),
+            np.concatenate([parts[i][1][replicate] for i in draw]),
         )
         for replicate, draw in enumerate(draws)
     ]
     factor = _believed(np.array([_factor(measured, alone, per_round) for measured, alone in drawn]))
-    return Slowing(np.array([_delay(*of, y) for of, y in zip(drawn, factor, strict=True)]) / per_round, factor)
+    delay = [_delay(measured, alone, y) for (measured, alone), y in zip(drawn, factor, strict=True)]
+    return Slowing(np.array(delay) / per_round, factor)
 
 
 def _factor(measured: Reals, alone: Reals, per_round: float) -> float:
@@ -283,7 +285,7 @@ def _factor(measured: Reals, alone: Reals, per_round: float) -> float:
 def _believed(factor: Ensemble) -> Ensemble:
     """The factor, nearer to 1 the less certain it is: a normal prior on its logarithm, `USUAL` wide."""
     known = np.log(np.clip(factor, 1 / MOST_SLOWED, MOST_SLOWED))
-    return np.exp(known * USUAL**2 / (USUAL**2 + known[1:].var()))
+    return np.asarray(np.exp(known * USUAL**2 / (USUAL**2 + known[1:].var())))
 
 
 def _delay(measured: Reals, alone: Reals, factor: float) -> float:
@@ -349,7 +351,7 @@ def _messages(layers: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     )
     sent = sent.merge(times[[*key, "begin", "ended"]], on=key)
     both = np.minimum(sent["end"], sent["ended"]) - np.maximum(sent["start"], sent["begin"])
-    return sent.assign(seconds=sent["end"] - sent["start"], beside=both.clip(lower=0.0))
+    return sent.assign(seconds=sent["end"] - sent["start"], beside=np.maximum(both, 0.0))
 
 
 def _sent(layers: pd.DataFrame) -> list[list[int]]:
