@@ -66,7 +66,7 @@ def test_it_is_what_small_steps_of_time_give(job: list[tuple[float, float]], slo
 
 
 def test_ensembles_go_row_by_row() -> None:
-    backward, slower = np.array([4.0, 8.0]), np.array([2.0, 1.0])
+    backward, slower = np.array([4.0, 8.0]), np.array([[2.0], [1.0]])
     ready, beside, after = np.array([[2.0], [4.0]]), np.array([[6.0], [1.0]]), np.array([[3.0], [1.0]])
     found = contended(backward, ready, beside, after, slower)
     for row in range(2):

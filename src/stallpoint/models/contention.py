@@ -97,8 +97,8 @@ class Effects:
     """Factor on the update."""
     waiting: Ensemble
     """Taking over a mini-batch that was read ahead, s."""
-    slower: Ensemble
-    """Factor on the backward pass beside a message."""
+    work: Ensemble
+    """What a message beside the backward pass takes from it, over the time the message takes alone."""
     beside: Slowing
     """Messages beside the backward pass."""
     after: Slowing
@@ -107,9 +107,18 @@ class Effects:
     sent: list[list[int]] | None
     """Layers of each message, where the same network was sent by the same preset."""
 
+    def slower(self, alone: Ensemble, beside: Ensemble) -> Ensemble:
+        """Factor on the backward pass beside messages that take `alone` on idle nodes and `beside` in training.
+
+        A message costs the backward pass the same work however long it is under way: while it waits for a core or for
+        the other ranks, it takes nothing. [1 + REPLICATES, messages].
+        """
+        part = np.divide(self.work[:, None] * alone, beside, out=np.zeros(beside.shape), where=beside > 0)
+        return np.asarray(1 / (1 - np.minimum(part, 1 - 1 / MOST_SLOWED)))
+
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)
-NONE = Effects(_ONE, _ONE, _ZERO, _ONE, Slowing(_ZERO, _ONE), Slowing(_ZERO, _ONE), lambda _: _ZERO, None)
+NONE = Effects(_ONE, _ONE, _ZERO, _ZERO, Slowing(_ZERO, _ONE), Slowing(_ZERO, _ONE), lambda _: _ZERO, None)
 """Nothing takes longer: what is assumed where nothing was measured."""
 
 
@@ -135,11 +144,15 @@ class Seen:
         return bool(self.observed.under_way[0] > LEAST_SHARE * self.observed.backward[0])
 
     @property
-    def slower(self) -> Ensemble:
-        """As in `Effects`: backward = alone + under_way · (1 - 1/slower)."""
-        under_way = self.observed.under_way
-        lost = self.observed.backward - self.alone.backward * self.computing
-        return np.clip(under_way / np.maximum(under_way - lost, under_way / MOST_SLOWED), 1.0, MOST_SLOWED)
+    def lost(self) -> Ensemble:
+        """What the backward pass took beyond computing, s."""
+        return self.observed.backward - self.alone.backward * self.computing
+
+    @property
+    def sent_beside(self) -> Ensemble:
+        """What the messages beside the backward pass, or the parts of them, take alone, s."""
+        share = self.observed.beside / np.maximum(self.observed.messages, 1e-12)
+        return np.asarray((self.alone.messages * share).sum(axis=-1))
 
     @property
     def straggling(self) -> Ensemble:
@@ -205,7 +218,7 @@ class Contention:
             computing=_median([seen.computing for seen in network], random),
             update=_median([seen.update for seen in updating], random, default=_ONE),
             waiting=_median([seen.observed.waiting for seen in network], random),
-            slower=_median([seen.slower for seen in overlapping], random, default=_ONE),
+            work=_work(overlapping, random),
             beside=beside or after or NONE.beside,
             after=after or beside or NONE.after,
             straggling=_straggling(begins, random),
@@ -294,6 +307,16 @@ def _delay(measured: Reals, alone: Reals, factor: float) -> float:
         return 0.0
     weight = 1 / np.maximum(measured, 1e-9)
     return max(0.0, float((weight * (measured - factor * alone)).sum() / weight.sum()))
+
+
+def _work(seen: Sequence[Seen], random: np.random.Generator) -> Ensemble:
+    """The ratio of the sums over points, as in `Effects.work`: points whose messages cost little tell little."""
+    if not seen:
+        return _ZERO
+    lost, sent = (np.stack(values) for values in ([one.lost for one in seen], [one.sent_beside for one in seen]))
+    drawn, replicate = _drawn(len(seen), random), np.arange(1, 1 + REPLICATES)[:, None]
+    again = lost[drawn, replicate].sum(axis=1) / sent[drawn, replicate].sum(axis=1)
+    return np.maximum(np.concatenate([[lost[:, 0].sum() / sent[:, 0].sum()], again]), 0.0)
 
 
 def _straggling(seen: Sequence[Seen], random: np.random.Generator) -> Callable[[int], Ensemble]:

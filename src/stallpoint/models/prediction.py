@@ -200,7 +200,8 @@ class Model:
         latency, bandwidth = (part * np.reshape(slower, (-1, 1)) for part in self._message_parts(point, preset, sizes))
         alone = latency + bandwidth
         beside, after = (slowing(alone, point.ranks) for slowing in (effects.beside, effects.after))
-        schedule = dag.contended(whole, _ready(preset, backward, sent), beside, after, effects.slower)
+        ready = _ready(preset, backward, sent)
+        schedule = dag.contended(whole, ready, beside, after, effects.slower(alone, beside))
         start, end, seconds_sent = schedule.start, schedule.end, schedule.end - schedule.start
         ended = schedule.backward if sent else whole
         exposed = np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES)

@@ -27,12 +27,12 @@ class Contended:
 def contended(backward: Reals, ready: Reals, beside: Reals, after: Reals, slower: Reals) -> Contended:
     """Messages [..., messages], one after another, each as soon as `ready` of the backward pass is done.
 
-    `backward` [...] is how long the pass takes alone, and `slower` [...] how many times as long beside a message. A
+    `backward` [...] is how long the pass takes alone, and `slower` how many times as long beside each message. A
     message takes `beside` as long as the pass goes on and `after` when it has ended; when it ends in between, what is
     left of the message.
     """
-    shape = np.broadcast_shapes(ready.shape, beside.shape, after.shape)
-    ready, beside, after = (np.broadcast_to(values, shape) for values in (ready, beside, after))
+    shape = np.broadcast_shapes(ready.shape, beside.shape, after.shape, slower.shape)
+    ready, beside, after, slower = (np.broadcast_to(values, shape) for values in (ready, beside, after, slower))
     start, end = np.empty(shape), np.empty(shape)
     now, done = np.zeros(shape[:-1]), np.zeros(shape[:-1])
     ended = np.full(shape[:-1], np.nan)
@@ -40,11 +40,11 @@ def contended(backward: Reals, ready: Reals, beside: Reals, after: Reals, slower
         first = np.maximum(ready[..., message] - done, 0.0)
         start[..., message], done = now + first, done + first
         left = np.maximum(backward - done, 0.0)
-        both = np.minimum(left * slower, beside[..., message])
+        both = np.minimum(left * slower[..., message], beside[..., message])
         sent = np.divide(both, beside[..., message], out=np.ones(shape[:-1]), where=beside[..., message] > 0)
         sent = np.where(left > 0, sent, 0.0)
         ended = np.where(np.isnan(ended) & (sent < 1), start[..., message] + both, ended)
-        done = np.where(sent < 1, backward, done + both / slower)
+        done = np.where(sent < 1, backward, done + both / slower[..., message])
         now = start[..., message] + both + (1 - sent) * after[..., message]
         end[..., message] = now
     return Contended(start, end, np.where(np.isnan(ended), now + np.maximum(backward - done, 0.0), ended))
