@@ -316,7 +316,7 @@ def _work(seen: Sequence[Seen], random: np.random.Generator) -> Ensemble:
     lost, sent = (np.stack(values) for values in ([one.lost for one in seen], [one.sent_beside for one in seen]))
     drawn, replicate = _drawn(len(seen), random), np.arange(1, 1 + REPLICATES)[:, None]
     again = lost[drawn, replicate].sum(axis=1) / sent[drawn, replicate].sum(axis=1)
-    return np.maximum(np.concatenate([[lost[:, 0].sum() / sent[:, 0].sum()], again]), 0.0)
+    return np.asarray(np.maximum(np.concatenate([[lost[:, 0].sum() / sent[:, 0].sum()], again]), 0.0))
 
 
 def _straggling(seen: Sequence[Seen], random: np.random.Generator) -> Callable[[int], Ensemble]:
