@@ -292,6 +292,13 @@ def test_the_trace_stands_beside_theirs_by_layer(material: Material) -> None:
     assert list(rows.index)[:4] == ["data", "conv1", "relu1", "pool1"]
 
 
+def test_the_trace_of_a_run_that_nothing_predicts_is_the_same(material: Material) -> None:
+    """As of imported runs alone."""
+    tables = {**material.tables, "layer_predictions": material.tables["layer_predictions"].iloc[:0]}
+    alone, beside = (table(of(SHI, "table-6").make(m)) for m in (Material(tables, PUBLISHED), material))
+    pd.testing.assert_frame_equal(alone, beside, rtol=0.05)  # start and end are medians since different moments
+
+
 def test_hardware_speeds_are_those_that_were_measured(material: Material) -> None:
     rows = table(of(SHI, "table-2").make(material)).set_index("hardware")
     assert rows.at["GPU", "Cluster 1"] == "Tesla K80 (4)"

@@ -42,13 +42,23 @@ def svg(spec: Spec, version: str) -> str:
     for columns in LEGEND_COLUMNS:
         drawn = _fitted(spec, version, target, across, columns)
         if _width(drawn) <= target + 1:
-            break
-    return drawn
+            return drawn
+    return _shrunk(drawn, target)
 
 
 def in_points(drawn: str) -> str:
     """The SVG with its size as points; without unit it would be read as pixels, of which an inch has 96."""
     return _SIZE.sub(r'\1 width="\2pt" height="\3pt"', drawn, count=1)
+
+
+def _shrunk(drawn: str, target: float) -> str:
+    """The whole drawing at a smaller scale: a legend that is wider than a column by itself, say."""
+    factor = target / _width(drawn)
+    return _SIZE.sub(
+        lambda found: f'{found[1]} width="{factor * float(found[2]):.1f}" height="{factor * float(found[3]):.1f}"',
+        drawn,
+        count=1,
+    )
 
 
 def _place(spec: Spec) -> tuple[float, int]:
@@ -73,7 +83,7 @@ def _fitted(spec: Spec, version: str, target: float, across: int, legend_columns
     for _ in range(3):
         drawn = vlc.vegalite_to_svg({**_sized(spec, width, across), "config": config}, vl_version=version)
         off = target - _width(drawn)
-        if abs(off) <= 1 or abs(_width(drawn) - before) < 0.01 * target or width + off / across < LEAST_PANEL:
+        if abs(off) <= 1 or _width(drawn) == before or width + off / across < LEAST_PANEL:
             break
         before = _width(drawn)
         width += off / across

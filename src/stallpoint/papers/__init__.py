@@ -209,7 +209,7 @@ SHI = Paper(
         ),
         Exhibit(
             "Table VI", "table-6", "Trace of one iteration of AlexNet", "trace.table",
-            ("layer_predictions", "predictions"),
+            ("layer_predictions", "predictions", "layers"),
             "Ours are medians over the iterations of rank 0; layers that one of both networks lacks stay empty.",
         ),
         Exhibit(
