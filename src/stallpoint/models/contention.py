@@ -25,7 +25,7 @@ MOSTLY = 0.9
 """Part of a message's time that passes beside the backward pass, or after it, for it to tell about either."""
 FEWEST = 6
 """Messages that can tell a delay of each message from a factor on its time."""
-USUAL = 0.04
+USUAL = 0.05
 """How far, as \\|log\\|, the factor on a message usually is from 1: its time alone is measured at the same node count."""
 MOST_SLOWED = 20.0
 """Largest factor that is believed."""
@@ -263,7 +263,9 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
     per_round = rounds(seen[0].point.ranks)
     draws = [np.arange(len(parts)), *_drawn(len(parts), random)]
     drawn = [
-        tuple(np.concatenate([values[replicate] for values in of]) for of in zip(*(parts[i] for i in draw), strict=True))
+        tuple(
+            np.concatenate([values[replicate] for values in of]) for of in zip(*(parts[i] for i in draw), strict=True)
+        )
         for replicate, draw in enumerate(draws)
     ]
     factor = _believed(np.array([_factor(measured, alone, per_round) for measured, alone in drawn]))
