@@ -18,7 +18,7 @@ from stallpoint.models.link import Traffic
 from stallpoint.models.measured import kept
 from stallpoint.models.pieces import PiecewiseLine, Samples
 from stallpoint.models.reductions import HIERARCHICAL, LAWS
-from stallpoint.models.statistics import REPLICATES, Ensemble, bootstrap, columns, generator, groups
+from stallpoint.models.statistics import REPLICATES, Ensemble, Reals, bootstrap, columns, generator, groups
 from stallpoint.models.valid import refuse
 from stallpoint.presets import Preset
 
@@ -29,6 +29,28 @@ Scheme = tuple[str, str, str]
 def scheme_of(hardware: str, preset: Preset) -> Scheme:
     """The scheme that moves a preset's messages."""
     return hardware, preset.communicator, preset.reduction
+
+
+@dataclass(frozen=True)
+class Left:
+    """How far measured bandwidth terms are from the line: a curve that bends has fewer pieces than sizes."""
+
+    sizes: Reals
+    """Rising, bytes."""
+    log_ratio: Ensemble
+    """Logarithm of measured over fitted, [1 + REPLICATES, sizes]."""
+
+    def __call__(self, sizes: Reals) -> Ensemble:
+        """The factor at `sizes` bytes [...], between the measured ones by the logarithm of the size."""
+        place = np.interp(np.log(np.maximum(sizes, 1.0)), np.log(self.sizes), np.arange(len(self.sizes)))
+        below = np.minimum(place.astype(np.int64), len(self.sizes) - 1)
+        above = np.minimum(below + 1, len(self.sizes) - 1)
+        part = place - below
+        return np.asarray(np.exp((1 - part) * self.log_ratio[:, below] + part * self.log_ratio[:, above]))
+
+
+MOST_LEFT = np.log(2.0)
+"""Largest \\|log\\| of what a line is believed to leave."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +69,8 @@ class Fit:
     """Median of \\|fit - measured\\| / measured."""
     inside: Fit | None = None
     """What is spent inside a node before messages go between nodes; None unless the law is hierarchical."""
+    left: Left | None = None
+    """What the line leaves of the measured sizes; None for a law over node counts."""
 
     @property
     def alpha(self) -> Ensemble:
@@ -117,6 +141,8 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
     if parties > 1:
         law, p = LAWS[fit.law], np.array(float(parties))
         more_latency, more_bandwidth = fit.line.parts(sizes, law.latency(p), law.bandwidth(p))
+        if fit.left is not None:
+            more_bandwidth = more_bandwidth * fit.left(sizes)
         latency, bandwidth = latency + more_latency, bandwidth + more_bandwidth
     return np.where(sizes > 0, latency, 0.0), np.where(sizes > 0, bandwidth, 0.0)
 
@@ -220,6 +246,7 @@ def _fit(law: str, samples: Mapping[_Key, Ensemble], inside: Fit | None = None) 
     parties = nodes if inside is not None else ranks
     points = Samples(sizes, LAWS[law].latency(parties), LAWS[law].bandwidth(parties), observed)
     line = pieces.fit(points)
+    left = _left(points, line) if law == "nodes" else None
     return Fit(
         law=law,
         nodes=int(nodes.max()),
@@ -228,4 +255,15 @@ def _fit(law: str, samples: Mapping[_Key, Ensemble], inside: Fit | None = None) 
         points=len(sizes),
         residual=pieces.residual(line, points),
         inside=inside,
+        left=left,
     )
+
+
+def _left(points: Samples, line: PiecewiseLine) -> Left:
+    latency, bandwidth = line.parts(points.sizes, points.latency, points.bandwidth)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log((points.seconds - latency) / bandwidth)
+    # Where latency is nearly all, the rest is noise, and counts for nothing.
+    known = np.where(np.isfinite(ratio) & (bandwidth > latency), np.clip(ratio, -MOST_LEFT, MOST_LEFT), 0.0)
+    order = np.argsort(points.sizes)
+    return Left(points.sizes[order], known[:, order])

@@ -25,7 +25,7 @@ MOSTLY = 0.9
 """Part of a message's time that passes beside the backward pass, or after it, for it to tell about either."""
 FEWEST = 6
 """Messages that can tell a delay of each message from a factor on its time."""
-USUAL = 0.04
+USUAL = 0.05
 """How far, as \\|log\\|, the factor on a message usually is from 1; its time alone is of the same node count."""
 MOST_SLOWED = 20.0
 """Largest factor that is believed."""
