@@ -71,7 +71,7 @@ def fit(
 
     cluster = cluster_of(tidy, points)
     curves = cluster.model.curves(points, nodes)
-    compute = cluster.compute
+    compute = Compute(iterations, layers, seed, kernels)
     rows = {
         "layer_scaling": layer_scaling(compute),
         "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),

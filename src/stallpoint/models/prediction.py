@@ -267,7 +267,7 @@ class Model:
         of_layer = self._compute.layers[point.network].gradient_bytes
         sizes = [int(of_layer[list(members)].sum()) for members in sent]
         parts = self._message_parts(point, self._presets[point.sync], sizes)
-        return Alone(times.forward, times.backward_steps.sum(-1), times.update, sum(parts))
+        return Alone(times.forward, times.backward_steps.sum(-1), times.update, parts[0] + parts[1])
 
     def _sent(self, point: Point, backward: Ensemble, effects: Effects) -> list[list[int]]:
         """Layers of each message; groups of a fixed size are those that were seen."""

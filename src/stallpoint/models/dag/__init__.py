@@ -26,8 +26,8 @@ from stallpoint.models.dag.template import Replicas, Template
 from stallpoint.models.dag.what_if import Structure
 
 __all__ = [
-    "Contended", "Costs", "Graph", "Kind", "Message", "Replicas", "Span", "Stage", "Structure", "Task", "Template", "Times",
-    "all_reduces", "by_layer", "contended", "exposed_communication", "from_tasks", "gradients_ready", "in_turn",
-    "input_overlapped_seconds", "iteration_seconds", "naive_seconds", "s_sgd", "schedule", "sgd_seconds",
+    "Contended", "Costs", "Graph", "Kind", "Message", "Replicas", "Span", "Stage", "Structure", "Task", "Template",
+    "Times", "all_reduces", "by_layer", "contended", "exposed_communication", "from_tasks", "gradients_ready",
+    "in_turn", "input_overlapped_seconds", "iteration_seconds", "naive_seconds", "s_sgd", "schedule", "sgd_seconds",
     "speedup", "task_graph", "timeline", "wfbp_seconds", "wfbp_seconds_by_start",
 ]  # fmt: skip
