@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import altair as alt
 import pandas as pd
 
@@ -19,10 +17,11 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = rows(tables, "validation", CELLS)
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    place = ["hardware", "nodes"]
-    titles = {key: _title(key, part) for key, part in frame.groupby(place)}
+    panel = pd.Series("", index=frame.index)
+    for _, part in frame.groupby(["hardware", "nodes"]):
+        panel[part.index] = _title(part)
     frame = frame.assign(
-        panel=[titles[key] for key in zip(*(frame[name] for name in place), strict=True)],
+        panel=panel,
         basis="measured",
         series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
         shown=with_interval(frame, "predicted", "s"),
@@ -54,7 +53,7 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     ]
 
 
-def _title(key: tuple[Any, ...], part: pd.DataFrame) -> str:
-    hardware, nodes = key
+def _title(part: pd.DataFrame) -> str:
+    hardware, nodes = part["hardware"].iloc[0], part["nodes"].iloc[0]
     covered, median = int(part["covered"].sum()), part["error"].abs().median()
     return f"{hardware}, {nodes} nodes\n{covered} of {len(part)} intervals hold it, median error {median:.1%}"

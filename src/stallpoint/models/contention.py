@@ -26,7 +26,7 @@ MOSTLY = 0.9
 FEWEST = 6
 """Messages that can tell a delay of each message from a factor on its time."""
 USUAL = 0.05
-"""How far, as \\|log\\|, the factor on a message usually is from 1; its time alone is of the same node count."""
+"""How far (logarithm) the factor on a message usually is from 1: alone it is timed at the same node count."""
 MOST_SLOWED = 20.0
 """Largest factor that is believed."""
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
@@ -275,16 +275,16 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
         return None
     per_round = rounds(seen[0].point.ranks)
     draws = [np.arange(len(parts)), *_drawn(len(parts), random)]
-    drawn = [
-        (
-            np.concatenate([parts[i][0][replicate] for i in draw]),
-            np.concatenate([parts[i][1][replicate] for i in draw]),
-        )
-        for replicate, draw in enumerate(draws)
-    ]
+    drawn = [_together([parts[index] for index in draw], replicate) for replicate, draw in enumerate(draws)]
     factor = _believed(np.array([_factor(measured, alone, per_round) for measured, alone in drawn]))
-    delay = [_delay(measured, alone, y) for (measured, alone), y in zip(drawn, factor, strict=True)]
-    return Slowing(np.array(delay) / per_round, factor)
+    delays = [_delay(measured, alone, float(y)) for (measured, alone), y in zip(drawn, factor, strict=True)]
+    return Slowing(np.array(delays) / per_round, factor)
+
+
+def _together(parts: Sequence[tuple[Ensemble, Ensemble]], replicate: int) -> tuple[Reals, Reals]:
+    """The messages of several points in one replicate: as measured, and alone."""
+    measured, alone = (np.concatenate([of[side][replicate] for of in parts]) for side in (0, 1))
+    return measured, alone
 
 
 def _factor(measured: Reals, alone: Reals, per_round: float) -> float:
@@ -347,7 +347,7 @@ def observe(iterations: pd.DataFrame, layers: pd.DataFrame, random: np.random.Ge
     values["under_way"] = under_way.reindex(values.index).fillna(0.0)
     # As in `measured.over_ranks`: the rank that arrives last waits for nobody.
     parts = sum(steps[name].min() if name == "exposed_communication" else steps[name].mean() for name in _PARTS)
-    values["straggling"] = (steps["iteration_time"].max() - parts).clip(lower=0.0)
+    values["straggling"] = np.maximum(steps["iteration_time"].max() - parts, 0.0)
     last = sent.groupby([*_STEP, "rank"])["seconds"].sum().groupby(_STEP).idxmin()
     of_last = sent.set_index([*_STEP, "rank"]).loc[list(last)].reset_index()
     wide = of_last.pivot(index=_STEP, columns="message", values=["seconds", "beside"])

@@ -47,10 +47,11 @@ def parts(curve: ScalingCurve, nodes: int, basis: Basis) -> dict[str, Ensemble]:
     if isinstance(point, Measured):
         known |= {"data": times["data_wait"], "host-to-device": times["host_to_device"]}
         return known | {"straggling": rest - times["data_wait"] - times["host_to_device"]}
-    rest = rest - times["straggling"]
+    straggling = times.get("straggling", np.zeros_like(rest))
+    rest = rest - straggling
     # The wait for a mini-batch ends with its copy: what is shorter than the copy is all copy.
     copy = np.clip(times["host_to_device"], 0.0, np.maximum(rest, 0.0))
-    return known | {"data": rest - copy, "host-to-device": copy, "straggling": times["straggling"]}
+    return known | {"data": rest - copy, "host-to-device": copy, "straggling": straggling}
 
 
 def _communication(exposed: Ensemble, latency_share: Ensemble) -> dict[str, Ensemble]:

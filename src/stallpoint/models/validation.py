@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import pandas as pd
 
+from stallpoint.models import closure
 from stallpoint.models.measured import Measured
 from stallpoint.models.prediction import ScalingCurve
 from stallpoint.models.statistics import columns, estimate
@@ -38,9 +39,10 @@ def table(
         return []
     known = [measured for measured in points if measured.point.nodes in calibration]
     curves = cluster_of(up_to(tidy, calibration), known).model.curves(known, larger)
+    errors = closure.errors(curves)
     truth = {(*measured.point.series, measured.point.nodes): measured for measured in points}
     label = ", ".join(map(str, calibration))
-    return [row for curve in curves for row in _rows(curve, larger, truth, label)]
+    return [row for curve in curves for row in _rows(curve, larger, truth, label, errors)]
 
 
 def up_to(tidy: Mapping[str, pd.DataFrame], nodes: Collection[int]) -> dict[str, pd.DataFrame]:
@@ -50,20 +52,25 @@ def up_to(tidy: Mapping[str, pd.DataFrame], nodes: Collection[int]) -> dict[str,
 
 
 def _rows(
-    curve: ScalingCurve, larger: Sequence[int], truth: Mapping[tuple[str | int, ...], Measured], calibration: str
+    curve: ScalingCurve,
+    larger: Sequence[int],
+    truth: Mapping[tuple[str | int, ...], Measured],
+    calibration: str,
+    errors: Mapping[str, float],
 ) -> Iterator[dict[str, object]]:
     for nodes in larger:
         predicted = curve.predicted.get(nodes)
         measured = truth.get((*predicted.point.series, nodes)) if predicted else None
         if predicted is None or measured is None:
             continue
-        value, low, high = estimate(predicted.times["iteration_time"])
+        seconds = closure.widened(predicted, errors)
+        value, low, high = estimate(seconds)
         found = float(measured.times["iteration_time"][0])
         if value > 0 and found > 0:
             yield {
                 **predicted.point.labels("ranks", "worker_batch"),
                 "calibration": calibration,
-                **columns("predicted", predicted.times["iteration_time"]),
+                **columns("predicted", seconds),
                 **columns("measured", measured.times["iteration_time"]),
                 "error": value / found - 1,
                 "covered": low <= found <= high,
