@@ -111,7 +111,7 @@ def test_verdicts_whose_answer_is_known(judged: dict[str, Judged]) -> None:
 def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str, Judged]) -> None:
     claims = list(judged.values())
     assert json.loads(json.dumps(claims, allow_nan=False)) == claims
-    markdown, html = "\n\n".join(words.blocks(claims)), page.claims_section(claims)
+    markdown, html = "\n\n".join(words.blocks(claims)), page.claims_section(claims).html
     for claim in claims:
         assert f"| {claim['sentence'].replace('|', chr(92) + '|')} | " in markdown
         assert f'id="claim-{claim["id"]}"' in html
@@ -126,11 +126,10 @@ def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str,
 def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -> None:
     claim = {**judged["lrn-negligible"], "sentence": "a | b <script>", "paper": "A & B <i>"}
     assert "a \\| b" in "\n".join(words.blocks([claim]))
-    html = page.claims_section([claim])
+    html = page.claims_section([claim]).html
     assert "<script>" not in html
     assert "<i>" not in html
 
 
-def test_without_claims_there_is_no_section() -> None:
-    assert page.claims_section([]) == ""
+def test_without_claims_nothing_is_said_of_them() -> None:
     assert list(words.blocks([])) == words.summary_line([]) == []

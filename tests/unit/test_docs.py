@@ -16,7 +16,7 @@ from stallpoint.study import expand
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 PYTHON = [block for page in PAGES for block in blocks(page) if block.language == "python"]
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
-BUILT = {"results", "logs", ".venv", "site"}
+BUILT = {"results", "logs", ".venv", ".snakemake", "site"}
 """Folders that only exist once something ran."""
 
 

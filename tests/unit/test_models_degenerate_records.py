@@ -1,4 +1,4 @@
-"""Records that hardly tell anything: an answer whose numbers can be, or a refusal that names the cell."""
+"""Records that hardly tell anything: an answer whose numbers can be."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,6 @@ import pytest
 from synthetic import study
 
 from stallpoint import models
-from stallpoint.errors import InputError
 from stallpoint.records import TABLES
 
 Tidy = dict[str, pd.DataFrame]
@@ -49,7 +48,7 @@ def only_warm_up(tidy: Tidy) -> Tidy:
         without_any_part,
         one_row_of_each,
         only_warm_up,
-        with_column("iterations", "iteration_time", 1e12),
+        *(with_column("iterations", "iteration_time", time) for time in (0.0, -1.0, np.nan, np.inf, 1e12)),
         with_column("iterations", "iteration_time", 1e-12),
         with_column("layers", "gradient_bytes", 0),
         with_column("layers", "forward", 0.0),
@@ -69,18 +68,3 @@ def test_numbers_are_possible_whatever_was_measured(small: Tidy, degenerate: Cal
         for value in (column.removesuffix("_low") for column in rows if column.endswith("_low")):
             known = rows[rows[f"{value}_low"].notna()]
             assert known[value].between(known[f"{value}_low"], known[f"{value}_high"]).all(), (name, value)
-
-
-@pytest.mark.parametrize("wrong", [np.nan, -1.0, np.inf])
-@pytest.mark.parametrize("column", ["forward", "exposed_communication", "iteration_time"])
-def test_an_iteration_that_cannot_be_is_refused_by_name(small: Tidy, column: str, wrong: float) -> None:
-    rows = small["iterations"].copy()
-    rows.loc[rows.index[-1], column] = wrong
-    cell = rows["cell"].iloc[-1]
-    with pytest.raises(InputError, match=f"iterations: {column} is .* in 1 row.* of cell {cell}; it should be finite"):
-        models.fit({**small, "iterations": rows}, nodes=[1, 2])
-
-
-def test_an_iteration_of_no_time_is_refused(small: Tidy) -> None:
-    with pytest.raises(InputError, match=r"iterations: iteration_time is 0 .* above 0"):
-        models.fit(with_column("iterations", "iteration_time", 0.0)(small), nodes=[1])

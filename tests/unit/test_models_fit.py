@@ -19,7 +19,7 @@ def fit(tables: dict[str, pd.DataFrame], **options: Any) -> dict[str, pd.DataFra
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, pd.DataFrame]:
-    return study(nodes=(1, 2), repeats=1)
+    return study(nodes=(1, 2, 4), repeats=1)
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +71,15 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     emptied = {name for name, table in fitted.items() if table.empty}
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
     of_training |= {"critical_path", "what_if", "next_cells"}
-    of_training |= {"rates", "scaling_laws", "hidden_communication", "comparisons", "traffic", "curve_distances"}
+    of_training |= {"rates", "scaling_laws", "hidden_communication", "comparisons", "traffic"}
+    of_training |= {"curve_distances", "validation"}
     assert (
         emptied
         == {
             "sgemm": {"sgemm_speedup", "matrix_products", "curve_distances"},
-            "collectives": {"communication"},
+            "collectives": {"communication", "validation"},
             "storage_reads": {"storage_rates", "traffic"},
-            "layers": {"layer_scaling", "layer_predictions", "curve_distances", "traffic"},
+            "layers": {"layer_scaling", "layer_predictions", "curve_distances", "traffic", "validation"},
             "iterations": of_training,
         }[empty]
     )
@@ -99,7 +100,7 @@ def test_warm_up_is_left_out(tables: dict[str, pd.DataFrame], fitted: dict[str, 
 
 
 def test_node_counts_of_the_caller_are_predicted(tables: dict[str, pd.DataFrame]) -> None:
-    assert set(fit(tables, nodes=[1, 32])["predictions"]["nodes"]) == {1, 2, 32}
+    assert set(fit(tables, nodes=[1, 32])["predictions"]["nodes"]) == {1, 2, 4, 32}
 
 
 def test_gradients_slow_down_beside_data_that_comes_over_their_link() -> None:

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -33,7 +34,9 @@ def test_two_workers_read_cold_and_warm_in_both_orders(tmp_path: Path, name: str
         storage="synthetic", storage_path=str(storage.path), storage_format=name, samples=6,
     )  # fmt: skip
     folder = tmp_path / "raw" / cell.path
-    assert run_job(cell, folder, ranks=2) == (0, "")
+    status, printed = run_job(cell, folder, ranks=2)
+    assert status == 0, printed
+    assert re.fullmatch(r"(read \d+/24 after .*\n)+", printed)
 
     passes = defaultdict(list)
     for row in parquet.read(STORAGE_READS, folder / "storage_reads.parquet").to_pylist():

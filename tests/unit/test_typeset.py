@@ -160,7 +160,7 @@ def test_numbers(value: float, text: str) -> None:
 def test_powers_of_ten_are_formulas_in_latex() -> None:
     frame = pd.DataFrame({"a": [2.5e-7, 1.0], "b": [1.2e-6, 1], "b_low": [1.1e-6, 1], "b_high": [1.3e-6, 1]})
     text = to_latex(Typeset(frame, "c", "tab:l", {}))
-    assert r"2.50$\times 10^{-7}$ & 1.20 [1.10, 1.30] $\times 10^{-6}$" in text
+    assert r"2.50 $\times 10^{-7}$ & 1.20 [1.10, 1.30] $\times 10^{-6}$" in text
     check_latex(text)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import altair as alt
 import pandas as pd
+import pikepdf
 import vl_convert as vlc
 
 from stallpoint.charts import ALL, NoData, Tables, publication, theme
@@ -75,9 +77,17 @@ def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
     content = {
         "html": page(themed, title).encode(),
         "svg": publication.in_points(printed).encode(),
-        "pdf": vlc.svg_to_pdf(printed),
+        "pdf": _in_order(vlc.svg_to_pdf(printed)),
         "png": vlc.svg_to_png(printed, scale=DOTS_PER_INCH / 72),
     }
     for name in FORMATS:
         with atomic(files[name]) as scratch:
             scratch.write_bytes(content[name])
+
+
+def _in_order(pdf: bytes) -> bytes:
+    """The same PDF with its objects in an order of their own: that of the converter changes from run to run."""
+    written = BytesIO()
+    with pikepdf.open(BytesIO(pdf)) as document:
+        document.save(written, static_id=True)
+    return written.getvalue()

@@ -132,6 +132,15 @@ class Seen:
     alone: Alone
 
     @property
+    def known(self) -> bool:
+        """Whether all parts were measured, here and alone."""
+        there, alone = self.observed, self.alone
+        known = (there.forward, there.backward, there.update, there.waiting, there.straggling, there.messages)
+        took = np.concatenate([np.ravel(times) for times in (*known, alone.messages, alone.update)])
+        longer_than_0 = (there.forward, there.backward, alone.forward, alone.backward, alone.messages.sum(axis=-1))
+        return bool(np.isfinite(took).all() and all((times > 0).all() for times in longer_than_0))
+
+    @property
     def computing(self) -> Ensemble:
         """As in `Effects`: from both passes, or from the one in which nothing is sent."""
         if self.overlaps:
@@ -188,13 +197,16 @@ class Contention:
         known = [measured for measured in together if measured.point.nodes == fewest[measured.point.hardware]]
         cells = {cell for measured in known for cell in measured.cells}
         of_iterations, of_layers = _of_cells(iterations, cells), _of_cells(layers, cells)
+        known = [measured for measured in known if all(cell in of_layers for cell in measured.cells)]
         self._seen: list[Seen] = []
         for measured in known:
             rows = [pd.concat([of[cell] for cell in measured.cells]) for of in (of_iterations, of_layers)]
             observed = observe(rows[0], rows[1], generator(seed, "contention", *measured.point.series))
             parts = alone(measured.point, observed.sent)
-            if observed.sent and parts is not None and not np.isnan(parts.messages).any():
-                self._seen.append(Seen(measured.point, presets[measured.point.sync], observed, parts))
+            if observed.sent and parts is not None:
+                seen = Seen(measured.point, presets[measured.point.sync], observed, parts)
+                if seen.known:
+                    self._seen.append(seen)
 
     def effects(self, point: Point) -> Effects:
         """The effects at `point`, learned from other points on the same hardware."""
@@ -217,7 +229,7 @@ class Contention:
         return Effects(
             computing=_median([seen.computing for seen in network], random),
             update=_median([seen.update for seen in updating], random, default=_ONE),
-            waiting=_median([seen.observed.waiting for seen in network], random),
+            waiting=_median([seen.observed.waiting for seen in network if _ahead(seen.point)], random, default=_ZERO),
             work=_work(overlapping, random),
             beside=beside or after or NONE.beside,
             after=after or beside or NONE.after,

@@ -10,7 +10,6 @@ import pandas as pd
 from stallpoint import records
 from stallpoint.cells import ImportedTrainCell, TrainCell, cell_from_json
 from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups
-from stallpoint.models.valid import refuse
 from stallpoint.presets import Preset, preset_from
 
 SERIES = tuple(column.name for column in records.SERIES)
@@ -72,11 +71,8 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
     The slowest rank decides the iteration time. Communication is that of the rank which waits least, the last
     to arrive: what the others spend beyond it is waiting for it. All else is the mean over ranks. What
-    is left of the iteration is then the cost of ranks being unequal. Raises `InputError` naming the cell where a time
-    is negative, not finite or, for an iteration, 0.
+    is left of the iteration is then the cost of ranks being unequal.
     """
-    refuse(kept(iterations), "iterations", TIMES[:-1])
-    refuse(kept(iterations), "iterations", TIMES[-1:], above_zero=True)
     reduced = dict.fromkeys(TIMES, "mean")
     reduced |= {"communication": "min", "exposed_communication": "min", "iteration_time": "max"}
     frame = kept(iterations)

@@ -47,7 +47,7 @@ def write_report(
     last, rows = raw_tables(tables)
     sections = [
         first,
-        claims_section(conclusions["claims"]),
+        *([claims_section(conclusions["claims"])] if conclusions["claims"] else []),
         *topics,
         curves(conclusions),
         validation(tables),
