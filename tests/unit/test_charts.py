@@ -112,6 +112,7 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         "data-share": {"symbol": (tables["data_share"]["scaling"] != "compute").sum()},
         "storage": {"symbol": 2 * len(tables["storage_rates"])},
         "prediction": {"symbol": predictions["error"].notna().sum(), "line": 1},
+        "validation": {"symbol": len(tables["validation"]), "line": 1},
         "scaling-laws": {"symbol": scaling["measured_speedup"].notna().sum(), "line": 3 * curves, "area": curves},
         "extrapolation": {"symbol": 2 * 2, "rule": 2 * 2, "line": 1},
     }[name]
@@ -139,6 +140,7 @@ AXIS_TITLES = {
     "data-share": {"nodes", "data wait [% of iteration]"},
     "storage": {"nodes", "reading rate [samples/s]", "time to read a sample [ms]"},
     "prediction": {"measured iteration [s]", "predicted iteration [s]"},
+    "validation": {"measured iteration [s]", "predicted iteration [s]"},
     "scaling-laws": {"nodes", "throughput [samples/s]"},
     "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
 }
