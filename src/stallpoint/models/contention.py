@@ -177,7 +177,10 @@ class Contention:
         of_iterations, of_layers = _of_cells(iterations, cells), _of_cells(layers, cells)
         self._seen: list[Seen] = []
         for measured in known:
-            rows = [pd.concat([of[cell] for cell in measured.cells]) for of in (of_iterations, of_layers)]
+            cells_with_layers = [cell for cell in measured.cells if cell in of_iterations and cell in of_layers]
+            if not any((of_layers[cell]["message"] >= 0).any() for cell in cells_with_layers):
+                continue
+            rows = [pd.concat([of[cell] for cell in cells_with_layers]) for of in (of_iterations, of_layers)]
             observed = observe(rows[0], rows[1], generator(seed, "contention", *measured.point.series))
             parts = alone(measured.point, observed.sent)
             if observed.sent and parts is not None and not np.isnan(parts.messages).any():
