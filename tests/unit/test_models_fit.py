@@ -68,7 +68,8 @@ def test_tables_read_from_files_give_the_same_numbers(
 @pytest.mark.parametrize("empty", ["sgemm", "collectives", "storage_reads", "layers", "iterations"])
 def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.DataFrame], empty: str) -> None:
     fitted = fit({**tables, empty: tables[empty].iloc[:0]}, nodes=NODES)
-    emptied = {name for name, table in fitted.items() if table.empty}
+    # Nothing is held out of a study of two node counts.
+    emptied = {name for name, table in fitted.items() if table.empty} - {"validation"}
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
     of_training |= {"critical_path", "what_if", "next_cells"}
     of_training |= {"rates", "scaling_laws"}
