@@ -197,10 +197,12 @@ class Contention:
         known = [measured for measured in together if measured.point.nodes == fewest[measured.point.hardware]]
         cells = {cell for measured in known for cell in measured.cells}
         of_iterations, of_layers = _of_cells(iterations, cells), _of_cells(layers, cells)
-        known = [measured for measured in known if all(cell in of_layers for cell in measured.cells)]
         self._seen: list[Seen] = []
         for measured in known:
-            rows = [pd.concat([of[cell] for cell in measured.cells]) for of in (of_iterations, of_layers)]
+            cells_with_layers = [cell for cell in measured.cells if cell in of_iterations and cell in of_layers]
+            if not any((of_layers[cell]["message"] >= 0).any() for cell in cells_with_layers):
+                continue
+            rows = [pd.concat([of[cell] for cell in cells_with_layers]) for of in (of_iterations, of_layers)]
             observed = observe(rows[0], rows[1], generator(seed, "contention", *measured.point.series))
             parts = alone(measured.point, observed.sent)
             if observed.sent and parts is not None:
