@@ -141,8 +141,10 @@ def _lines(text: str, most: int) -> list[str]:
     closed = text.replace(" ", "\N{NO-BREAK SPACE}").replace(
         "\N{NO-BREAK SPACE}·\N{NO-BREAK SPACE}", "\N{NO-BREAK SPACE}· "
     )
-    wrapped = textwrap.wrap(closed, most, break_on_hyphens=False)
-    return [line.replace("\N{NO-BREAK SPACE}", " ").removesuffix(" ·") for line in wrapped]
+    wrapped = textwrap.wrap(closed, most, break_on_hyphens=False, break_long_words=False)
+    whole = [line.replace("\N{NO-BREAK SPACE}", " ").removesuffix(" ·") for line in wrapped]
+    # A part that is too long by itself is broken at its spaces.
+    return [piece for line in whole for piece in textwrap.wrap(line, most, break_on_hyphens=False)]
 
 
 def _thin(part: Any) -> None:
