@@ -61,7 +61,8 @@ SURE = {"reached": True, "stall_nodes": {"value": 4.0, "low": 2.0, "high": 4.0},
 def test_a_verdict_says_where_it_stalls_how_that_is_known_and_why(conclusions: Conclusions) -> None:
     found = verdicts(conclusions, **SURE, basis="predicted", best_speedup={"value": 3.1, "low": 2.9, "high": 3.4})
     assert (
-        "Stalls at n = 4 [2, 4] predicted Strong scaling: because of communication; best speedup up to n = 16" in found
+        "Stalls at n = 4 [2, 4] predicted Strong scaling: because of communication; best speedup 3.1 [2.9, 3.4], n ≤ 16"
+        in found
     )
 
 

@@ -9,7 +9,7 @@ from stallpoint.charts import Tables, marks
 from stallpoint.charts.frames import AXES, label, rows, varies
 from stallpoint.charts.speedup import CELLS, curves
 
-WIDTH, HEIGHT = 320, 150
+WIDTH, HEIGHT = 320, 130
 MOST_CURVES = 4
 """Curves drawn; the chart of all speedups has the others too."""
 

@@ -120,8 +120,8 @@ def _because(curves: Sequence[Curve], stalled: Sequence[Curve]) -> Iterator[str]
     if fastest:
         best = max(fastest, key=lambda curve: curve["best_speedup"]["value"] or 0)
         measured, considered = best["largest_measured"], best["largest_considered"]
-        beyond = f" (predicted beyond {measured})" if considered > measured else ""
-        yield f"best speedup up to n = {considered}{beyond}: {interval(best['best_speedup'])}"
+        seen = f" ({measured} measured)" if considered > measured else ""
+        yield f"best speedup {interval(best['best_speedup'])}, n ≤ {considered}{seen}"
 
 
 def _covers_all(curve: Curve) -> bool:
