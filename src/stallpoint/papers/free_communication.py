@@ -49,7 +49,7 @@ def larger_batches(material: Material) -> Made:
     """Fig. 11: every mini-batch of which fractions were measured is a B, and each network a colour."""
     frame = _times(material)
     curves = pd.concat([_curves(times) for _, times in frame.groupby(["network", "hardware"])], ignore_index=True)
-    if curves.groupby("network")["global_batch"].nunique().max() < 2:
+    if curves.empty or curves.groupby("network")["global_batch"].nunique().max() < 2:
         raise Missing(f"no {CELLS} such that two mini-batches B have {LEAST_POINTS} node counts n = B/b each")
     ends = curves.loc[curves.groupby(["panel", "network", "global_batch"])["nodes"].idxmax()].assign(basis="end")
     x, y = axes.nodes_x(curves), axes.ratio_y([*curves["value"], *curves["nodes"]], SPEEDUP)
