@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts import NoData, Tables, marks
 from stallpoint.charts.frames import compact, number, rows
 
 CELLS = "train cells at four or more node counts, nor external table with so many worker counts"
@@ -26,11 +26,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         ],
         off=[f"{error:+.1%}" for error in frame["error"]],
     )
-    scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
-    x = alt.X("measured:Q", title="measured [samples/s]", scale=scale, axis=axis)
-    y = alt.Y("predicted:Q", title="predicted [samples/s]", scale=scale, axis=axis)
-    ends = pd.DataFrame({"measured": scale["domain"], "predicted": scale["domain"], "basis": "ideal"})
-    drawn = pd.concat([frame, frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
+    x, y, drawn = marks.agreement(frame, "", "samples/s")
     columns = ["panel", "series", "workers", "fitted_up_to", "basis", "measured", "predicted", "lower", "upper"]
     tips = marks.tips(
         series="series", workers="workers", fitted_up_to="fitted up to", measured="measured /s",

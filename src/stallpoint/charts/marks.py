@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 import altair as alt
 import pandas as pd
 
-from stallpoint.charts import theme
+from stallpoint.charts import axes, theme
 
 LAYOUTS = {1: (1, 520, 300), 2: (2, 400, 250), 4: (2, 400, 200)}
 """Number of panels: columns, and width and height of a panel; about as wide as a page."""
@@ -94,6 +94,15 @@ def hover(base: alt.Chart, y: alt.Y) -> alt.Chart:
     """Unseen points at ``value``, for tooltips: a line has but one, that of its first point."""
     chart: alt.Chart = base.mark_point(filled=True, size=150, opacity=0).encode(y=y)
     return chart
+
+
+def agreement(frame: pd.DataFrame, what: str, unit: str) -> tuple[alt.X, alt.Y, pd.DataFrame]:
+    """Axes of `what` as measured and as predicted, with one scale, and the rows with a diagonal in each panel."""
+    scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
+    x = alt.X("measured:Q", title=f"measured{what} [{unit}]", scale=scale, axis=axis)
+    y = alt.Y("predicted:Q", title=f"predicted{what} [{unit}]", scale=scale, axis=axis)
+    ends = pd.DataFrame({"measured": scale["domain"], "predicted": scale["domain"], "basis": "ideal"})
+    return x, y, pd.concat([frame, frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
 
 
 def ideal(x: alt.X, y: alt.Y) -> alt.Chart:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts import NoData, Tables, marks
 from stallpoint.charts.frames import AXES, compact, label, rows, with_interval
 
 CELLS = "train cells on more nodes than the fewest two"
@@ -28,11 +28,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         found=with_interval(frame, "measured", "s"),
         off=[f"{error:+.1%}" for error in frame["error"]],
     )
-    scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
-    x = alt.X("measured:Q", title="measured iteration [s]", scale=scale, axis=axis)
-    y = alt.Y("predicted:Q", title="predicted iteration [s]", scale=scale, axis=axis)
-    ends = pd.DataFrame({"measured": scale["domain"], "predicted": scale["domain"], "basis": "ideal"})
-    drawn = pd.concat([frame, frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
+    x, y, drawn = marks.agreement(frame, " iteration", "s")
     columns = ["panel", "network", "series", "nodes", "calibration", "basis", *_ENDS, "shown", "found", "off"]
     return marks.panels(_layers(frame, x, y), compact(drawn, columns))
 

@@ -16,7 +16,14 @@ import pandas as pd
 from stallpoint.merging import merged
 from stallpoint.messages import Merge, message_bytes, messages
 from stallpoint.models import contention, dag
-from stallpoint.models.communication import Communication, Scheme, all_reduce_parts, all_reduce_seconds, traffic
+from stallpoint.models.communication import (
+    Communication,
+    Scheme,
+    all_reduce_parts,
+    all_reduce_seconds,
+    scheme_of,
+    traffic,
+)
 from stallpoint.models.compute import Layers, Times
 from stallpoint.models.contention import Alone, Effects
 from stallpoint.models.link import Traffic
@@ -248,13 +255,13 @@ class Model:
         """What the preset of `point` does at the same time."""
         preset = self._presets[point.sync]
         ahead = "device" if preset.device_prefetch else "host"
-        return {"overlap": preset.start == "layer-ready", "prefetch": ahead if point.prefetch else "none"}
+        return {"overlap": preset.overlaps, "prefetch": ahead if point.prefetch else "none"}
 
     def _beside_gradients(
         self, point: Point, base: Measured, preset: Preset, sizes: Sequence[int], t_io: Ensemble
     ) -> tuple[Ensemble, Ensemble | float]:
         """t_io, and the factor on messages, when data and gradients share a link."""
-        scheme = (point.hardware, preset.communicator, preset.reduction)
+        scheme = scheme_of(point.hardware, preset)
         if point.nodes == 1 or not sizes or scheme not in self._communication:
             return t_io, 1.0
         sent = traffic(self._communication[scheme].over_nodes, point.ranks, message_bytes(preset, sizes))
@@ -280,7 +287,7 @@ class Model:
 
     def _merge(self, point: Point, preset: Preset, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
         """What merges layers by the α-β model of this point; None where its links are not known."""
-        scheme = (point.hardware, preset.communicator, preset.reduction)
+        scheme = scheme_of(point.hardware, preset)
         if scheme not in self._communication:
             return None
         whole = sum(gradient_bytes)
@@ -298,7 +305,7 @@ class Model:
 
     def _message_parts(self, point: Point, preset: Preset, sizes: Sequence[int]) -> tuple[Ensemble, Ensemble]:
         """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
-        scheme = (point.hardware, preset.communicator, preset.reduction)
+        scheme = scheme_of(point.hardware, preset)
         if not sizes or scheme not in self._communication:
             unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
             return unknown, unknown
@@ -330,7 +337,7 @@ def _latency_share(latency: Ensemble, alone: Ensemble, seconds: Ensemble, late: 
 def _ready(preset: Preset, backward: Ensemble, sent: Sequence[Sequence[int]]) -> Ensemble:
     """When each message may go, since the start of the backward pass, [1 + REPLICATES, messages]."""
     complete = dag.gradients_ready(backward)
-    first = [min(members) for members in sent] if preset.start == "layer-ready" else [0] * len(sent)
+    first = [min(members) for members in sent] if preset.overlaps else [0] * len(sent)
     return complete[..., first]
 
 
