@@ -9,18 +9,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
 from paired import Figure, Timing
 
 from stallpoint import accuracy
+from stallpoint.cells import Cell, TrainCell
 from stallpoint.parquet import read
 from stallpoint.records import VALIDATION
+from stallpoint.study import expand
 
 HERE = Path(__file__).parent
 CLUSTER_FOLDER = HERE.parent / "tests" / "cluster"
 STUDY = "cluster-accuracy"
-SNAKEMAKE = (str(Path(sys.executable).with_name("snakemake")), "--configfile", str(HERE / "cluster_accuracy.yaml"))
+CONFIG = HERE / "cluster_accuracy.yaml"
+SCHEMA = HERE.parent / "workflow" / "schemas" / "study.schema.yaml"
+SNAKEMAKE = (str(Path(sys.executable).with_name("snakemake")), "--configfile", str(CONFIG))
 # Its jobs are short: ask often, and soon.
 ON_SLURM = (
     "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "5", "--seconds-between-status-checks", "8",
@@ -64,4 +70,16 @@ def benchmark(_scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list
 def _run(nap: Path) -> None:
     """Measure, then model; ranks that wait are to sleep (tests/cluster/README.md)."""
     waiting = {"OMPI_MCA_mpi_yield_when_idle": "1", **({"LD_PRELOAD": str(nap)} if nap.exists() else {})}
-    subprocess.run([*SNAKEMAKE, *ON_SLURM, "--quiet", "all", "--", "fit"], env=os.environ | waiting, check=True)
+    for targets in (*_blocks(), ["fit"]):
+        subprocess.run([*SNAKEMAKE, *ON_SLURM, "--quiet", "all", "--", *targets], env=os.environ | waiting, check=True)
+
+
+def _blocks() -> Iterator[list[str]]:
+    """What is measured one after the other: jobs of one size fill the cluster; a network's stay close in time."""
+    study = expand(yaml.safe_load(CONFIG.read_text()), yaml.safe_load(SCHEMA.read_text()))
+    blocks: dict[tuple[str, int], list[Cell]] = {}
+    for cell in study.cells.values():
+        trained = isinstance(cell, TrainCell) and cell.nodes > 1
+        blocks.setdefault((cell.network, cell.nodes) if trained else ("", 0), []).append(cell)
+    for _, cells in sorted(blocks.items(), key=lambda block: block[0]):
+        yield [f"results/{STUDY}/raw/{cell.path}" for cell in cells]

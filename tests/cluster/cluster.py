@@ -37,6 +37,7 @@ NAMESPACES = Path("/run/netns")
 CGROUPS = Path("/sys/fs/cgroup")
 CONFIG = Path(__file__).with_name("cluster.toml")
 RUNNING = HOME / "cluster.toml"  # the configuration of the cluster that is up
+AWAKE = HOME / "run" / "awake.pid"  # of what keeps this machine's cores from sleeping
 NAP = HOME / "nap.so"  # to be preloaded on nodes with less than a core: see nap.c
 
 FILES = ("slurm.conf", "mpi.conf", "cgroup.conf")  # in SLURM, written by ``up``
@@ -49,6 +50,7 @@ USABLE = {"idle", "mix", "alloc", "comp"}  # states of a node that takes jobs
 UNLIMITED = "unlimited"
 CONTROLLER_PORT = 6817  # Slurm's own default
 
+LATENCY = Path("/dev/cpu_dma_latency")  # how fast cores have to wake up, as a number of µs, while it is held open
 SHORTEST_PERIOD = SHORTEST_QUOTA = 1_000  # µs; the kernel's limits
 SHORTEST_SLICE = 100_000  # ns; the kernel's limit
 SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}  # number of the system call sched_setattr
@@ -143,6 +145,7 @@ class Cluster:
         start_controller(self.controller)
         for node in self.nodes:
             start_node(node, self.node_cores, self.node_link)
+        keep_awake(self.controller, self.node_cores != UNLIMITED)
         wait_until(self.is_up, START_TIME, f"the nodes are not ready; see {LOGS}")
 
     def down(self) -> None:
@@ -170,6 +173,7 @@ class Cluster:
         """Change every node's CPU time while the cluster runs."""
         for node in self.nodes:
             limit_cores(node, check_cores(cores))
+        keep_awake(self.controller, cores != UNLIMITED)
 
     def is_up(self) -> bool:
         """Whether every node answers and takes jobs."""
@@ -264,6 +268,22 @@ def start_node(node: Host, cores: str, link: str) -> None:
     limit_cores(node, UNLIMITED)  # slurmd may start at full speed
     start(node, "slurmd", "-N", node.name)
     limit_cores(node, cores)
+
+
+def keep_awake(host: Host, awake: bool) -> None:
+    """Keep this machine's cores from sleeping while nodes may use a part of them only.
+
+    A core sleeps whenever its nodes have used up their quota, in each period; when it wakes up, what it had in its
+    caches may be gone and its clock may be slower, more so the fewer nodes compute. On a virtual machine that cost a
+    lone node a fifth of its speed, more or less from job to job. The kernel leaves cores awake for whoever holds its
+    device open and wrote 0 µs to it; where there is no such device, they sleep.
+    """
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        os.kill(int(AWAKE.read_text()), signal.SIGTERM)
+        AWAKE.unlink()
+    if awake and LATENCY.exists():
+        awake_at_once = rf"exec 9>{LATENCY}; printf '\0\0\0\0' >&9"
+        start(host, "sh", "-ec", f"{awake_at_once}; sleep infinity </dev/null >/dev/null 2>&1 & echo $! >{AWAKE}")
 
 
 def start(host: Host, *daemon: str) -> None:
