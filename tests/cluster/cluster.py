@@ -57,6 +57,10 @@ SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}  # number of the system call sc
 MTU = 9000  # bytes; cutting messages into packets of 1500 costs a slow node more time than sending them
 SHAPER_TIME = 0.002  # s of a link's speed that may pass in one burst
 SMALLEST_BURST = 128_000  # bytes: two of the largest segments that the kernel hands over whole
+SOCKET_BUFFERS = {  # bytes, by whether links are shaped: least, at the start, most; the kernel's own where they are not
+    True: {"tcp_wmem": "4096 32768 65536", "tcp_rmem": "4096 131072 262144"},
+    False: {"tcp_wmem": "4096 16384 4194304", "tcp_rmem": "4096 131072 6291456"},
+}
 SHAPER_QUEUE = "200ms"  # what a link delays before it drops: many senders to one node are no loss
 START_TIME = 30.0  # s until the nodes have to be ready
 STOP_TIME = 10.0  # s until the processes have to be gone
@@ -278,8 +282,9 @@ def keep_awake(host: Host, awake: bool) -> None:
     lone node a fifth of its speed, more or less from job to job. The kernel leaves cores awake for whoever holds its
     device open and wrote 0 µs to it; where there is no such device, they sleep.
     """
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        os.kill(int(AWAKE.read_text()), signal.SIGTERM)
+    if AWAKE.exists():
+        if (holder := int(AWAKE.read_text())) in processes():
+            os.kill(holder, signal.SIGTERM)
         AWAKE.unlink()
     if awake and LATENCY.exists():
         awake_at_once = rf"exec 9>{LATENCY}; printf '\0\0\0\0' >&9"
@@ -357,7 +362,13 @@ def check_cores(text: str) -> str:
 
 
 def shape_link(node: Host, rate: str) -> None:
-    """Limit a node's link in both directions; what stays within a node does not pass it."""
+    """Limit a node's link in both directions; what stays within a node does not pass it.
+
+    What a program has handed over waits in sockets, as short as a network card's queue: the kernel's own hold whole
+    messages, behind which the word that the next one may come waits for tens of milliseconds.
+    """
+    for name, sizes in SOCKET_BUFFERS[rate != UNLIMITED].items():
+        run("ip", "netns", "exec", node.namespace, "sysctl", "--quiet", f"net.ipv4.{name}={sizes}")
     for where, device in (((), node.port), (("-netns", node.namespace), "eth0")):
         qdisc = ("tc", *where, "qdisc")
         if rate != UNLIMITED:

@@ -138,6 +138,18 @@ def test_nothing_computes_faster_than_limited_cores(limited: Cluster) -> None:
     assert float(srun("--ntasks=1", sys.executable, "-c", COMPUTE)) > 0.9 * 0.5 / 0.25
 
 
+def test_the_machine_stays_awake_while_nodes_have_a_part_of_its_cores(limited: Cluster) -> None:
+    def awake() -> bool:
+        held = [str(file) for process in program.processes() for file in Path(f"/proc/{process}/fd").glob("*")]
+        return any(os.path.realpath(file) == str(program.LATENCY) for file in held)
+
+    assert not awake()
+    limited.cores("0.5")
+    assert awake() == program.LATENCY.exists()
+    limited.cores(UNLIMITED)
+    wait_until(lambda: not awake(), 5, "the machine stays awake")
+
+
 @pytest.mark.parametrize("rate", ["fast", "100", "0mbit", "-1gbit"])
 def test_a_wrong_link_speed_is_refused(cluster: Cluster, rate: str) -> None:
     with pytest.raises(ClusterError, match=r"expected e\.g\. 100mbit"):

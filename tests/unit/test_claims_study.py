@@ -11,7 +11,7 @@ from synthetic import NETWORK, Layer, Truth
 from test_claims_language import documented
 
 from stallpoint import models
-from stallpoint.claims import page, words
+from stallpoint.claims import words
 from stallpoint.claims.facts import Facts
 from stallpoint.claims.judge import Judged, judge
 from stallpoint.claims.quantity import Evidence
@@ -20,6 +20,7 @@ from stallpoint.claims.verdict import UNTESTED
 from stallpoint.models.what_if import scenarios
 from stallpoint.presets import PRESETS
 from stallpoint.records import EXTRAPOLATED_TABLES, INSTRUMENTATION
+from stallpoint.report.claims import claims_section
 
 SHIPPED = Path(__file__).parents[2] / "resources/claims"
 DEVICES = {"xeon": "cpu", "k80-4gpu": "cuda", "v100-4gpu": "cuda"}
@@ -111,7 +112,7 @@ def test_verdicts_whose_answer_is_known(judged: dict[str, Judged]) -> None:
 def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str, Judged]) -> None:
     claims = list(judged.values())
     assert json.loads(json.dumps(claims, allow_nan=False)) == claims
-    markdown, html = "\n\n".join(words.blocks(claims)), page.claims_section(claims).html
+    markdown, html = "\n\n".join(words.blocks(claims)), claims_section(claims).html
     for claim in claims:
         assert f"| {claim['sentence'].replace('|', chr(92) + '|')} | " in markdown
         assert f'id="claim-{claim["id"]}"' in html
@@ -126,7 +127,7 @@ def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str,
 def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -> None:
     claim = {**judged["lrn-negligible"], "sentence": "a | b <script>", "paper": "A & B <i>"}
     assert "a \\| b" in "\n".join(words.blocks([claim]))
-    html = page.claims_section([claim]).html
+    html = claims_section([claim]).html
     assert "<script>" not in html
     assert "<i>" not in html
 

@@ -1,5 +1,6 @@
 """What training adds to its parts is found again in a made-up study, and carried to node counts nobody ran."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from synthetic import Truth, study
 
 from stallpoint.models import fit
-from stallpoint.models.contention import Slowing, rounds
+from stallpoint.models.contention import NONE, Slowing, Work, rounds
 from stallpoint.models.statistics import REPLICATES
 from stallpoint.models.stragglers import expected_lead
 
@@ -67,6 +68,13 @@ def test_a_delay_counts_for_each_round() -> None:
     assert [rounds(ranks) for ranks in (1, 2, 3, 8)] == [0, 1, 2, 3]
     alone = np.ones((1 + REPLICATES, 2))
     assert slowing(alone, 8) == pytest.approx(3.5 * alone)
+
+
+def test_a_message_takes_work_for_itself_and_for_its_bytes_up_to_half_of_the_core() -> None:
+    effects = replace(NONE, work=Work(np.array([1e-3]), np.array([0.2])))
+    # 1 ms and a fifth of 10 ms, spread over 30 ms; then 1 of 1 ms.
+    slower = effects.slower(np.array([[10e-3, 0.0]]), np.array([[30e-3, 1e-3]]))
+    assert slower[0] == pytest.approx([1 / (1 - 3 / 30), 2.0])
 
 
 @pytest.mark.parametrize("workers", [1, 2, 10])

@@ -23,8 +23,8 @@ from stallpoint.models.paper_figures import figures
 from stallpoint.papers import PAPERS, Exhibit, Made, Material, Missing
 from stallpoint.papers.job_graph import numbered
 from stallpoint.papers.make import published
-from stallpoint.papers.section import papers_section
 from stallpoint.records import NETWORK_LAYERS, TABLES
+from stallpoint.report.papers import papers_section
 from stallpoint.typeset import Typeset
 
 ROOT = Path(__file__).parents[2]

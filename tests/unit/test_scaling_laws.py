@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -87,6 +88,22 @@ def test_workers_per_node_count_only_where_they_make_a_difference() -> None:
     assert not Model.of(LAWS[0], Places.of(table([1, 2, 8], [1] * 3, per_node=8))).across_nodes
     assert not Model.of(LAWS[0], Places.of(table([1, 2, 8], [1] * 3, per_node=np.nan))).across_nodes
     assert Places.of(table([7, 12, 4], [1] * 3, per_node=1.17)).nodes.tolist() == [6, 11, 4]
+
+
+def test_a_nodes_link_carries_what_a_ring_of_all_workers_or_its_sharers_send() -> None:
+    # Eight workers on 8, 4 and 2 nodes; at the medians of the priors.
+    places = Places(np.full(3, 8.0), np.array([8.0, 4.0, 2.0]), np.full(3, np.nan))
+
+    def between(law: str) -> npt.NDArray[np.float64]:
+        model = Model.of(BY_NAME[law], places)
+        inside = BY_NAME[law].worker.overhead([np.full((1, 1), p.median) for p in BY_NAME[law].worker.priors],
+                                              places.workers / places.nodes)  # fmt: skip
+        return np.asarray(np.expm1(model.log_time(np.zeros((1, len(model.priors))), places)) - inside)[0]
+
+    # First step 0.12, latency 0.02: 2·7/8 of the bytes and 14 steps, on whatever nodes.
+    assert between("ring") == pytest.approx(np.full(3, 0.12 * (2 * 7 / 8 + 0.02 * 14)))
+    # What does not grow with nodes grows with the sharers of a link, by 0.2 for two, 0.3 for four.
+    assert between("gustafson") == pytest.approx([0.12, 0.12 * 1.2, 0.12 * 1.3])
 
 
 def test_the_page_names_every_law_and_coefficient() -> None:

@@ -105,6 +105,19 @@ def agreement(frame: pd.DataFrame, what: str, unit: str) -> tuple[alt.X, alt.Y, 
     return x, y, pd.concat([frame, frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
 
 
+def compared(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Sequence[alt.Tooltip]) -> list[alt.Chart]:
+    """On the axes of `agreement`: the diagonal, both intervals, and a point in the colour and shape of its network."""
+    of_network = colour(frame, "network")
+    base = only("measured").encode(color=of_network)
+    shape = alt.Shape("network:N", scale=alt.Scale(domain=of_network["scale"]["domain"]), legend=of_network["legend"])
+    return [
+        only("ideal").mark_line(style="ideal").encode(x=x, y=y),
+        base.mark_rule(clip=True, opacity=0.5).encode(x=at(x, "measured_low"), x2="measured_high:Q", y=y),
+        base.mark_rule(clip=True, opacity=0.5).encode(x=x, y=at(y, "predicted_low"), y2="predicted_high:Q"),
+        base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, shape=shape, tooltip=tips),
+    ]
+
+
 def ideal(x: alt.X, y: alt.Y) -> alt.Chart:
     """The rows with basis ``ideal`` as a grey line for each ``start``."""
     chart: alt.Chart = only("ideal").mark_line(style="ideal", clip=True).encode(x=x, y=y, detail="start:N")

@@ -30,23 +30,11 @@ def draw(tables: Tables) -> alt.FacetChart:
     )
     x, y, drawn = marks.agreement(frame, " iteration", "s")
     columns = ["panel", "network", "series", "nodes", "calibration", "basis", *_ENDS, "shown", "found", "off"]
-    return marks.panels(_layers(frame, x, y), compact(drawn, columns))
-
-
-def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    colour = marks.colour(frame, "network")
-    base = marks.only("measured").encode(color=colour)
     tips = marks.tips(
         network="network", series="series", nodes="nodes", calibration="training known at", found="measured",
         shown="predicted (90 % interval)", off="prediction off by",
     )  # fmt: skip
-    shape = alt.Shape("network:N", scale=alt.Scale(domain=colour["scale"]["domain"]), legend=colour["legend"])
-    return [
-        marks.only("ideal").mark_line(style="ideal").encode(x=x, y=y),
-        base.mark_rule(clip=True, opacity=0.5).encode(x=marks.at(x, "measured_low"), x2="measured_high:Q", y=y),
-        base.mark_rule(clip=True, opacity=0.5).encode(x=x, y=marks.at(y, "predicted_low"), y2="predicted_high:Q"),
-        base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, shape=shape, tooltip=tips),
-    ]
+    return marks.panels(marks.compared(frame, x, y, tips), compact(drawn, columns))
 
 
 def _title(part: pd.DataFrame) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.optimize import nnls
 
 from stallpoint.models.measured import Measured, Point, kept
 from stallpoint.models.statistics import REPLICATES, Ensemble, Reals, bootstrap, generator, groups, non_negative_fit
@@ -29,6 +30,8 @@ USUAL = 0.05
 """How far (logarithm) the factor on a message usually is from 1: alone it is timed at the same node count."""
 MOST_SLOWED = 20.0
 """Largest factor that is believed."""
+FAIR_SHARE = 0.5
+"""Most of a core that a communication thread takes from a thread that computes all the time."""
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 _STEP = ["cell", "repeat", "iteration"]
 
@@ -88,6 +91,21 @@ def rounds(ranks: int) -> float:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a message takes from the backward pass: handing it over and taking it in, and moving its bytes."""
+
+    each: Ensemble
+    """s for each message."""
+    share: Ensemble
+    """Of the time it takes alone."""
+
+    def __call__(self, alone: Ensemble) -> Ensemble:
+        """Seconds, for messages that take `alone` [1 + REPLICATES, messages] on idle nodes."""
+        work: Ensemble = self.each[:, None] + self.share[:, None] * alone
+        return work
+
+
+@dataclass(frozen=True)
 class Effects:
     """How much longer things take in training than alone."""
 
@@ -97,8 +115,8 @@ class Effects:
     """Factor on the update."""
     waiting: Ensemble
     """Taking over a mini-batch that was read ahead, s."""
-    work: Ensemble
-    """What a message beside the backward pass takes from it, over the time the message takes alone."""
+    work: Work
+    """What a message beside the backward pass takes from it."""
     beside: Slowing
     """Messages beside the backward pass."""
     after: Slowing
@@ -113,12 +131,12 @@ class Effects:
         A message costs the backward pass the same work however long it is under way: while it waits for a core or for
         the other ranks, it takes nothing. [1 + REPLICATES, messages].
         """
-        part = np.divide(self.work[:, None] * alone, beside, out=np.zeros(beside.shape), where=beside > 0)
-        return np.asarray(1 / (1 - np.minimum(part, 1 - 1 / MOST_SLOWED)))
+        part = np.divide(self.work(alone), beside, out=np.zeros(beside.shape), where=beside > 0)
+        return np.asarray(1 / (1 - np.minimum(part, FAIR_SHARE)))
 
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)
-NONE = Effects(_ONE, _ONE, _ZERO, _ZERO, Slowing(_ZERO, _ONE), Slowing(_ZERO, _ONE), lambda _: _ZERO, None)
+NONE = Effects(_ONE, _ONE, _ZERO, Work(_ZERO, _ZERO), Slowing(_ZERO, _ONE), Slowing(_ZERO, _ONE), lambda _: _ZERO, None)
 """Nothing takes longer: what is assumed where nothing was measured."""
 
 
@@ -159,9 +177,12 @@ class Seen:
 
     @property
     def sent_beside(self) -> Ensemble:
-        """What the messages beside the backward pass, or the parts of them, take alone, s."""
-        share = self.observed.beside / np.maximum(self.observed.messages, 1e-12)
-        return np.asarray((self.alone.messages * share).sum(axis=-1))
+        """The messages beside the backward pass, or the parts of them: how many, and what they take alone, s.
+
+        [1 + REPLICATES, 2].
+        """
+        part = self.observed.beside / np.maximum(self.observed.messages, 1e-12)
+        return np.stack([part.sum(axis=-1), (self.alone.messages * part).sum(axis=-1)], axis=-1)
 
     @property
     def straggling(self) -> Ensemble:
@@ -323,14 +344,18 @@ def _delay(measured: Reals, alone: Reals, factor: float) -> float:
     return max(0.0, float((weight * (measured - factor * alone)).sum() / weight.sum()))
 
 
-def _work(seen: Sequence[Seen], random: np.random.Generator) -> Ensemble:
-    """The ratio of the sums over points, as in `Effects.work`: points whose messages cost little tell little."""
+def _work(seen: Sequence[Seen], random: np.random.Generator) -> Work:
+    """Least squares over points, in units of their backward passes; with one point, all by the time of its messages."""
     if not seen:
-        return _ZERO
-    lost, sent = (np.stack(values) for values in ([one.lost for one in seen], [one.sent_beside for one in seen]))
-    drawn, replicate = _drawn(len(seen), random), np.arange(1, 1 + REPLICATES)[:, None]
-    again = lost[drawn, replicate].sum(axis=1) / sent[drawn, replicate].sum(axis=1)
-    return np.asarray(np.maximum(np.concatenate([[lost[:, 0].sum() / sent[:, 0].sum()], again]), 0.0))
+        return Work(_ZERO, _ZERO)
+    passes = np.stack([one.alone.backward for one in seen])
+    lost = np.stack([one.lost for one in seen]) / passes
+    sent = np.stack([one.sent_beside for one in seen]) / passes[..., None]
+    draws = [np.arange(len(seen)), *_drawn(len(seen), random)]
+    found = np.array([
+        nnls(sent[draw, replicate], lost[draw, replicate])[0] for replicate, draw in enumerate(draws)
+    ])  # fmt: skip
+    return Work(found[:, 0], found[:, 1])
 
 
 def _straggling(seen: Sequence[Seen], random: np.random.Generator) -> Callable[[int], Ensemble]:

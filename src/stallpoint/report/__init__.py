@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stallpoint.charts import Tables
-from stallpoint.claims.page import claims_section
 from stallpoint.conclusions.numbers import Conclusions
-from stallpoint.papers.section import papers_section
 from stallpoint.parquet import atomic
 from stallpoint.report.answer import answer
+from stallpoint.report.claims import claims_section
 from stallpoint.report.curves import curves
 from stallpoint.report.environment import environment
 from stallpoint.report.evidence import evidence
@@ -22,6 +21,7 @@ from stallpoint.report.filters import filters
 from stallpoint.report.limits import not_measured, timing
 from stallpoint.report.networks import networks
 from stallpoint.report.page import page
+from stallpoint.report.papers import papers_section
 from stallpoint.report.raw_tables import raw_tables
 from stallpoint.report.validation import validation
 from stallpoint.study import LeftOut

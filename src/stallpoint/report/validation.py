@@ -17,5 +17,7 @@ def validation(tables: Tables) -> Section:
     else:
         known = ", ".join(sorted(set(rows["calibration"])))
         words = f"Predicted with the training on {known} nodes known, and nothing of the training on more."
-        text = paragraph(f"{words} {accuracy.PUBLISHED}.") + table(accuracy.HEAD, accuracy.rows(rows), file=FILE)
+        lines = accuracy.rows(rows)
+        about = [{} if network == accuracy.ALL else {"network": network} for network, *_ in lines]
+        text = paragraph(f"{words} {accuracy.PUBLISHED}.") + table(accuracy.HEAD, lines, about, file=FILE)
     return Section("validation-table", "Validation", text)

@@ -50,6 +50,8 @@ class Law:
     """Overhead by the workers: those of a node where nodes are known, else all of them."""
     node: Term
     """What is added by the nodes once there is more than one; its first coefficient is the first step."""
+    through_workers: bool = False
+    """What crosses a node's link grows with all workers, not with the nodes: one ring passes through every worker."""
     overlaps: bool = False
     """Overheads are communication beside the backward pass: only what exceeds the overlap is exposed."""
     prior_weight: float = 1.0
@@ -125,8 +127,8 @@ NODE_COMMUNICATION = Prior("node_communication", 0.5, 1.0)
 NODE_DOUBLING = Prior("node_per_doubling", 0.5, 1.0)
 NODE_WORKER = Prior("node_per_node", 0.03, 1.2)
 SHARING = Prior("link_sharing", 0.2, 1.0)
-"""Growth of what a node's link costs with each doubling of the workers that share it, in units of the first step: 0
-where a byte crosses it once for all of them (a hierarchical reduction, a ring)."""
+"""What two workers that share a node's link add to what it costs, in units of the first step; many add twice as much.
+0 where a byte crosses it once for all of them (a hierarchical reduction)."""
 
 _LOG_NODES = Term((NODE_FIRST, NODE_DOUBLING), _log)
 _LINEAR_NODES = Term((NODE_FIRST, NODE_WORKER), _linear)
@@ -136,8 +138,8 @@ _EXPOSED = Term((COMMUNICATION, DOUBLING), _log), Term((NODE_COMMUNICATION, NODE
 
 LAWS = (
     Law("constant", Term((FIRST,), _constant), _LOG_NODES),
-    Law("ring", Term((FIRST, LATENCY), _ring), _RING_NODES),
-    Law("slowest-link", Term((FIRST, REACH, SLOWER), _slowest_link), _RING_NODES),
+    Law("ring", Term((FIRST, LATENCY), _ring), _RING_NODES, through_workers=True),
+    Law("slowest-link", Term((FIRST, REACH, SLOWER), _slowest_link), _RING_NODES, through_workers=True),
     Law("log", Term((FIRST, DOUBLING), _log), _LOG_NODES),
     Law("power", Term((FIRST, DOUBLING), _power), _LOG_NODES),
     Law("gustafson", Term((FIRST,), _gustafson), _CONSTANT_NODES),
@@ -179,9 +181,10 @@ class Model:
     @property
     def priors(self) -> tuple[Prior, ...]:
         """The coefficients that `log_time` takes, in order."""
-        nodes = (*self.law.node.priors, SHARING) if self.across_nodes else ()
+        nodes = self.law.node.priors if self.across_nodes else ()
+        sharing = (SHARING,) if self.across_nodes and not self.law.through_workers else ()
         overlap = (OVERLAP,) if self.law.overlaps else ()
-        return (*self.law.worker.priors, *nodes, *overlap, *((FLOOR,) if self.strong else ()))
+        return (*self.law.worker.priors, *nodes, *sharing, *overlap, *((FLOOR,) if self.strong else ()))
 
     def coefficients(self, z: Reals) -> Reals:
         """Coefficients of standard normal `z` [draws, coefficients]."""
@@ -191,11 +194,10 @@ class Model:
     def log_time(self, z: Reals, places: Places) -> Reals:
         """log g at each place, [draws, places]."""
         c = list(self.coefficients(z).T[:, :, None])
-        own, node = len(self.law.worker.priors), len(self.law.node.priors)
+        own = len(self.law.worker.priors)
         if self.across_nodes:
-            inside = places.workers / places.nodes
-            between = self.law.node.overhead(c[own:], places.nodes) + c[own] * c[own + node] * np.log2(inside)
-            overhead = self.law.worker.overhead(c[:own], inside) + np.where(places.nodes > 1, between, 0.0)
+            inside = self.law.worker.overhead(c[:own], places.workers / places.nodes)
+            overhead = inside + np.where(places.nodes > 1, self._between(c[own:], places), 0.0)
         else:
             overhead = self.law.worker.overhead(c[:own], places.workers)
         if self.law.overlaps:
@@ -206,3 +208,12 @@ class Model:
         smaller = self.reference_batch / places.batch
         floor = c[-1] / (1 + c[-1])
         return np.asarray(np.log((1 - floor) + (floor + overhead) * smaller))
+
+    def _between(self, c: Sequence[Reals], places: Places) -> Reals:
+        """Overhead of the link between nodes, [draws, places]."""
+        node = self.law.node
+        if self.law.through_workers:
+            return node.overhead(c, places.workers)
+        # 0 for one worker on each node, 1 for two, below 2 for any number: links saturate.
+        sharing = 2 * (1 - places.nodes / places.workers)
+        return np.asarray(node.overhead(c, places.nodes) + c[0] * c[len(node.priors)] * sharing)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
 from stallpoint.papers.make import ABSENT, INDEX, Entry
-from stallpoint.report.html import Section, paragraph
+from stallpoint.report.html import Section, paragraph, table
 
 STATUS = {"made": "", "partly": "in part", ABSENT: "missing"}
 
@@ -52,18 +52,13 @@ def _content(entry: Entry, folder: Path) -> str:
     if entry["status"] == ABSENT:
         return ""
     if entry["kind"] == "table":
-        table = entry["table"]
-        return _table(table["head"], table["rows"]) + "".join(f"<p>{escape(note)}</p>" for note in table["notes"])
+        made = entry["table"]
+        file = f"{folder.name}/{entry['name']}.csv"
+        return table(made["head"], made["rows"], file=file) + "".join(map(paragraph, made["notes"]))
     picture = base64.b64encode((folder / f"{entry['name']}.svg").read_bytes()).decode()
     alternative = escape(f"{entry['number']}: {entry['title']}", quote=True)
     style = "max-width: 100%; height: auto; background: white"
     return f'<p><img alt="{alternative}" style="{style}" src="data:image/svg+xml;base64,{picture}"></p>'
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"]
-    lines += [f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows]
-    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
 
 
 def _links(files: Sequence[str], folder: Path, beside: Path) -> str:
