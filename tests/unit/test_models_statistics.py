@@ -13,6 +13,7 @@ from stallpoint.models.statistics import (
     estimate,
     generator,
     non_negative_fit,
+    non_negative_least_squares,
 )
 
 
@@ -73,6 +74,18 @@ def test_fit_is_the_non_negative_least_squares_solution(x: Reals, y: Reals) -> N
     found = non_negative_fit(design, y)
     assert (found >= 0).all()
     assert np.linalg.norm((design @ found - y) / np.sqrt(y)) == pytest.approx(norm, abs=1e-6)
+
+
+@settings(deadline=None)
+@given(
+    arrays(float, 6, elements=st.floats(0.1, 100), unique=True),
+    arrays(float, 6, elements=st.floats(-100, 100)),
+)
+def test_what_is_fitted_may_be_negative(x: Reals, y: Reals) -> None:
+    design = np.stack([np.ones(6), x], axis=-1)
+    found = non_negative_least_squares(design, y)
+    assert (found >= 0).all()
+    assert np.linalg.norm(design @ found - y) == pytest.approx(nnls(design, y)[1], abs=1e-6)
 
 
 def test_fit_of_many_at_once_and_of_a_part_that_takes_no_time() -> None:

@@ -13,10 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.optimize import nnls
 
 from stallpoint.models.measured import Measured, Point, kept
-from stallpoint.models.statistics import REPLICATES, Ensemble, Reals, bootstrap, generator, groups, non_negative_fit
+from stallpoint.models.statistics import (
+    REPLICATES,
+    Ensemble,
+    Reals,
+    bootstrap,
+    generator,
+    groups,
+    non_negative_fit,
+    non_negative_least_squares,
+)
 from stallpoint.models.stragglers import OWN, expected_lead
 from stallpoint.presets import Preset
 
@@ -351,10 +359,9 @@ def _work(seen: Sequence[Seen], random: np.random.Generator) -> Work:
     passes = np.stack([one.alone.backward for one in seen])
     lost = np.stack([one.lost for one in seen]) / passes
     sent = np.stack([one.sent_beside for one in seen]) / passes[..., None]
-    draws = [np.arange(len(seen)), *_drawn(len(seen), random)]
-    found = np.array([
-        nnls(sent[draw, replicate], lost[draw, replicate])[0] for replicate, draw in enumerate(draws)
-    ])  # fmt: skip
+    drawn = np.vstack([np.arange(len(seen)), _drawn(len(seen), random)])
+    replicate = np.arange(1 + REPLICATES)[:, None]
+    found = non_negative_least_squares(sent[drawn, replicate], lost[drawn, replicate])
     return Work(found[:, 0], found[:, 1])
 
 

@@ -98,20 +98,28 @@ def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
     Weighted least squares, sum of (design·c - observed)² / observed: small values count, and large ones too. (With
     relative errors, squared, too small a fit costs at most 1 at each point, and what is not quite a straight line,
     such as an all-reduce that outgrows the caches, is then fitted far below its largest values.)
-    With two coefficients the constrained optimum is the free one or lies on an axis. Returns [..., 2].
+    Returns [..., 2].
     """
     root = np.sqrt(observed)
     with np.errstate(divide="ignore", invalid="ignore"):
         scaled = np.where(root[..., None] > 0, np.asarray(design) / root[..., None], 0.0)
-    a, b = scaled[..., 0], scaled[..., 1]
+    return non_negative_least_squares(scaled, root)
+
+
+def non_negative_least_squares(design: Reals, observed: Reals) -> Reals:
+    """Two non-negative coefficients c with the least sum of (design·c - observed)², [..., points, 2] and [..., points].
+
+    With two coefficients the constrained optimum is the free one or lies on an axis. Returns [..., 2].
+    """
+    a, b = design[..., 0], design[..., 1]
     aa, ab, bb = (a * a).sum(-1), (a * b).sum(-1), (b * b).sum(-1)
-    ra, rb = (a * root).sum(-1), (b * root).sum(-1)
+    ra, rb = (a * observed).sum(-1), (b * observed).sum(-1)
     determinant = aa * bb - ab * ab
     solvable = determinant > 1e-12 * aa * bb
     safe = np.where(solvable, determinant, 1.0)
     free = np.stack([(bb * ra - ab * rb) / safe, (aa * rb - ab * ra) / safe], axis=-1)
-    only_a = np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0)
-    only_b = np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0)
+    only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
+    only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
     # On an axis the sum of squares falls by (coefficient · r) against no fit at all.
     on_axis = np.where(
         (only_a * ra >= only_b * rb)[..., None],
