@@ -80,7 +80,7 @@ def _measure_and_fit(nap: Path) -> None:
     launcher = "'srun --mpi=pmix --exclusive --nodes={nodes} --ntasks={ranks} --kill-on-bad-exit=1'"
     by_srun = ("--set-resources", *(f"{kind}:launcher={launcher}" for kind in ("train", "collectives")))
     alone, *together = _blocks()
-    for options, targets in ((ON_SLURM, alone), *((by_srun, block) for block in (*together, ["fit"]))):
+    for options, targets in [(ON_SLURM, alone), *((by_srun, block) for block in together), (by_srun, ["fit"])]:
         subprocess.run([*SNAKEMAKE, *options, "--quiet", "all", "--", *targets], env=environment, check=True)
 
 
@@ -89,7 +89,8 @@ def _blocks() -> Iterator[list[str]]:
     study = expand(yaml.safe_load(CONFIG.read_text()), yaml.safe_load(SCHEMA.read_text()))
     blocks: dict[tuple[bool, str], list[Cell]] = {}
     for cell in study.cells.values():
-        network = cell.network if isinstance(cell, TrainCell) else ""
-        blocks.setdefault((cell.nodes > 1, network if cell.nodes > 1 else ""), []).append(cell)
-    for _, cells in sorted(blocks.items(), key=lambda block: block[0]):
-        yield [f"results/{STUDY}/raw/{cell.path}" for cell in cells]
+        together = cell.nodes > 1
+        network = cell.network if together and isinstance(cell, TrainCell) else ""
+        blocks.setdefault((together, network), []).append(cell)
+    for block in sorted(blocks):
+        yield [f"results/{STUDY}/raw/{cell.path}" for cell in blocks[block]]

@@ -367,8 +367,8 @@ def shape_link(node: Host, rate: str) -> None:
     What a program has handed over waits in sockets, as short as a network card's queue: the kernel's own hold whole
     messages, behind which the word that the next one may come waits for tens of milliseconds.
     """
-    for name, sizes in SOCKET_BUFFERS[rate != UNLIMITED].items():
-        run("ip", "netns", "exec", node.namespace, "sysctl", "--quiet", f"net.ipv4.{name}={sizes}")
+    buffers = (f"net.ipv4.{name}={sizes}" for name, sizes in SOCKET_BUFFERS[rate != UNLIMITED].items())
+    run("ip", "netns", "exec", node.namespace, "sysctl", "--quiet", *buffers)
     for where, device in (((), node.port), (("-netns", node.namespace), "eth0")):
         qdisc = ("tc", *where, "qdisc")
         if rate != UNLIMITED:

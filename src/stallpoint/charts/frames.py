@@ -113,3 +113,18 @@ def compact(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     for column in kept.select_dtypes("float"):
         kept[column] = [float(f"{value:.5g}") for value in kept[column]]
     return kept.reset_index(drop=True)
+
+
+ENDS = [f"{name}{end}" for name in ("measured", "predicted") for end in ("", "_low", "_high")]
+"""Columns of a time as measured and as predicted, with the ends of their intervals."""
+
+
+def against_measured(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows with `ENDS` [s] and ``error``, and what is said of them: basis, series, shown and found times, off."""
+    return frame.assign(
+        basis="measured",
+        series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
+        shown=with_interval(frame, "predicted", "s"),
+        found=with_interval(frame, "measured", "s"),
+        off=[f"{error:+.1%}" for error in frame["error"]],
+    )

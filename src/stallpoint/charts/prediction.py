@@ -5,9 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from stallpoint.charts import NoData, Tables, marks
-from stallpoint.charts.frames import AXES, compact, label, rows, with_interval
-
-_ENDS = [f"{name}{end}" for name in ("measured", "predicted") for end in ("", "_low", "_high")]
+from stallpoint.charts.frames import ENDS, against_measured, compact, rows
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -17,14 +15,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = frame[frame["predicted"].notna() & frame["measured"].notna()]
     if frame.empty:
         raise NoData("no train cells whose layers, all-reduce and storage were all measured")
-    frame = frame.assign(
-        panel=frame["hardware"],
-        basis="measured",
-        series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
-        shown=with_interval(frame, "predicted", "s"),
-        found=with_interval(frame, "measured", "s"),
-        off=[f"{error:+.1%}" for error in frame["error"]],
-    )
+    frame = against_measured(frame).assign(panel=frame["hardware"])
     for name in ("predicted", "measured"):
         for end in ("low", "high"):
             frame[f"{name}_{end}"] = frame[f"{name}_{end}"].fillna(frame[name])
@@ -33,5 +24,5 @@ def draw(tables: Tables) -> alt.FacetChart:
         network="network", series="series", nodes="nodes", found="measured (90 % interval)",
         shown="predicted (90 % interval)", off="prediction off by",
     )  # fmt: skip
-    drawn = compact(drawn, ["panel", "network", "series", "nodes", "basis", *_ENDS, "shown", "found", "off"])
+    drawn = compact(drawn, ["panel", "network", "series", "nodes", "basis", *ENDS, "shown", "found", "off"])
     return marks.panels(marks.compared(frame, x, y, tips), drawn)

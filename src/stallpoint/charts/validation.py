@@ -6,10 +6,9 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, marks
-from stallpoint.charts.frames import AXES, compact, label, rows, with_interval
+from stallpoint.charts.frames import ENDS, against_measured, compact, rows
 
 CELLS = "train cells on more nodes than the fewest two"
-_ENDS = [f"{name}{end}" for name in ("measured", "predicted") for end in ("", "_low", "_high")]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -20,16 +19,9 @@ def draw(tables: Tables) -> alt.FacetChart:
     panel = pd.Series("", index=frame.index)
     for _, part in frame.groupby(["hardware", "nodes"]):
         panel[part.index] = _title(part)
-    frame = frame.assign(
-        panel=panel,
-        basis="measured",
-        series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
-        shown=with_interval(frame, "predicted", "s"),
-        found=with_interval(frame, "measured", "s"),
-        off=[f"{error:+.1%}" for error in frame["error"]],
-    )
+    frame = against_measured(frame).assign(panel=panel)
     x, y, drawn = marks.agreement(frame, " iteration", "s")
-    columns = ["panel", "network", "series", "nodes", "calibration", "basis", *_ENDS, "shown", "found", "off"]
+    columns = ["panel", "network", "series", "nodes", "calibration", "basis", *ENDS, "shown", "found", "off"]
     tips = marks.tips(
         network="network", series="series", nodes="nodes", calibration="training known at", found="measured",
         shown="predicted (90 % interval)", off="prediction off by",

@@ -353,7 +353,7 @@ def _delay(measured: Reals, alone: Reals, factor: float) -> float:
 
 
 def _work(seen: Sequence[Seen], random: np.random.Generator) -> Work:
-    """Least squares over points, in units of their backward passes; with one point, all by the time of its messages."""
+    """Least squares over points, in units of their backward passes; one point gives all to one of the two."""
     if not seen:
         return Work(_ZERO, _ZERO)
     passes = np.stack([one.alone.backward for one in seen])
