@@ -37,8 +37,8 @@ NAMESPACES = Path("/run/netns")
 CGROUPS = Path("/sys/fs/cgroup")
 CONFIG = Path(__file__).with_name("cluster.toml")
 RUNNING = HOME / "cluster.toml"  # the configuration of the cluster that is up
-AWAKE = HOME / "run" / "awake.pid"  # of what keeps this machine's cores from sleeping
 NAP = HOME / "nap.so"  # to be preloaded on nodes with less than a core: see nap.c
+BUSY = Path(__file__).with_name("busy.py")
 
 FILES = ("slurm.conf", "mpi.conf", "cgroup.conf")  # in SLURM, written by ``up``
 MARKER = "# Written by the test cluster of stallpoint (tests/cluster/cluster.py), which also removes it."
@@ -50,7 +50,6 @@ USABLE = {"idle", "mix", "alloc", "comp"}  # states of a node that takes jobs
 UNLIMITED = "unlimited"
 CONTROLLER_PORT = 6817  # Slurm's own default
 
-LATENCY = Path("/dev/cpu_dma_latency")  # how fast cores have to wake up, as a number of µs, while it is held open
 SHORTEST_PERIOD = SHORTEST_QUOTA = 1_000  # µs; the kernel's limits
 SHORTEST_SLICE = 100_000  # ns; the kernel's limit
 SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}  # number of the system call sched_setattr
@@ -149,7 +148,7 @@ class Cluster:
         start_controller(self.controller)
         for node in self.nodes:
             start_node(node, self.node_cores, self.node_link)
-        keep_awake(self.controller, self.node_cores != UNLIMITED)
+        keep_busy(self.controller, self.node_cores != UNLIMITED)
         wait_until(self.is_up, START_TIME, f"the nodes are not ready; see {LOGS}")
 
     def down(self) -> None:
@@ -177,7 +176,7 @@ class Cluster:
         """Change every node's CPU time while the cluster runs."""
         for node in self.nodes:
             limit_cores(node, check_cores(cores))
-        keep_awake(self.controller, cores != UNLIMITED)
+        keep_busy(self.controller, cores != UNLIMITED)
 
     def is_up(self) -> bool:
         """Whether every node answers and takes jobs."""
@@ -274,21 +273,14 @@ def start_node(node: Host, cores: str, link: str) -> None:
     limit_cores(node, cores)
 
 
-def keep_awake(host: Host, awake: bool) -> None:
-    """Keep this machine's cores from sleeping while nodes may use a part of them only.
-
-    A core sleeps whenever its nodes have used up their quota, in each period; when it wakes up, what it had in its
-    caches may be gone and its clock may be slower, more so the fewer nodes compute. On a virtual machine that cost a
-    lone node a fifth of its speed, more or less from job to job. The kernel leaves cores awake for whoever holds its
-    device open and wrote 0 µs to it; where there is no such device, they sleep.
-    """
-    if AWAKE.exists():
-        if (holder := int(AWAKE.read_text())) in processes():
-            os.kill(holder, signal.SIGTERM)
-        AWAKE.unlink()
-    if awake and LATENCY.exists():
-        awake_at_once = rf"exec 9>{LATENCY}; printf '\0\0\0\0' >&9"
-        start(host, "sh", "-ec", f"{awake_at_once}; sleep infinity </dev/null >/dev/null 2>&1 & echo $! >{AWAKE}")
+def keep_busy(host: Host, busy: bool) -> None:
+    """Keep this machine's cores busy whenever no node computes, or end that (see busy.py)."""
+    for process in threads(host):
+        with contextlib.suppress(OSError):
+            if str(BUSY) in Path("/proc", str(process), "cmdline").read_text():
+                os.kill(process, signal.SIGTERM)
+    for core in os.sched_getaffinity(0) if busy else ():
+        start(host, "sh", "-ec", f"'{sys.executable}' '{BUSY}' {core} </dev/null >/dev/null 2>&1 &")
 
 
 def start(host: Host, *daemon: str) -> None:

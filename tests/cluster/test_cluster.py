@@ -138,16 +138,19 @@ def test_nothing_computes_faster_than_limited_cores(limited: Cluster) -> None:
     assert float(srun("--ntasks=1", sys.executable, "-c", COMPUTE)) > 0.9 * 0.5 / 0.25
 
 
-def test_the_machine_stays_awake_while_nodes_have_a_part_of_its_cores(limited: Cluster) -> None:
-    def awake() -> bool:
-        held = [str(file) for process in program.processes() for file in Path(f"/proc/{process}/fd").glob("*")]
-        return any(os.path.realpath(file) == str(program.LATENCY) for file in held)
+def test_each_core_is_kept_busy_by_one_idle_process_while_nodes_have_a_part_of_it(limited: Cluster) -> None:
+    def busy() -> list[tuple[set[int], int]]:
+        names = {process: Path(f"/proc/{process}/cmdline").read_text() for process in program.processes()}
+        found = [process for process, name in names.items() if str(program.BUSY) in name]
+        return sorted(((os.sched_getaffinity(process), os.sched_getscheduler(process)) for process in found), key=str)
 
-    assert not awake()
-    limited.cores("0.5")
-    assert awake() == program.LATENCY.exists()
+    assert busy() == []
+    one_each = sorted((({core}, os.SCHED_IDLE) for core in os.sched_getaffinity(0)), key=str)
+    for cores in ("0.5", "0.25"):
+        limited.cores(cores)
+        wait_until(lambda: busy() == one_each, 5, "the cores are not busy")
     limited.cores(UNLIMITED)
-    wait_until(lambda: not awake(), 5, "the machine stays awake")
+    wait_until(lambda: not busy(), 5, "the cores stay busy")
 
 
 @pytest.mark.parametrize("rate", ["fast", "100", "0mbit", "-1gbit"])
