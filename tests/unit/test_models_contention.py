@@ -70,11 +70,12 @@ def test_a_delay_counts_for_each_round() -> None:
     assert slowing(alone, 8) == pytest.approx(3.5 * alone)
 
 
-def test_a_message_takes_work_for_itself_and_for_its_bytes_up_to_half_of_the_core() -> None:
+def test_a_message_takes_work_for_each_round_and_for_its_bytes_up_to_half_of_the_core() -> None:
     effects = replace(NONE, work=Work(np.array([1e-3]), np.array([0.2])))
-    # 1 ms and a fifth of 10 ms, spread over 30 ms; then 1 of 1 ms.
-    slower = effects.slower(np.array([[10e-3, 0.0]]), np.array([[30e-3, 1e-3]]))
-    assert slower[0] == pytest.approx([1 / (1 - 3 / 30), 2.0])
+    alone, beside = np.array([[10e-3, 0.0]]), np.array([[30e-3, 1e-3]])
+    # 1 ms in each round and a fifth of 10 ms, spread over 30 ms; then all of 1 ms.
+    assert effects.slower(alone, beside, 2)[0] == pytest.approx([1 / (1 - 3 / 30), 2.0])
+    assert effects.slower(alone, beside, 8)[0] == pytest.approx([1 / (1 - 5 / 30), 2.0])
 
 
 @pytest.mark.parametrize("workers", [1, 2, 10])

@@ -14,6 +14,7 @@ from stallpoint.models.statistics import (
     generator,
     non_negative_fit,
     non_negative_least_squares,
+    quasi_poisson_fit,
 )
 
 
@@ -86,6 +87,30 @@ def test_what_is_fitted_may_be_negative(x: Reals, y: Reals) -> None:
     found = non_negative_least_squares(design, y)
     assert (found >= 0).all()
     assert np.linalg.norm(design @ found - y) == pytest.approx(nnls(design, y)[1], abs=1e-6)
+
+
+@settings(deadline=None)
+@given(
+    arrays(float, 6, elements=st.floats(0.1, 100), unique=True),
+    arrays(float, 6, elements=st.floats(0.01, 100)),
+    arrays(int, 6, elements=st.integers(1, 3)),
+)
+def test_what_varies_with_its_mean_is_fitted_with_the_same_sum(x: Reals, y: Reals, count: Reals) -> None:
+    design = np.stack([np.ones(6), x], axis=-1)
+    found = quasi_poisson_fit(design, y, count)
+    assert (found >= 0).all()
+    assert (count * (design @ found)).sum() == pytest.approx((count * y).sum(), rel=0.02)
+    again = quasi_poisson_fit(np.repeat(design, count, axis=0), np.repeat(y, count))
+    assert found == pytest.approx(again, rel=1e-6, abs=1e-9)
+
+
+def test_times_that_spread_do_not_pull_their_fit_down() -> None:
+    random = np.random.default_rng(0)
+    sizes = np.tile([1.0, 10.0, 100.0], 2000)
+    design = np.stack([np.ones_like(sizes), sizes], axis=-1)
+    times = (design @ [3.0, 0.5]) * random.gamma(0.5, 2.0, len(sizes))
+    assert quasi_poisson_fit(design, times) == pytest.approx([3.0, 0.5], rel=0.1)
+    assert non_negative_fit(design, times)[0] < 1.0
 
 
 def test_fit_of_many_at_once_and_of_a_part_that_takes_no_time() -> None:

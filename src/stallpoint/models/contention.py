@@ -22,8 +22,8 @@ from stallpoint.models.statistics import (
     bootstrap,
     generator,
     groups,
-    non_negative_fit,
     non_negative_least_squares,
+    quasi_poisson_fit,
 )
 from stallpoint.models.stragglers import OWN, expected_lead
 from stallpoint.presets import Preset
@@ -34,12 +34,13 @@ MOSTLY = 0.9
 """Part of a message's time that passes beside the backward pass, or after it, for it to tell about either."""
 FEWEST = 6
 """Messages that can tell a delay of each message from a factor on its time."""
-USUAL = 0.05
-"""How far (logarithm) the factor on a message usually is from 1: alone it is timed at the same node count."""
-MOST_SLOWED = 20.0
-"""Largest factor that is believed."""
 FAIR_SHARE = 0.5
 """Most of a core that a communication thread takes from a thread that computes all the time."""
+USUAL = {True: np.log(1 / FAIR_SHARE), False: 0.05}
+"""How far (logarithm) the factor on a message usually is from 1, beside the backward pass, where the two may share a
+core, and after it: alone it is timed at the same node count."""
+MOST_SLOWED = 20.0
+"""Largest factor that is believed."""
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 _STEP = ["cell", "repeat", "iteration"]
 
@@ -100,16 +101,16 @@ def rounds(ranks: int) -> float:
 
 @dataclass(frozen=True)
 class Work:
-    """What a message takes from the backward pass: handing it over and taking it in, and moving its bytes."""
+    """What a message takes from the backward pass: handing over and taking in, in each round, and moving its bytes."""
 
     each: Ensemble
-    """s for each message."""
+    """s for each round of each message."""
     share: Ensemble
     """Of the time it takes alone."""
 
-    def __call__(self, alone: Ensemble) -> Ensemble:
-        """Seconds, for messages that take `alone` [1 + REPLICATES, messages] on idle nodes."""
-        work: Ensemble = self.each[:, None] + self.share[:, None] * alone
+    def __call__(self, alone: Ensemble, ranks: int) -> Ensemble:
+        """Seconds, for messages among `ranks` that take `alone` [1 + REPLICATES, messages] on idle nodes."""
+        work: Ensemble = rounds(ranks) * self.each[:, None] + self.share[:, None] * alone
         return work
 
 
@@ -133,13 +134,13 @@ class Effects:
     sent: list[list[int]] | None
     """Layers of each message, where the same network was sent by the same preset."""
 
-    def slower(self, alone: Ensemble, beside: Ensemble) -> Ensemble:
+    def slower(self, alone: Ensemble, beside: Ensemble, ranks: int) -> Ensemble:
         """Factor on the backward pass beside messages that take `alone` on idle nodes and `beside` in training.
 
         A message costs the backward pass the same work however long it is under way: while it waits for a core or for
         the other ranks, it takes nothing. [1 + REPLICATES, messages].
         """
-        part = np.divide(self.work(alone), beside, out=np.zeros(beside.shape), where=beside > 0)
+        part = np.divide(self.work(alone, ranks), beside, out=np.zeros(beside.shape), where=beside > 0)
         return np.asarray(1 / (1 - np.minimum(part, FAIR_SHARE)))
 
 
@@ -185,12 +186,13 @@ class Seen:
 
     @property
     def sent_beside(self) -> Ensemble:
-        """The messages beside the backward pass, or the parts of them: how many, and what they take alone, s.
+        """The messages beside the backward pass, or the parts of them: their rounds, and what they take alone, s.
 
         [1 + REPLICATES, 2].
         """
         part = self.observed.beside / np.maximum(self.observed.messages, 1e-12)
-        return np.stack([part.sum(axis=-1), (self.alone.messages * part).sum(axis=-1)], axis=-1)
+        in_rounds = rounds(self.observed.ranks) * part
+        return np.stack([in_rounds.sum(axis=-1), (self.alone.messages * part).sum(axis=-1)], axis=-1)
 
     @property
     def straggling(self) -> Ensemble:
@@ -307,53 +309,42 @@ def _drawn(count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
 
 
 def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool) -> Slowing | None:
-    """What messages of these points take, beside the backward pass or after it, against what they take alone."""
+    """What messages of these points take, beside the backward pass or after it, against what they take alone.
+
+    Replicates draw the points again. A delay is what the factor leaves of a message on average; where there are too few
+    messages to tell the two apart there is none.
+    """
     parts: list[tuple[Ensemble, Ensemble]] = []
     for one in seen:
         share = one.observed.beside[0] / np.maximum(one.observed.messages[0], 1e-12)
         chosen = share > MOSTLY if beside else share < 1 - MOSTLY
         if chosen.any():
-            parts.append((one.observed.messages[:, chosen], one.alone.messages[:, chosen] + 0.0))
+            parts.append((one.observed.messages[:, chosen], one.alone.messages[:, chosen]))
     if not parts:
         return None
+    measured, alone = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
+    drawn = np.vstack([np.arange(len(parts)), _drawn(len(parts), random)])
+    times_drawn = (drawn[:, :, None] == np.arange(len(parts))).sum(axis=1)
+    count = np.repeat(times_drawn, [part.shape[1] for part, _ in parts], axis=1)
+    can_tell = count.sum(axis=-1) >= FEWEST
     per_round = rounds(seen[0].point.ranks)
-    draws = [np.arange(len(parts)), *_drawn(len(parts), random)]
-    drawn = [_together([parts[index] for index in draw], replicate) for replicate, draw in enumerate(draws)]
-    factor = _believed(np.array([_factor(measured, alone, per_round) for measured, alone in drawn]))
-    delays = [_delay(measured, alone, float(y)) for (measured, alone), y in zip(drawn, factor, strict=True)]
-    return Slowing(np.array(delays) / per_round, factor)
-
-
-def _together(parts: Sequence[tuple[Ensemble, Ensemble]], replicate: int) -> tuple[Reals, Reals]:
-    """The messages of several points in one replicate: as measured, and alone."""
-    measured, alone = (np.concatenate([of[side][replicate] for of in parts]) for side in (0, 1))
-    return measured, alone
-
-
-def _factor(measured: Reals, alone: Reals, per_round: float) -> float:
-    """Beside a delay of each message, where there are enough of them; they count by 1 over their time."""
-    if len(measured) < FEWEST:
-        return float(measured.sum() / alone.sum())
     design = np.stack([np.full_like(alone, per_round), alone], axis=-1)
-    return float(non_negative_fit(design, np.maximum(measured, 1e-9))[1])
+    whole = (count * alone).sum(axis=-1)
+    ratio = np.divide((count * measured).sum(axis=-1), whole, out=np.ones_like(whole), where=whole > 0)
+    factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
+    factor = _believed(factor, USUAL[beside])
+    left = (count * (measured - factor[:, None] * alone)).sum(axis=-1) / count.sum(axis=-1)
+    return Slowing(np.where(can_tell, np.maximum(left, 0.0), 0.0) / per_round, factor)
 
 
-def _believed(factor: Ensemble) -> Ensemble:
-    """The factor, nearer to 1 the less certain it is: a normal prior on its logarithm, `USUAL` wide."""
+def _believed(factor: Ensemble, usual: float) -> Ensemble:
+    """The factor, nearer to 1 the less certain it is: a normal prior on its logarithm, `usual` wide."""
     known = np.log(np.clip(factor, 1 / MOST_SLOWED, MOST_SLOWED))
-    return np.asarray(np.exp(known * USUAL**2 / (USUAL**2 + known[1:].var())))
-
-
-def _delay(measured: Reals, alone: Reals, factor: float) -> float:
-    """What the factor leaves of each message, counting as in `_factor`; none where they are too few."""
-    if len(measured) < FEWEST:
-        return 0.0
-    weight = 1 / np.maximum(measured, 1e-9)
-    return max(0.0, float((weight * (measured - factor * alone)).sum() / weight.sum()))
+    return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var())))
 
 
 def _work(seen: Sequence[Seen], random: np.random.Generator) -> Work:
-    """Least squares over points, in units of their backward passes; one point gives all to one of the two."""
+    """Least squares over points, in units of their backward passes; one point alone puts all down to the bytes."""
     if not seen:
         return Work(_ZERO, _ZERO)
     passes = np.stack([one.alone.backward for one in seen])

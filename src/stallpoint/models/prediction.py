@@ -208,7 +208,7 @@ class Model:
         alone = latency + bandwidth
         beside, after = (slowing(alone, point.ranks) for slowing in (effects.beside, effects.after))
         ready = _ready(preset, backward, sent)
-        schedule = dag.contended(whole, ready, beside, after, effects.slower(alone, beside))
+        schedule = dag.contended(whole, ready, beside, after, effects.slower(alone, beside, point.ranks))
         start, end, seconds_sent = schedule.start, schedule.end, schedule.end - schedule.start
         ended = schedule.backward if sent else whole
         exposed = np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES)
@@ -261,10 +261,10 @@ class Model:
         self, point: Point, base: Measured, preset: Preset, sizes: Sequence[int], t_io: Ensemble
     ) -> tuple[Ensemble, Ensemble | float]:
         """t_io, and the factor on messages, when data and gradients share a link."""
-        scheme = scheme_of(point.hardware, preset)
-        if point.nodes == 1 or not sizes or scheme not in self._communication:
+        links = self._links(point)
+        if point.nodes == 1 or not sizes or links is None:
             return t_io, 1.0
-        sent = traffic(self._communication[scheme].over_nodes, point.ranks, message_bytes(preset, sizes))
+        sent = traffic(links.over_nodes, point.ranks, message_bytes(preset, sizes))
         return self._data.beside_gradients(base, t_io, point.ranks // point.nodes, point.worker_batch, sent)
 
     def alone(self, point: Point, sent: Sequence[Sequence[int]]) -> Alone | None:
@@ -283,16 +283,15 @@ class Model:
         if effects.sent is not None and preset.grouping == "fused":
             return effects.sent
         sizes = self._compute.layers[point.network].gradient_bytes.tolist()
-        return messages(preset, sizes, self._merge(point, preset, sizes, backward))
+        return messages(preset, sizes, self._merge(point, sizes, backward))
 
-    def _merge(self, point: Point, preset: Preset, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
+    def _merge(self, point: Point, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
         """What merges layers by the α-β model of this point; None where its links are not known."""
-        scheme = scheme_of(point.hardware, preset)
-        if scheme not in self._communication:
+        links = self._links(point)
+        if links is None:
             return None
         whole = sum(gradient_bytes)
-        fit = self._communication[scheme].at(point.nodes)
-        least, most = all_reduce_seconds(fit, point.ranks, [1, whole])[0]
+        least, most = all_reduce_seconds(links.at(point.nodes), point.ranks, [1, whole])[0]
         if not np.isfinite([least, most]).all():
             return None
         ready = dag.gradients_ready(backward)[0]
@@ -303,13 +302,17 @@ class Model:
 
         return merge
 
+    def _links(self, point: Point) -> Communication | None:
+        """What is known of all-reduces of the point's scheme on its hardware; None where none was measured."""
+        return self._communication.get(scheme_of(point.hardware, self._presets[point.sync]))
+
     def _message_parts(self, point: Point, preset: Preset, sizes: Sequence[int]) -> tuple[Ensemble, Ensemble]:
         """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
-        scheme = scheme_of(point.hardware, preset)
-        if not sizes or scheme not in self._communication:
+        links = self._links(point)
+        if not sizes or links is None:
             unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
             return unknown, unknown
-        fit = self._communication[scheme].at(point.nodes)
+        fit = links.at(point.nodes)
         whole = message_bytes(preset, sizes)
         if not preset.segment_bytes:
             return all_reduce_parts(fit, point.ranks, whole)

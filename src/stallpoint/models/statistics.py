@@ -24,6 +24,9 @@ MANY = 10_000
 AT_ONCE = 100_000
 """Numbers that replicates are made of at a time."""
 
+_REFITS = 8
+_SHORTEST = 1e-9
+
 Reals: TypeAlias = npt.NDArray[np.float64]
 Ensemble: TypeAlias = npt.NDArray[np.float64]
 """Shape [1 + REPLICATES, ...]."""
@@ -106,10 +109,27 @@ def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
     return non_negative_least_squares(scaled, root)
 
 
+def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0) -> Reals:
+    """Two non-negative coefficients c for times that vary the more the longer they are; each counts `count` times.
+
+    With a variance in proportion to the mean, as a Poisson distribution has it: least squares with weights of one over
+    what is fitted, found by fitting again (McCullagh & Nelder 1989, chapter 9). The sum of what is fitted is that of
+    what was observed; weights of one over the observed would favour those that happened to be short.
+    `design` [..., points, 2] is not negative, `observed` and `count` are [..., points]. Returns [..., 2].
+    """
+    fitted = design.sum(axis=-1)
+    for _ in range(_REFITS):
+        root = np.sqrt(np.asarray(count) / np.maximum(fitted, _SHORTEST))
+        found = non_negative_least_squares(design * root[..., None], observed * root)
+        fitted = (design * found[..., None, :]).sum(axis=-1)
+    return found
+
+
 def non_negative_least_squares(design: Reals, observed: Reals) -> Reals:
     """Two non-negative coefficients c with the least sum of (design·c - observed)², [..., points, 2] and [..., points].
 
-    With two coefficients the constrained optimum is the free one or lies on an axis. Returns [..., 2].
+    With two coefficients the constrained optimum is the free one or lies on an axis. Points in line with each other,
+    as one point is with itself, cannot tell the two apart: then the second has all. Returns [..., 2].
     """
     a, b = design[..., 0], design[..., 1]
     aa, ab, bb = (a * a).sum(-1), (a * b).sum(-1), (b * b).sum(-1)
@@ -120,9 +140,9 @@ def non_negative_least_squares(design: Reals, observed: Reals) -> Reals:
     free = np.stack([(bb * ra - ab * rb) / safe, (aa * rb - ab * ra) / safe], axis=-1)
     only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
     only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
-    # On an axis the sum of squares falls by (coefficient · r) against no fit at all.
+    # On an axis the sum of squares falls by (coefficient · r) against no fit at all; equal but for rounding is equal.
     on_axis = np.where(
-        (only_a * ra >= only_b * rb)[..., None],
+        (only_a * ra > (1 + 1e-9) * only_b * rb)[..., None],
         np.stack([only_a, np.zeros_like(only_a)], axis=-1),
         np.stack([np.zeros_like(only_b), only_b], axis=-1),
     )
