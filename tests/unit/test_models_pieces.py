@@ -56,3 +56,12 @@ def test_never_negative_never_falling_and_without_jumps(seconds: list[float]) ->
 def test_one_size_does_not_tell_latency_from_bandwidth() -> None:
     one = samples(np.array([1e-3]))
     assert np.isnan(pieces.fit(one)([512.0, 1024.0], 1.0, 1.0)).all()
+
+
+def test_equal_times_are_all_latency_however_they_were_rounded() -> None:
+    random = np.random.default_rng(0)
+    sizes = 4.0 ** np.arange(5, 13)
+    for _ in range(100):
+        seconds = 1e-3 * (1 + np.finfo(float).eps * random.integers(-2, 3, (3, len(sizes))))
+        curve = pieces.fit(Samples(sizes, np.ones_like(sizes), np.ones_like(sizes), seconds))
+        assert curve.alpha == pytest.approx(np.full(3, 1e-3))

@@ -144,9 +144,20 @@ def _typical(samples: Samples) -> Samples:
 
 
 def _misfit(samples: Samples, starts: Reals) -> float:
-    """Sum of squared relative errors."""
-    _, error = nnls(*_relative(samples, starts, 0))
-    return float(error)
+    """Root of the sum of squared relative errors."""
+    return _non_negative(*_relative(samples, starts, 0))[1]
+
+
+def _non_negative(design: Reals, observed: Reals) -> tuple[Reals, float]:
+    """Non-negative least squares: coefficients, and the norm of what is left.
+
+    In units of each column's largest entry: of columns many orders of magnitude apart the solver may take one in and
+    out for ever where another fits as well.
+    """
+    largest = design.max(axis=0)
+    scale = np.where(largest > 0, largest, 1.0)  # a piece that none of the sizes reaches has no bytes
+    found, left = nnls(design / scale, observed)
+    return found / scale, float(left)
 
 
 def _design(samples: Samples, starts: Reals) -> Reals:
@@ -173,7 +184,6 @@ def _curve(samples: Samples, starts: Reals) -> PiecewiseLine:
     elif len(starts) == 1:
         found = non_negative_fit(design / samples.seconds[..., None], np.ones_like(samples.seconds))
     else:
-        scale = design.max(axis=0)
-        rows = (_relative(samples, starts, replicate) for replicate in range(len(samples.seconds)))
-        found = np.array([nnls(left / scale, right)[0] / scale for left, right in rows])
+        replicates = range(len(samples.seconds))
+        found = np.array([_non_negative(*_relative(samples, starts, replicate))[0] for replicate in replicates])
     return PiecewiseLine(starts, found[:, 0], found[:, 1:])
