@@ -275,7 +275,7 @@ def start_node(node: Host, cores: str, link: str) -> None:
 
 def keep_busy(host: Host, busy: bool) -> None:
     """Keep this machine's cores busy whenever no node computes, or end that (see busy.py)."""
-    for process in threads(host):
+    for process in processes_in(host.namespace):
         with contextlib.suppress(OSError):
             if str(BUSY) in Path("/proc", str(process), "cmdline").read_text():
                 os.kill(process, signal.SIGTERM)
@@ -440,8 +440,8 @@ def shorten_slices(node: Host) -> None:
 
 def threads(node: Host) -> list[int]:
     """Every thread on a node."""
-    found = run("ip", "netns", "pids", node.namespace).split()
-    return [int(thread.name) for process in found for thread in Path("/proc", process, "task").glob("*")]
+    found = processes_in(node.namespace)
+    return [int(thread.name) for process in found for thread in Path("/proc", str(process), "task").glob("*")]
 
 
 def has_unified_cgroups() -> bool:
@@ -468,7 +468,11 @@ def cores_of(group: Path) -> str:
 
 
 def processes() -> list[int]:
-    return [int(pid) for namespace in namespaces() for pid in run("ip", "netns", "pids", namespace).split()]
+    return [process for namespace in namespaces() for process in processes_in(namespace)]
+
+
+def processes_in(namespace: str) -> list[int]:
+    return [int(process) for process in run("ip", "netns", "pids", namespace).split()]
 
 
 def signal_processes(number: signal.Signals) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from synthetic import Truth, study
 
 from stallpoint.models import fit
-from stallpoint.models.contention import NONE, Slowing, Work, rounds
+from stallpoint.models.contention import NONE, PerMessage, rounds
 from stallpoint.models.statistics import REPLICATES
 from stallpoint.models.stragglers import expected_lead
 
@@ -64,14 +64,14 @@ def test_a_study_of_two_node_counts_has_nothing_to_validate() -> None:
 
 
 def test_a_delay_counts_for_each_round() -> None:
-    slowing = Slowing(np.full(1 + REPLICATES, 0.5), np.full(1 + REPLICATES, 2.0))
+    slowing = PerMessage(np.full(1 + REPLICATES, 0.5), np.full(1 + REPLICATES, 2.0))
     assert [rounds(ranks) for ranks in (1, 2, 3, 8)] == [0, 1, 2, 3]
     alone = np.ones((1 + REPLICATES, 2))
     assert slowing(alone, 8) == pytest.approx(3.5 * alone)
 
 
 def test_a_message_takes_work_for_each_round_and_for_its_bytes_up_to_half_of_the_core() -> None:
-    effects = replace(NONE, work=Work(np.array([1e-3]), np.array([0.2])))
+    effects = replace(NONE, work=PerMessage(np.array([1e-3]), np.array([0.2])))
     alone, beside = np.array([[10e-3, 0.0]]), np.array([[30e-3, 1e-3]])
     # 1 ms in each round and a fifth of 10 ms, spread over 30 ms; then all of 1 ms.
     assert effects.slower(alone, beside, 2)[0] == pytest.approx([1 / (1 - 3 / 30), 2.0])

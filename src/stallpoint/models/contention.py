@@ -42,6 +42,7 @@ core, and after it: alone it is timed at the same node count."""
 MOST_SLOWED = 20.0
 """Largest factor that is believed."""
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
+_REPLICATE = np.arange(1 + REPLICATES)[:, None]
 _STEP = ["cell", "repeat", "iteration"]
 
 
@@ -81,37 +82,22 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Slowing:
-    """What a message takes in training: rounds · delay + factor · the time it takes alone."""
+class PerMessage:
+    """Seconds of a message: rounds · each + share · the time it takes alone."""
 
-    delay: Ensemble
+    each: Ensemble
     """s in each round."""
-    factor: Ensemble
+    share: Ensemble
 
     def __call__(self, alone: Ensemble, ranks: int) -> Ensemble:
         """Seconds of messages among `ranks` that take `alone` [1 + REPLICATES, messages] on idle nodes."""
-        delayed: Ensemble = rounds(ranks) * self.delay[:, None] + self.factor[:, None] * alone
-        return delayed
+        seconds: Ensemble = rounds(ranks) * self.each[:, None] + self.share[:, None] * alone
+        return seconds
 
 
 def rounds(ranks: int) -> float:
     """Rounds in which every rank can hear of every other one: in each somebody's thread has to get a core first."""
     return float(np.ceil(np.log2(ranks))) if ranks > 1 else 0.0
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a message takes from the backward pass: handing over and taking in, in each round, and moving its bytes."""
-
-    each: Ensemble
-    """s for each round of each message."""
-    share: Ensemble
-    """Of the time it takes alone."""
-
-    def __call__(self, alone: Ensemble, ranks: int) -> Ensemble:
-        """Seconds, for messages among `ranks` that take `alone` [1 + REPLICATES, messages] on idle nodes."""
-        work: Ensemble = rounds(ranks) * self.each[:, None] + self.share[:, None] * alone
-        return work
 
 
 @dataclass(frozen=True)
@@ -124,11 +110,11 @@ class Effects:
     """Factor on the update."""
     waiting: Ensemble
     """Taking over a mini-batch that was read ahead, s."""
-    work: Work
-    """What a message beside the backward pass takes from it."""
-    beside: Slowing
-    """Messages beside the backward pass."""
-    after: Slowing
+    work: PerMessage
+    """What a message beside the backward pass takes from it: to hand over and take in, and to move its bytes."""
+    beside: PerMessage
+    """What a message takes beside the backward pass: delays, and a factor."""
+    after: PerMessage
     straggling: Callable[[int], Ensemble]
     """Waiting for the slowest of so many workers, over a worker's own time."""
     sent: list[list[int]] | None
@@ -145,7 +131,8 @@ class Effects:
 
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)
-NONE = Effects(_ONE, _ONE, _ZERO, Work(_ZERO, _ZERO), Slowing(_ZERO, _ONE), Slowing(_ZERO, _ONE), lambda _: _ZERO, None)
+_AS_ALONE = PerMessage(_ZERO, _ONE)
+NONE = Effects(_ONE, _ONE, _ZERO, PerMessage(_ZERO, _ZERO), _AS_ALONE, _AS_ALONE, lambda _: _ZERO, None)
 """Nothing takes longer: what is assumed where nothing was measured."""
 
 
@@ -299,16 +286,15 @@ def _median(values: Sequence[Ensemble], random: np.random.Generator, default: En
         assert default is not None, "there is always somebody most alike"
         return default
     stacked = np.stack(values)
-    drawn = _drawn(len(values), random)
-    again = np.median(stacked[drawn, np.arange(1, 1 + REPLICATES)[:, None]], axis=1)
-    return np.concatenate([[np.median(stacked[:, 0])], again])
+    return np.asarray(np.median(stacked[_drawn(len(values), random), _REPLICATE], axis=1))
 
 
 def _drawn(count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    return random.integers(count, size=(REPLICATES, count))
+    """Which of so many points each replicate has, [1 + REPLICATES, count]; the first has each once."""
+    return np.vstack([np.arange(count), random.integers(count, size=(REPLICATES, count))])
 
 
-def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool) -> Slowing | None:
+def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool) -> PerMessage | None:
     """What messages of these points take, beside the backward pass or after it, against what they take alone.
 
     Replicates draw the points again. A delay is what the factor leaves of a message on average; where there are too few
@@ -323,7 +309,7 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
     if not parts:
         return None
     measured, alone = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
-    drawn = np.vstack([np.arange(len(parts)), _drawn(len(parts), random)])
+    drawn = _drawn(len(parts), random)
     times_drawn = (drawn[:, :, None] == np.arange(len(parts))).sum(axis=1)
     count = np.repeat(times_drawn, [part.shape[1] for part, _ in parts], axis=1)
     can_tell = count.sum(axis=-1) >= FEWEST
@@ -334,7 +320,7 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
     factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
     factor = _believed(factor, USUAL[beside])
     left = (count * (measured - factor[:, None] * alone)).sum(axis=-1) / count.sum(axis=-1)
-    return Slowing(np.where(can_tell, np.maximum(left, 0.0), 0.0) / per_round, factor)
+    return PerMessage(np.where(can_tell, np.maximum(left, 0.0), 0.0) / per_round, factor)
 
 
 def _believed(factor: Ensemble, usual: float) -> Ensemble:
@@ -343,17 +329,16 @@ def _believed(factor: Ensemble, usual: float) -> Ensemble:
     return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var())))
 
 
-def _work(seen: Sequence[Seen], random: np.random.Generator) -> Work:
+def _work(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage:
     """Least squares over points, in units of their backward passes; one point alone puts all down to the bytes."""
     if not seen:
-        return Work(_ZERO, _ZERO)
+        return PerMessage(_ZERO, _ZERO)
     passes = np.stack([one.alone.backward for one in seen])
     lost = np.stack([one.lost for one in seen]) / passes
     sent = np.stack([one.sent_beside for one in seen]) / passes[..., None]
-    drawn = np.vstack([np.arange(len(seen)), _drawn(len(seen), random)])
-    replicate = np.arange(1 + REPLICATES)[:, None]
-    found = non_negative_least_squares(sent[drawn, replicate], lost[drawn, replicate])
-    return Work(found[:, 0], found[:, 1])
+    drawn = _drawn(len(seen), random)
+    found = non_negative_least_squares(sent[drawn, _REPLICATE], lost[drawn, _REPLICATE])
+    return PerMessage(found[:, 0], found[:, 1])
 
 
 def _straggling(seen: Sequence[Seen], random: np.random.Generator) -> Callable[[int], Ensemble]:

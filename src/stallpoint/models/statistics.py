@@ -24,8 +24,8 @@ MANY = 10_000
 AT_ONCE = 100_000
 """Numbers that replicates are made of at a time."""
 
-_REFITS = 8
-_SHORTEST = 1e-9
+_REFITS = 8  # rounds of a fit whose weights are what it finds
+_SHORTEST = 1e-9  # s; what is fitted may be 0, and is a weight
 
 Reals: TypeAlias = npt.NDArray[np.float64]
 Ensemble: TypeAlias = npt.NDArray[np.float64]
