@@ -1,6 +1,6 @@
 """How well 4 and 8 nodes are predicted from 1 and 2, for every preset, on eight slow nodes of a real Slurm cluster.
 
-Runs the study cluster_accuracy.yaml on the test cluster (more than an hour on two cores; what was measured before is
+Runs the study cluster_accuracy.yaml on the test cluster (almost two hours on two cores; what was measured before is
 not measured again) and prints its table ``validation``.
 """
 
@@ -85,12 +85,11 @@ def _measure_and_fit(nap: Path) -> None:
 
 
 def _blocks() -> Iterator[list[str]]:
-    """What is measured one after the other: cells of one node, all-reduces, and each network's, near each other."""
+    """What is measured one after the other: cells of one node, all-reduces, and each preset's cells, close in time."""
     study = expand(yaml.safe_load(CONFIG.read_text()), yaml.safe_load(SCHEMA.read_text()))
-    blocks: dict[tuple[bool, str], list[Cell]] = {}
+    blocks: dict[tuple[bool, str, str], list[Cell]] = {}
     for cell in study.cells.values():
-        together = cell.nodes > 1
-        network = cell.network if together and isinstance(cell, TrainCell) else ""
-        blocks.setdefault((together, network), []).append(cell)
+        trained = cell.nodes > 1 and isinstance(cell, TrainCell)
+        blocks.setdefault((cell.nodes > 1, *((cell.network, cell.sync) if trained else ("", ""))), []).append(cell)
     for block in sorted(blocks):
         yield [f"results/{STUDY}/raw/{cell.path}" for cell in blocks[block]]

@@ -10,6 +10,7 @@ from stallpoint.parquet import read, read_frames
 from stallpoint.program import program
 from stallpoint.records import (
     COLLECTIVES,
+    CONTENTION,
     ENVIRONMENTS,
     EXTRAPOLATED_TABLES,
     MODEL_TABLES,
@@ -21,7 +22,8 @@ from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
 with program(Path(snakemake.log[0])):
-    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, RUNS, ENVIRONMENTS, COLLECTIVES), snakemake.input)
+    tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION)
+    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy), snakemake.input)
     networks = descriptions(snakemake.input.networks, snakemake.input.archives)
     for table, files in ((NETWORK_LAYERS, networks), (PUBLISHED, snakemake.input.published)):
         tables[table.name] = pd.concat([read(table, Path(file)).to_pandas() for file in files])

@@ -269,6 +269,30 @@ COLLECTIVES = Table(
     ),
 )
 
+CONTENTION = Table(
+    "contention",
+    "one row for each time that a rank called all-reduces from a thread while it computed, and computed alone before",
+    (
+        CELL,
+        HARDWARE,
+        NODES,
+        RANKS,
+        BACKEND,
+        REDUCTION,
+        REPEAT,
+        RANK,
+        Column("message_bytes", INT, "B", "size of the reduced buffer"),
+        SAMPLE,
+        WARMUP,
+        Column("messages", INT, None, "all-reduces that were called, one after the other"),
+        Column("seconds", REAL, "s", "time of all of them together"),
+        Column("operations", INT, None, "equal pieces of computing done from the first call to the last return"),
+        Column("computing", REAL, "s", "time of these; the last one may end after the last return"),
+        Column("alone_operations", INT, None, "the same pieces, done just before with nothing sent, on all ranks"),
+        Column("alone_computing", REAL, "s", "time of these"),
+    ),
+)
+
 STORAGE_READS = Table(
     "storage_reads",
     "one row for each sample read from a storage by each rank",
@@ -293,7 +317,7 @@ STORAGE_READS = Table(
 RAW_TABLES: dict[str, tuple[Table, ...]] = {
     "train": (RUNS, ENVIRONMENTS, SLURM_JOBS, ITERATIONS, LAYERS, INSTRUMENTATION),
     "sgemm": (RUNS, ENVIRONMENTS, SLURM_JOBS, SGEMM),
-    "collectives": (RUNS, ENVIRONMENTS, SLURM_JOBS, COLLECTIVES),
+    "collectives": (RUNS, ENVIRONMENTS, SLURM_JOBS, COLLECTIVES, CONTENTION),
     "storage": (RUNS, ENVIRONMENTS, SLURM_JOBS, STORAGE_READS),
     "imported-train": (RUNS, ITERATIONS, LAYERS),
     "imported-collectives": (RUNS, COLLECTIVES),

@@ -1,0 +1,63 @@
+"""All-reduces, alone and while every rank computes: real jobs under mpirun."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from launching import run_job
+
+from stallpoint.cells import CollectivesCell
+from stallpoint.measure.contention import ALONE, ENOUGH, MOST_MESSAGES
+
+SIZES = [1024, 2**22]
+
+
+def measured(folder: Path, *, backend: str = "mpi", ranks: int = 2, samples: int = 4) -> dict[str, pd.DataFrame]:
+    cell = CollectivesCell(
+        hardware="cpu", nodes=ranks, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=0,
+        precision="float32", anonymise=True, backend=backend, reduction="library", message_bytes=SIZES, samples=samples,
+    )  # fmt: skip
+    code, output = run_job(cell, folder, ranks=ranks)
+    assert code == 0, output
+    return {name: pd.read_parquet(folder / f"{name}.parquet") for name in ("collectives", "contention")}
+
+
+@pytest.fixture(scope="module", params=["mpi", "torch"])
+def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+    return measured(tmp_path_factory.mktemp(request.param), backend=request.param)
+
+
+def test_every_rank_records_every_call(tables: dict[str, pd.DataFrame]) -> None:
+    calls = tables["collectives"].groupby(["message_bytes", "rank"])
+    assert (calls.size() == 5).all()
+    assert len(calls) == 4
+    assert (calls["warmup"].sum() == 1).all()
+    assert (tables["collectives"]["seconds"] > 0).all()
+
+
+def test_ranks_agree_on_what_they_send_while_they_compute(tables: dict[str, pd.DataFrame]) -> None:
+    rows = tables["contention"]
+    by_rank = [of.drop(columns="rank").reset_index(drop=True) for _, of in rows.groupby("rank")]
+    agreed = ["message_bytes", "sample", "warmup", "messages"]
+    pd.testing.assert_frame_equal(by_rank[0][agreed], by_rank[1][agreed])
+    assert rows["messages"].between(1, MOST_MESSAGES).all()
+    assert (rows.groupby(["message_bytes", "rank"]).size() >= 1 + ENOUGH).all()
+    # What takes its time anyway is measured less often.
+    fewer = rows.groupby("message_bytes")["sample"].max() == ENOUGH
+    alone = rows[~rows["warmup"]].groupby("message_bytes")["messages"].max() == 1
+    assert (fewer | ~alone).all()
+
+
+def test_computing_goes_on_as_long_as_messages_are_under_way(tables: dict[str, pd.DataFrame]) -> None:
+    rows = tables["contention"]
+    assert (rows["alone_operations"] == ALONE).all()
+    assert (rows["operations"] >= 1).all()
+    assert (rows[["seconds", "computing", "alone_computing"]] > 0).all(axis=None)
+    kept = rows[~rows["warmup"]]
+    piece = kept["computing"] / kept["operations"]
+    # It ends with the piece in which the last message returned; a thread may begin late by some scheduling.
+    assert ((kept["computing"] - kept["seconds"]).abs() < 3 * piece + 0.1).all()
+
+
+def test_a_rank_alone_has_nobody_to_talk_to(tmp_path: Path) -> None:
+    assert measured(tmp_path, ranks=1, samples=1)["contention"].empty

@@ -212,3 +212,55 @@ def test_what_gradients_put_on_a_link() -> None:
     sent = communication.traffic(fits.over_nodes, 32, [10e6, 20e6])
     assert sent.bandwidth[0] == pytest.approx(1e9, rel=0.01)
     assert sent.gradient_bytes == pytest.approx(2 * 7 / 8 * 30e6)
+
+
+def contention(slower: float, share: float, *, noise: float = 0.0) -> pd.DataFrame:
+    """Messages `slower` times as long as on idle nodes, of which computing loses a `share`."""
+    random = np.random.default_rng(0)
+    calls_alone = calls()
+    piece, messages = 1e-3, 5
+    seconds = messages * slower * calls_alone["seconds"]
+    work = share * seconds * np.exp(noise * random.standard_normal(len(seconds)))
+    return calls_alone.drop(columns="seconds").assign(
+        messages=messages, seconds=seconds, operations=(seconds - work) / piece, computing=seconds,
+        alone_operations=20, alone_computing=20 * piece,
+    )  # fmt: skip
+
+
+def test_what_messages_and_computing_take_from_each_other_is_fitted() -> None:
+    links = communication.fit(calls(), 0, contention(3.0, 0.4))[SCHEME]
+    assert links.while_computing is not None
+    for ranks in (2, 4, 8):
+        size = [2**12, 2**25]
+        alone = all_reduce_seconds(links.at(ranks), ranks, size)[0]
+        beside = alone + all_reduce_seconds(links.while_computing.longer.at(ranks), ranks, size)[0]
+        work = all_reduce_seconds(links.while_computing.work.at(ranks), ranks, size)[0]
+        assert beside / alone == pytest.approx([3.0, 3.0], rel=0.05)
+        # The slowest rank says how long a message takes, all of them what it costs: here they wait for 0.8 and 1 of it.
+        assert work / beside == pytest.approx([0.4 * (1.8 / 2 if ranks == 2 else 3.4 / 4)] * 2, rel=0.07)
+
+
+def test_a_faster_link_leaves_what_computing_and_messages_take_from_each_other_as_it_is() -> None:
+    links = communication.fit(calls(), 0, contention(3.0, 0.4))[SCHEME]
+    assert links.changed(latency=1, bandwidth=2).while_computing == links.while_computing
+
+
+def test_work_that_noise_hides_is_no_less_than_none() -> None:
+    gaining = contention(3.0, 0.4).assign(operations=lambda rows: 2 * rows["operations"])
+    links = communication.fit(calls(), 0, gaining)[SCHEME]
+    assert links.while_computing is not None
+    both = links.while_computing.work, links.while_computing.longer
+    work, longer = (all_reduce_seconds(of.at(2), 2, [2**20])[0, 0] for of in both)
+    assert 0 < work < 0.01 * longer
+
+
+def test_schemes_without_contention_records_have_none() -> None:
+    assert communication.fit(calls(), 0)[SCHEME].while_computing is None
+    rows = contention(3.0, 0.4)
+    for too_few in (rows.iloc[:0], rows[rows["message_bytes"] == 2**10], rows.assign(message_bytes=2**11)):
+        assert communication.fit(calls(), 0, too_few)[SCHEME].while_computing is None
+
+
+def test_computing_that_took_no_time_is_refused() -> None:
+    with pytest.raises(InputError, match=r"contention: alone_computing is 0.* of cell collectives/"):
+        communication.fit(calls(), 0, contention(3.0, 0.4).assign(alone_computing=0.0))

@@ -9,10 +9,11 @@ import pytest
 from synthetic import Truth, study
 
 from stallpoint.models import fit
-from stallpoint.models.contention import NONE, PerMessage, rounds
+from stallpoint.models.contention import NONE, Messages, PerMessage, Together, rounds
 from stallpoint.models.statistics import REPLICATES
 from stallpoint.models.stragglers import expected_lead
 
+ZERO, ONE = np.zeros(1), np.ones(1)
 CONTENDED = Truth(slower=1.3, delay=3e-3)
 OPTIONS: dict[str, Any] = {
     "nodes": (1, 2, 4, 8),
@@ -71,11 +72,43 @@ def test_a_delay_counts_for_each_round() -> None:
 
 
 def test_a_message_takes_work_for_each_round_and_for_its_bytes_up_to_half_of_the_core() -> None:
-    effects = replace(NONE, work=PerMessage(np.array([1e-3]), np.array([0.2])))
-    alone, beside = np.array([[10e-3, 0.0]]), np.array([[30e-3, 1e-3]])
+    effects = replace(NONE, work=PerMessage(np.array([1e-3]), np.array([0.2])), beside=PerMessage(ZERO, 3 * ONE))
+    messages = Messages(latency=np.zeros((1, 2)), alone=np.array([[10e-3, 1e-3]]))
     # 1 ms in each round and a fifth of 10 ms, spread over 30 ms; then all of 1 ms.
-    assert effects.slower(alone, beside, 2)[0] == pytest.approx([1 / (1 - 3 / 30), 2.0])
-    assert effects.slower(alone, beside, 8)[0] == pytest.approx([1 / (1 - 5 / 30), 2.0])
+    beside, after, slower = effects.of_messages(messages, 2)
+    assert beside[0] == pytest.approx([30e-3, 3e-3])
+    assert after[0] == pytest.approx([10e-3, 1e-3])
+    assert slower[0] == pytest.approx([1 / (1 - 3 / 30), 1 / (1 - 1.2 / 3)])
+    assert effects.of_messages(messages, 8)[2][0] == pytest.approx([1 / (1 - 5 / 30), 2.0])
+
+
+def test_what_was_measured_while_ranks_compute_stands_for_messages_beside_the_pass_alone() -> None:
+    effects = replace(NONE, work=PerMessage(ZERO, 0.5 * ONE), beside=PerMessage(ZERO, 0.8 * ONE))
+    together = Together(longer=np.array([[30e-3]]), work=np.array([[16e-3]]))
+    messages = Messages(latency=np.zeros((1, 1)), alone=np.array([[10e-3]]), together=together)
+    beside, after, slower = (values[0] for values in effects.of_messages(messages, 2))
+    assert (beside, after) == (pytest.approx([32e-3]), pytest.approx([10e-3]))
+    assert slower == pytest.approx([1 / (1 - 8 / 32)])
+    # Links of half the speed make a message 10 ms longer; what computing and it take from each other stays.
+    beside, after, slower = (values[0] for values in effects.of_messages(messages.slowed(2 * ONE[:, None]), 2))
+    assert (beside, after) == (pytest.approx([40e-3]), pytest.approx([20e-3]))
+    assert slower == pytest.approx([1 / (1 - 8 / 40)])
+
+
+def test_nodes_that_slow_each_other_down_are_predicted_to_do_so_in_training(validation: pd.DataFrame) -> None:
+    tables = study(CONTENDED, **OPTIONS)
+    labels = {"hardware": "cpu", "backend": "mpi", "reduction": "library", "repeat": 1, "rank": 0, "sample": 1}
+    jobs = pd.DataFrame({"nodes": [2, 4, 8], "alone_computing": [20e-3, 20e-3, 30e-3]})
+    pieces = jobs.merge(pd.DataFrame({"message_bytes": [2**10, 2**22]}), how="cross").assign(
+        **labels, ranks=lambda rows: rows["nodes"], cell=lambda rows: "collectives/nodes~" + rows["nodes"].astype(str),
+        warmup=False, messages=1, seconds=20e-3, operations=20, computing=20e-3, alone_operations=20,
+    )  # fmt: skip
+    slower = fit({**tables, "contention": pieces}, nodes=[])["validation"]
+    key = ["network", "scaling", "sync", "batch", "nodes"]
+    ratio = (slower.set_index(key)["predicted"] / validation.set_index(key)["predicted"]).xs("naive", level="sync")
+    assert ratio.xs(4, level="nodes").to_numpy() == pytest.approx(1, abs=0.02)
+    # Computing takes half as long again, communication does not.
+    assert ratio.xs(8, level="nodes").between(1.05, 1.5).all()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 10])

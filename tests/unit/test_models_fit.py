@@ -94,7 +94,9 @@ def test_nothing_measured_gives_empty_tables() -> None:
 
 
 def test_warm_up_is_left_out(tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame]) -> None:
-    kept = {name: frame[~frame["warmup"]] if "warmup" in frame else frame for name, frame in tables.items()}
+    kept = {
+        name: frame[~frame["warmup"].astype(bool)] if "warmup" in frame else frame for name, frame in tables.items()
+    }
     for name, table in fit(kept, nodes=NODES).items():
         pd.testing.assert_frame_equal(table, fitted[name])
 

@@ -107,10 +107,11 @@ _CHARTS = (
         COMMUNICATION,
         "All-reduce time",
         "Shi et al. (2018), Table V",
-        ("communication", "collectives"),
-        "Time of one all-reduce by message size: points are medians over repeated calls of the slowest rank, with the "
-        "middle 90 % of them; dashed lines are the fit alpha + beta · bytes for each node count, in pieces where "
-        "one line does not hold for all sizes. The flat part is latency, the rising part bandwidth.",
+        ("communication", "collectives", "contention"),
+        "Time of one all-reduce by message size, on idle workers and while they compute: points are medians over "
+        "repeated calls of the slowest rank, with the middle 90 % of them; dashed lines are the fit alpha + beta · "
+        "bytes for each node count, in pieces where one line does not hold for all sizes. The flat part is latency, "
+        "the rising part bandwidth.",
     ),
     Chart(
         "overlap",

@@ -11,6 +11,7 @@ from stallpoint.charts import NoData, Tables, axes, marks
 from stallpoint.charts.frames import compact, number, rows, with_interval
 
 CURVE = ["hardware", "backend", "reduction", "nodes"]
+BUSY = ", while computing"
 SIZE_LABEL = (
     "datum.value >= 1048576 ? format(datum.value / 1048576, '~g') + ' MiB' : "
     "datum.value >= 1024 ? format(datum.value / 1024, '~g') + ' KiB' : format(datum.value, '~g') + ' B'"
@@ -23,7 +24,8 @@ def draw(tables: Tables) -> alt.FacetChart:
     fitted = _fitted(tables, measured)
     frame = pd.concat([measured, fitted])
     scheme = frame["reduction"].where(frame["backend"] == "mpi", frame["backend"]).replace("library", "MPI library")
-    frame = frame.assign(panel=frame["hardware"] + "\n" + scheme).sort_values([*CURVE, "message_bytes"], kind="stable")
+    frame = frame.assign(panel=frame["hardware"] + "\n" + scheme + frame["busy"].map({False: "", True: BUSY}))
+    frame = frame.sort_values(["busy", *CURVE, "message_bytes"], kind="stable")
     sizes = sorted(measured["message_bytes"].unique())
     ticks = [size for size in (4**power for power in range(20)) if sizes[0] <= size <= sizes[-1]]
     x = alt.X(
@@ -52,13 +54,17 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _measured(tables: Tables) -> pd.DataFrame:
-    """Median and middle 90 % of the calls, each as long as its slowest rank."""
-    frame = rows(tables, "collectives", "collectives cells")
-    frame = frame[~frame["warmup"] & (frame["ranks"] > 1)]
-    if frame.empty:
+    """Median and middle 90 % of the calls, each as long as its slowest rank, on idle ranks and on `busy` ones."""
+    idle = _several_ranks(rows(tables, "collectives", "collectives cells"))
+    if idle.empty:
         raise NoData("no collectives cells with two workers or more")
-    calls = frame.groupby(["cell", *CURVE, "message_bytes", "sample"])["seconds"].max()
-    quantiles = calls.groupby([*CURVE, "message_bytes"]).quantile(np.array([0.05, 0.5, 0.95])).unstack()
+    frame = idle.assign(busy=False)
+    contention = tables.get("contention")
+    if contention is not None and len(contention):
+        busy = _several_ranks(contention)
+        frame = pd.concat([frame, busy.assign(busy=True, seconds=busy["seconds"] / busy["messages"])])
+    calls = frame.groupby(["busy", "cell", *CURVE, "message_bytes", "sample"])["seconds"].max()
+    quantiles = calls.groupby(["busy", *CURVE, "message_bytes"]).quantile(np.array([0.05, 0.5, 0.95])).unstack()
     frame = quantiles.set_axis(["low", "value", "high"], axis=1).reset_index()
     spread = zip(frame["value"], frame["low"], frame["high"], strict=True)
     return frame.assign(
@@ -66,8 +72,12 @@ def _measured(tables: Tables) -> pd.DataFrame:
     )
 
 
+def _several_ranks(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[~frame["warmup"].astype(bool) & (frame["ranks"] > 1)]
+
+
 def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
-    """The fit of each node count, over the measured sizes."""
+    """The fit of each node count on idle ranks, over the measured sizes."""
     fits = tables.get("communication", pd.DataFrame(columns=["fit", "alpha"]))
     fits = fits[(fits["fit"] == "nodes") & fits["alpha"].notna()]
     if fits.empty:
@@ -85,5 +95,5 @@ def _curve(pieces: pd.DataFrame, sizes: npt.NDArray[np.float64]) -> pd.DataFrame
     texts = zip(with_interval(pieces, "alpha", "s"), with_interval(pieces, "beta", "s/B"), strict=True)
     shown = np.array([f"alpha {alpha}, beta {beta}" for alpha, beta in texts])
     curve = {"message_bytes": at, "value": value, "low": value, "high": value, "basis": "fitted"}
-    labels = {name: pieces[name].iloc[0] for name in CURVE}
+    labels = {name: pieces[name].iloc[0] for name in CURVE} | {"busy": False}
     return pd.DataFrame({**labels, **curve, "shown": shown[np.searchsorted(starts, at, side="right") - 1]})

@@ -7,6 +7,7 @@ import time
 import torch
 
 from stallpoint.cells import CollectivesCell
+from stallpoint.measure import contention
 from stallpoint.measure.clock import clock_for
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
@@ -42,4 +43,6 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
                 raise ArithmeticError(f"all-reduce of {size} bytes gave {values[0]}, {world.size} is the sum")
             keep.add(COLLECTIVES, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, seconds=seconds)
             progress.tell(place * calls + sample + 1)
+    if world.size > 1:
+        contention.measure(cell, world, communicates, keep)
     communicates.close()

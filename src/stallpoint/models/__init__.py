@@ -18,6 +18,7 @@ from stallpoint.models import (
     hidden_communication,
     matrix_products,
     next_cells,
+    pace,
     prediction,
     stalling,
     traffic,
@@ -61,7 +62,8 @@ def fit(
     steps = over_ranks(iterations, layers)
     points = measured(steps, seed)
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
-    links = communication.fit(tidy["collectives"], seed)
+    links = communication.fit(tidy["collectives"], seed, tidy["contention"])
+    paces = pace.fit(tidy["contention"], seed)
     kernels = matrix_products.kernels(tidy["sgemm"], seed)
 
     def cluster_of(
@@ -74,7 +76,7 @@ def fit(
             data.TrainingData(runs, seen["iterations"], seen["storage_reads"], seed, shared_links),
             {**named, **presets(runs)},
         )
-        return alone.learning(points, seen["iterations"], seen["layers"], seed)
+        return alone.learning(points, seen["iterations"], seen["layers"], paces, seed)
 
     compute = Compute(iterations, layers, seed, kernels)
     cluster = cluster_of(tidy, points, compute)

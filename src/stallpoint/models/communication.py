@@ -31,6 +31,11 @@ def scheme_of(hardware: str, preset: Preset) -> Scheme:
     return hardware, preset.communicator, preset.reduction
 
 
+_SCHEME = ["hardware", "backend", "reduction"]
+_SIZE = [*_SCHEME, "nodes", "message_bytes"]
+_CALL = [*_SIZE, "ranks", "cell", "repeat", "sample"]
+
+
 @dataclass(frozen=True)
 class Left:
     """How far measured bandwidth terms are from the line: a curve that bends has fewer pieces than sizes."""
@@ -49,6 +54,9 @@ class Left:
         return np.asarray(np.exp((1 - part) * self.log_ratio[:, below] + part * self.log_ratio[:, above]))
 
 
+LEAST = 1e-3
+"""Least part of a message's time that computing and it are said to take from each other: what noise leaves of nothing
+is above 0."""
 MOST_LEFT = np.log(2.0)
 """Largest \\|log\\| of what a line is believed to leave."""
 
@@ -100,6 +108,8 @@ class Communication:
 
     by_nodes: Mapping[int, Fit]
     over_nodes: Fit
+    while_computing: WhileComputing | None = None
+    """What all-reduces and computing take from each other; None where it was not measured."""
 
     def at(self, nodes: int) -> Fit:
         """The fit to use at `nodes`: its own where it was measured, else that over all node counts."""
@@ -109,7 +119,17 @@ class Communication:
         """The same links with `latency` times their latency and `bandwidth` times their bandwidth."""
         factors = {"latency": latency, "bandwidth": bandwidth}
         by_nodes = {nodes: fit.changed(**factors) for nodes, fit in self.by_nodes.items()}
-        return Communication(by_nodes, self.over_nodes.changed(**factors))
+        return replace(self, by_nodes=by_nodes, over_nodes=self.over_nodes.changed(**factors))
+
+
+@dataclass(frozen=True)
+class WhileComputing:
+    """What all-reduces and computing take from each other when every rank computes; it is not the link's doing."""
+
+    longer: Communication
+    """How much longer each all-reduce takes than on idle ranks, s."""
+    work: Communication
+    """How much longer computing takes for each, s."""
 
 
 def nominal(reduction: str, *, latency: float, bandwidth: float) -> Communication:
@@ -156,19 +176,48 @@ def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
     return Traffic(bandwidth, factor * float(np.sum(sizes)))
 
 
-def fit(collectives: pd.DataFrame, seed: int) -> dict[Scheme, Communication]:
-    """Fits by scheme. One rank alone communicates nothing and is left out.
+def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = None) -> dict[Scheme, Communication]:
+    """Fits by scheme, of the tables of these names. One rank alone communicates nothing and is left out.
 
     Raises `InputError` for a time that is not above 0.
     """
     # A call ends when its slowest rank does.
-    frame = kept(collectives)
+    calls = _together(collectives, "collectives", "seconds").groupby(_CALL)["seconds"].max()
+    busy = {} if contention is None else _while_computing(contention, calls, seed)
+    return {scheme: replace(links, while_computing=busy.get(scheme)) for scheme, links in _fits(calls, seed).items()}
+
+
+def _while_computing(contention: pd.DataFrame, idle: pd.Series[float], seed: int) -> dict[Scheme, WhileComputing]:
+    """Fits of `contention`, for message sizes that were timed on `idle` ranks too."""
+    frame = _together(
+        contention, "contention", "seconds", "messages", "computing", "alone_computing", "alone_operations"
+    )
+    seconds = frame["seconds"] / frame["messages"]
+    piece = frame["alone_computing"] / frame["alone_operations"]
+    work = (frame["computing"] - frame["operations"] * piece) / frame["messages"]
+    calls = frame.assign(seconds=seconds, work=work).groupby(_CALL).agg({"seconds": "max", "work": "mean"})
+    usual = idle.groupby(_SIZE).median().rename("idle")
+    calls = calls.join(usual, on=_SIZE, how="inner")
+    sizes = calls.reset_index().groupby([*_SCHEME, "nodes"])["message_bytes"].transform("nunique").to_numpy()
+    calls = calls[sizes > 1]  # one size tells nothing about others
+    least = LEAST * calls["seconds"]
+    longer = _fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed)
+    lost = _fits(calls["work"].clip(lower=least), seed)
+    return {scheme: WhileComputing(longer[scheme], lost[scheme]) for scheme in longer}
+
+
+def _together(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
+    """The rows that count of several ranks."""
+    frame = kept(frame)
     frame = frame[frame["ranks"] > 1]
-    refuse(frame, "collectives", ["seconds", "message_bytes"], above_zero=True)
-    scheme = ["hardware", "backend", "reduction"]
-    call = [*scheme, "nodes", "ranks", "cell", "repeat", "message_bytes", "sample"]
-    slowest = frame.groupby(call)["seconds"].max().reset_index()
-    return {key: _fit_scheme(key, rows, seed) for key, rows in groups(slowest, scheme)}
+    refuse(frame, name, [*times, "message_bytes"], above_zero=True)
+    return frame
+
+
+def _fits(calls: pd.Series[float], seed: int) -> dict[Scheme, Communication]:
+    """Fits of seconds by `_CALL`."""
+    frame = calls.rename("seconds").reset_index()
+    return {key: _fit_scheme(key, rows, seed) for key, rows in groups(frame, _SCHEME)}
 
 
 def table(fits: Mapping[Scheme, Communication]) -> list[dict[str, object]]:

@@ -8,17 +8,19 @@ node counts. So is what workers lose by waiting for the slowest of them. See doc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.models.measured import Measured, Point, kept
+from stallpoint.models.pace import Pace
 from stallpoint.models.statistics import (
     REPLICATES,
     Ensemble,
     Reals,
+    believed,
     bootstrap,
     generator,
     groups,
@@ -39,11 +41,45 @@ FAIR_SHARE = 0.5
 USUAL = {True: np.log(1 / FAIR_SHARE), False: 0.05}
 """How far (logarithm) the factor on a message usually is from 1, beside the backward pass, where the two may share a
 core, and after it: alone it is timed at the same node count."""
-MOST_SLOWED = 20.0
-"""Largest factor that is believed."""
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 _REPLICATE = np.arange(1 + REPLICATES)[:, None]
 _STEP = ["cell", "repeat", "iteration"]
+
+
+@dataclass(frozen=True)
+class Together:
+    """What messages and computing take from each other when every rank computes; [1 + REPLICATES, messages], s."""
+
+    longer: Ensemble
+    """How much longer each message takes."""
+    work: Ensemble
+    """How much longer computing takes for each."""
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What was measured of messages without training; [1 + REPLICATES, messages], in the order of sending, s."""
+
+    latency: Ensemble
+    """What of each is latency."""
+    alone: Ensemble
+    """On idle nodes."""
+    together: Together | None = None
+    """None where it was not measured; the time alone then stands for both."""
+
+    @property
+    def beside(self) -> Ensemble:
+        """How long each takes while every rank computes, as far as that is known."""
+        return self.alone + self.together.longer if self.together else self.alone
+
+    @property
+    def work(self) -> Ensemble:
+        """What each takes from computing goes with this."""
+        return self.together.work if self.together else self.alone
+
+    def slowed(self, factor: Reals) -> Messages:
+        """The same over links on which everything takes `factor` [..., 1] times as long."""
+        return replace(self, latency=self.latency * factor, alone=self.alone * factor)
 
 
 @dataclass(frozen=True)
@@ -53,8 +89,7 @@ class Alone:
     forward: Ensemble
     backward: Ensemble
     update: Ensemble
-    messages: Ensemble
-    """[1 + REPLICATES, messages], in the order of sending."""
+    messages: Messages
 
 
 @dataclass(frozen=True)
@@ -89,9 +124,9 @@ class PerMessage:
     """s in each round."""
     share: Ensemble
 
-    def __call__(self, alone: Ensemble, ranks: int) -> Ensemble:
-        """Seconds of messages among `ranks` that take `alone` [1 + REPLICATES, messages] on idle nodes."""
-        seconds: Ensemble = rounds(ranks) * self.each[:, None] + self.share[:, None] * alone
+    def __call__(self, known: Ensemble, ranks: int) -> Ensemble:
+        """Seconds of messages among `ranks` for which `known` [1 + REPLICATES, messages] was measured."""
+        seconds: Ensemble = rounds(ranks) * self.each[:, None] + self.share[:, None] * known
         return seconds
 
 
@@ -120,19 +155,20 @@ class Effects:
     sent: list[list[int]] | None
     """Layers of each message, where the same network was sent by the same preset."""
 
-    def slower(self, alone: Ensemble, beside: Ensemble, ranks: int) -> Ensemble:
-        """Factor on the backward pass beside messages that take `alone` on idle nodes and `beside` in training.
+    def of_messages(self, messages: Messages, ranks: int) -> tuple[Ensemble, Ensemble, Ensemble]:
+        """Seconds of messages beside the backward pass and after it, and the factor on the pass beside them.
 
         A message costs the backward pass the same work however long it is under way: while it waits for a core or for
-        the other ranks, it takes nothing. [1 + REPLICATES, messages].
+        the other ranks, it takes nothing. [1 + REPLICATES, messages] each.
         """
-        part = np.divide(self.work(alone, ranks), beside, out=np.zeros(beside.shape), where=beside > 0)
-        return np.asarray(1 / (1 - np.minimum(part, FAIR_SHARE)))
+        beside, work = self.beside(messages.beside, ranks), self.work(messages.work, ranks)
+        part = np.divide(work, beside, out=np.zeros(beside.shape), where=beside > 0)
+        return beside, self.after(messages.alone, ranks), 1 / (1 - np.minimum(part, FAIR_SHARE))
 
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)
-_AS_ALONE = PerMessage(_ZERO, _ONE)
-NONE = Effects(_ONE, _ONE, _ZERO, PerMessage(_ZERO, _ZERO), _AS_ALONE, _AS_ALONE, lambda _: _ZERO, None)
+_AS_MEASURED = PerMessage(_ZERO, _ONE)
+NONE = Effects(_ONE, _ONE, _ZERO, PerMessage(_ZERO, _ZERO), _AS_MEASURED, _AS_MEASURED, lambda _: _ZERO, None)
 """Nothing takes longer: what is assumed where nothing was measured."""
 
 
@@ -150,8 +186,10 @@ class Seen:
         """Whether all parts were measured, here and alone."""
         there, alone = self.observed, self.alone
         known = (there.forward, there.backward, there.update, there.waiting, there.straggling, there.messages)
-        took = np.concatenate([np.ravel(times) for times in (*known, alone.messages, alone.update)])
-        longer_than_0 = (there.forward, there.backward, alone.forward, alone.backward, alone.messages.sum(axis=-1))
+        messages = alone.messages
+        without = (messages.alone, messages.beside, messages.work, alone.update)
+        took = np.concatenate([np.ravel(times) for times in (*known, *without)])
+        longer_than_0 = (there.forward, there.backward, alone.forward, alone.backward, messages.alone.sum(axis=-1))
         return bool(np.isfinite(took).all() and all((times > 0).all() for times in longer_than_0))
 
     @property
@@ -173,13 +211,13 @@ class Seen:
 
     @property
     def sent_beside(self) -> Ensemble:
-        """The messages beside the backward pass, or the parts of them: their rounds, and what they take alone, s.
+        """The messages beside the backward pass, or the parts of them: rounds, and what they would take of it, s.
 
-        [1 + REPLICATES, 2].
+        Where that was measured rounds are in it, and are 0 here. [1 + REPLICATES, 2].
         """
         part = self.observed.beside / np.maximum(self.observed.messages, 1e-12)
-        in_rounds = rounds(self.observed.ranks) * part
-        return np.stack([in_rounds.sum(axis=-1), (self.alone.messages * part).sum(axis=-1)], axis=-1)
+        in_rounds = 0.0 if self.alone.messages.together else rounds(self.observed.ranks)
+        return np.stack([in_rounds * part.sum(axis=-1), (self.alone.messages.work * part).sum(axis=-1)], axis=-1)
 
     @property
     def straggling(self) -> Ensemble:
@@ -203,10 +241,11 @@ class Contention:
         layers: pd.DataFrame,
         presets: Mapping[str, Preset],
         alone: Callable[[Point, Sequence[Sequence[int]]], Alone | None],
+        pace: Pace,
         seed: int,
     ) -> None:
         """`alone` says what a point would take, given the layers of its messages; None where it is not known."""
-        self._presets, self._seed = presets, seed
+        self._presets, self._pace, self._seed = presets, pace, seed
         together = [measured for measured in points if measured.point.ranks > 1]
         fewest: dict[str, int] = {}
         for measured in together:
@@ -246,13 +285,14 @@ class Contention:
         after = _slowing(scheme, random, beside=False) or _slowing(same_way, random, beside=False)
         beside = _slowing(scheme, random, beside=True) or _slowing(same_way, random, beside=True)
         sent = [seen.observed.sent for seen in others if _same(seen.point, point)]
+        slower = self._pace.ratio(point.hardware, point.nodes, others[0].point.nodes)
         return Effects(
-            computing=_median([seen.computing for seen in network], random),
-            update=_median([seen.update for seen in updating], random, default=_ONE),
+            computing=_median([seen.computing for seen in network], random) * slower,
+            update=_median([seen.update for seen in updating], random, default=_ONE) * slower,
             waiting=_median([seen.observed.waiting for seen in network if _ahead(seen.point)], random, default=_ZERO),
-            work=_work(overlapping, random),
-            beside=beside or after or NONE.beside,
-            after=after or beside or NONE.after,
+            work=_work(overlapping, random) if overlapping else _untaught_work(others),
+            beside=beside or NONE.beside,
+            after=after or NONE.after,
             straggling=_straggling(begins, random),
             sent=sent[0] if sent else None,
         )
@@ -297,48 +337,47 @@ def _drawn(count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
 def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool) -> PerMessage | None:
     """What messages of these points take, beside the backward pass or after it, against what they take alone.
 
-    Replicates draw the points again. A delay is what the factor leaves of a message on average; where there are too few
-    messages to tell the two apart there is none.
+    Replicates draw the points again. A delay is what the factor leaves of a message on average; there is none where too
+    few messages can tell the two apart, or what they take while ranks compute was measured with all delays.
     """
     parts: list[tuple[Ensemble, Ensemble]] = []
     for one in seen:
         share = one.observed.beside[0] / np.maximum(one.observed.messages[0], 1e-12)
         chosen = share > MOSTLY if beside else share < 1 - MOSTLY
         if chosen.any():
-            parts.append((one.observed.messages[:, chosen], one.alone.messages[:, chosen]))
+            known = one.alone.messages.beside if beside else one.alone.messages.alone
+            parts.append((one.observed.messages[:, chosen], known[:, chosen]))
     if not parts:
         return None
     measured, alone = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
     drawn = _drawn(len(parts), random)
     times_drawn = (drawn[:, :, None] == np.arange(len(parts))).sum(axis=1)
     count = np.repeat(times_drawn, [part.shape[1] for part, _ in parts], axis=1)
-    can_tell = count.sum(axis=-1) >= FEWEST
+    with_delays = beside and all(one.alone.messages.together for one in seen)
+    can_tell = (count.sum(axis=-1) >= FEWEST) & (not with_delays)
     per_round = rounds(seen[0].point.ranks)
     design = np.stack([np.full_like(alone, per_round), alone], axis=-1)
     whole = (count * alone).sum(axis=-1)
     ratio = np.divide((count * measured).sum(axis=-1), whole, out=np.ones_like(whole), where=whole > 0)
     factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
-    factor = _believed(factor, USUAL[beside])
+    factor = believed(factor, USUAL[beside])
     left = (count * (measured - factor[:, None] * alone)).sum(axis=-1) / count.sum(axis=-1)
     return PerMessage(np.where(can_tell, np.maximum(left, 0.0), 0.0) / per_round, factor)
 
 
-def _believed(factor: Ensemble, usual: float) -> Ensemble:
-    """The factor, nearer to 1 the less certain it is: a normal prior on its logarithm, `usual` wide."""
-    known = np.log(np.clip(factor, 1 / MOST_SLOWED, MOST_SLOWED))
-    return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var())))
-
-
 def _work(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage:
     """Least squares over points, in units of their backward passes; one point alone puts all down to the bytes."""
-    if not seen:
-        return PerMessage(_ZERO, _ZERO)
     passes = np.stack([one.alone.backward for one in seen])
     lost = np.stack([one.lost for one in seen]) / passes
     sent = np.stack([one.sent_beside for one in seen]) / passes[..., None]
     drawn = _drawn(len(seen), random)
     found = non_negative_least_squares(sent[drawn, _REPLICATE], lost[drawn, _REPLICATE])
     return PerMessage(found[:, 0], found[:, 1])
+
+
+def _untaught_work(others: Sequence[Seen]) -> PerMessage:
+    """Where no training overlapped: what was measured while ranks computed, as it stands, or nothing."""
+    return _AS_MEASURED if all(seen.alone.messages.together for seen in others) else NONE.work
 
 
 def _straggling(seen: Sequence[Seen], random: np.random.Generator) -> Callable[[int], Ensemble]:

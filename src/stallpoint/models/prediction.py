@@ -25,7 +25,7 @@ from stallpoint.models.communication import (
     traffic,
 )
 from stallpoint.models.compute import Layers, Times
-from stallpoint.models.contention import Alone, Effects
+from stallpoint.models.contention import Alone, Effects, Messages, Together
 from stallpoint.models.link import Traffic
 from stallpoint.models.measured import FULLY_CONNECTED, MATRIX_LAYERS, SERIES, Measured, Point, kept
 from stallpoint.models.statistics import REPLICATES, Ensemble, columns, groups
@@ -204,11 +204,9 @@ class Model:
         sent = self._sent(point, backward, effects) if point.ranks > 1 else []
         sizes = [int(layers.gradient_bytes[members].sum()) for members in sent]
         t_io, slower = self._beside_gradients(point, base, preset, sizes, t_io)
-        latency, bandwidth = (part * np.reshape(slower, (-1, 1)) for part in self._message_parts(point, preset, sizes))
-        alone = latency + bandwidth
-        beside, after = (slowing(alone, point.ranks) for slowing in (effects.beside, effects.after))
+        messages = self._messages(point, sizes).slowed(np.reshape(slower, (-1, 1)))
         ready = _ready(preset, backward, sent)
-        schedule = dag.contended(whole, ready, beside, after, effects.slower(alone, beside, point.ranks))
+        schedule = dag.contended(whole, ready, *effects.of_messages(messages, point.ranks))
         start, end, seconds_sent = schedule.start, schedule.end, schedule.end - schedule.start
         ended = schedule.backward if sent else whole
         exposed = np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES)
@@ -232,7 +230,7 @@ class Model:
             "iteration_time": seconds + straggling,
             "matrix": of_layers[:, np.isin(layers.types, MATRIX_LAYERS)].sum(-1),
             FULLY_CONNECTED: of_layers[:, layers.types == FULLY_CONNECTED].sum(-1),
-            "latency_share": _latency_share(latency, alone, seconds_sent, end - ended[:, None]),
+            "latency_share": _latency_share(messages, seconds_sent, end - ended[:, None]),
         }
         of_layer = {layer: message for message, members in enumerate(sent) for layer in members}
         table = pd.DataFrame({
@@ -274,8 +272,7 @@ class Model:
             return None
         of_layer = self._compute.layers[point.network].gradient_bytes
         sizes = [int(of_layer[list(members)].sum()) for members in sent]
-        latency, bandwidth = self._message_parts(point, self._presets[point.sync], sizes)
-        return Alone(times.forward, times.backward_steps.sum(-1), times.update, latency + bandwidth)
+        return Alone(times.forward, times.backward_steps.sum(-1), times.update, self._messages(point, sizes))
 
     def _sent(self, point: Point, backward: Ensemble, effects: Effects) -> list[list[int]]:
         """Layers of each message; groups of a fixed size are those that were seen."""
@@ -306,32 +303,46 @@ class Model:
         """What is known of all-reduces of the point's scheme on its hardware; None where none was measured."""
         return self._communication.get(scheme_of(point.hardware, self._presets[point.sync]))
 
-    def _message_parts(self, point: Point, preset: Preset, sizes: Sequence[int]) -> tuple[Ensemble, Ensemble]:
-        """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
-        links = self._links(point)
+    def _messages(self, point: Point, sizes: Sequence[int]) -> Messages:
+        """What is measured without training of messages of `sizes` bytes before compression."""
+        links, preset = self._links(point), self._presets[point.sync]
         if not sizes or links is None:
             unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
-            return unknown, unknown
-        fit = links.at(point.nodes)
-        whole = message_bytes(preset, sizes)
-        if not preset.segment_bytes:
-            return all_reduce_parts(fit, point.ranks, whole)
-        segments, rest = np.divmod(whole, preset.segment_bytes)
-        segment, last = (all_reduce_parts(fit, point.ranks, size) for size in ([preset.segment_bytes], rest))
-        latency, bandwidth = (segments * of_one + of_rest for of_one, of_rest in zip(segment, last, strict=True))
-        return latency, bandwidth
+            return Messages(unknown, unknown)
+        latency, bandwidth = _message_parts(links, point, preset, sizes)
+        together = None
+        if links.while_computing:
+            both = links.while_computing.longer, links.while_computing.work
+            together = Together(*(np.add(*_message_parts(of, point, preset, sizes)) for of in both))
+        return Messages(latency, latency + bandwidth, together)
 
 
-def _latency_share(latency: Ensemble, alone: Ensemble, seconds: Ensemble, late: Ensemble) -> Ensemble:
+def _message_parts(
+    links: Communication, point: Point, preset: Preset, sizes: Sequence[int]
+) -> tuple[Ensemble, Ensemble]:
+    """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
+    fit = links.at(point.nodes)
+    whole = message_bytes(preset, sizes)
+    if not preset.segment_bytes:
+        return all_reduce_parts(fit, point.ranks, whole)
+    segments, rest = np.divmod(whole, preset.segment_bytes)
+    segment, last = (all_reduce_parts(fit, point.ranks, size) for size in ([preset.segment_bytes], rest))
+    latency, bandwidth = (segments * of_one + of_rest for of_one, of_rest in zip(segment, last, strict=True))
+    return latency, bandwidth
+
+
+def _latency_share(messages: Messages, seconds: Ensemble, late: Ensemble) -> Ensemble:
     """What of the exposed communication is latency, each message by the part of it that is exposed.
 
-    `alone` is what messages take alone, latency included, `seconds` what they take in training. `late` says how long
+    `seconds` is what the messages take in training. `late` says how long
     after the backward pass each message ends: what is exposed of it lies before that end. Nothing communicated has no
     latency.
     """
     exposed = np.clip(late, 0.0, seconds)
     counted = np.where(exposed.sum(-1, keepdims=True) > 0, exposed, seconds)
-    of_message = np.divide(latency, alone, out=np.zeros_like(alone), where=alone != 0)
+    of_message = np.divide(
+        messages.latency, messages.alone, out=np.zeros_like(messages.alone), where=messages.alone != 0
+    )
     total = counted.sum(-1)
     share: Ensemble = np.divide((counted * of_message).sum(-1), total, out=np.zeros_like(total), where=total != 0)
     return share

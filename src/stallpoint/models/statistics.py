@@ -24,6 +24,9 @@ MANY = 10_000
 AT_ONCE = 100_000
 """Numbers that replicates are made of at a time."""
 
+MOST_BELIEVED = 20.0
+"""Largest factor that is believed."""
+
 _REFITS = 8  # rounds of a fit whose weights are what it finds
 _SHORTEST = 1e-9  # s; what is fitted may be 0, and is a weight
 
@@ -93,6 +96,12 @@ def estimate(ensemble: Ensemble) -> tuple[float, float, float]:
 def columns(name: str, ensemble: Ensemble) -> dict[str, float]:
     """The three columns of a quantity in a model table: `name`, `name`_low, `name`_high."""
     return dict(zip((name, f"{name}_low", f"{name}_high"), estimate(ensemble), strict=True))
+
+
+def believed(factor: Ensemble, usual: float) -> Ensemble:
+    """The factor, nearer to 1 the less certain it is: a normal prior on its logarithm, `usual` wide."""
+    known = np.log(np.clip(factor, 1 / MOST_BELIEVED, MOST_BELIEVED))
+    return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var())))
 
 
 def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:

@@ -19,6 +19,7 @@ from stallpoint.models.communication import Communication, Scheme, nominal, sche
 from stallpoint.models.compute import Layers, Times
 from stallpoint.models.contention import NONE, Contention, Effects
 from stallpoint.models.measured import Measured, Point
+from stallpoint.models.pace import Pace
 from stallpoint.models.prediction import DataTimes, LayerTimes, Model, ScalingCurve
 from stallpoint.models.stalling import stall_nodes
 from stallpoint.models.statistics import REPLICATES, Ensemble, columns
@@ -105,22 +106,22 @@ class Cluster:
         return Model(self.compute, self.communication, self.data, self.presets, self.effects)
 
     def learning(
-        self, points: Sequence[Measured], iterations: pd.DataFrame, layers: pd.DataFrame, seed: int
+        self, points: Sequence[Measured], iterations: pd.DataFrame, layers: pd.DataFrame, pace: Pace, seed: int
     ) -> Cluster:
         """This cluster with the effects that its training cells show."""
-        seen = Contention(points, iterations, layers, self.presets, self.model.alone, seed)
+        seen = Contention(points, iterations, layers, self.presets, self.model.alone, pace, seed)
         return replace(self, effects=seen.effects)
 
     def changed(self, scenario: Scenario, hardware: str) -> Cluster:
         """This cluster under `scenario`, for curves on `hardware`."""
         links = self.communication
         if scenario.link:
-            links = {
-                scheme_of(hardware, preset): nominal(
-                    preset.reduction, latency=scenario.link.latency, bandwidth=scenario.link.bandwidth
-                )
-                for preset in self.presets.values()
-            }
+            measured, links = links, {}
+            for preset in self.presets.values():
+                scheme = scheme_of(hardware, preset)
+                known = measured.get(scheme)
+                link = nominal(preset.reduction, latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
+                links[scheme] = replace(link, while_computing=known.while_computing if known else None)
         links = {
             scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth)
             for scheme, link in links.items()

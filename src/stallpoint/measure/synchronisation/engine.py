@@ -7,9 +7,8 @@ themselves, which non-blocking ones do not while nobody is inside the MPI librar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import nn
@@ -18,6 +17,7 @@ from stallpoint.measure.clock import Clock, Mark, host_mark
 from stallpoint.measure.synchronisation.exchange import Exchange
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.interface import Sent
+from stallpoint.measure.synchronisation.streams import stream_for
 
 Plan = Sequence[Sequence[int]]
 """Layers (by position) in messages, in the order of sending."""
@@ -44,7 +44,7 @@ class Engine:
         self.network = network
         self.updates = exchange.updates
         self._gradients, self._exchange, self._clock, self._replan, self._end = gradients, exchange, clock, replan, end
-        self._device = _Cuda(device) if device.type == "cuda" else _Host()
+        self._stream = stream_for(device)
         self._thread = ThreadPoolExecutor(1, "communication") if during_backward else None
         self._under_way: list[Future[None]] = []
         self._sent: dict[int, tuple[int, int, int, int]] = {}
@@ -68,7 +68,7 @@ class Engine:
                 sending.result()
             self._under_way.clear()
         else:
-            written = self._device.note()
+            written = self._stream.note()
             for message in self._messages:
                 self._send(message, written)
         self._begin()
@@ -112,54 +112,15 @@ class Engine:
         """Hand messages over to the communication thread, in their order and as far as they are complete."""
         while self._next < len(self._messages) and not self._missing[self._next]:
             message = self._messages[self._next]
-            self._under_way.append(thread.submit(self._send, message, self._device.note()))
+            self._under_way.append(thread.submit(self._send, message, self._stream.note()))
             self._next += 1
 
     def _send(self, message: Message, written: torch.cuda.Event | None) -> None:
-        self._device.wait(written)
+        self._stream.wait(written)
         start = host_mark()
-        with self._device.stream():
+        with self._stream.entered():
             size = self._exchange.send(message)
         end = host_mark()
         own = {layer: self._gradients.bytes_of(layer) for layer in message.layers}
         for layer, part in own.items():
             self._sent[layer] = message.number, size * part // sum(own.values()), start, end
-
-
-class _Host:
-    """On a CPU what was called is done."""
-
-    def note(self) -> None:
-        """Nothing to note."""
-
-    def wait(self, written: torch.cuda.Event | None) -> None:
-        """Nothing to wait for."""
-
-    def stream(self) -> AbstractContextManager[object]:
-        """Nothing to enter."""
-        return nullcontext()
-
-
-class _Cuda:
-    """On a CUDA device work waits in streams; messages have one of their own."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-
-    def note(self) -> torch.cuda.Event:
-        """The place in the stream of the backward pass at which gradients are written."""
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        return event
-
-    def wait(self, written: torch.cuda.Event | None) -> None:
-        """Until the backward pass has come to that place."""
-        if written:
-            written.synchronize()
-
-    @contextmanager
-    def stream(self) -> Iterator[None]:
-        """A block whose work is done in the messages' stream, and has ended with it."""
-        with torch.cuda.stream(self._stream):
-            yield
-        self._stream.synchronize()

@@ -1,0 +1,98 @@
+"""All-reduces and computing at the same time: how much longer the ones take, and how much the other loses.
+
+In training, messages share a worker's cores, memory and caches with the backward pass, and what that costs depends on
+how many nodes talk. Here it is measured at every node count, without training: one thread calls all-reduces, as the
+communication thread of a training job does, while the main thread computes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+
+from stallpoint.cells import CollectivesCell
+from stallpoint.measure.progress import Progress
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.synchronisation.communicator import Communicator
+from stallpoint.measure.synchronisation.streams import stream_for
+from stallpoint.measure.world import World
+from stallpoint.records import CONTENTION
+
+ALONE, BESIDE = 20, 40
+"""Pieces of computing alone, and for how many of them messages are to be sent (if those of the warm-up tell)."""
+MOST_MESSAGES = 64
+ENOUGH = 3
+"""Samples of messages of which one alone is that long."""
+_IMAGES = {"cpu": 2, "cuda": 64}
+_CHANNELS, _SIDE, _KERNEL = 32, 28, 3
+
+
+def measure(cell: CollectivesCell, world: World, communicates: Communicator, keep: Recorder) -> None:
+    """Measure ``cell.samples`` times for each message size, after one warm-up that decides how many messages are sent.
+
+    Every rank computes alone, and then beside the messages; both begin at a barrier.
+    """
+    device = torch.device(cell.device)
+    compute = _backward_of_convolution(device)
+    work = [size + 2**16 for size in cell.message_bytes]
+    progress = Progress("all-reduce beside computing", work, silent=world.rank > 0)
+    with ThreadPoolExecutor(1, "communication") as thread:
+        for place, size in enumerate(cell.message_bytes):
+            values = torch.zeros(size // 4, device=device)
+            messages, samples, sample = 1, 1, 0
+            while sample < samples:
+                world.comm.Barrier()
+                alone_operations, alone_computing = _computed(compute, ALONE)
+                world.comm.Barrier()
+                sending = thread.submit(_send, communicates, values, messages)
+                operations, computing = _computed(compute, 1, sending)
+                seconds = sending.result()
+                keep.add(
+                    CONTENTION, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, messages=messages,
+                    seconds=seconds, operations=operations, computing=computing, alone_operations=alone_operations,
+                    alone_computing=alone_computing,
+                )  # fmt: skip
+                if sample == 0:
+                    wanted = BESIDE * alone_computing / alone_operations / seconds
+                    messages = world.comm.bcast(round(min(max(wanted, 1), MOST_MESSAGES)))
+                    samples += cell.samples if messages > 1 else min(ENOUGH, cell.samples)
+                sample += 1
+            progress.tell(place + 1)
+
+
+def _send(communicates: Communicator, values: torch.Tensor, messages: int) -> float:
+    """Call so many all-reduces, one after the other; seconds until the last one returned."""
+    begin, stream = time.perf_counter(), stream_for(values.device)
+    for _ in range(messages):
+        with stream.entered():
+            communicates.all_reduce(values)
+    return time.perf_counter() - begin
+
+
+def _computed(compute: Callable[[], None], least: int, beside: Future[float] | None = None) -> tuple[int, float]:
+    """Pieces of computing, `least` or more until what goes on `beside` it has ended, and their time in s."""
+    begin, done = time.perf_counter(), 0
+    while done < least or (beside and not beside.done()):
+        compute()
+        done += 1
+    return done, time.perf_counter() - begin
+
+
+def _backward_of_convolution(device: torch.device) -> Callable[[], None]:
+    """A small piece of what a backward pass consists of; returns when the device has done it."""
+    images = torch.randn(_IMAGES[device.type], _CHANNELS, _SIDE, _SIDE, device=device)
+    weights = torch.randn(_CHANNELS, _CHANNELS, _KERNEL, _KERNEL, device=device)
+    gradients = torch.ones_like(images)
+    edge = [_KERNEL // 2] * 2
+
+    def compute() -> None:
+        torch.ops.aten.convolution_backward(
+            gradients, images, weights, None, [1, 1], edge, [1, 1], False, [0, 0], 1, [True, True, False]
+        )
+        if device.type == "cuda":
+            torch.cuda.current_stream().synchronize()
+
+    return compute

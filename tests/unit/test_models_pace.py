@@ -1,0 +1,42 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from stallpoint.models import pace
+
+
+def contention(pieces: dict[tuple[int, str], float], *, samples: int = 20, noise: float = 0.0) -> pd.DataFrame:
+    """Rows of jobs (nodes, cell) in which a piece of computing takes so long, s."""
+    random = np.random.default_rng(0)
+    rows = [
+        {
+            "hardware": "cpu", "nodes": nodes, "cell": cell, "warmup": sample == 0, "alone_operations": 20,
+            "alone_computing": 20 * piece * (9 if sample == 0 else np.exp(noise * random.standard_normal())),
+        }
+        for (nodes, cell), piece in pieces.items()
+        for sample in range(samples)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_nodes_that_slow_each_other_down_are_found() -> None:
+    found = pace.fit(contention({(2, "a"): 1e-3, (8, "b"): 1.2e-3}), seed=0)
+    assert found.ratio("cpu", 8, 2) == pytest.approx(1.2)
+    assert found.ratio("cpu", 2, 2) == pytest.approx(1)
+
+
+def test_between_measured_node_counts_the_nearest_counts() -> None:
+    found = pace.fit(contention({(2, "a"): 1e-3, (8, "b"): 1.2e-3}), seed=0)
+    assert found.ratio("cpu", 6, 2) == pytest.approx(1.2)
+    assert found.ratio("cpu", 64, 3) == pytest.approx(1.2)
+
+
+def test_jobs_that_differ_among_themselves_tell_little() -> None:
+    jobs = {(2, "a"): 1e-3, (2, "b"): 1.3e-3, (8, "c"): 1.1e-3, (8, "d"): 1.5e-3}
+    found = pace.fit(contention(jobs, noise=0.05), seed=0).ratio("cpu", 8, 2)
+    assert 1 < found[0] < 1.1
+
+
+def test_what_nobody_measured_is_the_same_everywhere() -> None:
+    nothing = pace.fit(contention({(2, "a"): 1e-3}).iloc[:0], seed=0)
+    assert (nothing.ratio("cpu", 8, 2) == 1).all()
