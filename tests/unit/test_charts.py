@@ -223,6 +223,17 @@ def data_of(chart: Spec) -> pd.DataFrame:
     return pd.DataFrame([row for rows in chart["datasets"].values() for row in rows])
 
 
+def test_all_reduces_while_computing_have_a_panel_beside_those_on_idle_ranks(tables: Tables) -> None:
+    busy = tables["collectives"].assign(messages=4, seconds=lambda rows: 12 * rows["seconds"])
+    rows = data_of(spec("all-reduce", {**tables, "contention": busy})).query("basis == 'measured'")
+    idle_panel, busy_panel = rows["panel"].unique()
+    assert busy_panel == f"{idle_panel}, while computing"
+    idle, busy = (
+        rows[rows["panel"] == panel].set_index(["nodes", "message_bytes"]) for panel in rows["panel"].unique()
+    )
+    assert (busy["value"] / idle["value"]).to_numpy() == pytest.approx(3, rel=1e-3)
+
+
 def test_an_unbounded_interval_ends_with_the_axis(tables: Tables) -> None:
     stalling = tables["stalling"].assign(stall_nodes_high=np.inf)
     rows = data_of(spec("speedup", {**tables, "stalling": stalling}))

@@ -25,7 +25,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = pd.concat([measured, fitted])
     scheme = frame["reduction"].where(frame["backend"] == "mpi", frame["backend"]).replace("library", "MPI library")
     frame = frame.assign(panel=frame["hardware"] + "\n" + scheme + frame["busy"].map({False: "", True: BUSY}))
-    frame = frame.sort_values(["busy", *CURVE, "message_bytes"], kind="stable")
+    frame = frame.sort_values([*CURVE[:-1], "busy", "nodes", "message_bytes"], kind="stable")
     sizes = sorted(measured["message_bytes"].unique())
     ticks = [size for size in (4**power for power in range(20)) if sizes[0] <= size <= sizes[-1]]
     x = alt.X(

@@ -22,7 +22,7 @@ from stallpoint.measure.world import World
 from stallpoint.records import CONTENTION
 
 ALONE, BESIDE = 20, 40
-"""Pieces of computing alone, and for how many of them messages are to be sent (if those of the warm-up tell)."""
+"""Pieces of computing alone, and for how many of them messages are to be sent (if those of the sample before tell)."""
 MOST_MESSAGES = 64
 ENOUGH = 3
 """Samples of messages of which one alone is that long."""
@@ -31,7 +31,7 @@ _CHANNELS, _SIDE, _KERNEL = 32, 28, 3
 
 
 def measure(cell: CollectivesCell, world: World, communicates: Communicator, keep: Recorder) -> None:
-    """Measure ``cell.samples`` times for each message size, after one warm-up that decides how many messages are sent.
+    """Measure ``cell.samples`` times for each message size, after one warm-up.
 
     Every rank computes alone, and then beside the messages; both begin at a barrier.
     """
@@ -55,9 +55,10 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
                     seconds=seconds, operations=operations, computing=computing, alone_operations=alone_operations,
                     alone_computing=alone_computing,
                 )  # fmt: skip
+                # The one message of the warm-up may have been lucky: every sample decides for the next one.
+                wanted = messages * BESIDE * alone_computing / alone_operations / seconds
+                messages = world.comm.bcast(round(min(max(wanted, 1), MOST_MESSAGES)))
                 if sample == 0:
-                    wanted = BESIDE * alone_computing / alone_operations / seconds
-                    messages = world.comm.bcast(round(min(max(wanted, 1), MOST_MESSAGES)))
                     samples += cell.samples if messages > 1 else min(ENOUGH, cell.samples)
                 sample += 1
             progress.tell(place + 1)
