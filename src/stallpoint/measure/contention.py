@@ -37,7 +37,8 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
     """
     device = torch.device(cell.device)
     compute = _backward_of_convolution(device)
-    work = [size + 2**16 for size in cell.message_bytes]
+    # As many small messages are sent as take about as long as one of some MiB.
+    work = [size + 2**24 for size in cell.message_bytes]
     progress = Progress("all-reduce beside computing", work, silent=world.rank > 0)
     with ThreadPoolExecutor(1, "communication") as thread:
         for place, size in enumerate(cell.message_bytes):
