@@ -250,21 +250,26 @@ SGEMM = Table(
     ),
 )
 
+_ALL_REDUCE = (
+    CELL,
+    HARDWARE,
+    NODES,
+    RANKS,
+    BACKEND,
+    REDUCTION,
+    REPEAT,
+    RANK,
+    Column("message_bytes", INT, "B", "size of the reduced buffer"),
+    SAMPLE,
+    WARMUP,
+)
+"""Which all-reduce, of which rank."""
+
 COLLECTIVES = Table(
     "collectives",
     "one row for each timed all-reduce of each rank",
     (
-        CELL,
-        HARDWARE,
-        NODES,
-        RANKS,
-        BACKEND,
-        REDUCTION,
-        REPEAT,
-        RANK,
-        Column("message_bytes", INT, "B", "size of the reduced buffer"),
-        SAMPLE,
-        WARMUP,
+        *_ALL_REDUCE,
         Column("seconds", REAL, "s", "time of the call, from a barrier on"),
     ),
 )
@@ -273,17 +278,7 @@ CONTENTION = Table(
     "contention",
     "one row for each time that a rank called all-reduces from a thread while it computed, and computed alone before",
     (
-        CELL,
-        HARDWARE,
-        NODES,
-        RANKS,
-        BACKEND,
-        REDUCTION,
-        REPEAT,
-        RANK,
-        Column("message_bytes", INT, "B", "size of the reduced buffer"),
-        SAMPLE,
-        WARMUP,
+        *_ALL_REDUCE,
         Column("messages", INT, None, "all-reduces that were called, one after the other"),
         Column("seconds", REAL, "s", "time of all of them together"),
         Column("operations", INT, None, "equal pieces of computing done from the first call to the last return"),

@@ -214,15 +214,13 @@ def test_what_gradients_put_on_a_link() -> None:
     assert sent.gradient_bytes == pytest.approx(2 * 7 / 8 * 30e6)
 
 
-def contention(slower: float, share: float, *, noise: float = 0.0) -> pd.DataFrame:
+def contention(slower: float, share: float) -> pd.DataFrame:
     """Messages `slower` times as long as on idle nodes, of which computing loses a `share`."""
-    random = np.random.default_rng(0)
     calls_alone = calls()
     piece, messages = 1e-3, 5
     seconds = messages * slower * calls_alone["seconds"]
-    work = share * seconds * np.exp(noise * random.standard_normal(len(seconds)))
     return calls_alone.drop(columns="seconds").assign(
-        messages=messages, seconds=seconds, operations=(seconds - work) / piece, computing=seconds,
+        messages=messages, seconds=seconds, operations=(1 - share) * seconds / piece, computing=seconds,
         alone_operations=20, alone_computing=20 * piece,
     )  # fmt: skip
 

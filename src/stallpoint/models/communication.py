@@ -182,14 +182,14 @@ def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = 
     Raises `InputError` for a time that is not above 0.
     """
     # A call ends when its slowest rank does.
-    calls = _together(collectives, "collectives", "seconds").groupby(_CALL)["seconds"].max()
+    calls = _several_ranks(collectives, "collectives", "seconds").groupby(_CALL)["seconds"].max()
     busy = {} if contention is None else _while_computing(contention, calls, seed)
     return {scheme: replace(links, while_computing=busy.get(scheme)) for scheme, links in _fits(calls, seed).items()}
 
 
 def _while_computing(contention: pd.DataFrame, idle: pd.Series[float], seed: int) -> dict[Scheme, WhileComputing]:
     """Fits of `contention`, for message sizes that were timed on `idle` ranks too."""
-    frame = _together(
+    frame = _several_ranks(
         contention, "contention", "seconds", "messages", "computing", "alone_computing", "alone_operations"
     )
     seconds = frame["seconds"] / frame["messages"]
@@ -206,7 +206,7 @@ def _while_computing(contention: pd.DataFrame, idle: pd.Series[float], seed: int
     return {scheme: WhileComputing(longer[scheme], lost[scheme]) for scheme in longer}
 
 
-def _together(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
+def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
     """The rows that count of several ranks."""
     frame = kept(frame)
     frame = frame[frame["ranks"] > 1]

@@ -1,8 +1,9 @@
 """What training on several nodes takes beyond its parts alone, learned on the fewest nodes that communicate.
 
-Layers are timed on one rank and all-reduces on idle nodes; in training both share cores, memory and caches. How much
-longer each then takes is learned from training cells on the fewest nodes with more than one rank, and carried to other
-node counts. So is what workers lose by waiting for the slowest of them. See docs/models/contention.md.
+Layers are timed on one rank and all-reduces on idle nodes; in training both share cores, memory and caches. What they
+take from each other when every rank computes is measured at every node count, without training; how much of it training
+feels is learned from training cells on the fewest nodes with more than one rank, and carried to other node counts. So
+is what workers lose by waiting for the slowest of them. See docs/models/contention.md.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class PerMessage:
-    """Seconds of a message: rounds · each + share · the time it takes alone."""
+    """Seconds of a message: rounds · each + share · what was measured of it without training."""
 
     each: Ensemble
     """s in each round."""
@@ -335,7 +336,7 @@ def _drawn(count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
 
 
 def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool) -> PerMessage | None:
-    """What messages of these points take, beside the backward pass or after it, against what they take alone.
+    """What messages of these points take, beside the backward pass or after it, against what was measured before.
 
     Replicates draw the points again. A delay is what the factor leaves of a message on average; there is none where too
     few messages can tell the two apart, or what they take while ranks compute was measured with all delays.
@@ -345,23 +346,24 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
         share = one.observed.beside[0] / np.maximum(one.observed.messages[0], 1e-12)
         chosen = share > MOSTLY if beside else share < 1 - MOSTLY
         if chosen.any():
-            known = one.alone.messages.beside if beside else one.alone.messages.alone
-            parts.append((one.observed.messages[:, chosen], known[:, chosen]))
+            without = one.alone.messages.beside if beside else one.alone.messages.alone
+            parts.append((one.observed.messages[:, chosen], without[:, chosen]))
     if not parts:
         return None
-    measured, alone = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
+    measured, known = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
     drawn = _drawn(len(parts), random)
     times_drawn = (drawn[:, :, None] == np.arange(len(parts))).sum(axis=1)
     count = np.repeat(times_drawn, [part.shape[1] for part, _ in parts], axis=1)
-    with_delays = beside and all(one.alone.messages.together for one in seen)
-    can_tell = (count.sum(axis=-1) >= FEWEST) & (not with_delays)
-    per_round = rounds(seen[0].point.ranks)
-    design = np.stack([np.full_like(alone, per_round), alone], axis=-1)
-    whole = (count * alone).sum(axis=-1)
+    whole = (count * known).sum(axis=-1)
     ratio = np.divide((count * measured).sum(axis=-1), whole, out=np.ones_like(whole), where=whole > 0)
+    if beside and _all_together(seen):
+        return PerMessage(np.zeros_like(ratio), believed(ratio, USUAL[beside]))
+    can_tell = count.sum(axis=-1) >= FEWEST
+    per_round = rounds(seen[0].point.ranks)
+    design = np.stack([np.full_like(known, per_round), known], axis=-1)
     factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
     factor = believed(factor, USUAL[beside])
-    left = (count * (measured - factor[:, None] * alone)).sum(axis=-1) / count.sum(axis=-1)
+    left = (count * (measured - factor[:, None] * known)).sum(axis=-1) / count.sum(axis=-1)
     return PerMessage(np.where(can_tell, np.maximum(left, 0.0), 0.0) / per_round, factor)
 
 
@@ -377,7 +379,12 @@ def _work(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage:
 
 def _untaught_work(others: Sequence[Seen]) -> PerMessage:
     """Where no training overlapped: what was measured while ranks computed, as it stands, or nothing."""
-    return _AS_MEASURED if all(seen.alone.messages.together for seen in others) else NONE.work
+    return _AS_MEASURED if _all_together(others) else NONE.work
+
+
+def _all_together(seen: Sequence[Seen]) -> bool:
+    """Whether messages of all these points were measured while ranks computed."""
+    return all(one.alone.messages.together for one in seen)
 
 
 def _straggling(seen: Sequence[Seen], random: np.random.Generator) -> Callable[[int], Ensemble]:

@@ -334,9 +334,8 @@ def _message_parts(
 def _latency_share(messages: Messages, seconds: Ensemble, late: Ensemble) -> Ensemble:
     """What of the exposed communication is latency, each message by the part of it that is exposed.
 
-    `seconds` is what the messages take in training. `late` says how long
-    after the backward pass each message ends: what is exposed of it lies before that end. Nothing communicated has no
-    latency.
+    `seconds` is what the messages take in training. `late` says how long after the backward pass each message ends:
+    what is exposed of it lies before that end. Nothing communicated has no latency.
     """
     exposed = np.clip(late, 0.0, seconds)
     counted = np.where(exposed.sum(-1, keepdims=True) > 0, exposed, seconds)
