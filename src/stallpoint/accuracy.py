@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 HEAD = (
-    "network", "preset", "nodes", "predicted / measured", "median |error|", "90th percentile", "intervals that hold it",
+    "network", "preset", "nodes", "predicted / measured", "median |error|", "90th percentile",
+    "mean: computing + communication + rest", "intervals that hold it",
 )  # fmt: skip
 PUBLISHED = "Shi et al. (2018): 9.4 %, 4.7 % and 4.6 % on average (AlexNet, GoogLeNet, ResNet-50; GPUs)"
 """Mean errors that they state for their predictions."""
@@ -17,6 +18,23 @@ ALL = "all"
 def rows(validation: pd.DataFrame) -> list[list[str]]:
     """One row for each network and preset, with its ratio at each node count, then for each network and for all."""
     return list(_rows(validation))
+
+
+def repeatability(validation: pd.DataFrame) -> str:
+    """How much jobs that measured the same differ, against which errors are to be seen; empty without repeats.
+
+    Where two of k equal jobs differ by d, their mean is d / sqrt(2k) from what many would show (normal errors).
+    """
+    repeated = validation[validation["repeats_differ"].notna()]
+    if repeated.empty:
+        return ""
+    differ = repeated["repeats_differ"]
+    chance = differ / (2 * repeated["repeats"]) ** 0.5
+    return (
+        f"Two jobs that measured the same differ by {differ.median():.1%} (median) and {differ.quantile(0.9):.1%} "
+        f"(90th percentile; {len(repeated)} of {len(validation)} combinations were repeated): by chance alone "
+        f"a prediction without error would be off by about {chance.median():.1%} and {chance.quantile(0.9):.1%}."
+    )
 
 
 def _rows(validation: pd.DataFrame) -> Iterator[list[str]]:
@@ -30,11 +48,14 @@ def _rows(validation: pd.DataFrame) -> Iterator[list[str]]:
 
 def _numbers(part: pd.DataFrame) -> list[str]:
     error = part["error"].abs()
+    means = [part[f"error_{of}"].mean() for of in ("computing", "communication")]
+    means.append(part["error"].mean() - sum(means))
     ratios = (1 + part["error"]).groupby(part["nodes"]).median()
     return [
         ", ".join(str(nodes) for nodes in ratios.index),
         ", ".join(f"{ratio:.2f}" for ratio in ratios),
         f"{error.median():.1%}",
         f"{error.quantile(0.9):.1%}",
+        " ".join(f"{mean:+.1%}" for mean in means),
         f"{int(part['covered'].sum())} of {len(part)}",
     ]

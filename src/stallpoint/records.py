@@ -464,7 +464,11 @@ VALIDATION = Table(
         *_estimate("predicted", "s", "predicted iteration time"),
         *_estimate("measured", "s", "measured iteration time, slowest rank"),
         Column("error", REAL, None, "predicted / measured - 1"),
+        Column("error_computing", REAL, None, "what of it is forward and backward pass"),
+        Column("error_communication", REAL, None, "what of it is exposed communication; the rest is everything else"),
         Column("covered", FLAG, None, "measured lies in the interval of predicted"),
+        Column("repeats", INT, None, "jobs that measured it"),
+        Column("repeats_differ", REAL, None, "slower over faster of two of these jobs, minus 1 (mean over pairs)"),
     ),
 )
 

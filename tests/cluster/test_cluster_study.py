@@ -59,7 +59,9 @@ LONG_PATH = (
     "train/network~googlenet/hardware~cpu/nodes~2/batch~4/storage~jpeg/scaling~strong/sync~wfbp/prefetch~0/repeat~1"
 )
 
-ON_SLURM = ("--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2")
+ON_SLURM = (
+    "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "3",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -30,14 +30,14 @@ class Ran:
 
 
 class Checkout:
-    """A copy of the workflow with one study."""
+    """A copy of the workflow with one study; what was compiled of its code comes along, as in any checkout in use."""
 
     def __init__(self, folder: Path, study: dict[str, Any]) -> None:
         self.folder = folder
         for part in PARTS:
             source = ROOT / part
             if source.is_dir() and not source.is_symlink():
-                shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+                shutil.copytree(source, folder / part, dirs_exist_ok=True)
             else:
                 shutil.copy(source, folder / part, follow_symlinks=False)
         (folder / "elsewhere.csv").write_text(ELSEWHERE)

@@ -60,6 +60,52 @@ def test_intervals_hold_most_of_what_was_measured(validation: pd.DataFrame) -> N
     assert (validation["predicted_low"] <= validation["predicted"]).all()
 
 
+def test_an_error_is_put_down_to_what_took_longer_than_predicted(validation: pd.DataFrame) -> None:
+    tables = study(CONTENDED, **OPTIONS)
+    steps = tables["iterations"]
+    steps.loc[steps["nodes"] > 2, ["forward", "iteration_time"]] += 0.05
+    slower = fit(tables, nodes=[])["validation"]
+
+    def seconds(rows: pd.DataFrame, name: str) -> pd.Series:
+        return rows[name] * rows["measured"]
+
+    assert seconds(slower, "error").to_numpy() == pytest.approx(seconds(validation, "error") - 0.05)
+    assert seconds(slower, "error_computing").to_numpy() == pytest.approx(seconds(validation, "error_computing") - 0.05)
+    communication = seconds(validation, "error_communication")
+    assert seconds(slower, "error_communication").to_numpy() == pytest.approx(communication)
+
+
+def test_jobs_that_measured_the_same_are_compared(validation: pd.DataFrame) -> None:
+    assert (validation["repeats"] == 2).all()
+    assert validation["repeats_differ"].between(0, 0.1).all()
+    tables = study(CONTENDED, **OPTIONS)
+    steps = tables["iterations"]
+    steps.loc[(steps["nodes"] == 4) & (steps["repeat"] == 2), "iteration_time"] *= 2
+    differ = fit(tables, nodes=[])["validation"].set_index("nodes")["repeats_differ"]
+    assert differ[4].between(0.9, 1.2).all()
+    once = fit(study(CONTENDED, **OPTIONS, repeats=1), nodes=[])["validation"]
+    assert (once["repeats"] == 1).all()
+    assert once["repeats_differ"].isna().all()
+
+
+def merged_into_one(layers: pd.DataFrame, chosen: pd.Series) -> None:
+    """All that these rows sent went in one message."""
+    sent = chosen & (layers["message"] >= 0)
+    layers.loc[sent, "message"] = 0
+    key = ["cell", "rank", "iteration"]
+    for side, reduce in (("all_reduce_start", "min"), ("all_reduce_end", "max")):
+        layers.loc[sent, side] = layers[sent].groupby(key)[side].transform(reduce)
+
+
+@pytest.mark.parametrize("of", ["repeat", "iteration"])
+def test_what_is_sent_together_may_differ(validation: pd.DataFrame, of: str) -> None:
+    tables = study(CONTENDED, **OPTIONS)
+    layers = tables["layers"]
+    merged_into_one(layers, (layers["sync"] == "wfbp") & (layers[of] == 2))
+    other = fit(tables, nodes=[])["validation"]
+    assert other["predicted"].to_numpy() == pytest.approx(validation["predicted"].to_numpy(), rel=0.1)
+
+
 def test_a_study_of_two_node_counts_has_nothing_to_validate() -> None:
     assert fit(study(nodes=(1, 2), storages=("local",), syncs=("wfbp",)), nodes=[])["validation"].empty
 

@@ -8,7 +8,8 @@ is what workers lose by waiting for the slowest of them. See docs/models/content
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -258,15 +259,15 @@ class Contention:
         self._seen: list[Seen] = []
         for measured in known:
             cells_with_layers = [cell for cell in measured.cells if cell in of_iterations and cell in of_layers]
-            if not any((of_layers[cell]["message"] >= 0).any() for cell in cells_with_layers):
-                continue
-            rows = [pd.concat([of[cell] for cell in cells_with_layers]) for of in (of_iterations, of_layers)]
-            observed = observe(rows[0], rows[1], generator(seed, "contention", *measured.point.series))
-            parts = alone(measured.point, observed.sent)
-            if observed.sent and parts is not None:
-                seen = Seen(measured.point, presets[measured.point.sync], observed, parts)
-                if seen.known:
-                    self._seen.append(seen)
+            for of_messages in _by_messages([of_layers[cell] for cell in cells_with_layers]):
+                steps = pd.concat([of_iterations[cell] for cell in of_messages["cell"].unique()])
+                steps = steps.merge(of_messages[["cell", "iteration"]].drop_duplicates())
+                observed = observe(steps, of_messages, generator(seed, "contention", *measured.point.series))
+                parts = alone(measured.point, observed.sent)
+                if parts is not None:
+                    seen = Seen(measured.point, presets[measured.point.sync], observed, parts)
+                    if seen.known:
+                        self._seen.append(seen)
 
     def effects(self, point: Point) -> Effects:
         """The effects at `point`, learned from other points on the same hardware."""
@@ -402,8 +403,25 @@ def _of_cells(frame: pd.DataFrame, cells: Collection[str]) -> dict[str, pd.DataF
     return dict(groups(kept(frame[frame["cell"].isin(list(cells))]), "cell"))
 
 
+def _by_messages(of_cells: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Layers of cells that sent the same messages, together; where nothing was sent they are left out.
+
+    Each job may merge layers by what it measures itself (MG-WFBP), so that repeats differ. Of each cell those
+    iterations count that sent what most of its iterations did: in imported traces layers may now and then send nothing.
+    """
+    alike: dict[tuple[int, ...], list[pd.DataFrame]] = {}
+    for rows in of_cells:
+        of_steps = rows[rows["rank"] == 0].pivot(index="iteration", columns="layer_index", values="message")
+        sent = {step: tuple(messages) for step, messages in zip(of_steps.index, of_steps.to_numpy(), strict=True)}
+        ((commonest, _),) = Counter(sent.values()).most_common(1)
+        if max(commonest) >= 0:
+            steps = [step for step, messages in sent.items() if messages == commonest]
+            alike.setdefault(commonest, []).append(rows[rows["iteration"].isin(steps)])
+    return (pd.concat(rows) for rows in alike.values())
+
+
 def observe(iterations: pd.DataFrame, layers: pd.DataFrame, random: np.random.Generator) -> Observed:
-    """Reduce the rows of one point, warm-up left out."""
+    """Reduce the rows of one point, whose iterations all sent the same messages; warm-up left out."""
     own = iterations[list(OWN)].sum(axis=1)
     begin = iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1)
     times = iterations.assign(own=own, begin=begin, ended=begin + iterations["backward"])

@@ -59,6 +59,8 @@ class Measured:
     times: Mapping[str, Ensemble]
     """Seconds of `TIMES`, and forward and backward of the layers in `MATRIX_LAYERS` (``matrix``) and of the
     ``fully-connected`` ones among them."""
+    of_cells: tuple[float, ...] = ()
+    """Median iteration time of each of `cells`, s."""
 
 
 def kept(frame: pd.DataFrame) -> pd.DataFrame:
@@ -108,5 +110,6 @@ def _points(steps: pd.DataFrame, seed: int) -> Iterator[Measured]:
     for key, rows in groups(steps, POINT):
         point = Point(*key)
         times = bootstrap(rows[names], rows["repeat"], generator(seed, "measured", *key))
-        cells = tuple(sorted(rows["cell"].unique()))
-        yield Measured(point, cells, {name: times[:, index] for index, name in enumerate(names)})
+        of_cells = rows.groupby("cell")["iteration_time"].median()
+        ensembles = {name: times[:, index] for index, name in enumerate(names)}
+        yield Measured(point, tuple(of_cells.index), ensembles, tuple(of_cells))

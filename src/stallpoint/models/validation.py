@@ -7,7 +7,9 @@ count wherever they were measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import combinations
 
+import numpy as np
 import pandas as pd
 
 from stallpoint.models import closure
@@ -18,6 +20,7 @@ from stallpoint.models.what_if import Cluster
 
 TRAINED = ("iterations", "layers")
 """Tables that training writes."""
+PASSES, EXPOSED = ("forward", "backward"), "exposed_communication"
 FEWEST = 2
 """Node counts to calibrate on, unless they are named."""
 
@@ -66,6 +69,7 @@ def _rows(
         seconds = closure.widened(predicted, errors)
         value, low, high = estimate(seconds)
         found = float(measured.times["iteration_time"][0])
+        beyond = {name: predicted.times[name][0] - measured.times[name][0] for name in (*PASSES, EXPOSED)}
         if value > 0 and found > 0:
             yield {
                 **predicted.point.labels("ranks", "worker_batch"),
@@ -73,5 +77,15 @@ def _rows(
                 **columns("predicted", seconds),
                 **columns("measured", measured.times["iteration_time"]),
                 "error": value / found - 1,
+                "error_computing": sum(beyond[name] for name in PASSES) / found,
+                "error_communication": beyond[EXPOSED] / found,
                 "covered": low <= found <= high,
+                "repeats": len(measured.cells),
+                "repeats_differ": _difference(measured.of_cells),
             }
+
+
+def _difference(seconds: Sequence[float]) -> float:
+    """Slower over faster, minus 1, on average over pairs of those that took any time; NaN without a pair."""
+    pairs = [max(pair) / min(pair) - 1 for pair in combinations([some for some in seconds if some > 0], 2)]
+    return float(np.mean(pairs)) if pairs else float("nan")

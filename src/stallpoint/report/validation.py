@@ -19,5 +19,6 @@ def validation(tables: Tables) -> Section:
         words = f"Predicted with the training on {known} nodes known, and nothing of the training on more."
         lines = accuracy.rows(rows)
         about = [{} if network == accuracy.ALL else {"network": network} for network, *_ in lines]
-        text = paragraph(f"{words} {accuracy.PUBLISHED}.") + table(accuracy.HEAD, lines, about, file=FILE)
+        text = paragraph(" ".join([words, accuracy.repeatability(rows), f"{accuracy.PUBLISHED}."]))
+        text += table(accuracy.HEAD, lines, about, file=FILE)
     return Section("validation-table", "Validation", text)
