@@ -101,7 +101,7 @@ def merged_into_one(layers: pd.DataFrame, chosen: pd.Series) -> None:
 def test_what_is_sent_together_may_differ(validation: pd.DataFrame, of: str) -> None:
     tables = study(CONTENDED, **OPTIONS)
     layers = tables["layers"]
-    merged_into_one(layers, (layers["sync"] == "wfbp") & (layers[of] == 2))
+    merged_into_one(layers, (layers["sync"] == "wfbp") & (layers[of] == 1))
     other = fit(tables, nodes=[])["validation"]
     assert other["predicted"].to_numpy() == pytest.approx(validation["predicted"].to_numpy(), rel=0.1)
 
