@@ -88,10 +88,10 @@ def _measure_and_fit(nap: Path) -> None:
 def _blocks() -> Iterator[list[str]]:
     """What is measured one after the other: one node, then, repeat by repeat, all-reduces and each preset's cells."""
     study = expand(yaml.safe_load(CONFIG.read_text()), yaml.safe_load(SCHEMA.read_text()))
-    blocks: dict[tuple[bool, int, str, str], list[Cell]] = {}
+    blocks: dict[tuple[int, str, str], list[Cell]] = {}
     for cell in study.cells.values():
-        trained = cell.nodes > 1 and isinstance(cell, TrainCell)
-        names = (cell.network, cell.sync) if trained else ("", "")
-        blocks.setdefault((cell.nodes > 1, cell.repeat if cell.nodes > 1 else 0, *names), []).append(cell)
+        several = cell.nodes > 1
+        names = (cell.network, cell.sync) if several and isinstance(cell, TrainCell) else ("", "")
+        blocks.setdefault((cell.repeat if several else 0, *names), []).append(cell)
     for block in sorted(blocks):
         yield [f"results/{STUDY}/raw/{cell.path}" for cell in blocks[block]]

@@ -14,13 +14,12 @@ import pandas as pd
 
 from stallpoint.models import closure
 from stallpoint.models.measured import Measured
-from stallpoint.models.prediction import ScalingCurve
+from stallpoint.models.prediction import Predicted, ScalingCurve
 from stallpoint.models.statistics import columns, estimate
 from stallpoint.models.what_if import Cluster
 
 TRAINED = ("iterations", "layers")
 """Tables that training writes."""
-PASSES, EXPOSED = ("forward", "backward"), "exposed_communication"
 FEWEST = 2
 """Node counts to calibrate on, unless they are named."""
 
@@ -69,7 +68,6 @@ def _rows(
         seconds = closure.widened(predicted, errors)
         value, low, high = estimate(seconds)
         found = float(measured.times["iteration_time"][0])
-        beyond = {name: predicted.times[name][0] - measured.times[name][0] for name in (*PASSES, EXPOSED)}
         if value > 0 and found > 0:
             yield {
                 **predicted.point.labels("ranks", "worker_batch"),
@@ -77,12 +75,17 @@ def _rows(
                 **columns("predicted", seconds),
                 **columns("measured", measured.times["iteration_time"]),
                 "error": value / found - 1,
-                "error_computing": sum(beyond[name] for name in PASSES) / found,
-                "error_communication": beyond[EXPOSED] / found,
+                "error_computing": _beyond(predicted, measured, "forward", "backward") / found,
+                "error_communication": _beyond(predicted, measured, "exposed_communication") / found,
                 "covered": low <= found <= high,
                 "repeats": len(measured.cells),
                 "repeats_differ": _difference(measured.of_cells),
             }
+
+
+def _beyond(predicted: Predicted, measured: Measured, *parts: str) -> float:
+    """How much longer these parts were predicted to take than they did, s."""
+    return float(sum(predicted.times[part][0] - measured.times[part][0] for part in parts))
 
 
 def _difference(seconds: Sequence[float]) -> float:
