@@ -6,14 +6,14 @@ not measured again) and prints its table ``validation``.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
 from paired import Figure, Timing
+from slow_nodes import SRUN, NotHere, slow_nodes
 
 from stallpoint import accuracy
 from stallpoint.cells import Cell, TrainCell
@@ -22,7 +22,6 @@ from stallpoint.records import VALIDATION
 from stallpoint.study import expand
 
 HERE = Path(__file__).parent
-CLUSTER_FOLDER = HERE.parent / "tests" / "cluster"
 STUDY = "cluster-accuracy"
 CONFIG = HERE / "cluster_accuracy.yaml"
 SCHEMA = HERE.parent / "workflow" / "schemas" / "study.schema.yaml"
@@ -32,30 +31,13 @@ ON_SLURM = (
     "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "5", "--seconds-between-status-checks", "8",
 )  # fmt: skip
 
-LIKE_HARDWARE = {
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMPI_MCA_btl_tcp_flags": "send,inplace",
-    "OMPI_MCA_pml_ob1_send_pipeline_depth": "1",
-}
-"""Ranks that wait use no core, and messages both ways share a link evenly (tests/cluster/README.md)."""
-
 
 def benchmark(_scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[str]]:
-    sys.path.insert(0, str(CLUSTER_FOLDER))
-    import cluster as test_cluster
-
-    if problem := test_cluster.obstacle():
-        return [], [f"cluster-accuracy: not run: {problem}"]
-    cluster = test_cluster.Cluster.read(CLUSTER_FOLDER / "eight.toml")
-    was_up = test_cluster.Cluster.running().is_up()
     try:
-        cluster.up()
-        _measure_and_fit(test_cluster.NAP)
-    except (test_cluster.ClusterError, subprocess.CalledProcessError) as error:
-        return [], [f"cluster-accuracy: not run to the end: {error}"]
-    finally:
-        if not was_up:
-            cluster.down()
+        with slow_nodes() as environment:
+            _measure_and_fit(environment)
+    except (NotHere, subprocess.CalledProcessError) as error:
+        return [], [f"cluster-accuracy: not run, or not to the end: {error}"]
     validation = read(VALIDATION, Path("results") / STUDY / "models" / "validation.parquet").to_pandas()
     head, rows = accuracy.HEAD, accuracy.rows(validation)
     widths = [max(len(row[column]) for row in [list(head), *rows]) for column in range(len(head))]
@@ -75,11 +57,9 @@ def benchmark(_scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list
     return figures, [title, *table, *words]
 
 
-def _measure_and_fit(nap: Path) -> None:
+def _measure_and_fit(environment: Mapping[str, str]) -> None:
     """Jobs of one rank through Slurm's queue, several at a time; the others one by one, so that they have the links."""
-    environment = os.environ | LIKE_HARDWARE | ({"LD_PRELOAD": str(nap)} if nap.exists() else {})
-    launcher = "'srun --mpi=pmix --exclusive --nodes={nodes} --ntasks={ranks} --kill-on-bad-exit=1'"
-    by_srun = ("--set-resources", *(f"{kind}:launcher={launcher}" for kind in ("train", "collectives")))
+    by_srun = ("--set-resources", *(f"{kind}:launcher='{SRUN}'" for kind in ("train", "collectives")))
     alone, *together = _blocks()
     for options, targets in [(ON_SLURM, alone), *((by_srun, block) for block in together), (by_srun, ["fit"])]:
         subprocess.run([*SNAKEMAKE, *options, "--quiet", "all", "--", *targets], env=environment, check=True)

@@ -110,8 +110,7 @@ def _all_reduce_lines(scratch: Path, samples: int) -> Iterator[str]:
     rows = pd.read_parquet(scratch / "collectives" / "collectives.parquet")
     left_out = SIZES[1:-1:2]
     known = rows[~rows["message_bytes"].isin(left_out)]
-    calls = rows[~rows["warmup"]].groupby(["message_bytes", "sample"])["seconds"].max()
-    measured = calls.groupby("message_bytes").median().loc[left_out].to_numpy()
+    measured = communication.of_messages(rows, "collectives").groupby("message_bytes").median().loc[left_out].to_numpy()
     (fits,) = communication.fit(known, seed=0).values()
     ours = communication.all_reduce_seconds(fits.by_nodes[2], 2, left_out)[0]
     peer = _one_line(known, left_out)
@@ -124,8 +123,7 @@ def _all_reduce_lines(scratch: Path, samples: int) -> Iterator[str]:
 
 def _one_line(rows: pd.DataFrame, sizes: Sequence[int]) -> np.ndarray:
     """α + β·m by the fit that a line gets where sizes are few."""
-    calls = rows[~rows["warmup"]].groupby(["message_bytes", "sample"])["seconds"].max()
-    medians = calls.groupby("message_bytes").median()
+    medians = communication.of_messages(rows, "collectives").groupby("message_bytes").median()
     design = np.column_stack([np.ones(len(medians)), medians.index])
     alpha, beta = pieces.non_negative_fit(design, medians.to_numpy())
     return alpha + beta * np.array(sizes)

@@ -17,6 +17,7 @@ import cost_models
 import dag_engine
 import dry_run
 import layer_timing
+import message_rows
 import pandas as pd
 import presets
 import scaling_laws
@@ -29,6 +30,7 @@ BENCHMARKS = {
     "dag": dag_engine.benchmark,
     "cost-models": cost_models.benchmark,
     "scaling-laws": scaling_laws.benchmark,
+    "message-rows": message_rows.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
 }
 

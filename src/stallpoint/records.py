@@ -86,6 +86,7 @@ RANK = Column("rank", INT, None, "MPI rank of the worker")
 SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH)
 """What stays fixed along one scaling curve."""
 TRAIN_AXES = (*SERIES, NODES, RANKS, GLOBAL_BATCH, WORKER_BATCH, REPEAT)
+MESSAGES = Column("messages", INT, None, "all-reduces that were called, one after the other")
 SAMPLE = Column("sample", INT, None, "repetition inside the job, from 0")
 ITERATION = Column("iteration", INT, None, "iteration inside the job, from 0, warm-up included")
 WARMUP = Column("warmup", FLAG, None, "warm-up: recorded, left out of statistics")
@@ -267,10 +268,11 @@ _ALL_REDUCE = (
 
 COLLECTIVES = Table(
     "collectives",
-    "one row for each timed all-reduce of each rank",
+    "one row for each timed row of all-reduces of each rank",
     (
         *_ALL_REDUCE,
-        Column("seconds", REAL, "s", "time of the call, from a barrier on"),
+        MESSAGES,
+        Column("seconds", REAL, "s", "time of all of them together, from a barrier on"),
     ),
 )
 
@@ -279,7 +281,7 @@ CONTENTION = Table(
     "one row for each time that a rank called all-reduces from a thread while it computed, and computed alone before",
     (
         *_ALL_REDUCE,
-        Column("messages", INT, None, "all-reduces that were called, one after the other"),
+        MESSAGES,
         Column("seconds", REAL, "s", "time of all of them together"),
         Column("operations", INT, None, "equal pieces of computing done from the first call to the last return"),
         Column("computing", REAL, "s", "time of these; the last one may end after the last return"),

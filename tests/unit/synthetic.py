@@ -295,8 +295,8 @@ def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Genera
             rows["collectives"].append({
                 "cell": cell.path, "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks,
                 "backend": cell.backend, "reduction": cell.reduction, "repeat": cell.repeat, "rank": rank,
-                "message_bytes": size, "sample": sample, "warmup": sample == 0,
-                "seconds": slowest * (1.0 if rank == sample % cell.ranks else 0.8),
+                "message_bytes": size, "sample": sample, "warmup": sample == 0, "messages": 3,
+                "seconds": 3 * slowest * (1.0 if rank == sample % cell.ranks else 0.8),
             })  # fmt: skip
 
 

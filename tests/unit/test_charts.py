@@ -224,7 +224,7 @@ def data_of(chart: Spec) -> pd.DataFrame:
 
 
 def test_all_reduces_while_computing_have_a_panel_beside_those_on_idle_ranks(tables: Tables) -> None:
-    busy = tables["collectives"].assign(messages=4, seconds=lambda rows: 12 * rows["seconds"])
+    busy = tables["collectives"].assign(messages=12, seconds=lambda rows: 12 * rows["seconds"])
     rows = data_of(spec("all-reduce", {**tables, "contention": busy})).query("basis == 'measured'")
     idle_panel, busy_panel = rows["panel"].unique()
     assert busy_panel == f"{idle_panel}, while computing"

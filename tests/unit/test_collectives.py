@@ -8,7 +8,7 @@ import pytest
 from launching import run_job
 
 from stallpoint.cells import CollectivesCell
-from stallpoint.measure.contention import ALONE, ENOUGH, MOST_MESSAGES
+from stallpoint.measure import collectives, contention
 
 SIZES = [1024, 2**22]
 
@@ -28,7 +28,7 @@ def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return measured(tmp_path_factory.mktemp(request.param), backend=request.param)
 
 
-def test_every_rank_records_every_call(tables: dict[str, pd.DataFrame]) -> None:
+def test_every_rank_records_every_row_of_calls(tables: dict[str, pd.DataFrame]) -> None:
     calls = tables["collectives"].groupby(["message_bytes", "rank"])
     assert (calls.size() == 5).all()
     assert len(calls) == 4
@@ -36,21 +36,37 @@ def test_every_rank_records_every_call(tables: dict[str, pd.DataFrame]) -> None:
     assert (tables["collectives"]["seconds"] > 0).all()
 
 
-def test_ranks_agree_on_what_they_send_while_they_compute(tables: dict[str, pd.DataFrame]) -> None:
-    rows = tables["contention"]
+MOST = {"collectives": collectives.MOST_MESSAGES, "contention": contention.MOST_MESSAGES}
+
+
+@pytest.mark.parametrize(("name", "most"), MOST.items(), ids=MOST)
+def test_ranks_agree_on_how_much_they_send(tables: dict[str, pd.DataFrame], name: str, most: int) -> None:
+    rows = tables[name]
     by_rank = [of.drop(columns="rank").reset_index(drop=True) for _, of in rows.groupby("rank")]
     agreed = ["message_bytes", "sample", "warmup", "messages"]
     pd.testing.assert_frame_equal(by_rank[0][agreed], by_rank[1][agreed])
-    assert rows["messages"].between(1, MOST_MESSAGES).all()
-    assert (rows.groupby(["message_bytes", "rank"]).size() >= 1 + ENOUGH).all()
-    # What takes its time anyway is measured less often.
+    assert rows["messages"].between(1, most).all()
+
+
+def test_as_many_messages_follow_one_another_as_fill_the_time_of_a_row(tables: dict[str, pd.DataFrame]) -> None:
+    rows = tables["collectives"]
+    assert (rows[rows["warmup"]]["messages"] == 1).all()
+    on_rank_0 = rows[rows["rank"] == 0].sort_values(["message_bytes", "sample"])
+    wanted = on_rank_0["messages"] * collectives.ROW_SECONDS / on_rank_0["seconds"]
+    following = on_rank_0["messages"].shift(-1)[on_rank_0["message_bytes"] == on_rank_0["message_bytes"].shift(-1)]
+    assert (following == wanted.clip(1, collectives.MOST_MESSAGES).round()[following.index]).all()
+
+
+def test_what_takes_its_time_anyway_is_measured_less_often(tables: dict[str, pd.DataFrame]) -> None:
+    rows = tables["contention"]
+    assert (rows.groupby(["message_bytes", "rank"]).size() >= 1 + contention.ENOUGH).all()
     first = rows[rows["sample"] == 1].groupby("message_bytes")["messages"].max()
-    assert (rows.groupby("message_bytes")["sample"].max() == np.where(first == 1, ENOUGH, 4)).all()
+    assert (rows.groupby("message_bytes")["sample"].max() == np.where(first == 1, contention.ENOUGH, 4)).all()
 
 
 def test_computing_goes_on_as_long_as_messages_are_under_way(tables: dict[str, pd.DataFrame]) -> None:
     rows = tables["contention"]
-    assert (rows["alone_operations"] == ALONE).all()
+    assert (rows["alone_operations"] == contention.ALONE).all()
     assert (rows["operations"] >= 1).all()
     assert (rows[["seconds", "computing", "alone_computing"]] > 0).all(axis=None)
     kept = rows[~rows["warmup"]]

@@ -59,7 +59,7 @@ def test_nothing_is_communicated_by_one_rank_or_of_nothing(fits: Communication) 
 def fit_of_two_ranks(sizes: np.ndarray, seconds: np.ndarray) -> Fit:
     rows = pd.DataFrame({"message_bytes": sizes, "seconds": seconds}).assign(
         **dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True)),
-        nodes=2, ranks=2, cell="c", repeat=1, rank=0, sample=0, warmup=False,
+        nodes=2, ranks=2, cell="c", repeat=1, rank=0, sample=0, warmup=False, messages=1,
     )  # fmt: skip
     return communication.fit(rows, seed=0)[SCHEME].by_nodes[2]
 
@@ -107,7 +107,8 @@ def records(seconds_at: Callable[[int, np.ndarray], np.ndarray], nodes: Sequence
     frames = [
         pd.DataFrame({
             **labels, "nodes": n, "ranks": n * workers, "cell": f"collectives/nodes~{n}", "repeat": 1, "rank": 0,
-            "message_bytes": SIZES, "sample": sample, "warmup": False, "seconds": seconds_at(n, SIZES.astype(float)),
+            "message_bytes": SIZES, "sample": sample, "warmup": False, "messages": 2,
+            "seconds": 2 * seconds_at(n, SIZES.astype(float)),
         })
         for n in nodes for sample in range(3)
     ]  # fmt: skip
@@ -218,7 +219,7 @@ def contention(slower: float, share: float) -> pd.DataFrame:
     """Messages `slower` times as long as on idle nodes, of which computing loses a `share`."""
     calls_alone = calls()
     piece, messages = 1e-3, 5
-    seconds = messages * slower * calls_alone["seconds"]
+    seconds = messages * slower * calls_alone["seconds"] / calls_alone["messages"]
     return calls_alone.drop(columns="seconds").assign(
         messages=messages, seconds=seconds, operations=(1 - share) * seconds / piece, computing=seconds,
         alone_operations=20, alone_computing=20 * piece,

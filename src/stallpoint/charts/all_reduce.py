@@ -54,7 +54,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _measured(tables: Tables) -> pd.DataFrame:
-    """Median and middle 90 % of the calls, each as long as its slowest rank, on idle ranks and on `busy` ones."""
+    """Median and middle 90 % of the time of a message, by its slowest rank, on idle ranks and on `busy` ones."""
     idle = _several_ranks(rows(tables, "collectives", "collectives cells"))
     if idle.empty:
         raise NoData("no collectives cells with two workers or more")
@@ -62,7 +62,8 @@ def _measured(tables: Tables) -> pd.DataFrame:
     contention = tables.get("contention")
     if contention is not None and len(contention):
         busy = _several_ranks(contention)
-        frame = pd.concat([frame, busy.assign(busy=True, seconds=busy["seconds"] / busy["messages"])])
+        frame = pd.concat([frame, busy.assign(busy=True)])
+    frame = frame.assign(seconds=frame["seconds"] / frame["messages"])
     calls = frame.groupby(["busy", "cell", *CURVE, "message_bytes", "sample"])["seconds"].max()
     quantiles = calls.groupby(["busy", *CURVE, "message_bytes"]).quantile(np.array([0.05, 0.5, 0.95])).unstack()
     frame = quantiles.set_axis(["low", "value", "high"], axis=1).reset_index()

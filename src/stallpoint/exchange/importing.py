@@ -58,7 +58,9 @@ def _collectives(cell: ImportedCollectivesCell) -> Recorder:
     for row in read_log(_text(cell.files[0]), cell.files[0], format=cell.format, ranks=cell.ranks):
         sample = seen.setdefault(row.message_bytes, 0)
         seen[row.message_bytes] += 1
-        keep.add(COLLECTIVES, message_bytes=row.message_bytes, sample=sample, warmup=False, seconds=row.seconds)
+        keep.add(
+            COLLECTIVES, message_bytes=row.message_bytes, sample=sample, warmup=False, messages=1, seconds=row.seconds
+        )  # fmt: skip
     return keep
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from itertools import product
 
 import torch
 
 from stallpoint.cells import CollectivesCell
 from stallpoint.measure import contention
+from stallpoint.measure.all_reduces import agree, send
 from stallpoint.measure.clock import clock_for
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
@@ -15,34 +16,39 @@ from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
 from stallpoint.records import COLLECTIVES
 
+ROW_SECONDS, MOST_MESSAGES = 0.1, 16
+"""How long a row of messages is to take, unless one alone takes longer, and how many it has at most."""
+
 
 def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
-    """Time ``cell.samples`` in-place all-reduce calls (float32, sum) of each size, after one warm-up call.
+    """Time ``cell.samples`` rows of in-place all-reduce calls (float32, sum) of each size, after one warm-up call.
 
-    Calls go the way they go in training, by the cell's backend and reduction. Every rank records each call, from a
-    barrier on: ranks leave a call at different times.
+    Calls go the way they go in training: by the cell's backend and reduction, one after the other. A barrier before
+    each of them would be dearer than a small message where ranks share cores. Sizes take turns: what slows the machine
+    down for a while slows all of them, and nothing but small messages for long would use up a core's quota. Every rank
+    records each row, from a barrier on: ranks leave a call at different times.
     """
     device = torch.device(cell.device)
     clock = clock_for(device)
     communicates = communicator(cell.backend, cell.reduction, 0, world, device)
-    calls = cell.samples + 1
-    # Small messages take as long as their latency, which that of 64 KiB stands for here.
-    work = [size + 2**16 for size in cell.message_bytes for _ in range(calls)]
+    buffer = torch.empty(max(cell.message_bytes) // 4, device=device)
+    # A row takes as long as one message of some MiB at least.
+    work = [size + 2**22 for _ in range(cell.samples + 1) for size in cell.message_bytes]
     progress = Progress("all-reduce", work, silent=world.rank > 0)
-    for place, size in enumerate(cell.message_bytes):
-        values = torch.empty(size // 4, device=device)
-        for sample in range(calls):
-            values.fill_(1)
-            clock.wait()
-            world.comm.Barrier()
-            begin = time.perf_counter()
-            communicates.all_reduce(values)
-            clock.wait()
-            seconds = time.perf_counter() - begin
-            if not (values[0] == values[-1] == world.size):
-                raise ArithmeticError(f"all-reduce of {size} bytes gave {values[0]}, {world.size} is the sum")
-            keep.add(COLLECTIVES, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, seconds=seconds)
-            progress.tell(place * calls + sample + 1)
+    messages = dict.fromkeys(cell.message_bytes, 1)
+    for row, (sample, size) in enumerate(product(range(cell.samples + 1), cell.message_bytes), start=1):
+        values = buffer[: size // 4].fill_(sample == 0)
+        clock.wait()
+        world.comm.Barrier()
+        seconds = send(communicates, values, messages[size])
+        if sample == 0 and not (values[0] == values[-1] == world.size):
+            raise ArithmeticError(f"all-reduce of {size} bytes gave {values[0]}, {world.size} is the sum")
+        keep.add(
+            COLLECTIVES, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, messages=messages[size],
+            seconds=seconds,
+        )  # fmt: skip
+        messages[size] = agree(world, messages[size] * ROW_SECONDS / seconds, MOST_MESSAGES)
+        progress.tell(row)
     if world.size > 1:
         contention.measure(cell, world, communicates, keep)
     communicates.close()

@@ -14,10 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 
 from stallpoint.cells import CollectivesCell
+from stallpoint.measure.all_reduces import agree, send
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.communicator import Communicator
-from stallpoint.measure.synchronisation.streams import stream_for
 from stallpoint.measure.world import World
 from stallpoint.records import CONTENTION
 
@@ -36,7 +36,7 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
     Every rank computes alone, and then beside the messages; both begin at a barrier.
     """
     device = torch.device(cell.device)
-    compute = _backward_of_convolution(device)
+    compute = backward_of_convolution(device)
     # As many small messages are sent as take about as long as one of some MiB.
     work = [size + 2**24 for size in cell.message_bytes]
     progress = Progress("all-reduce beside computing", work, silent=world.rank > 0)
@@ -48,7 +48,7 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
                 world.comm.Barrier()
                 alone_operations, alone_computing = _computed(compute, ALONE)
                 world.comm.Barrier()
-                sending = thread.submit(_send, communicates, values, messages)
+                sending = thread.submit(send, communicates, values, messages)
                 operations, computing = _computed(compute, 1, sending)
                 seconds = sending.result()
                 keep.add(
@@ -58,20 +58,11 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
                 )  # fmt: skip
                 # The one message of the warm-up may have been lucky: every sample decides for the next one.
                 wanted = messages * BESIDE * alone_computing / alone_operations / seconds
-                messages = world.comm.bcast(round(min(max(wanted, 1), MOST_MESSAGES)))
+                messages = agree(world, wanted, MOST_MESSAGES)
                 if sample == 0:
                     samples += cell.samples if messages > 1 else min(ENOUGH, cell.samples)
                 sample += 1
             progress.tell(place + 1)
-
-
-def _send(communicates: Communicator, values: torch.Tensor, messages: int) -> float:
-    """Call so many all-reduces, one after the other; seconds until the last one returned."""
-    begin, stream = time.perf_counter(), stream_for(values.device)
-    for _ in range(messages):
-        with stream.entered():
-            communicates.all_reduce(values)
-    return time.perf_counter() - begin
 
 
 def _computed(compute: Callable[[], None], least: int, beside: Future[float] | None = None) -> tuple[int, float]:
@@ -83,7 +74,7 @@ def _computed(compute: Callable[[], None], least: int, beside: Future[float] | N
     return done, time.perf_counter() - begin
 
 
-def _backward_of_convolution(device: torch.device) -> Callable[[], None]:
+def backward_of_convolution(device: torch.device) -> Callable[[], None]:
     """A small piece of what a backward pass consists of; returns when the device has done it."""
     images = torch.randn(_IMAGES[device.type], _CHANNELS, _SIDE, _SIDE, device=device)
     weights = torch.randn(_CHANNELS, _CHANNELS, _KERNEL, _KERNEL, device=device)

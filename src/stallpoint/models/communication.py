@@ -181,21 +181,28 @@ def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = 
 
     Raises `InputError` for a time that is not above 0.
     """
-    # A call ends when its slowest rank does.
-    calls = _several_ranks(collectives, "collectives", "seconds").groupby(_CALL)["seconds"].max()
+    calls = of_messages(collectives, "collectives")
     busy = {} if contention is None else _while_computing(contention, calls, seed)
     return {scheme: replace(links, while_computing=busy.get(scheme)) for scheme, links in _fits(calls, seed).items()}
 
 
+def of_messages(frame: pd.DataFrame, name: str) -> pd.Series[float]:
+    """Seconds of a message, for each row of messages in `frame`, the table of this `name`.
+
+    A row ends when its slowest rank does. The index says which: scheme, node count, size, cell and sample. Leaves out
+    and raises as `fit`.
+    """
+    frame = _several_ranks(frame, name, "seconds", "messages")
+    return (frame["seconds"] / frame["messages"]).groupby([frame[column] for column in _CALL]).max()
+
+
 def _while_computing(contention: pd.DataFrame, idle: pd.Series[float], seed: int) -> dict[Scheme, WhileComputing]:
     """Fits of `contention`, for message sizes that were timed on `idle` ranks too."""
-    frame = _several_ranks(
-        contention, "contention", "seconds", "messages", "computing", "alone_computing", "alone_operations"
-    )
-    seconds = frame["seconds"] / frame["messages"]
+    frame = _several_ranks(contention, "contention", "messages", "computing", "alone_computing", "alone_operations")
     piece = frame["alone_computing"] / frame["alone_operations"]
     work = (frame["computing"] - frame["operations"] * piece) / frame["messages"]
-    calls = frame.assign(seconds=seconds, work=work).groupby(_CALL).agg({"seconds": "max", "work": "mean"})
+    of_calls = frame.assign(work=work).groupby(_CALL)["work"].mean()
+    calls = of_messages(contention, "contention").rename("seconds").to_frame().assign(work=of_calls)
     usual = idle.groupby(_SIZE).median().rename("idle")
     calls = calls.join(usual, on=_SIZE, how="inner")
     sizes = calls.reset_index().groupby([*_SCHEME, "nodes"])["message_bytes"].transform("nunique").to_numpy()

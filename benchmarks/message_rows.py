@@ -1,0 +1,125 @@
+"""All-reduces of a network's gradients, one after the other, predicted from messages in rows and from single ones.
+
+On 2, 4 and 8 slow nodes all messages of a network are sent as training without overlap sends them (`naive`), once all
+ranks have computed for a while. Beside them, in turns of the same job: rows of equal messages, as collectives jobs time
+them, and one message after a barrier, as `osu_allreduce` does; both are read off between the measured sizes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import narrow_networks
+import numpy as np
+import pandas as pd
+import torch
+from paired import Figure
+from slow_nodes import SRUN, NotHere, slow_nodes
+
+from stallpoint.measure.all_reduces import agree, send
+from stallpoint.measure.collectives import MOST_MESSAGES, ROW_SECONDS
+from stallpoint.measure.contention import backward_of_convolution
+from stallpoint.measure.synchronisation.communicator import Communicator, communicator
+from stallpoint.measure.world import World
+from stallpoint.models.statistics import bootstrap, estimate, generator
+
+NODES = (2, 4, 8)
+SIZES = [4**power for power in range(5, 13)]
+COMPUTING = 0.3
+"""How long ranks compute before they send gradients, s: about the passes of these networks there."""
+WAYS = {"rows": "a row of equal messages", "single": "one message after a barrier"}
+
+
+def benchmark(scratch: Path, rounds: int) -> tuple[list[Figure], list[str]]:
+    figures: list[Figure] = []
+    try:
+        with slow_nodes() as environment:
+            for nodes in NODES:
+                command = [*SRUN.format(nodes=nodes, ranks=nodes).split(), sys.executable, __file__]
+                file = scratch / f"{nodes}.json"
+                subprocess.run([*command, str(nodes), str(rounds), str(file)], env=environment, check=True)
+                figures += _ratios(nodes, pd.DataFrame(json.loads(file.read_text())))
+    except (NotHere, subprocess.CalledProcessError) as error:
+        return [], [f"message-rows: not run: {error}"]
+    title = "message-rows: all messages of a network, one after the other (wanted: 1)"
+    return figures, [title, *(figure.line() for figure in figures)]
+
+
+def _ratios(nodes: int, calls: pd.DataFrame) -> Iterator[Figure]:
+    # A row ends when its slowest rank does; in training what comes after it waits for the last rank to begin.
+    times = calls.groupby(["what", "size", "round"])["seconds"].agg(["max", "min"])
+    by_size = {way: times["max"].loc[way].unstack("round").to_numpy() for way in WAYS}
+    for network, sizes in _messages().items():
+        sent = times["min"].loc[network].to_numpy()
+        for way, words in WAYS.items():
+            known = zip(by_size[way].T, sent, strict=True)
+            ratio = [np.interp(sizes, [0, *SIZES], [row[0], *row]).sum() / seconds for row, seconds in known]
+            found = bootstrap(np.array(ratio), np.zeros(len(ratio)), generator(0, way))
+            yield Figure(
+                "message-rows", f"{network}, {len(sizes)} messages, {nodes} nodes",
+                f"predicted from {words} / measured", *estimate(found),
+            )  # fmt: skip
+
+
+def _messages() -> dict[str, list[int]]:
+    """Bytes of each layer's gradients, the last layer first, by network."""
+    networks = {"ResNet-50": narrow_networks.resnet50(), "GoogLeNet": narrow_networks.googlenet()}
+    sizes = {
+        name: [4 * sum(values.numel() for values in layer.parameters(recurse=False)) for layer in network.modules()]
+        for name, network in networks.items()
+    }
+    return {name: [size for size in reversed(of_network) if size] for name, of_network in sizes.items()}
+
+
+def measure(nodes: int, rounds: int, file: Path) -> None:
+    """What a rank of the job does; the first round is warm-up."""
+    torch.set_num_threads(1)
+    device = torch.device("cpu")
+    world = World.start(nodes)
+    communicates = communicator("mpi", "library", 0, world, device)
+    compute = backward_of_convolution(device)
+    networks = _messages()
+    values = torch.zeros(max(*SIZES, *chain.from_iterable(networks.values())) // 4)
+    rows: list[dict[str, object]] = []
+    many = dict.fromkeys(SIZES, 1)
+
+    def note(what: str, size: int, number: int, seconds: float) -> None:
+        if number:
+            rows.append({"what": what, "size": size, "round": number, "rank": world.rank, "seconds": seconds})
+
+    for number in range(rounds + 1):
+        for size in SIZES:
+            world.comm.Barrier()
+            note("single", size, number, send(communicates, values[: size // 4], 1))
+        for size in SIZES:
+            world.comm.Barrier()
+            seconds = send(communicates, values[: size // 4], many[size]) / many[size]
+            note("rows", size, number, seconds)
+            many[size] = agree(world, ROW_SECONDS / seconds, MOST_MESSAGES)
+        for name, sizes in networks.items():
+            world.comm.Barrier()
+            until = time.perf_counter() + COMPUTING
+            while time.perf_counter() < until:
+                compute()
+            note(name, sum(sizes), number, _one_after_the_other(communicates, values, sizes))
+    everybody = world.comm.gather(rows)
+    if world.rank == 0:
+        file.write_text(json.dumps([row for of_rank in everybody for row in of_rank]))
+    communicates.close()
+
+
+def _one_after_the_other(communicates: Communicator, values: torch.Tensor, sizes: Sequence[int]) -> float:
+    begin = time.perf_counter()
+    for size in sizes:
+        communicates.all_reduce(values[: size // 4])
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    measure(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -1,0 +1,25 @@
+"""All-reduces in a row, as training calls them: one after the other, with no barrier in between."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from stallpoint.measure.synchronisation.communicator import Communicator
+from stallpoint.measure.synchronisation.streams import stream_for
+from stallpoint.measure.world import World
+
+
+def send(communicates: Communicator, values: torch.Tensor, messages: int) -> float:
+    """All-reduce `values` in place so many times; seconds until the last call returned."""
+    begin, stream = time.perf_counter(), stream_for(values.device)
+    for _ in range(messages):
+        with stream.entered():
+            communicates.all_reduce(values)
+    return time.perf_counter() - begin
+
+
+def agree(world: World, wanted: float, most: int) -> int:
+    """How many messages to send next, the same on all ranks: what rank 0 wants, between 1 and `most`."""
+    return int(world.comm.bcast(round(min(max(wanted, 1), most))))
