@@ -10,7 +10,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 fi
 make --no-print-directory check
 failed=0
-.venv/bin/pytest tests/unit --numprocesses logical --dist worksteal || failed=1
-.venv/bin/pytest tests/workflow --numprocesses logical --dist loadgroup || failed=1
-.venv/bin/pytest tests/cluster || failed=1
+.venv/bin/pytest tests/unit --durations=8 --numprocesses logical --dist worksteal || failed=1
+.venv/bin/pytest tests/workflow --durations=8 --numprocesses logical --dist loadgroup || failed=1
+.venv/bin/pytest tests/cluster --durations=8 || failed=1
 exit $failed

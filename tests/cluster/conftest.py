@@ -4,6 +4,9 @@ from collections.abc import Iterator
 import pytest
 from cluster import Cluster, obstacle
 
+# Nodes share this machine's cores: ranks that wait leave them to others, also in jobs that inherit this.
+os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
