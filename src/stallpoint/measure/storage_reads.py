@@ -38,6 +38,8 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     done = 0
     for order, sequence in (("sequential", np.arange(stored.samples)), ("random", random)):
         own = [int(index) for index in sequence[world.rank * count :][:count]]
+        # Who still reads in the order before would bring back what others have dropped.
+        world.comm.Barrier()
         for cache in ("cold", "warm"):
             if cache == "cold":
                 drop({stored.extent(index).path for index in own})
