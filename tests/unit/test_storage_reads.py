@@ -25,8 +25,24 @@ def cold_share(folder: Path) -> float:
     return 1.0 if kind in ("tmpfs", "ramfs") else 0.0
 
 
-@pytest.mark.parametrize("name", ["files", "tar", "tokens"])
-def test_two_workers_read_cold_and_warm_in_both_orders(tmp_path: Path, name: str) -> None:
+FIRST_IS_SLOW = """
+import os, time
+from stallpoint.storage.samples import SampleSet
+read = SampleSet.read
+def slow(self, index):
+    time.sleep(0.05 * (os.environ["OMPI_COMM_WORLD_RANK"] == "0"))
+    return read(self, index)
+SampleSet.read = slow
+"""
+"""A worker that still reads in one order when others are ready for the next."""
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [("files", ""), ("files", FIRST_IS_SLOW), ("tar", ""), ("tokens", "")],
+    ids=["files", "files-slow", "tar", "tokens"],
+)
+def test_two_workers_read_cold_and_warm_in_both_orders(tmp_path: Path, name: str, body: str) -> None:
     storage = Storage("synthetic", tmp_path / "set", name)
     prepare(storage, generate=16, seed=1)
     cell = StorageCell(
@@ -34,7 +50,7 @@ def test_two_workers_read_cold_and_warm_in_both_orders(tmp_path: Path, name: str
         storage="synthetic", storage_path=str(storage.path), storage_format=name, samples=6,
     )  # fmt: skip
     folder = tmp_path / "raw" / cell.path
-    status, printed = run_job(cell, folder, ranks=2)
+    status, printed = run_job(cell, folder, ranks=2, body=body)
     assert status == 0, printed
     assert re.fullmatch(r"(read \d+/24 after .*\n)+", printed)
 
