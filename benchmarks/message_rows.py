@@ -33,7 +33,7 @@ NODES = (2, 4, 8)
 SIZES = [4**power for power in range(5, 13)]
 COMPUTING = 0.3
 """How long ranks compute before they send gradients, s: about the passes of these networks there."""
-WAYS = {"rows": "a row of equal messages", "single": "one message after a barrier"}
+WAYS = {"rows": "rows of equal messages", "single": "single ones, after a barrier"}
 
 
 def benchmark(scratch: Path, rounds: int) -> tuple[list[Figure], list[str]]:
@@ -63,7 +63,7 @@ def _ratios(nodes: int, calls: pd.DataFrame) -> Iterator[Figure]:
             found = bootstrap(np.array(ratio), np.zeros(len(ratio)), generator(0, way))
             yield Figure(
                 "message-rows", f"{network}, {len(sizes)} messages, {nodes} nodes",
-                f"predicted from {words} / measured", *estimate(found),
+                f"from {words} / measured", *estimate(found),
             )  # fmt: skip
 
 
