@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from slow_nodes import SRUN, NotHere, slow_nodes
 from stallpoint.measure.all_reduces import agree, send
 from stallpoint.measure.collectives import MOST_MESSAGES, ROW_SECONDS
 from stallpoint.measure.contention import backward_of_convolution
-from stallpoint.measure.synchronisation.communicator import Communicator, communicator
+from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
 from stallpoint.models.statistics import bootstrap, estimate, generator
 
@@ -96,10 +96,10 @@ def measure(nodes: int, rounds: int, file: Path) -> None:
     for number in range(rounds + 1):
         for size in SIZES:
             world.comm.Barrier()
-            note("single", size, number, send(communicates, values[: size // 4], 1))
+            note("single", size, number, send(communicates, [values[: size // 4]]))
         for size in SIZES:
             world.comm.Barrier()
-            seconds = send(communicates, values[: size // 4], many[size]) / many[size]
+            seconds = send(communicates, [values[: size // 4]] * many[size]) / many[size]
             note("rows", size, number, seconds)
             many[size] = agree(world, ROW_SECONDS / seconds, MOST_MESSAGES)
         for name, sizes in networks.items():
@@ -107,18 +107,11 @@ def measure(nodes: int, rounds: int, file: Path) -> None:
             until = time.perf_counter() + COMPUTING
             while time.perf_counter() < until:
                 compute()
-            note(name, sum(sizes), number, _one_after_the_other(communicates, values, sizes))
+            note(name, sum(sizes), number, send(communicates, [values[: size // 4] for size in sizes]))
     everybody = world.comm.gather(rows)
     if world.rank == 0:
         file.write_text(json.dumps([row for of_rank in everybody for row in of_rank]))
     communicates.close()
-
-
-def _one_after_the_other(communicates: Communicator, values: torch.Tensor, sizes: Sequence[int]) -> float:
-    begin = time.perf_counter()
-    for size in sizes:
-        communicates.all_reduce(values[: size // 4])
-    return time.perf_counter() - begin
 
 
 if __name__ == "__main__":

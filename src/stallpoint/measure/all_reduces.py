@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import torch
 
@@ -11,10 +12,10 @@ from stallpoint.measure.synchronisation.streams import stream_for
 from stallpoint.measure.world import World
 
 
-def send(communicates: Communicator, values: torch.Tensor, messages: int) -> float:
-    """All-reduce `values` in place so many times; seconds until the last call returned."""
-    begin, stream = time.perf_counter(), stream_for(values.device)
-    for _ in range(messages):
+def send(communicates: Communicator, messages: Sequence[torch.Tensor]) -> float:
+    """All-reduce `messages` in place, each when the one before has returned; seconds until the last has."""
+    begin, stream = time.perf_counter(), stream_for(messages[0].device)
+    for values in messages:
         with stream.entered():
             communicates.all_reduce(values)
     return time.perf_counter() - begin

@@ -37,12 +37,11 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
     progress = Progress("all-reduce", work, silent=world.rank > 0)
     messages = dict.fromkeys(cell.message_bytes, 1)
     for row, (sample, size) in enumerate(product(range(cell.samples + 1), cell.message_bytes), start=1):
-        values = buffer[: size // 4].fill_(sample == 0)
+        values = buffer[: size // 4].fill_(1)
         clock.wait()
         world.comm.Barrier()
-        seconds = send(communicates, values, messages[size])
-        if sample == 0 and not (values[0] == values[-1] == world.size):
-            raise ArithmeticError(f"all-reduce of {size} bytes gave {values[0]}, {world.size} is the sum")
+        seconds = send(communicates, [values] * messages[size])
+        _check(values, world.size, messages[size])
         keep.add(
             COLLECTIVES, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, messages=messages[size],
             seconds=seconds,
@@ -52,3 +51,13 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
     if world.size > 1:
         contention.measure(cell, world, communicates, keep)
     communicates.close()
+
+
+def _check(values: torch.Tensor, ranks: int, messages: int) -> None:
+    """Raise `ArithmeticError` unless ones were added up so many times: one sum exactly, sums of sums as float32 can."""
+    expected = torch.tensor(float(ranks) ** messages).expand(2)
+    found = values[[0, -1]].cpu()
+    if not torch.allclose(found, expected, rtol=0 if messages == 1 else 1e-4, atol=0):
+        raise ArithmeticError(
+            f"{messages} all-reduces of {values.nbytes} bytes gave {found.tolist()}, {expected[0]} is the sum"
+        )

@@ -48,7 +48,7 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
                 world.comm.Barrier()
                 alone_operations, alone_computing = _computed(compute, ALONE)
                 world.comm.Barrier()
-                sending = thread.submit(send, communicates, values, messages)
+                sending = thread.submit(send, communicates, [values] * messages)
                 operations, computing = _computed(compute, 1, sending)
                 seconds = sending.result()
                 keep.add(

@@ -192,17 +192,21 @@ def of_messages(frame: pd.DataFrame, name: str) -> pd.Series[float]:
     A row ends when its slowest rank does. The index says which: scheme, node count, size, cell and sample. Leaves out
     and raises as `fit`.
     """
-    frame = _several_ranks(frame, name, "seconds", "messages")
+    return _slowest(_several_ranks(frame, name, "seconds", "messages"))
+
+
+def _slowest(frame: pd.DataFrame) -> pd.Series[float]:
     return (frame["seconds"] / frame["messages"]).groupby([frame[column] for column in _CALL]).max()
 
 
 def _while_computing(contention: pd.DataFrame, idle: pd.Series[float], seed: int) -> dict[Scheme, WhileComputing]:
     """Fits of `contention`, for message sizes that were timed on `idle` ranks too."""
-    frame = _several_ranks(contention, "contention", "messages", "computing", "alone_computing", "alone_operations")
+    frame = _several_ranks(
+        contention, "contention", "seconds", "messages", "computing", "alone_computing", "alone_operations"
+    )
     piece = frame["alone_computing"] / frame["alone_operations"]
     work = (frame["computing"] - frame["operations"] * piece) / frame["messages"]
-    of_calls = frame.assign(work=work).groupby(_CALL)["work"].mean()
-    calls = of_messages(contention, "contention").rename("seconds").to_frame().assign(work=of_calls)
+    calls = _slowest(frame).to_frame("seconds").assign(work=frame.assign(work=work).groupby(_CALL)["work"].mean())
     usual = idle.groupby(_SIZE).median().rename("idle")
     calls = calls.join(usual, on=_SIZE, how="inner")
     sizes = calls.reset_index().groupby([*_SCHEME, "nodes"])["message_bytes"].transform("nunique").to_numpy()
