@@ -43,6 +43,24 @@ if world.rank == 1:
     print(time.monotonic() - start)
 """
 
+TALK = """
+import time
+from mpi4py import MPI
+def delayed():
+    names, values = (line.split() for line in open("/proc/net/netstat") if line.startswith("TcpExt:"))
+    return int(dict(zip(names, values))["DelayedACKs"])
+time.sleep(0.2)
+world = MPI.COMM_WORLD
+world.Barrier()
+before = delayed()
+for _ in range(40):  # TCP acknowledges the first messages of a connection at once
+    world.send(b"", 1) if world.rank == 0 else world.recv(source=0)
+    time.sleep(0.05)
+counts = world.gather(delayed() - before)
+if world.rank == 0:
+    print(*counts)
+"""
+
 COMPUTE = """
 import time
 start = time.monotonic()
@@ -130,6 +148,11 @@ def test_nothing_is_faster_than_a_limited_link(limited: Cluster) -> None:
     assert seconds > 0.9 * 2_000_000 * 8 / 40e6
     limited.link(UNLIMITED)
     assert limited.status().count(f"link {UNLIMITED}") == 4
+
+
+def test_a_receiver_puts_off_no_acknowledgement(cluster: Cluster) -> None:
+    delayed = srun("--nodes=2", "--ntasks=2", "--mpi=pmix", sys.executable, "-c", TALK)
+    assert [int(count) for count in delayed.split()] == [0, 0]
 
 
 def test_nothing_computes_faster_than_limited_cores(limited: Cluster) -> None:
