@@ -22,12 +22,14 @@ import torch
 from paired import Figure
 from slow_nodes import SRUN, NotHere, slow_nodes
 
-from stallpoint.measure.all_reduces import agree, send
-from stallpoint.measure.collectives import MOST_MESSAGES, ROW_SECONDS
+from stallpoint.measure.all_reduces import send, send_row
 from stallpoint.measure.contention import backward_of_convolution
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
+from stallpoint.messages import messages
 from stallpoint.models.statistics import bootstrap, estimate, generator
+from stallpoint.networks.layers import layers
+from stallpoint.presets import PRESETS
 
 NODES = (2, 4, 8)
 SIZES = [4**power for power in range(5, 13)]
@@ -68,13 +70,12 @@ def _ratios(nodes: int, calls: pd.DataFrame) -> Iterator[Figure]:
 
 
 def _messages() -> dict[str, list[int]]:
-    """Bytes of each layer's gradients, the last layer first, by network."""
-    networks = {"ResNet-50": narrow_networks.resnet50(), "GoogLeNet": narrow_networks.googlenet()}
-    sizes = {
-        name: [4 * sum(values.numel() for values in layer.parameters(recurse=False)) for layer in network.modules()]
-        for name, network in networks.items()
-    }
-    return {name: [size for size in reversed(of_network) if size] for name, of_network in sizes.items()}
+    """Bytes of each message of an iteration under `naive`, by network."""
+    found = {}
+    for name, network in {"ResNet-50": narrow_networks.resnet50(), "GoogLeNet": narrow_networks.googlenet()}.items():
+        sizes = [layer.gradient_bytes for layer in layers(network)]
+        found[name] = [sum(sizes[layer] for layer in group) for group in messages(PRESETS["naive"].preset, sizes)]
+    return found
 
 
 def measure(nodes: int, rounds: int, file: Path) -> None:
@@ -98,10 +99,9 @@ def measure(nodes: int, rounds: int, file: Path) -> None:
             world.comm.Barrier()
             note("single", size, number, send(communicates, [values[: size // 4]]))
         for size in SIZES:
-            world.comm.Barrier()
-            seconds = send(communicates, [values[: size // 4]] * many[size]) / many[size]
-            note("rows", size, number, seconds)
-            many[size] = agree(world, ROW_SECONDS / seconds, MOST_MESSAGES)
+            sent = many[size]
+            seconds, many[size] = send_row(world, communicates, values[: size // 4], sent)
+            note("rows", size, number, seconds / sent)
         for name, sizes in networks.items():
             world.comm.Barrier()
             until = time.perf_counter() + COMPUTING

@@ -278,14 +278,14 @@ COLLECTIVES = Table(
 
 CONTENTION = Table(
     "contention",
-    "one row for each time that a rank called all-reduces from a thread while it computed, and computed alone before",
+    "one row for each time that a rank called all-reduces from a thread while it computed; and computing alone",
     (
         *_ALL_REDUCE,
         MESSAGES,
         Column("seconds", REAL, "s", "time of all of them together"),
         Column("operations", INT, None, "equal pieces of computing done from the first call to the last return"),
         Column("computing", REAL, "s", "time of these; the last one may end after the last return"),
-        Column("alone_operations", INT, None, "the same pieces, done just before with nothing sent, on all ranks"),
+        Column("alone_operations", INT, None, "the same pieces with nothing sent, before the samples of a size"),
         Column("alone_computing", REAL, "s", "time of these"),
     ),
 )

@@ -8,7 +8,7 @@ import pytest
 from launching import run_job
 
 from stallpoint.cells import CollectivesCell
-from stallpoint.measure import collectives, contention
+from stallpoint.measure import all_reduces, contention
 
 SIZES = [1024, 2**22]
 
@@ -36,7 +36,7 @@ def test_every_rank_records_every_row_of_calls(tables: dict[str, pd.DataFrame]) 
     assert (tables["collectives"]["seconds"] > 0).all()
 
 
-MOST = {"collectives": collectives.MOST_MESSAGES, "contention": contention.MOST_MESSAGES}
+MOST = {"collectives": all_reduces.MOST_MESSAGES, "contention": contention.MOST_MESSAGES}
 
 
 @pytest.mark.parametrize(("name", "most"), MOST.items(), ids=MOST)
@@ -52,9 +52,9 @@ def test_as_many_messages_follow_one_another_as_fill_the_time_of_a_row(tables: d
     rows = tables["collectives"]
     assert (rows[rows["warmup"]]["messages"] == 1).all()
     on_rank_0 = rows[rows["rank"] == 0].sort_values(["message_bytes", "sample"])
-    wanted = on_rank_0["messages"] * collectives.ROW_SECONDS / on_rank_0["seconds"]
+    wanted = on_rank_0["messages"] * all_reduces.ROW_SECONDS / on_rank_0["seconds"]
     following = on_rank_0["messages"].shift(-1)[on_rank_0["message_bytes"] == on_rank_0["message_bytes"].shift(-1)]
-    assert (following == wanted.clip(1, collectives.MOST_MESSAGES).round()[following.index]).all()
+    assert (following == wanted.clip(1, all_reduces.MOST_MESSAGES).round()[following.index]).all()
 
 
 def test_what_takes_its_time_anyway_is_measured_less_often(tables: dict[str, pd.DataFrame]) -> None:
@@ -66,13 +66,21 @@ def test_what_takes_its_time_anyway_is_measured_less_often(tables: dict[str, pd.
 
 def test_computing_goes_on_as_long_as_messages_are_under_way(tables: dict[str, pd.DataFrame]) -> None:
     rows = tables["contention"]
-    assert (rows["alone_operations"] == contention.ALONE).all()
-    assert (rows["operations"] >= 1).all()
+    assert (rows[["operations", "alone_operations"]] >= 1).all(axis=None)
     assert (rows[["seconds", "computing", "alone_computing"]] > 0).all(axis=None)
     kept = rows[~rows["warmup"]]
     piece = kept["computing"] / kept["operations"]
     # It ends with the piece in which the last message returned; a thread may begin late by some scheduling.
     assert ((kept["computing"] - kept["seconds"]).abs() < 3 * piece + 0.1).all()
+
+
+def test_each_rank_computes_alone_for_as_long_as_a_pass_takes_and_once_for_each_size(
+    tables: dict[str, pd.DataFrame],
+) -> None:
+    rows = tables["contention"]
+    assert (rows["alone_computing"] >= contention.ALONE).all()
+    assert (rows.groupby(["message_bytes", "rank"])["alone_computing"].nunique() == 1).all()
+    assert rows["alone_computing"].nunique() == len(SIZES) * rows["rank"].nunique()
 
 
 def test_a_rank_alone_has_nobody_to_talk_to(tmp_path: Path) -> None:

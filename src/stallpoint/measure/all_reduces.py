@@ -11,6 +11,9 @@ from stallpoint.measure.synchronisation.communicator import Communicator
 from stallpoint.measure.synchronisation.streams import stream_for
 from stallpoint.measure.world import World
 
+ROW_SECONDS, MOST_MESSAGES = 0.1, 16
+"""How long a row of equal messages is to take, unless one alone takes longer, and how many it has at most."""
+
 
 def send(communicates: Communicator, messages: Sequence[torch.Tensor]) -> float:
     """All-reduce `messages` in place, each when the one before has returned; seconds until the last has."""
@@ -24,3 +27,10 @@ def send(communicates: Communicator, messages: Sequence[torch.Tensor]) -> float:
 def agree(world: World, wanted: float, most: int) -> int:
     """How many messages to send next, the same on all ranks: what rank 0 wants, between 1 and `most`."""
     return int(world.comm.bcast(round(min(max(wanted, 1), most))))
+
+
+def send_row(world: World, communicates: Communicator, values: torch.Tensor, messages: int) -> tuple[float, int]:
+    """All-reduce `values` `messages` times, from a barrier on: seconds it took, and how many to send next time."""
+    world.comm.Barrier()
+    seconds = send(communicates, [values] * messages)
+    return seconds, agree(world, messages * ROW_SECONDS / seconds, MOST_MESSAGES)

@@ -8,16 +8,13 @@ import torch
 
 from stallpoint.cells import CollectivesCell
 from stallpoint.measure import contention
-from stallpoint.measure.all_reduces import agree, send
+from stallpoint.measure.all_reduces import send_row
 from stallpoint.measure.clock import clock_for
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
 from stallpoint.records import COLLECTIVES
-
-ROW_SECONDS, MOST_MESSAGES = 0.1, 16
-"""How long a row of messages is to take, unless one alone takes longer, and how many it has at most."""
 
 
 def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
@@ -39,14 +36,12 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
     for row, (sample, size) in enumerate(product(range(cell.samples + 1), cell.message_bytes), start=1):
         values = buffer[: size // 4].fill_(1)
         clock.wait()
-        world.comm.Barrier()
-        seconds = send(communicates, [values] * messages[size])
-        _check(values, world.size, messages[size])
+        sent = messages[size]
+        seconds, messages[size] = send_row(world, communicates, values, sent)
+        _check(values, world.size, sent)
         keep.add(
-            COLLECTIVES, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, messages=messages[size],
-            seconds=seconds,
-        )  # fmt: skip
-        messages[size] = agree(world, messages[size] * ROW_SECONDS / seconds, MOST_MESSAGES)
+            COLLECTIVES, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, messages=sent, seconds=seconds
+        )
         progress.tell(row)
     if world.size > 1:
         contention.measure(cell, world, communicates, keep)

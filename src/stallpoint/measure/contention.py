@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -21,8 +21,11 @@ from stallpoint.measure.synchronisation.communicator import Communicator
 from stallpoint.measure.world import World
 from stallpoint.records import CONTENTION
 
-ALONE, BESIDE = 20, 40
-"""Pieces of computing alone, and for how many of them messages are to be sent (if those of the sample before tell)."""
+ALONE = 0.4
+"""How long pieces are computed with nothing sent, in s: as long as a pass. In much less, some ranks begin or end while
+others do not compute, and pieces seem faster than a network's layers are."""
+BESIDE = 40
+"""For how many pieces messages are to be sent (if those of the sample before tell)."""
 MOST_MESSAGES = 64
 ENOUGH = 3
 """Samples of messages of which one alone is that long."""
@@ -33,7 +36,7 @@ _CHANNELS, _SIDE, _KERNEL = 32, 28, 3
 def measure(cell: CollectivesCell, world: World, communicates: Communicator, keep: Recorder) -> None:
     """Measure ``cell.samples`` times for each message size, after one warm-up.
 
-    Every rank computes alone, and then beside the messages; both begin at a barrier.
+    Every rank computes alone, and then beside the messages of each sample; all begin at a barrier.
     """
     device = torch.device(cell.device)
     compute = backward_of_convolution(device)
@@ -44,12 +47,12 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
         for place, size in enumerate(cell.message_bytes):
             values = torch.zeros(size // 4, device=device)
             messages, samples, sample = 1, 1, 0
+            world.comm.Barrier()
+            alone_operations, alone_computing = _computed(compute, _after(ALONE))
             while sample < samples:
                 world.comm.Barrier()
-                alone_operations, alone_computing = _computed(compute, ALONE)
-                world.comm.Barrier()
                 sending = thread.submit(send, communicates, [values] * messages)
-                operations, computing = _computed(compute, 1, sending)
+                operations, computing = _computed(compute, sending.done)
                 seconds = sending.result()
                 keep.add(
                     CONTENTION, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, messages=messages,
@@ -65,13 +68,19 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
             progress.tell(place + 1)
 
 
-def _computed(compute: Callable[[], None], least: int, beside: Future[float] | None = None) -> tuple[int, float]:
-    """Pieces of computing, `least` or more until what goes on `beside` it has ended, and their time in s."""
-    begin, done = time.perf_counter(), 0
-    while done < least or (beside and not beside.done()):
+def _computed(compute: Callable[[], None], enough: Callable[[], bool]) -> tuple[int, float]:
+    """Pieces of computing, one or more until it is `enough`, and their time in s."""
+    begin, pieces = time.perf_counter(), 0
+    while not pieces or not enough():
         compute()
-        done += 1
-    return done, time.perf_counter() - begin
+        pieces += 1
+    return pieces, time.perf_counter() - begin
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    """Whether so many seconds have passed from now on."""
+    end = time.perf_counter() + seconds
+    return lambda: time.perf_counter() >= end
 
 
 def backward_of_convolution(device: torch.device) -> Callable[[], None]:
