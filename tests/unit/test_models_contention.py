@@ -141,20 +141,40 @@ def test_what_was_measured_while_ranks_compute_stands_for_messages_beside_the_pa
     assert slower == pytest.approx([1 / (1 - 8 / 40)])
 
 
-def test_nodes_that_slow_each_other_down_are_predicted_to_do_so_in_training(validation: pd.DataFrame) -> None:
-    tables = study(CONTENDED, **OPTIONS)
-    labels = {"hardware": "cpu", "backend": "mpi", "reduction": "library", "repeat": 1, "rank": 0, "sample": 1}
-    jobs = pd.DataFrame({"nodes": [2, 4, 8], "alone_computing": [20e-3, 20e-3, 30e-3]})
-    pieces = jobs.merge(pd.DataFrame({"message_bytes": [2**10, 2**22]}), how="cross").assign(
+def pieces(alone: dict[int, float], *, slowest: dict[int, float] | None = None) -> pd.DataFrame:
+    """Records of contention in which messages cost nothing; `alone` and on one rank `slowest` by nodes, s."""
+    rows = [
+        {"nodes": nodes, "rank": rank, "alone_computing": (slowest or alone)[nodes] if rank == 0 else alone[nodes]}
+        for nodes in alone
+        for rank in range(nodes)
+    ]
+    labels = {"hardware": "cpu", "backend": "mpi", "reduction": "library", "repeat": 1, "sample": 1}
+    return pd.DataFrame(rows).merge(pd.DataFrame({"message_bytes": [2**10, 2**22]}), how="cross").assign(
         **labels, ranks=lambda rows: rows["nodes"], cell=lambda rows: "collectives/nodes~" + rows["nodes"].astype(str),
         warmup=False, messages=1, seconds=20e-3, operations=20, computing=20e-3, alone_operations=20,
     )  # fmt: skip
-    slower = fit({**tables, "contention": pieces}, nodes=[])["validation"]
+
+
+def compared(contention: pd.DataFrame, reference: pd.DataFrame) -> pd.Series:
+    """Predicted with these records over predicted without contention records, of preset naive."""
+    other = fit({**study(CONTENDED, **OPTIONS), "contention": contention}, nodes=[])["validation"]
     key = ["network", "scaling", "sync", "batch", "nodes"]
-    ratio = (slower.set_index(key)["predicted"] / validation.set_index(key)["predicted"]).xs("naive", level="sync")
+    return (other.set_index(key)["predicted"] / reference.set_index(key)["predicted"]).xs("naive", level="sync")
+
+
+def test_nodes_that_slow_each_other_down_are_predicted_to_do_so_in_training(validation: pd.DataFrame) -> None:
+    ratio = compared(pieces({2: 20e-3, 4: 20e-3, 8: 30e-3}), validation)
     assert ratio.xs(4, level="nodes").to_numpy() == pytest.approx(1, abs=0.02)
     # Computing takes half as long again, communication does not.
     assert ratio.xs(8, level="nodes").between(1.05, 1.5).all()
+
+
+def test_a_slow_node_among_many_is_predicted_to_hold_up_training(validation: pd.DataFrame) -> None:
+    alone = {2: 20e-3, 4: 20e-3, 8: 20e-3}
+    equal = compared(pieces(alone), validation)
+    slow = compared(pieces(alone, slowest={**alone, 8: 25e-3}), validation)
+    assert slow.xs(4, level="nodes").to_numpy() == pytest.approx(equal.xs(4, level="nodes").to_numpy())
+    assert (slow / equal).xs(8, level="nodes").between(1.05, 1.25).all()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 10])

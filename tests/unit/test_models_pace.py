@@ -5,16 +5,21 @@ import pytest
 from stallpoint.models import pace
 
 
-def contention(pieces: dict[tuple[int, str], float], *, samples: int = 20, noise: float = 0.0) -> pd.DataFrame:
-    """Rows of jobs (nodes, cell) in which a piece of computing takes so long, s."""
+def contention(
+    pieces: dict[tuple[int, str], float], *, samples: int = 20, noise: float = 0.0, slowest: float = 1.0
+) -> pd.DataFrame:
+    """Rows of jobs (nodes, cell) in which a piece of computing takes so long, s; on one rank `slowest` times that."""
     random = np.random.default_rng(0)
     rows = [
         {
-            "hardware": "cpu", "nodes": nodes, "cell": cell, "warmup": sample == 0, "alone_operations": 20,
-            "alone_computing": 20 * piece * (9 if sample == 0 else np.exp(noise * random.standard_normal())),
+            "hardware": "cpu", "nodes": nodes, "cell": cell, "message_bytes": 1024, "sample": sample, "rank": rank,
+            "warmup": sample == 0, "alone_operations": 20,
+            "alone_computing": 20 * piece * (slowest if rank == 0 else 1.0)
+            * (9 if sample == 0 else np.exp(noise * random.standard_normal())),
         }
         for (nodes, cell), piece in pieces.items()
         for sample in range(samples)
+        for rank in range(nodes)
     ]  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -40,3 +45,13 @@ def test_jobs_that_differ_among_themselves_tell_little() -> None:
 def test_what_nobody_measured_is_the_same_everywhere() -> None:
     nothing = pace.fit(contention({(2, "a"): 1e-3}).iloc[:0], seed=0)
     assert (nothing.ratio("cpu", 8, 2) == 1).all()
+    assert nothing.further_lead("cpu", 8, 2) is None
+
+
+def test_a_slow_rank_lags_further_behind_the_mean_of_many() -> None:
+    found = pace.fit(contention({(2, "a"): 1e-3, (8, "b"): 1e-3}, slowest=1.2), seed=0)
+    # 1.2 over the mean of 1.2 and 1; 1.2 over the mean of 1.2 and seven times 1.
+    assert found.further_lead("cpu", 8, 2) == pytest.approx(1.2 / 1.025 - 1.2 / 1.1)
+    assert found.further_lead("cpu", 2, 2) == pytest.approx(0)
+    assert found.further_lead("cpu", 4, 2) is None
+    assert found.further_lead("gpu", 8, 2) is None

@@ -287,7 +287,8 @@ class Contention:
         after = _slowing(scheme, random, beside=False) or _slowing(same_way, random, beside=False)
         beside = _slowing(scheme, random, beside=True) or _slowing(same_way, random, beside=True)
         sent = [seen.observed.sent for seen in others if _same(seen.point, point)]
-        slower = self._pace.ratio(point.hardware, point.nodes, others[0].point.nodes)
+        where = point.hardware, point.nodes, others[0].point.nodes
+        slower = self._pace.ratio(*where)
         return Effects(
             computing=_median([seen.computing for seen in network], random) * slower,
             update=_median([seen.update for seen in updating], random, default=_ONE) * slower,
@@ -295,7 +296,7 @@ class Contention:
             work=_work(overlapping, random) if overlapping else _untaught_work(others),
             beside=beside or NONE.beside,
             after=after or NONE.after,
-            straggling=_straggling(begins, random),
+            straggling=_straggling(begins, self._pace.further_lead(*where), random),
             sent=sent[0] if sent else None,
         )
 
@@ -388,8 +389,13 @@ def _all_together(seen: Sequence[Seen]) -> bool:
     return all(one.alone.messages.together for one in seen)
 
 
-def _straggling(seen: Sequence[Seen], random: np.random.Generator) -> Callable[[int], Ensemble]:
+def _straggling(
+    seen: Sequence[Seen], further: Ensemble | None, random: np.random.Generator
+) -> Callable[[int], Ensemble]:
+    """What was seen, and how much `further` the slowest lags; unless measured, as the slowest of more draws does."""
     share = _median([one.straggling for one in seen], random)
+    if further is not None:
+        return lambda _: np.maximum(share + further, 0.0)
     leads, ranks = np.concatenate([one.observed.leads for one in seen]), seen[0].observed.ranks
     known = expected_lead(leads, ranks)
 
