@@ -1,44 +1,56 @@
 """How well 4 and 8 nodes are predicted from 1 and 2, for every preset, on eight slow nodes of a real Slurm cluster.
 
-Runs the study cluster_accuracy.yaml on the test cluster (almost three hours on two cores; what was measured before is
-not measured again) and prints its table ``validation``.
+Measures the study cluster_accuracy.yaml on the test cluster in rounds of about 25 minutes (on two cores), each of which
+takes every cell once; what was measured before is not measured again. Prints its table ``validation``.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
+from random import Random
 
+import in_turns
 import yaml
 from paired import Figure, Timing
 from slow_nodes import SRUN, NotHere, slow_nodes
 
 from stallpoint import accuracy
-from stallpoint.cells import Cell, TrainCell
+from stallpoint.cells import Cell
+from stallpoint.measure.job import reduction_of
+from stallpoint.measure.mpi_parameters import forced
 from stallpoint.parquet import read
 from stallpoint.records import VALIDATION
-from stallpoint.study import expand
+from stallpoint.study import Study, expand
 
 HERE = Path(__file__).parent
 STUDY = "cluster-accuracy"
+RESULTS = Path("results") / STUDY
 CONFIG = HERE / "cluster_accuracy.yaml"
 SCHEMA = HERE.parent / "workflow" / "schemas" / "study.schema.yaml"
-SNAKEMAKE = (str(Path(sys.executable).with_name("snakemake")), "--configfile", str(CONFIG))
-# Its jobs are short: ask often, and soon.
-ON_SLURM = (
-    "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "5", "--seconds-between-status-checks", "8",
+# Cells were not measured by Snakemake's rules: it is to ask for nothing but the order of their files.
+SNAKEMAKE = (
+    str(Path(sys.executable).with_name("snakemake")), "--configfile", str(CONFIG), "--rerun-triggers", "mtime",
+    "--quiet", "all", "--",
 )  # fmt: skip
 
 
-def benchmark(_scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[str]]:
+def benchmark(scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[str]]:
     try:
+        study = expand(yaml.safe_load(CONFIG.read_text()), yaml.safe_load(SCHEMA.read_text()))
+        _make(f"{RESULTS}/storage/{storage}.json" for storage in study.config["storage"])
         with slow_nodes() as environment:
-            _measure_and_fit(environment)
+            for cells in _jobs(study):
+                _measure(cells, environment, scratch / "cells.json")
+        _make(["fit"])
     except (NotHere, subprocess.CalledProcessError) as error:
         return [], [f"cluster-accuracy: not run, or not to the end: {error}"]
-    validation = read(VALIDATION, Path("results") / STUDY / "models" / "validation.parquet").to_pandas()
+    validation = read(VALIDATION, RESULTS / "models" / "validation.parquet").to_pandas()
     head, rows = accuracy.HEAD, accuracy.rows(validation)
     widths = [max(len(row[column]) for row in [list(head), *rows]) for column in range(len(head))]
     table = [
@@ -57,21 +69,30 @@ def benchmark(_scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list
     return figures, [title, *table, *words]
 
 
-def _measure_and_fit(environment: Mapping[str, str]) -> None:
-    """Jobs of one rank through Slurm's queue, several at a time; the others one by one, so that they have the links."""
-    by_srun = ("--set-resources", *(f"{kind}:launcher='{SRUN}'" for kind in ("train", "collectives")))
-    alone, *together = _blocks()
-    for options, targets in [(ON_SLURM, alone), *((by_srun, block) for block in together), (by_srun, ["fit"])]:
-        subprocess.run([*SNAKEMAKE, *options, "--quiet", "all", "--", *targets], env=environment, check=True)
+def _make(targets: Iterable[str]) -> None:
+    subprocess.run([*SNAKEMAKE, *targets], check=True)
 
 
-def _blocks() -> Iterator[list[str]]:
-    """What is measured one after the other: one node, then, repeat by repeat, all-reduces and each preset's cells."""
-    study = expand(yaml.safe_load(CONFIG.read_text()), yaml.safe_load(SCHEMA.read_text()))
-    blocks: dict[tuple[int, str, str], list[Cell]] = {}
-    for cell in study.cells.values():
-        several = cell.nodes > 1
-        names = (cell.network, cell.sync) if several and isinstance(cell, TrainCell) else ("", "")
-        blocks.setdefault((cell.repeat if several else 0, *names), []).append(cell)
-    for block in sorted(blocks):
-        yield [f"results/{STUDY}/raw/{cell.path}" for cell in blocks[block]]
+def _jobs(study: Study) -> Iterator[list[Cell]]:
+    """The cells of each job, round by round; MPI is told before it starts which scheme to reduce by.
+
+    What is to be compared stays together, on more and more nodes. The rest has another order in every round: what slows
+    the machine down for some minutes is not to hit the same cells each time.
+    """
+    jobs: dict[tuple[int, str], dict[str, list[Cell]]] = {}
+    for cell in sorted(study.cells.values(), key=attrgetter("nodes")):
+        alike = replace(cell, nodes=0).path
+        jobs.setdefault((cell.repeat, forced(reduction_of(cell))), {}).setdefault(alike, []).append(cell)
+    for place, job in sorted(jobs.items()):
+        together = list(job.values())
+        Random(str(place)).shuffle(together)
+        yield list(chain.from_iterable(together))
+
+
+def _measure(cells: Sequence[Cell], environment: Mapping[str, str], file: Path) -> None:
+    in_turns.write(cells, file)
+    most = max(cell.nodes for cell in cells)
+    srun = SRUN.format(nodes=most, ranks=most).split()
+    subprocess.run(
+        [*srun, sys.executable, in_turns.__file__, str(RESULTS / "raw"), str(file)], env=environment, check=True
+    )

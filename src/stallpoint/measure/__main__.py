@@ -4,18 +4,14 @@ Started once, or once for each rank by an MPI launcher (`stallpoint.measure.laun
 """
 
 import sys
-from importlib import import_module
 from pathlib import Path
 
 from stallpoint.cells import cell_from_json
 from stallpoint.measure import job
 from stallpoint.program import program
 
-MODULES = {"train": "train", "sgemm": "sgemm", "collectives": "collectives", "storage": "storage_reads"}
-"""The module with the function ``measure`` for each kind of cell."""
-
 if __name__ == "__main__":
     with program():
         text, folder = sys.argv[1:]
         cell = cell_from_json(text)
-        job.run(cell, import_module(f"stallpoint.measure.{MODULES[cell.kind]}").measure, Path(folder))
+        job.run(cell, job.measure_of(cell), Path(folder))

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -48,6 +49,7 @@ _GRACE = 10.0
 """How long a rank that cannot go on waits for the others to end too, before it ends them, in s."""
 
 Measure = Callable[[Any, World, Recorder], None]
+_MODULES = {"train": "train", "sgemm": "sgemm", "collectives": "collectives", "storage": "storage_reads"}
 
 
 @dataclass(frozen=True)
@@ -58,15 +60,21 @@ class _Problem:
     message: str
 
 
-def run(cell: Cell, measure: Measure, folder: Path) -> None:
+def measure_of(cell: Cell) -> Measure:
+    """What measures cells of this kind."""
+    measure: Measure = import_module(f"stallpoint.measure.{_MODULES[cell.kind]}").measure
+    return measure
+
+
+def run(cell: Cell, measure: Measure, folder: Path, world: World | None = None) -> None:
     """Measure one cell and write its `folder`.
 
-    Every process of the launched job calls this. `measure` gets the cell, the world and a recorder for its
-    rank's rows. Leaves by `SystemExit` when the job ends in an error.
+    Every process of the launched job calls this, or of `world` where MPI was started before. `measure` gets the cell,
+    the world and a recorder for its rank's rows. Leaves by `SystemExit` when the job ends in an error.
     """
     started = datetime.now(UTC)
     try:
-        world = World.start(cell.ranks, _reduction(cell))
+        world = world or World.start(cell.ranks, reduction_of(cell))
     except InputError as error:
         _say(f"error: {error}")
         raise SystemExit(EXIT_BAD_INPUT) from None
@@ -75,6 +83,13 @@ def run(cell: Cell, measure: Measure, folder: Path) -> None:
             _write_failure(cell, folder, started, str(error))
         return
     _Job(cell, folder, started, world, Recorder(cell, world.rank)).run(measure)
+
+
+def reduction_of(cell: Cell) -> str:
+    """The reduction scheme that the MPI library has to be told before it is initialised."""
+    if isinstance(cell, TrainCell):
+        return preset_from(cell.preset).reduction
+    return cell.reduction if isinstance(cell, CollectivesCell) else "library"
 
 
 def record_failure(cell: Cell, folder: Path, exit_code: int, log: Path) -> bool:
@@ -183,13 +198,6 @@ class _Job:
         if problem.exit_code != EXIT_FAILED:
             raise SystemExit(problem.exit_code)
         return True
-
-
-def _reduction(cell: Cell) -> str:
-    """The reduction scheme that the MPI library has to be told before it is initialised."""
-    if isinstance(cell, TrainCell):
-        return preset_from(cell.preset).reduction
-    return cell.reduction if isinstance(cell, CollectivesCell) else "library"
 
 
 def _attempt(step: Callable[[], None]) -> _Problem | None:

@@ -82,6 +82,11 @@ LIBRARIES = (
 )
 
 
+def forced(reduction: str) -> str:
+    """The scheme that the library has to be told before it is initialised; empty where it chooses algorithms itself."""
+    return "" if reduction in UNFORCED else reduction
+
+
 def choose(reduction: str) -> None:
     """Tell the MPI library, before it is initialised, to use this scheme; `CannotRun` where it has no way to."""
     for name, value in _wanted(reduction).items():
@@ -120,7 +125,7 @@ def read(names: Iterable[str]) -> dict[str, str]:
 
 def _wanted(reduction: str) -> dict[str, str]:
     """Parameters of this scheme and their values."""
-    if reduction in UNFORCED:
+    if not forced(reduction):
         return {}
     library = _library()
     return {**library.common, **library.schemes[reduction]}

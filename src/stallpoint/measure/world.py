@@ -49,6 +49,18 @@ class World:
         mpi_parameters.verify(reduction)
         return cls(comm, comm.rank, comm.size, reduction)
 
+    def first(self, ranks: int, reduction: str) -> Self | None:
+        """The first `ranks` workers as a world of their own, which they make together; None for the others.
+
+        Raises `ValueError` for a scheme that the library had to be told before it was initialised.
+        """
+        if mpi_parameters.forced(reduction) != mpi_parameters.forced(self.reduction):
+            raise ValueError(f"MPI was started to reduce by {self.reduction}, not by {reduction}")
+        if self.rank >= ranks:
+            return None
+        comm = self.comm.Create_group(self.comm.Get_group().Incl(range(ranks)))
+        return type(self)(comm, comm.rank, comm.size, reduction)
+
 
 def first_process() -> bool:
     """Whether the launcher counts this process as the first of its job; needs no working MPI."""

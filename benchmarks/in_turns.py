@@ -1,0 +1,53 @@
+"""Several cells measured by one job, one after the other: ``srun ... python benchmarks/in_turns.py RAW CELLS.json``.
+
+That way cells of few nodes and of many are measured within a minute of each other, with no programs started in between.
+Each takes as many of the job's nodes as it has, while the others sleep; its records are those of a job of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from stallpoint.cells import Cell, cell_from_json
+from stallpoint.measure import job
+from stallpoint.measure.world import World
+from stallpoint.program import program
+from stallpoint.records import RUNS
+
+POLL = 0.02
+"""How often nodes that wait look whether they may go on, in s."""
+
+
+def write(cells: Sequence[Cell], file: Path) -> None:
+    """The cells of one job, in their order; a scheme that MPI is told before it starts needs a job of its own."""
+    file.write_text(json.dumps([cell.to_json() for cell in cells]))
+
+
+def main(raw: Path, cells: Sequence[Cell]) -> None:
+    """Measure those of `cells` whose folders below `raw` are not there yet."""
+    world = World.start(max(cell.ranks for cell in cells), job.reduction_of(cells[0]))
+    there = world.comm.bcast([(raw / cell.path / f"{RUNS.name}.parquet").exists() for cell in cells])
+    for cell in (cell for cell, is_there in zip(cells, there, strict=True) if not is_there):
+        begin = time.monotonic()
+        if part := world.first(cell.ranks, job.reduction_of(cell)):
+            job.run(cell, job.measure_of(cell), raw / cell.path, part)
+        _sleep_until_all_arrive(world)
+        if world.rank == 0:
+            print(f"{time.monotonic() - begin:5.0f} s  {cell.path}", flush=True)
+
+
+def _sleep_until_all_arrive(world: World) -> None:
+    """A barrier; ranks that spin in it would slow the others down."""
+    arrived = world.comm.Ibarrier()
+    while not arrived.Test():
+        time.sleep(POLL)
+
+
+if __name__ == "__main__":
+    with program():
+        folder, listed = sys.argv[1:]
+        main(Path(folder), [cell_from_json(text) for text in json.loads(Path(listed).read_text())])
