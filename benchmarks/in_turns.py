@@ -7,6 +7,7 @@ Each takes as many of the job's nodes as it has, while the others sleep; its rec
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -17,9 +18,6 @@ from stallpoint.measure import job
 from stallpoint.measure.world import World
 from stallpoint.program import program
 from stallpoint.records import RUNS
-
-POLL = 0.02
-"""How often nodes that wait look whether they may go on, in s."""
 
 
 def write(cells: Sequence[Cell], file: Path) -> None:
@@ -35,16 +33,9 @@ def main(raw: Path, cells: Sequence[Cell]) -> None:
         begin = time.monotonic()
         if part := world.first(cell.ranks, job.reduction_of(cell)):
             job.run(cell, job.measure_of(cell), raw / cell.path, part)
-        _sleep_until_all_arrive(world)
+        job.all_arrive(world.comm, math.inf)
         if world.rank == 0:
             print(f"{time.monotonic() - begin:5.0f} s  {cell.path}", flush=True)
-
-
-def _sleep_until_all_arrive(world: World) -> None:
-    """A barrier; ranks that spin in it would slow the others down."""
-    arrived = world.comm.Ibarrier()
-    while not arrived.Test():
-        time.sleep(POLL)
 
 
 if __name__ == "__main__":

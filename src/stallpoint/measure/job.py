@@ -138,7 +138,7 @@ class _Job:
         agreement = self.world.comm.Dup()  # apart from the messages of ranks that are still measuring
         with Interruption(self._save_rows) as interruption:
             problem = _attempt(lambda: self._measure(measure))
-            if not _all_arrive(agreement, _GRACE if problem else math.inf):
+            if not all_arrive(agreement, _GRACE if problem else math.inf):
                 self._end_alone(problem)
             if self._ended(agreement.allgather(problem)):
                 return
@@ -222,7 +222,7 @@ def _out_of_memory(error: Exception) -> bool:
     )
 
 
-def _all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
+def all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
     """Wait for all ranks, at most `patience` seconds; sleeps, to leave the cores to ranks still measuring."""
     deadline = time.monotonic() + patience
     arrived = comm.Ibarrier()

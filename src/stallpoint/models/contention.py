@@ -152,8 +152,8 @@ class Effects:
     beside: PerMessage
     """What a message takes beside the backward pass: delays, and a factor."""
     after: PerMessage
-    straggling: Callable[[int], Ensemble]
-    """Waiting for the slowest of so many workers, over a worker's own time."""
+    straggling: Ensemble
+    """Waiting for the slowest worker, over a worker's own time."""
     sent: list[list[int]] | None
     """Layers of each message, where the same network was sent by the same preset."""
 
@@ -170,7 +170,7 @@ class Effects:
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)
 _AS_MEASURED = PerMessage(_ZERO, _ONE)
-NONE = Effects(_ONE, _ONE, _ZERO, PerMessage(_ZERO, _ZERO), _AS_MEASURED, _AS_MEASURED, lambda _: _ZERO, None)
+NONE = Effects(_ONE, _ONE, _ZERO, PerMessage(_ZERO, _ZERO), _AS_MEASURED, _AS_MEASURED, _ZERO, None)
 """Nothing takes longer: what is assumed where nothing was measured."""
 
 
@@ -296,7 +296,7 @@ class Contention:
             work=_work(overlapping, random) if overlapping else _untaught_work(others),
             beside=beside or NONE.beside,
             after=after or NONE.after,
-            straggling=_straggling(begins, self._pace.further_lead(*where), random),
+            straggling=_straggling(begins, point.ranks, self._pace.further_lead(*where), random),
             sent=sent[0] if sent else None,
         )
 
@@ -389,20 +389,14 @@ def _all_together(seen: Sequence[Seen]) -> bool:
     return all(one.alone.messages.together for one in seen)
 
 
-def _straggling(
-    seen: Sequence[Seen], further: Ensemble | None, random: np.random.Generator
-) -> Callable[[int], Ensemble]:
-    """What was seen, and how much `further` the slowest lags; unless measured, as the slowest of more draws does."""
+def _straggling(seen: Sequence[Seen], workers: int, further: Ensemble | None, random: np.random.Generator) -> Ensemble:
+    """What was seen, and how much `further` the slowest lags; unless measured, as the slowest of so many draws does."""
     share = _median([one.straggling for one in seen], random)
     if further is not None:
-        return lambda _: np.maximum(share + further, 0.0)
+        return np.maximum(share + further, 0.0)
     leads, ranks = np.concatenate([one.observed.leads for one in seen]), seen[0].observed.ranks
     known = expected_lead(leads, ranks)
-
-    def of(workers: int) -> Ensemble:
-        return np.asarray(share * (expected_lead(leads, workers) / known if known > 0 else 1.0))
-
-    return of
+    return np.asarray(share * (expected_lead(leads, workers) / known if known > 0 else 1.0))
 
 
 def _of_cells(frame: pd.DataFrame, cells: Collection[str]) -> dict[str, pd.DataFrame]:

@@ -210,7 +210,7 @@ class Model:
         start, end, seconds_sent = schedule.start, schedule.end, schedule.end - schedule.start
         ended = schedule.backward if sent else whole
         exposed = np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES)
-        straggling = effects.straggling(point.ranks) * (forward + ended)
+        straggling = effects.straggling * (forward + ended)
         # Reading ahead hides the reading, not that a mini-batch is taken over.
         taken = effects.waiting if point.prefetch else 0.0
         seconds, equation = dag.iteration_seconds(
