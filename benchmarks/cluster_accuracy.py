@@ -1,7 +1,7 @@
 """How well 4 and 8 nodes are predicted from 1 and 2, for every preset, on eight slow nodes of a real Slurm cluster.
 
 Measures the study cluster_accuracy.yaml on the test cluster in rounds of about 25 minutes (on two cores), each of which
-takes every cell once; what was measured before is not measured again. Prints its table ``validation``.
+takes every cell on several nodes once; what was measured before is not measured again. Prints its table ``validation``.
 """
 
 from __future__ import annotations
@@ -76,13 +76,15 @@ def _make(targets: Iterable[str]) -> None:
 def _jobs(study: Study) -> Iterator[list[Cell]]:
     """The cells of each job, round by round; MPI is told before it starts which scheme to reduce by.
 
-    What is to be compared stays together, on more and more nodes. The rest has another order in every round: what slows
-    the machine down for some minutes is not to hit the same cells each time.
+    There are as many rounds as the study has repeats; of what it repeats more often, each has several. What is to be
+    compared stays together, on more and more nodes. The rest has another order in every round: what slows the machine
+    down for some minutes is not to hit the same cells each time.
     """
     jobs: dict[tuple[int, str], dict[str, list[Cell]]] = {}
     for cell in sorted(study.cells.values(), key=attrgetter("nodes")):
         alike = replace(cell, nodes=0).path
-        jobs.setdefault((cell.repeat, forced(reduction_of(cell))), {}).setdefault(alike, []).append(cell)
+        number = (cell.repeat - 1) % study.config["repeats"]
+        jobs.setdefault((number, forced(reduction_of(cell))), {}).setdefault(alike, []).append(cell)
     for place, job in sorted(jobs.items()):
         together = list(job.values())
         Random(str(place)).shuffle(together)

@@ -30,6 +30,8 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
+import busy
+
 HOME = Path("/var/lib/stallpoint-cluster")
 LOGS = HOME / "log"
 MUNGE_SOCKET = HOME / "run" / "munge.socket"
@@ -38,8 +40,9 @@ NAMESPACES = Path("/run/netns")
 CGROUPS = Path("/sys/fs/cgroup")
 CONFIG = Path(__file__).with_name("cluster.toml")
 RUNNING = HOME / "cluster.toml"  # the configuration of the cluster that is up
+REFERENCE = HOME / "reference"  # what a piece of computing takes at the fastest, for nodes that are kept even
 NAP = HOME / "nap.so"  # to be preloaded on nodes with less than a core: see nap.c
-BUSY = Path(__file__).with_name("busy.py")
+BUSY = Path(busy.__file__)
 
 FILES = ("slurm.conf", "mpi.conf", "cgroup.conf")  # in SLURM, written by ``up``
 MARKER = "# Written by the test cluster of stallpoint (tests/cluster/cluster.py), which also removes it."
@@ -52,6 +55,8 @@ UNLIMITED = "unlimited"
 CONTROLLER_PORT = 6817  # Slurm's own default
 
 SHORTEST_PERIOD = SHORTEST_QUOTA = 1_000  # µs; the kernel's limits
+REFERENCE_TIME = 4.0  # s for which to look for it, on all cores together
+ROOM = 0.9  # of a core, for nodes that are kept even where it is slow
 SHORTEST_SLICE = 100_000  # ns; the kernel's limit
 SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}  # number of the system call sched_setattr
 MTU = 9000  # bytes; cutting messages into packets of 1500 costs a slow node more time than sending them
@@ -107,6 +112,8 @@ class Cluster:
     cpus: int
     memory_mb: int
     node_cores: str
+    even: bool
+    """Whether nodes with less than a core compute as fast on a core that is slow just now."""
     node_link: str
     partitions: dict[str, list[str]]
 
@@ -116,7 +123,7 @@ class Cluster:
         table: dict[str, Any] = tomllib.loads(text)
         network, nodes = table["network"], table["nodes"]
         hosts = tuple(Host(name, f"{network}.{11 + index}") for index, name in enumerate(nodes["names"]))
-        limits = check_cores(str(nodes["cores"])), check_rate(nodes["link"])
+        limits = check_cores(str(nodes["cores"])), nodes.get("even", False), check_rate(nodes["link"])
         return cls(text, network, hosts, nodes["cpus"], nodes["memory_mb"], *limits, table["partitions"])
 
     @classmethod
@@ -149,7 +156,7 @@ class Cluster:
         start_controller(self.controller)
         for node in self.nodes:
             start_node(node, self.node_cores, self.node_link)
-        keep_busy(self.controller, self.node_cores != UNLIMITED)
+        self.keep_busy(self.node_cores)
         wait_until(self.is_up, START_TIME, f"the nodes are not ready; see {LOGS}")
 
     def down(self) -> None:
@@ -177,7 +184,37 @@ class Cluster:
         """Change every node's CPU time while the cluster runs."""
         for node in self.nodes:
             limit_cores(node, check_cores(cores))
-        keep_busy(self.controller, cores != UNLIMITED)
+        self.keep_busy(cores)
+
+    def keep_busy(self, cores: str) -> None:
+        """Keep this machine's cores busy whenever no node computes, if nodes have a part of them (see busy.py)."""
+        for process in processes_in(self.controller.namespace):
+            with contextlib.suppress(OSError):
+                if str(BUSY) in Path("/proc", str(process), "cmdline").read_text():
+                    os.kill(process, signal.SIGTERM)
+        if cores == UNLIMITED:
+            return
+        for core in sorted(os.sched_getaffinity(0)):
+            groups = [node.cpu_group for node in self.nodes if core_of(node) == core] if self.even else []
+            even: list[object] = []
+            if groups and float(cores) <= 1:
+                quota, _ = quota_and_period(float(cores))
+                most = max(1.0, ROOM / (float(cores) * len(groups)))
+                even = [self.reference(), quota, most, *groups]
+            words = " ".join(f"'{word}'" for word in (sys.executable, BUSY, core, *even))
+            start(self.controller, "sh", "-ec", f"{words} </dev/null >/dev/null 2>&1 &")
+
+    def reference(self) -> float:
+        """What a piece of computing takes on this machine at its fastest, s: the same as long as the cluster is up."""
+        if not REFERENCE.exists():
+            cores = os.sched_getaffinity(0)
+            found = []
+            for core in cores:
+                os.sched_setaffinity(0, {core})
+                found.append(busy.fastest(REFERENCE_TIME / len(cores)))
+            os.sched_setaffinity(0, cores)
+            REFERENCE.write_text(str(min(found)))
+        return float(REFERENCE.read_text())
 
     def is_up(self) -> bool:
         """Whether every node answers and takes jobs."""
@@ -275,16 +312,6 @@ def start_node(node: Host, cores: str, link: str) -> None:
     limit_cores(node, UNLIMITED)  # slurmd may start at full speed
     start(node, "slurmd", "-N", node.name)
     limit_cores(node, cores)
-
-
-def keep_busy(host: Host, busy: bool) -> None:
-    """Keep this machine's cores busy whenever no node computes, or end that (see busy.py)."""
-    for process in processes_in(host.namespace):
-        with contextlib.suppress(OSError):
-            if str(BUSY) in Path("/proc", str(process), "cmdline").read_text():
-                os.kill(process, signal.SIGTERM)
-    for core in os.sched_getaffinity(0) if busy else ():
-        start(host, "sh", "-ec", f"'{sys.executable}' '{BUSY}' {core} </dev/null >/dev/null 2>&1 &")
 
 
 def start(host: Host, *daemon: str) -> None:
@@ -392,7 +419,7 @@ def limit_cores(node: Host, cores: str) -> None:
         if wanted is not None:
             raise ClusterError(f"CPU time cannot be limited here ({error}): use {UNLIMITED} cores") from None
     shared = wanted is not None and wanted <= 1
-    bind(node, int(node.address.rsplit(".", 1)[1]) if shared else None)
+    bind(node, core_of(node) if shared else None)
     if shared:
         shorten_slices(node)
 
@@ -402,8 +429,7 @@ def write_quota(group: Path, cores: float | None) -> None:
 
     The weight is for what runs beside the cluster: a node gets its quota however busy the rest of the machine is.
     """
-    period = max(SHORTEST_PERIOD, round(SHORTEST_QUOTA / cores)) if cores else 100_000
-    quota = None if cores is None else round(cores * period)
+    quota, period = quota_and_period(cores) if cores else (None, 100_000)
     if has_unified_cgroups():
         (CGROUPS / "cgroup.subtree_control").write_text("+cpu")
         group.mkdir(exist_ok=True)
@@ -417,14 +443,25 @@ def write_quota(group: Path, cores: float | None) -> None:
         (group / "cpu.shares").write_text("262144")
 
 
-def bind(node: Host, number: int | None) -> None:
-    """Bind a node's processes, and those they start, to one core of this machine, chosen by `number`; None: to any.
+def quota_and_period(cores: float) -> tuple[int, int]:
+    """The shortest there are for so many cores, µs."""
+    period = max(SHORTEST_PERIOD, round(SHORTEST_QUOTA / cores))
+    return round(cores * period), period
+
+
+def core_of(node: Host) -> int:
+    """The core of this machine on which a node is that has no more than one."""
+    machine = sorted(os.sched_getaffinity(0))
+    return machine[int(node.address.rsplit(".", 1)[1]) % len(machine)]
+
+
+def bind(node: Host, core: int | None) -> None:
+    """Bind a node's processes, and those they start, to one core of this machine; None: to any.
 
     The kernel hands a quota out to the cores by slices longer than such a quota: on two cores one thread would get all
     of it in one period, and another in the next.
     """
-    machine = sorted(os.sched_getaffinity(0))
-    cores = machine if number is None else [machine[number % len(machine)]]
+    cores = os.sched_getaffinity(0) if core is None else {core}
     for thread in threads(node):
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(thread, cores)

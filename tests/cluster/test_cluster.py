@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import cluster as program
@@ -174,6 +177,22 @@ def test_each_core_is_kept_busy_by_one_idle_process_while_nodes_have_a_part_of_i
         wait_until(lambda: busy() == one_each, 5, "the cores are not busy")
     limited.cores(UNLIMITED)
     wait_until(lambda: not busy(), 5, "the cores stay busy")
+
+
+@pytest.mark.parametrize(("reference", "slow"), [("1e-9", True), ("1", False)])
+def test_even_nodes_get_back_what_a_slow_core_takes_as_far_as_it_has_room(
+    limited: Cluster, reference: str, slow: bool
+) -> None:
+    """On cores where a piece of computing takes longer than at the fastest, for ever, and on such where it never does."""
+    on_core = Counter(map(program.core_of, limited.nodes))
+    cores = [max(program.ROOM / on_core[program.core_of(node)], 0.2) if slow else 0.2 for node in limited.nodes]
+    expected = [f"cores {number:.2g}" for number in cores]
+    program.REFERENCE.write_text(reference)
+    try:
+        replace(limited, even=True).cores("0.2")
+        wait_until(lambda: re.findall("cores [0-9.]+", limited.status()) == expected, 5, f"not {expected}")
+    finally:
+        program.REFERENCE.unlink()
 
 
 @pytest.mark.parametrize("rate", ["fast", "100", "0mbit", "-1gbit"])
