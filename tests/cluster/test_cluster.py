@@ -183,7 +183,7 @@ def test_each_core_is_kept_busy_by_one_idle_process_while_nodes_have_a_part_of_i
 def test_even_nodes_get_back_what_a_slow_core_takes_as_far_as_it_has_room(
     limited: Cluster, reference: str, slow: bool
 ) -> None:
-    """On cores where a piece of computing takes longer than at the fastest, for ever, and on such where it never does."""
+    """On cores where a piece of computing always takes longer than at the fastest, and where it never does."""
     on_core = Counter(map(program.core_of, limited.nodes))
     cores = [max(program.ROOM / on_core[program.core_of(node)], 0.2) if slow else 0.2 for node in limited.nodes]
     expected = [f"cores {number:.2g}" for number in cores]

@@ -88,6 +88,24 @@ def test_jobs_that_measured_the_same_are_compared(validation: pd.DataFrame) -> N
     assert once["repeats_differ"].isna().all()
 
 
+def test_the_two_passes_may_be_slowed_down_by_different_factors() -> None:
+    tables = study(CONTENDED, **OPTIONS, syncs=("naive",))
+    steps, layers = tables["iterations"], tables["layers"]
+    key = ["cell", "rank", "iteration"]
+    later = 0.5 * steps["backward"].where(steps["ranks"] > 1, 0.0)
+    rows = layers[key].merge(steps[key].assign(later=later), on=key)["later"].to_numpy()
+    for side in ("start", "end"):
+        layers[f"all_reduce_{side}"] += rows
+    steps["backward"] += later
+    steps["iteration_time"] += later
+    fitted = fit(tables, nodes=[])
+    assert fitted["validation"]["error"].abs().max() < 0.04
+    predictions = fitted["predictions"].query("nodes > 2")
+    for name in ("forward", "backward"):
+        measured = predictions[f"measured_{name}"].to_numpy()
+        assert predictions[f"predicted_{name}"].to_numpy() == pytest.approx(measured, rel=0.05)
+
+
 def merged_into_one(layers: pd.DataFrame, chosen: pd.Series) -> None:
     """All that these rows sent went in one message."""
     sent = chosen & (layers["message"] >= 0)

@@ -141,8 +141,10 @@ def rounds(ranks: int) -> float:
 class Effects:
     """How much longer things take in training than alone."""
 
-    computing: Ensemble
-    """Factor on forward and backward pass while no message is under way."""
+    forward: Ensemble
+    """Factor on the forward pass."""
+    backward: Ensemble
+    """Factor on the backward pass while no message is under way."""
     update: Ensemble
     """Factor on the update."""
     waiting: Ensemble
@@ -170,7 +172,7 @@ class Effects:
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)
 _AS_MEASURED = PerMessage(_ZERO, _ONE)
-NONE = Effects(_ONE, _ONE, _ZERO, PerMessage(_ZERO, _ZERO), _AS_MEASURED, _AS_MEASURED, _ZERO, None)
+NONE = Effects(_ONE, _ONE, _ONE, _ZERO, PerMessage(_ZERO, _ZERO), _AS_MEASURED, _AS_MEASURED, _ZERO, None)
 """Nothing takes longer: what is assumed where nothing was measured."""
 
 
@@ -195,21 +197,19 @@ class Seen:
         return bool(np.isfinite(took).all() and all((times > 0).all() for times in longer_than_0))
 
     @property
-    def computing(self) -> Ensemble:
-        """As in `Effects`: from both passes, or from the one in which nothing is sent."""
-        if self.overlaps:
-            return self.observed.forward / self.alone.forward
-        return (self.observed.forward + self.observed.backward) / (self.alone.forward + self.alone.backward)
+    def forward(self) -> Ensemble:
+        """As in `Effects`."""
+        return self.observed.forward / self.alone.forward
+
+    @property
+    def backward_over_forward(self) -> Ensemble:
+        """How much more the backward pass is slowed down than the forward pass."""
+        return self.observed.backward / self.alone.backward / self.forward
 
     @property
     def overlaps(self) -> bool:
         """Whether enough is sent during the backward pass to tell what that does to it."""
         return bool(self.observed.under_way[0] > LEAST_SHARE * self.observed.backward[0])
-
-    @property
-    def lost(self) -> Ensemble:
-        """What the backward pass took beyond computing, s."""
-        return self.observed.backward - self.alone.backward * self.computing
 
     @property
     def sent_beside(self) -> Ensemble:
@@ -287,13 +287,17 @@ class Contention:
         after = _slowing(scheme, random, beside=False) or _slowing(same_way, random, beside=False)
         beside = _slowing(scheme, random, beside=True) or _slowing(same_way, random, beside=True)
         sent = [seen.observed.sent for seen in others if _same(seen.point, point)]
+        forward = _median([seen.forward for seen in network], random)
+        networks = dict.fromkeys(seen.point.network for seen in others)
+        more = {name: _backward_over_forward(others, name, random) for name in networks}
         where = point.hardware, point.nodes, others[0].point.nodes
         slower = self._pace.ratio(*where)
         return Effects(
-            computing=_median([seen.computing for seen in network], random) * slower,
+            forward=forward * slower,
+            backward=forward * more[network[0].point.network] * slower,
             update=_median([seen.update for seen in updating], random, default=_ONE) * slower,
             waiting=_median([seen.observed.waiting for seen in network if _ahead(seen.point)], random, default=_ZERO),
-            work=_work(overlapping, random) if overlapping else _untaught_work(others),
+            work=_work(overlapping, more, random) if overlapping else _untaught_work(others),
             beside=beside or NONE.beside,
             after=after or NONE.after,
             straggling=_straggling(begins, point.ranks, self._pace.further_lead(*where), random),
@@ -369,10 +373,21 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
     return PerMessage(np.where(can_tell, np.maximum(left, 0.0), 0.0) / per_round, factor)
 
 
-def _work(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage:
-    """Least squares over points, in units of their backward passes; one point alone puts all down to the bytes."""
+def _backward_over_forward(seen: Sequence[Seen], network: str, random: np.random.Generator) -> Ensemble:
+    """How much more a backward pass beside which nothing is sent is slowed down than the forward pass before it."""
+    quiet = [one for one in seen if not one.overlaps]
+    alike = _alike(quiet, lambda one: (one.point.network == network,)) if quiet else []
+    return _median([one.backward_over_forward for one in alike], random, default=_ONE)
+
+
+def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.Generator) -> PerMessage:
+    """Least squares over points, in units of their backward passes; one point alone puts all down to the bytes.
+
+    The backward pass computes as much slower as the point's forward pass, and `more` times that in its network.
+    """
     passes = np.stack([one.alone.backward for one in seen])
-    lost = np.stack([one.lost for one in seen]) / passes
+    computing = np.stack([one.alone.backward * one.forward * more[one.point.network] for one in seen])
+    lost = (np.stack([one.observed.backward for one in seen]) - computing) / passes
     sent = np.stack([one.sent_beside for one in seen]) / passes[..., None]
     drawn = _drawn(len(seen), random)
     found = non_negative_least_squares(sent[drawn, _REPLICATE], lost[drawn, _REPLICATE])

@@ -198,8 +198,8 @@ class Model:
         layers = self._compute.layers[point.network]
         preset = self._presets[point.sync]
         effects = self._effects(point) if point.ranks > 1 else contention.NONE
-        backward = times.backward_steps * effects.computing[:, None]
-        whole, forward = backward.sum(-1), times.forward * effects.computing
+        backward = times.backward_steps * effects.backward[:, None]
+        whole, forward = backward.sum(-1), times.forward * effects.forward
         update = times.update * effects.update
         sent = self._sent(point, backward, effects) if point.ranks > 1 else []
         sizes = [int(layers.gradient_bytes[members].sum()) for members in sent]
@@ -216,8 +216,8 @@ class Model:
         seconds, equation = dag.iteration_seconds(
             t_io, times.host_to_device, forward + taken, ended, exposed, update, **self._overlaps(point)
         )
-        slowed = np.divide(ended, whole, out=np.ones_like(whole), where=whole > 0)
-        of_layers = (times.layers_forward + times.layers_backward * slowed[:, None]) * effects.computing[:, None]
+        slowed = effects.backward * np.divide(ended, whole, out=np.ones_like(whole), where=whole > 0)
+        of_layers = times.layers_forward * effects.forward[:, None] + times.layers_backward * slowed[:, None]
         parts = {
             "data": t_io,
             "host_to_device": times.host_to_device,
@@ -238,8 +238,8 @@ class Model:
             "layer": layers.names,
             "layer_type": layers.types,
             "gradient_bytes": layers.gradient_bytes,
-            "predicted_forward": times.layers_forward[0] * effects.computing[0],
-            "predicted_backward": times.layers_backward[0] * effects.computing[0] * slowed[0],
+            "predicted_forward": times.layers_forward[0] * effects.forward[0],
+            "predicted_backward": times.layers_backward[0] * slowed[0],
             **{
                 f"predicted_all_reduce_{side}": [
                     at[0, of_layer[layer]] if layer in of_layer else np.nan for layer in range(len(layers.names))
