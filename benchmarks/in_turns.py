@@ -28,8 +28,8 @@ def write(cells: Sequence[Cell], file: Path) -> None:
 def main(raw: Path, cells: Sequence[Cell]) -> None:
     """Measure those of `cells` whose folders below `raw` are not there yet."""
     world = World.start(max(cell.ranks for cell in cells), job.reduction_of(cells[0]))
-    there = world.comm.bcast([(raw / cell.path / f"{RUNS.name}.parquet").exists() for cell in cells])
-    for cell in (cell for cell, is_there in zip(cells, there, strict=True) if not is_there):
+    missing = (cell for cell in cells if not (raw / cell.path / f"{RUNS.name}.parquet").exists())
+    for cell in world.comm.bcast(list(missing) if world.rank == 0 else None):
         begin = time.monotonic()
         if part := world.first(cell.ranks, job.reduction_of(cell)):
             job.run(cell, job.measure_of(cell), raw / cell.path, part)

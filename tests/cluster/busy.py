@@ -1,15 +1,15 @@
 """Keeps one core busy while nothing else wants it, and may keep its nodes even:
-busy.py CORE [REFERENCE QUOTA MOST GROUP...].
+busy.py CORE [REFERENCE QUOTA MOST FILE...].
 
 A node that has used up its quota leaves its core. If the core were idle then, the node would come back to warm caches
 and a rested core, the more so the fewer other nodes compute: a model would find nodes slower in large jobs for a reason
 that no real cluster has. So what the nodes leave is filled with copies through the cache closest to memory that is the
 core's own.
 
-Virtual machines that share the core's other hardware thread slow it down, from one second to the next. With GROUPs, the
-copies take turns with equal pieces of computing, and the quota of these cgroups (QUOTA µs where a piece takes REFERENCE
-seconds of CPU time) follows what a piece takes now, up to MOST times as much: nodes then compute as much in a second,
-however slow the core is.
+Virtual machines that share the core's other hardware thread slow it down, from one second to the next. With FILEs, the
+copies take turns with equal pieces of computing, and the quota in these files of cgroups (QUOTA µs where a piece takes
+REFERENCE seconds of CPU time) follows what a piece takes now, up to MOST times as much: nodes then compute as much in a
+second, however slow the core is.
 """
 
 import os
@@ -40,10 +40,9 @@ def fastest(seconds: float) -> float:
     return sorted(taken)[len(taken) // 20]
 
 
-def fill(reference: float, quota: float, most: float, groups: list[Path]) -> None:
+def fill(reference: float = 1.0, quota: float = 0.0, most: float = 1.0, *files: Path) -> None:
     """Fill the core for ever; see above."""
     source, target = bytes(SIZE), bytearray(SIZE)
-    files = [group / ("cpu.max" if (group / "cpu.max").exists() else "cpu.cfs_quota_us") for group in groups]
     pieces, taken, then = 0, 0.0, time.monotonic() + INTERVAL
     while True:
         for _ in range(COPIES):
@@ -64,5 +63,4 @@ if __name__ == "__main__":
     with suppress(OSError):  # where the kernel shares cores among sessions, the least is to be for this one
         os.setsid()
         Path("/proc/self/autogroup").write_text("19")
-    numbers = [float(word) for word in rest[:3]] or [0.0, 0.0, 0.0]
-    fill(*numbers, [Path(group) for group in rest[3:]])
+    fill(*map(float, rest[:3]), *map(Path, rest[3:]))

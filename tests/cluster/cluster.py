@@ -195,12 +195,12 @@ class Cluster:
         if cores == UNLIMITED:
             return
         for core in sorted(os.sched_getaffinity(0)):
-            groups = [node.cpu_group for node in self.nodes if core_of(node) == core] if self.even else []
+            files = [quota_file(node.cpu_group) for node in self.nodes if core_of(node) == core]
             even: list[object] = []
-            if groups and float(cores) <= 1:
+            if self.even and files and float(cores) <= 1:
                 quota, _ = quota_and_period(float(cores))
-                most = max(1.0, ROOM / (float(cores) * len(groups)))
-                even = [self.reference(), quota, most, *groups]
+                most = max(1.0, ROOM / (float(cores) * len(files)))
+                even = [self.reference(), quota, most, *files]
             words = " ".join(f"'{word}'" for word in (sys.executable, BUSY, core, *even))
             start(self.controller, "sh", "-ec", f"{words} </dev/null >/dev/null 2>&1 &")
 
@@ -433,14 +433,19 @@ def write_quota(group: Path, cores: float | None) -> None:
     if has_unified_cgroups():
         (CGROUPS / "cgroup.subtree_control").write_text("+cpu")
         group.mkdir(exist_ok=True)
-        (group / "cpu.max").write_text(f"{'max' if quota is None else quota} {period}")
+        quota_file(group).write_text(f"{'max' if quota is None else quota} {period}")
         (group / "cpu.weight").write_text("10000")
     else:
         group.mkdir(exist_ok=True)
-        (group / "cpu.cfs_quota_us").write_text("-1")  # else a shorter period may be refused
+        quota_file(group).write_text("-1")  # else a shorter period may be refused
         (group / "cpu.cfs_period_us").write_text(str(period))
-        (group / "cpu.cfs_quota_us").write_text(str(-1 if quota is None else quota))
+        quota_file(group).write_text(str(-1 if quota is None else quota))
         (group / "cpu.shares").write_text("262144")
+
+
+def quota_file(group: Path) -> Path:
+    """Where the quota of a cgroup stands; a number alone may be written to it, which leaves the period as it is."""
+    return group / ("cpu.max" if has_unified_cgroups() else "cpu.cfs_quota_us")
 
 
 def quota_and_period(cores: float) -> tuple[int, int]:
@@ -500,8 +505,8 @@ def limits(node: Host) -> str:
 
 def cores_of(group: Path) -> str:
     """The CPU time in force, in cores."""
-    names = ("cpu.max",) if has_unified_cgroups() else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    words = " ".join((group / name).read_text() for name in names).split() if group.exists() else ["max"]
+    files = [quota_file(group), *([] if has_unified_cgroups() else [group / "cpu.cfs_period_us"])]
+    words = " ".join(file.read_text() for file in files).split() if group.exists() else ["max"]
     return UNLIMITED if words[0] in ("max", "-1") else f"{int(words[0]) / int(words[1]):.2g}"
 
 
