@@ -1,6 +1,7 @@
 import re
 import signal
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -31,6 +32,19 @@ def measure(cell, world, keep):
         keep.add(COLLECTIVES, message_bytes=4, sample=sample, warmup=False, messages=1, seconds=1 / (1 + sample))
     print("measured", flush=True)
     {then}
+"""
+
+SAVING_SLOWLY = """
+import time
+save_rows = job.save_rows
+job.save_rows = lambda *arguments: (time.sleep(2), save_rows(*arguments))[1]
+"""
+
+NO_MORE_PROCESSES = """
+import os
+def fork():
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+os.fork = fork
 """
 
 
@@ -157,8 +171,11 @@ def test_rows_go_to_the_temporary_folder_when_results_cannot_be_written(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_interrupted_job_says_where_its_rows_are(tmp_path: Path, folder: Path, number: signal.Signals) -> None:
-    body = MEASURE_THEN.format(rows=ROWS, then="world.comm.recv()  # blocks inside MPI for ever")
+@pytest.mark.parametrize("at_start", ["", NO_MORE_PROCESSES])
+def test_an_interrupted_job_says_where_its_rows_are(
+    tmp_path: Path, folder: Path, number: signal.Signals, at_start: str
+) -> None:
+    body = at_start + MEASURE_THEN.format(rows=ROWS, then="world.comm.recv()  # blocks inside MPI for ever")
     with start_job(a_cell(1), folder, ranks=1, body=body) as process:
         assert process.stdout
         assert process.stdout.readline() == "measured\n"
@@ -171,15 +188,21 @@ def test_an_interrupted_job_says_where_its_rows_are(tmp_path: Path, folder: Path
     assert everything_below(tmp_path / "results" / "raw") == []
 
 
-def test_ranks_that_mpirun_ends_save_their_rows(tmp_path: Path, folder: Path) -> None:
-    body = MEASURE_THEN.format(rows=ROWS, then="world.comm.Barrier() if world.rank else world.comm.recv()")
+def test_ranks_that_mpirun_ends_save_their_rows_though_it_leaves_them_no_time(tmp_path: Path, folder: Path) -> None:
+    body = SAVING_SLOWLY + MEASURE_THEN.format(
+        rows=ROWS, then="world.comm.Barrier() if world.rank else world.comm.recv()"
+    )
     with start_job(a_cell(2), folder, ranks=2, body=body) as process:
         assert process.stdout
         assert [process.stdout.readline() for _ in range(2)] == ["measured\n"] * 2
         process.terminate()
-        process.communicate(timeout=180)
+        _, errors = process.communicate(timeout=180)
     assert process.returncode != 0
-    assert rows_saved(a_cell(2), folder) == {f"rank~{rank}.collectives.parquet": ROWS for rank in (0, 1)}
+    expected = {f"rank~{rank}.collectives.parquet": ROWS for rank in (0, 1)}
+    patience = time.monotonic() + 60
+    while rows_saved(a_cell(2), folder) != expected and time.monotonic() < patience:
+        time.sleep(0.05)
+    assert rows_saved(a_cell(2), folder) == expected, errors
     assert everything_below(tmp_path / "results" / "raw") == []
 
 

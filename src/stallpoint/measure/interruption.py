@@ -19,14 +19,16 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.records import ENVIRONMENTS, SLURM_JOBS
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_PATIENCE = 60
 
 
 class Interruption:
     """While open, SIGTERM and SIGINT call `save`, print the line it returns and end the process.
 
     This works while the main thread waits inside MPI, where Python runs no signal handler: the signal's
-    number arrives in a pipe that another thread reads. Time is short: mpirun ends its processes for good
-    0.25 s after it passed the signal on, srun after 30 s.
+    number arrives in a pipe that another thread reads. Time is short: srun ends its processes for good 30 s
+    after it passed the signal on, mpirun after 0.25 s, or as soon as one of them has ended. So a copy of the
+    process saves, in a session of its own, where what a launcher sends to its processes' groups does not reach it.
     """
 
     def __init__(self, save: Callable[[], str]) -> None:
@@ -65,13 +67,34 @@ class Interruption:
         while number := os.read(self._reader, 1):
             if number[0] in _SIGNALS:
                 with self._lock:
-                    os.write(2, f"interrupted by {signal.Signals(number[0]).name}: {self._save()}\n".encode())
+                    if not _in_own_session(lambda: self._save_and_say(number[0])):
+                        self._save_and_say(number[0])
                     os._exit(128 + number[0])
+
+    def _save_and_say(self, number: int) -> None:
+        line = f"interrupted by {signal.Signals(number).name}: {self._save()}\n"
+        with suppress(OSError):  # whoever reads what this process says may have ended before it
+            os.write(2, line.encode())
 
     def _stand_still(self, *_: object) -> None:
         """Keep the main thread from computing on, for the sake of the thread that saves."""
         if not self._held_off:
             threading.Event().wait()
+
+
+def _in_own_session(step: Callable[[], None]) -> bool:
+    """Do `step` in a copy of this process and wait for its end, at most `_PATIENCE` s; whether it ended well."""
+    try:
+        if copy := os.fork():
+            return os.waitpid(copy, 0)[1] == 0
+    except OSError:  # no memory for another process, or its end was not to be learned
+        return False
+    with suppress(BaseException):
+        signal.alarm(_PATIENCE)  # ends the copy should it wait for a lock that a thread held which was not copied
+        os.setsid()
+        step()
+        os._exit(0)
+    os._exit(1)
 
 
 def interrupted_folder(cell: Cell, folder: Path) -> Path:
