@@ -22,6 +22,7 @@ from paired import Timing
 from stallpoint.cells import CollectivesCell
 from stallpoint.measure import sgemm
 from stallpoint.models import communication, matrix_products, pieces
+from stallpoint.models.batch_law import Bend
 from stallpoint.models.statistics import estimate
 
 FITTED = (1, 2, 4, 16, 64, 256)
@@ -73,12 +74,13 @@ def _product_lines(products: pd.DataFrame, threads: int) -> Iterator[str]:
     known = products.drop(asked.index)
     machine = matrix_products.machine(known)
     assert machine is not None
-    kernel = matrix_products.kernels(known, seed=0)["here"]
     (shape,) = (shape for shape in matrix_products.shapes(known, seed=0) if shape.name == "reference")
-    curve = shape.curve(kernel)
+    curve = shape.curve(matrix_products.libraries(known, seed=0)["here"])
+    kernel = curve.kernel
     yield (
         f"  b x 4096 · 4096 x 9216, {threads} thread(s): peak {machine.peak / 1e9:.0f} GFLOP/s, "
-        f"{machine.bandwidth / 1e9:.1f} GB/s, blocks of {kernel.block} rows, "
+        f"{machine.bandwidth / 1e9:.1f} GB/s, {'bent as 4096 x 6144 is, ' if kernel.bend != Bend() else ''}"
+        f"{f'blocks of {kernel.block} rows, ' if kernel.block > 1 else ''}"
         f"{f'fewer than {kernel.by_row} one by one, ' if kernel.by_row else ''}"
         f"fitted at b = {', '.join(map(str, FITTED))}"
     )

@@ -373,6 +373,7 @@ MATRIX_PRODUCTS = Table(
         Column("block", INT, None, "rows computed at once"),
         Column("sharpness", REAL, None, "s: 1 where floor and arithmetic follow each other, large where they overlap"),
         Column("by_row", INT, None, "fewer rows than this are multiplied one by one"),
+        Column("bent", FLAG, None, "the law is floor + each · b, bent as that of the machine's product `rows`"),
         Column("points", INT, None, "mini-batches measured"),
         Column("left_out_error", REAL, None, "median of |log(predicted / measured)| at each b, from the others"),
     ),

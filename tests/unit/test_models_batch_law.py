@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models import batch_law
-from stallpoint.models.batch_law import LINEAR, BatchCurve, Kernel, choose
+from stallpoint.models.batch_law import LINEAR, BatchCurve, Bend, Kernel, choose
 
 POWERS = [1, 2, 4, 16, 64, 256]
 SECONDS = st.floats(1e-7, 10.0)
@@ -23,6 +23,15 @@ def test_an_exact_law_is_found_again(floor: float, each: float, kernel: Kernel) 
     measured, asked = [1, 2, 8, 33, 64, 256], [3, 12, 100, 512, 4096]
     law = batch_law.fit(measured, times(measured, floor, each, kernel), kernel)
     assert law(asked)[0, :, 0] == pytest.approx(times(asked, floor, each, kernel)[0, :, 0], rel=1e-3)
+
+
+@given(floor=SECONDS, each=SECONDS, factors=st.lists(st.floats(0.2, 5.0), min_size=4, max_size=4))
+def test_an_exact_law_is_found_again_though_it_is_bent(floor: float, each: float, factors: list[float]) -> None:
+    bend = Bend((1.0, 8.0, 64.0, 256.0), tuple(factors))
+    measured, asked = [1, 2, 8, 33, 64, 256], [3, 12, 100, 4096]
+    law = batch_law.fit(measured, times(measured, floor, each) * bend(np.array(measured))[:, None], Kernel(bend=bend))
+    assert law(asked)[0, :, 0] == pytest.approx(times(asked, floor, each)[0, :, 0] * bend(np.array(asked)), rel=1e-3)
+    assert bend(np.array([1, 8, 64, 256, 4096])) == pytest.approx([*factors, factors[-1]])
 
 
 @given(floor=st.floats(0, 1), each=st.floats(0, 1), noise=st.integers(0, 99), kernel=KERNELS)

@@ -5,8 +5,9 @@ other and in the same memory, as Caffe does them with its column buffer. So a ce
 forward passes at all its mini-batches, at most `SECONDS_PER_PRODUCT` for each.
 
 The same job measures what the machine can do (layer type ``machine``): ``peak``, a large square product, ``bandwidth``,
-a matrix that no cache holds times a vector, and ``rows``, few rows at every count, which show the kernel's block of
-rows. Samples are interleaved: every product once, then every product again, so that a slow minute slows all of them.
+a matrix that no cache holds times a vector, and ``rows``, a large matrix at many counts of rows, which show the blocks
+that kernels compute, and where the library changes from one kernel to another. Samples are interleaved: every product
+once, then every product again, so that a slow minute slows all of them.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from stallpoint.records import MACHINE, SGEMM
 SECONDS_PER_PRODUCT = 20.0
 """A product that has taken this long gets no further sample, if it has `LEAST_SAMPLES`."""
 LEAST_SAMPLES = 3
-PROBE_SIDE = 4096
-"""As in AlexNet's second largest layer: 64 MiB, more than most caches hold, as it matters for few rows."""
-PROBE_ROWS = (*range(1, 13), 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129)
-"""Row counts at and around whole blocks of 2, 4, 8, ... rows."""
+PROBE = (4096, 6144)
+"""Between AlexNet's two largest layers: 96 MiB. Half of 64 MiB stay in large caches, which matters for few rows."""
+PROBE_ROWS = (*range(1, 13), 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129, 160, 192, 256, 384, 512)
+"""Row counts at and around whole blocks of 2, 4, 8, ... rows, and up to the largest mini-batches."""
 
 
 def reference(batch: int) -> Product:
@@ -42,7 +43,7 @@ def reference(batch: int) -> Product:
 def machine(device: torch.device) -> list[Product]:
     """What tells about the machine; on a GPU the products are larger, so that they fill it."""
     side, row = (8192, 16384) if device.type == "cuda" else (2048, 8192)
-    rows = [Product("rows", MACHINE, m=m, k=PROBE_SIDE, n=PROBE_SIDE, operations=1) for m in PROBE_ROWS]
+    rows = [Product("rows", MACHINE, m, *PROBE, operations=1) for m in PROBE_ROWS]
     peak, bandwidth = (Product("peak", MACHINE, side, side, side, 1), Product("bandwidth", MACHINE, 1, row, row, 1))
     return [peak, bandwidth, *rows]
 

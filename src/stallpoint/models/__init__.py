@@ -64,7 +64,8 @@ def fit(
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
     links = communication.fit(tidy["collectives"], seed, tidy["contention"])
     paces = pace.fit(tidy["contention"], seed)
-    kernels = matrix_products.kernels(tidy["sgemm"], seed)
+    libraries = matrix_products.libraries(tidy["sgemm"], seed)
+    kernels = {hardware: library.kernel for hardware, library in libraries.items()}
 
     def cluster_of(
         seen: Mapping[str, pd.DataFrame], points: Sequence[Measured], compute: Compute | None = None

@@ -6,7 +6,8 @@ The floor is what a single sample costs as well: starting the kernel, and bringi
 does not depend on b. `each` is the arithmetic of one sample. With sharpness s = 1 the two come one after the other,
 with a large s they overlap and the larger decides: the roofline (Williams, Waterman & Patterson 2009) is s = ∞.
 Kernels for matrix products compute blocks of rows (Goto & van de Geijn 2008), so b = 5 may cost as much as b = 8; some
-libraries multiply a few rows one by one, each as a product of matrix and vector.
+libraries multiply a few rows one by one, each as a product of matrix and vector. Where a library changes from one
+kernel to another, t(b) can jump or fall: such a bend of the law is taken from a product that was measured at many b.
 """
 
 from __future__ import annotations
@@ -22,6 +23,19 @@ from stallpoint.models.statistics import Ensemble, Reals, non_negative_fit
 
 
 @dataclass(frozen=True)
+class Bend:
+    """Factors on the law at some b, which pass in log b from one to the next and stay constant outside."""
+
+    batches: tuple[float, ...] = (1.0,)
+    """Rising."""
+    factors: tuple[float, ...] = (1.0,)
+
+    def __call__(self, batches: Reals) -> Reals:
+        """The factors at `batches`, of any shape."""
+        return np.asarray(np.exp(np.interp(np.log(batches), np.log(self.batches), np.log(self.factors))))
+
+
+@dataclass(frozen=True)
 class Kernel:
     """What is the same for all matrix products on one machine."""
 
@@ -30,6 +44,8 @@ class Kernel:
     sharpness: float = 1.0
     by_row: int = 0
     """Fewer rows than this are multiplied one by one."""
+    bend: Bend = Bend()
+    """How far the library is off the law, as seen on another product."""
 
 
 FEWEST_TO_CHOOSE = 4
@@ -43,7 +59,7 @@ LINEAR = Kernel()
 
 @dataclass(frozen=True)
 class BatchLaw:
-    """The law for some quantities; never negative, and never falling with b except where rows go one by one."""
+    """The law for some quantities; never negative, never falling with b but where rows go one by one or it is bent."""
 
     kernel: Kernel
     floor: Ensemble
@@ -59,7 +75,7 @@ class BatchLaw:
         s = self.kernel.sharpness
         floor, each = self.floor[:, None], self.each[:, None] * _blocks(b, self.kernel)
         together = floor + each if s == 1 else _norm(floor, each, s)
-        return np.where(b < self.kernel.by_row, self.row[:, None] * b, together)
+        return np.asarray(np.where(b < self.kernel.by_row, self.row[:, None] * b, together) * self.kernel.bend(b))
 
 
 def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> BatchLaw:
@@ -69,7 +85,7 @@ def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> B
     """
     b = np.asarray(batches, dtype=np.float64)
     alone = b < kernel.by_row
-    observed = np.moveaxis(seconds, 1, -1)
+    observed = np.moveaxis(seconds, 1, -1) / kernel.bend(b)
     row = _scale(_relative(b[alone], observed[..., alone]))
     blocks, together = _blocks(b[~alone], kernel), observed[..., ~alone]
     if len(np.unique(blocks)) < 2:

@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.batch_law import LINEAR, BatchCurve, Kernel, choose, left_out_errors
+from stallpoint.models.batch_law import FEWEST_TO_CHOOSE, LINEAR, BatchCurve, Bend, Kernel, choose, fit, left_out_errors
 from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups
 from stallpoint.models.valid import refuse
 from stallpoint.records import MACHINE
@@ -43,6 +43,16 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Library:
+    """What all matrix products of a machine have in common."""
+
+    kernel: Kernel
+    """The law."""
+    bent: Kernel | None
+    """floor + each · b bent as the product ``rows`` is, where that was measured."""
+
+
+@dataclass(frozen=True)
 class Shape:
     """Times of one shape at its mini-batches."""
 
@@ -58,9 +68,20 @@ class Shape:
     degenerate: bool
     """b is the number of rows, as in fully-connected layers; else each sample has products of its own."""
 
-    def curve(self, kernel: Kernel) -> BatchCurve:
-        """The times at any b; the kernel counts where b is the number of rows."""
-        return BatchCurve(self.batches, self.seconds, kernel if self.degenerate else LINEAR)
+    def curve(self, library: Library) -> BatchCurve:
+        """The times at any b; the library counts where b is the number of rows.
+
+        Small matrices, which stay in a cache, do not bend as ``rows`` does: this shape's own left-out b tell.
+        """
+        if not self.degenerate:
+            return BatchCurve(self.batches, self.seconds)
+        kernel = library.kernel
+        if library.bent and len(self.batches) >= FEWEST_TO_CHOOSE:
+            kernel = min(kernel, library.bent, key=self._left_out_error)
+        return BatchCurve(self.batches, self.seconds, kernel)
+
+    def _left_out_error(self, kernel: Kernel) -> float:
+        return float(np.mean(left_out_errors(self.batches, self.seconds, kernel)))
 
 
 def machine(sgemm: pd.DataFrame) -> Machine | None:
@@ -113,14 +134,23 @@ def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[Shape
     return {key: shapes(rows, seed) for key, rows in groups(of_networks, ["network", "hardware"])}
 
 
-def kernel(measured: Sequence[Shape]) -> Kernel:
-    """The kernel of a machine, from all shapes whose rows are b."""
-    return choose([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)
+def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, Library]:
+    """The library of each hardware, from the matrix products of all networks."""
+    return {hardware: _library(shapes(_pooled(rows), seed)) for hardware, rows in groups(sgemm, "hardware")}
 
 
-def kernels(sgemm: pd.DataFrame, seed: int) -> dict[str, Kernel]:
-    """The kernel of each hardware, from the matrix products of all networks."""
-    return {hardware: kernel(shapes(_pooled(rows), seed)) for hardware, rows in groups(sgemm, "hardware")}
+def _library(measured: Sequence[Shape]) -> Library:
+    """The law from all shapes whose rows are b, the bend from the one that was measured at many b."""
+    law = choose([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)
+    return Library(law, next((_bent(shape) for shape in measured if shape.layer_type == MACHINE), None))
+
+
+def _bent(rows: Shape) -> Kernel | None:
+    """The kernel under which `rows` takes what it was measured to take; None with a single b."""
+    if len(rows.batches) < 2:
+        return None
+    off = rows.seconds[0, :, 0] / fit(rows.batches, rows.seconds)(rows.batches)[0, :, 0]
+    return Kernel(bend=Bend(tuple(map(float, rows.batches)), tuple(off.tolist())))
 
 
 def _pooled(rows: pd.DataFrame) -> pd.DataFrame:
@@ -152,7 +182,7 @@ def _speedup_rows(key: tuple[str, str], rows: pd.DataFrame, seed: int) -> Iterat
 
 def table(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
     """Rows of the matrix_products table: the law of each shape, in terms of the machine."""
-    chosen = kernels(sgemm, seed)
+    chosen = libraries(sgemm, seed)
     return [
         row
         for (network, hardware), rows in groups(sgemm, ["network", "hardware"])
@@ -161,11 +191,11 @@ def table(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
 
 
 def _law_rows(
-    labels: Mapping[str, object], rows: pd.DataFrame, kernel: Kernel, seed: int
+    labels: Mapping[str, object], rows: pd.DataFrame, library: Library, seed: int
 ) -> Iterator[dict[str, object]]:
     known = machine(rows)
     for shape in shapes(rows[rows["layer_type"] != MACHINE], seed):
-        law = shape.curve(kernel).law
+        law = shape.curve(library).law
         floor, each = law.floor[:, 0], law.each[:, 0]
         work = shape.operations[-1] / shape.batches[-1]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -181,6 +211,7 @@ def _law_rows(
             "block": law.kernel.block,
             "sharpness": law.kernel.sharpness,
             "by_row": law.kernel.by_row,
+            "bent": law.kernel == library.bent,
             "points": len(shape.batches),
             "left_out_error": float(np.median(left_out)),
         }
