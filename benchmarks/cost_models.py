@@ -22,7 +22,6 @@ from paired import Timing
 from stallpoint.cells import CollectivesCell
 from stallpoint.measure import sgemm
 from stallpoint.models import communication, matrix_products, pieces
-from stallpoint.models.batch_law import Bend
 from stallpoint.models.statistics import estimate
 
 FITTED = (1, 2, 4, 16, 64, 256)
@@ -75,11 +74,12 @@ def _product_lines(products: pd.DataFrame, threads: int) -> Iterator[str]:
     machine = matrix_products.machine(known)
     assert machine is not None
     (shape,) = (shape for shape in matrix_products.shapes(known, seed=0) if shape.name == "reference")
-    curve = shape.curve(matrix_products.libraries(known, seed=0)["here"])
+    library = matrix_products.libraries(known, seed=0)["here"]
+    curve = shape.curve(library)
     kernel = curve.kernel
     yield (
         f"  b x 4096 · 4096 x 9216, {threads} thread(s): peak {machine.peak / 1e9:.0f} GFLOP/s, "
-        f"{machine.bandwidth / 1e9:.1f} GB/s, {'bent as 4096 x 6144 is, ' if kernel.bend != Bend() else ''}"
+        f"{machine.bandwidth / 1e9:.1f} GB/s, {'bent as rows is, ' if kernel == library.bent else ''}"
         f"{f'blocks of {kernel.block} rows, ' if kernel.block > 1 else ''}"
         f"{f'fewer than {kernel.by_row} one by one, ' if kernel.by_row else ''}"
         f"fitted at b = {', '.join(map(str, FITTED))}"

@@ -55,6 +55,10 @@ def curves(sgemm: pd.DataFrame) -> dict[str, BatchCurve]:
     return {shape.name: shape.curve(library) for shape in matrix_products.shapes(sgemm, seed=0)}
 
 
+def laws(sgemm: pd.DataFrame) -> list[dict[str, object]]:
+    return matrix_products.table(sgemm, matrix_products.libraries(sgemm, seed=0), seed=0)
+
+
 def test_the_kernel_and_left_out_mini_batches(measured: pd.DataFrame) -> None:
     assert matrix_products.libraries(measured, seed=0)["cpu"].kernel == TRUE
     curve = curves(measured)["reference"]
@@ -86,12 +90,12 @@ def test_a_library_that_changes_between_kernels_is_followed_where_its_rows_were_
     for b in (3, 8, 24, 128, 160, 192, 384):
         assert float(at["reference"](b)[0, 0]) == pytest.approx(changing(b, 4096, 9216), rel=0.02)
         assert float(at["fc8"](b)[0, 0]) == pytest.approx(changing(b, 1024, 1000), rel=0.02)
-    table = pd.DataFrame(matrix_products.table(pd.DataFrame(found), seed=0)).set_index("layer")
+    table = pd.DataFrame(laws(pd.DataFrame(found))).set_index("layer")
     assert table["bent"].to_dict() == {"reference": True, "fc8": False}
 
 
 def test_the_law_of_each_shape_in_terms_of_the_machine(measured: pd.DataFrame) -> None:
-    (row,) = matrix_products.table(measured, seed=0)
+    (row,) = laws(measured)
     assert row["layer"] == "reference"
     assert row["traffic"] == pytest.approx(2.0, rel=0.01)
     assert row["efficiency"] == pytest.approx(0.9, rel=0.01)

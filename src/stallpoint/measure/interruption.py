@@ -20,6 +20,7 @@ from stallpoint.records import ENVIRONMENTS, SLURM_JOBS
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PATIENCE = 60
+"""How long a copy of the process may take to save, in s."""
 
 
 class Interruption:

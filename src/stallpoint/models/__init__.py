@@ -86,7 +86,7 @@ def fit(
     rows = {
         "layer_scaling": layer_scaling(compute),
         "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
-        "matrix_products": matrix_products.table(tidy["sgemm"], seed),
+        "matrix_products": matrix_products.table(tidy["sgemm"], libraries, seed),
         "communication": communication.table(links),
         "predictions": prediction.predictions(curves, steps),
         "validation": validation.table(tidy, points, calibration_nodes, cluster_of),

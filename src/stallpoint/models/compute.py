@@ -78,7 +78,7 @@ class Compute:
         seed: int,
         kernels: Mapping[str, Kernel] | None = None,
     ) -> None:
-        """`kernels` by hardware, as `matrix_products.kernels` finds them; without one t(b) is a straight line.
+        """`kernels` by hardware, those of `matrix_products.libraries`; without one t(b) is a straight line.
 
         Raises `InputError` for a time below 0.
         """

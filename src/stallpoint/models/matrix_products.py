@@ -180,13 +180,15 @@ def _speedup_rows(key: tuple[str, str], rows: pd.DataFrame, seed: int) -> Iterat
             yield {**labels, "worker_batch": b, **_columns(quantities), "roofline": roofline}
 
 
-def table(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the matrix_products table: the law of each shape, in terms of the machine."""
-    chosen = libraries(sgemm, seed)
+def table(sgemm: pd.DataFrame, libraries: Mapping[str, Library], seed: int) -> list[dict[str, object]]:
+    """Rows of the matrix_products table: the law of each shape, in terms of the machine.
+
+    `libraries` by hardware, as the function of that name finds them.
+    """
     return [
         row
         for (network, hardware), rows in groups(sgemm, ["network", "hardware"])
-        for row in _law_rows({"network": network, "hardware": hardware}, rows, chosen[hardware], seed)
+        for row in _law_rows({"network": network, "hardware": hardware}, rows, libraries[hardware], seed)
     ]
 
 
