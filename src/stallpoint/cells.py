@@ -8,7 +8,7 @@ changing a setting makes that experiment stale and leaves every other alone.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from stallpoint.errors import InputError
@@ -26,7 +26,7 @@ class Cell:
     nodes: int
     """Nodes that take part at once."""
     repeat: int
-    """Which repetition of the whole job this is, from 1."""
+    """Which repetition of the whole cell this is, from 1."""
     workers_per_node: int
     device: str
     """``cpu`` or ``cuda``."""
@@ -36,11 +36,18 @@ class Cell:
     """``float32``, ``tf32`` (CUDA) or ``bf16``: what matrix products are computed in."""
     anonymise: bool
     """Write ``node0``, ``node1``, ... instead of host names."""
+    visits: int = field(default=1, kw_only=True)
+    """How often it is visited at least; between two visits other cells have their turn."""
 
     @property
     def ranks(self) -> int:
         """Workers (MPI ranks) in all."""
         return self.nodes * self.workers_per_node
+
+    @property
+    def scheme(self) -> str:
+        """Reduction scheme that its MPI library has to be told before it is initialised."""
+        return "library"
 
     @property
     def path(self) -> str:
@@ -49,7 +56,7 @@ class Cell:
 
     def to_json(self) -> str:
         """The cell as one line of JSON, as jobs are told it."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
         return json.dumps({"kind": self.kind, **values}, separators=(",", ":"))
 
 
@@ -75,9 +82,9 @@ class TrainCell(Cell):
     worker_batch: int
     """b, samples in one worker's mini-batch."""
     iterations: int
-    """Iterations kept for statistics."""
+    """Iterations of a visit that are kept for statistics."""
     warmup: int
-    """Iterations before them, recorded and marked."""
+    """Iterations of a visit before them, recorded and marked."""
     readers: int
     """Threads that decode samples when ``prefetch`` > 0."""
     storage_path: str
@@ -86,6 +93,11 @@ class TrainCell(Cell):
     """Fields of the `stallpoint.presets.Preset` that `sync` names."""
     own_network: dict[str, Any] | None
     """The study's entry under ``networks``; None for a network of the registry."""
+
+    @property
+    def scheme(self) -> str:
+        """As `Cell.scheme`."""
+        return str(self.preset["reduction"])
 
     @property
     def global_batch(self) -> int:
@@ -104,7 +116,7 @@ class SgemmCell(Cell):
     batches: list[int]
     """Values of b."""
     samples: int
-    """Timed products for each shape."""
+    """Timed products for each shape in a visit."""
     own_network: dict[str, Any] | None
     """As in `TrainCell`."""
 
@@ -121,7 +133,12 @@ class CollectivesCell(Cell):
     reduction: str
     message_bytes: list[int]
     samples: int
-    """Timed calls for each size."""
+    """Timed rows of calls for each size in a visit."""
+
+    @property
+    def scheme(self) -> str:
+        """As `Cell.scheme`."""
+        return self.reduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +204,6 @@ def cell_from_json(text: str) -> Cell:
     kind = values.pop("kind", None)
     if kind not in KINDS:
         raise InputError(f"a cell of unknown kind {kind!r}; known: {', '.join(KINDS)}")
-    if wrong := sorted(set(values) ^ {field.name for field in fields(KINDS[kind])}):
+    if wrong := sorted(set(values) ^ {one.name for one in fields(KINDS[kind])}):
         raise InputError(f"not a {kind} cell: missing or unknown {', '.join(wrong)}")
     return KINDS[kind](**values)

@@ -40,6 +40,13 @@ CHOICES: dict[str, dict[str, str]] = {
 """Values of the choices a preset makes, and what they mean."""
 
 REDUCTIONS = tuple(CHOICES["reduction"])
+UNFORCED = ("library", "parameter-server")
+"""Reduction schemes that leave the choice of algorithms to the MPI library."""
+
+
+def forced(reduction: str) -> str:
+    """The scheme that an MPI library has to be told before it is initialised; empty where it chooses itself."""
+    return "" if reduction in UNFORCED else reduction
 
 
 @dataclass(frozen=True, slots=True)

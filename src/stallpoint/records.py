@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 TEXT, INT, REAL, FLAG = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
 
@@ -79,7 +79,8 @@ SYNC = Column("sync", TEXT, None, "preset by which gradients are synchronised; n
 BACKEND = Column("backend", TEXT, None, "what communicates: mpi or torch")
 REDUCTION = Column("reduction", TEXT, None, "reduction scheme, or library: whatever the library takes")
 PREFETCH = Column("prefetch", INT, None, "mini-batches read ahead; 0 reads in line")
-REPEAT = Column("repeat", INT, None, "repetition of the whole job, from 1")
+REPEAT = Column("repeat", INT, None, "repetition of the whole cell, from 1")
+VISIT = Column("visit", INT, None, "visit to the cell, from 1: between two of them other cells had their turn")
 WORKERS = Column("workers", INT, None, "workers taking part at once")
 TABLE = Column("table", TEXT, None, "external table of the study, or measured: the study's own scaling curves")
 RANK = Column("rank", INT, None, "MPI rank of the worker")
@@ -87,8 +88,8 @@ SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH)
 """What stays fixed along one scaling curve."""
 TRAIN_AXES = (*SERIES, NODES, RANKS, GLOBAL_BATCH, WORKER_BATCH, REPEAT)
 MESSAGES = Column("messages", INT, None, "all-reduces that were called, one after the other")
-SAMPLE = Column("sample", INT, None, "repetition inside the job, from 0")
-ITERATION = Column("iteration", INT, None, "iteration inside the job, from 0, warm-up included")
+SAMPLE = Column("sample", INT, None, "repetition, from 0, counted on from visit to visit")
+ITERATION = Column("iteration", INT, None, "iteration, from 0, warm-up included, counted on from visit to visit")
 WARMUP = Column("warmup", FLAG, None, "warm-up: recorded, left out of statistics")
 LAYER_TYPE = Column(
     "layer_type", TEXT, None,
@@ -109,9 +110,16 @@ RUNS = Table(
         NODES,
         RANKS,
         REPEAT,
-        Column("started", pa.timestamp("us", tz="UTC"), None, "start of the job"),
-        Column("duration", REAL, "s", "duration of the job"),
+        Column("started", pa.timestamp("us", tz="UTC"), None, "start of the first visit"),
+        Column("duration", REAL, "s", "duration of all its visits"),
         Column("settings", TEXT, None, "the whole cell as JSON"),
+        Column(
+            "ended",
+            TEXT,
+            None,
+            "why there was no further visit: visits (its own number), precision (reached), budget (used up), "
+            "most visits; empty where it failed or was imported",
+        ),
         Column("source", TEXT, None, "imported files, each with its SHA-256; empty where the job ran here"),
     ),
 )
@@ -169,6 +177,7 @@ ITERATIONS = Table(
         CELL,
         *TRAIN_AXES,
         RANK,
+        VISIT,
         ITERATION,
         WARMUP,
         Column("start", REAL, "s", "start of the iteration, since the ranks began the first one together"),
@@ -193,6 +202,7 @@ LAYERS = Table(
         CELL,
         *TRAIN_AXES,
         RANK,
+        VISIT,
         ITERATION,
         WARMUP,
         Column("layer_index", INT, None, "position in the forward pass, from 0"),
@@ -209,13 +219,32 @@ LAYERS = Table(
     ),
 )
 
+VISITS = Table(
+    "visits",
+    "one row for each visit to a cell and rank: cells that are compared take turns, in a random order",
+    (
+        CELL,
+        Column("kind", TEXT, None, "kind of the cell"),
+        HARDWARE,
+        NODES,
+        RANKS,
+        RANK,
+        VISIT,
+        Column("turn", INT, None, "place of the visit among all visits of the hardware entry, from 1"),
+        Column("began", pa.timestamp("us", tz="UTC"), None, "start of the visit"),
+        Column("duration", REAL, "s", "from there to its end, what is done before and after measuring included"),
+        Column("measuring", REAL, "s", "of that: iterations, products, all-reduces and reads, warm-up included"),
+    ),
+)
+
 INSTRUMENTATION = Table(
     "instrumentation",
-    "one row for each rank of each training job: what timing its layers cost, and whether their times add up",
+    "one row for each rank and visit of a training cell: what timing its layers cost, and whether their times add up",
     (
         CELL,
         *TRAIN_AXES,
         RANK,
+        VISIT,
         Column("layers", INT, None, "layers timed"),
         Column("turns", INT, None, "marks taken in a forward pass: one for each call of a layer; more within layers"),
         Column("timing_cost", REAL, "s", "time that timing adds to an iteration for each turn, measured in this job"),
@@ -245,6 +274,7 @@ SGEMM = Table(
         Column("k", INT, None, "columns of the left matrix"),
         Column("n", INT, None, "columns of the right matrix"),
         Column("operations", INT, None, "products of this shape in one forward pass"),
+        VISIT,
         SAMPLE,
         Column("seconds", REAL, "s", "time of all operations together"),
         Column("gflops", REAL, "GFLOP/s", "2·m·k·n·operations / seconds / 1e9"),
@@ -261,6 +291,7 @@ _ALL_REDUCE = (
     REPEAT,
     RANK,
     Column("message_bytes", INT, "B", "size of the reduced buffer"),
+    VISIT,
     SAMPLE,
     WARMUP,
 )
@@ -304,6 +335,7 @@ STORAGE_READS = Table(
         Column("order", TEXT, None, "sequential or random"),
         Column("cache", TEXT, None, "page cache before the pass: cold (dropped) or warm (read before)"),
         Column("resident", REAL, None, "share of the samples' pages found in the page cache before the pass"),
+        VISIT,
         SAMPLE,
         Column("start", REAL, "s", "start of the read, since all ranks began the pass"),
         Column("seconds", REAL, "s", "time to read the sample"),
@@ -312,10 +344,10 @@ STORAGE_READS = Table(
 )
 
 RAW_TABLES: dict[str, tuple[Table, ...]] = {
-    "train": (RUNS, ENVIRONMENTS, SLURM_JOBS, ITERATIONS, LAYERS, INSTRUMENTATION),
-    "sgemm": (RUNS, ENVIRONMENTS, SLURM_JOBS, SGEMM),
-    "collectives": (RUNS, ENVIRONMENTS, SLURM_JOBS, COLLECTIVES, CONTENTION),
-    "storage": (RUNS, ENVIRONMENTS, SLURM_JOBS, STORAGE_READS),
+    "train": (RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION),
+    "sgemm": (RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, SGEMM),
+    "collectives": (RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, COLLECTIVES, CONTENTION),
+    "storage": (RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, STORAGE_READS),
     "imported-train": (RUNS, ITERATIONS, LAYERS),
     "imported-collectives": (RUNS, COLLECTIVES),
 }

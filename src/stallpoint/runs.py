@@ -18,6 +18,7 @@ def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "
         "started": started,
         "duration": (datetime.now(UTC) - started).total_seconds(),
         "settings": cell.to_json(),
+        "ended": "",
         "source": source,
         **{name: getattr(cell, name) for name in ("hardware", "nodes", "ranks", "repeat")},
     }

@@ -393,7 +393,7 @@ def _imported_cells(config: Mapping[str, Any]) -> Iterator[Cell]:
             repeats[cell.path] += 1
             yield replace(cell, repeat=repeats[cell.path])
         for index, log in enumerate(entry.get("collectives", [])):
-            common = _common(config, hardware, nodes=log["nodes"], repeat=1)
+            common = _common(config, hardware, nodes=log["nodes"], repeat=1, visits=1)
             if log["nodes"] * common["workers_per_node"] == 1:
                 raise InputError(f"hardware.{hardware}.collectives[{index}]: one worker has nothing to all-reduce")
             logged = ImportedCollectivesCell(
@@ -413,7 +413,7 @@ def _imported_train_cell(
     """The cell of one entry of ``traces``, which stands at `where`; as the first repeat."""
     compute, batch = trace["scaling"] == "compute", trace["batch"]
     workers = {"workers_per_node": 1} if compute else {}
-    common = _common(config, hardware, nodes=1 if compute else trace["nodes"], repeat=1, **workers)
+    common = _common(config, hardware, nodes=1 if compute else trace["nodes"], repeat=1, visits=1, **workers)
     ranks = common["nodes"] * common["workers_per_node"]
     if trace["scaling"] == "strong" and batch % ranks:
         raise InputError(f"{where}: batch {batch} is not divisible by {ranks} workers")
@@ -462,6 +462,7 @@ def _common(config: Mapping[str, Any], hardware: str, **fixed: int) -> dict[str,
         "seed": config["seed"],
         "precision": entry["precision"],
         "anonymise": config["anonymise"],
+        "visits": config["visits"],
         **fixed,
     }
 

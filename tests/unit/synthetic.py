@@ -199,7 +199,7 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
         "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "storage": cell.storage,
         "scaling": cell.scaling, "sync": cell.sync, "prefetch": cell.prefetch, "batch": cell.batch,
         "nodes": cell.nodes, "ranks": cell.ranks, "global_batch": cell.global_batch,
-        "worker_batch": cell.worker_batch, "repeat": cell.repeat,
+        "worker_batch": cell.worker_batch, "repeat": cell.repeat, "visit": 1,
     }  # fmt: skip
     start = 0.0
     for iteration in range(cell.warmup + cell.iterations):
@@ -280,7 +280,7 @@ def _sgemm_rows(truth: Truth, cell: SgemmCell, rng: np.random.Generator, rows: R
     for (layer, kind, n, k), b, sample in product(shapes, cell.batches, range(cell.samples)):
         seconds = (1e-3 + 2e-4 * b) * np.exp(truth.noise * rng.standard_normal())
         rows["sgemm"].append({
-            "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "repeat": cell.repeat,
+            "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "repeat": cell.repeat, "visit": 1,
             "layer": layer, "layer_type": kind, "worker_batch": b, "m": b, "k": k, "n": n, "operations": 1,
             "sample": sample, "seconds": seconds, "gflops": 2 * b * k * n / seconds / 1e9,
         })  # fmt: skip
@@ -294,7 +294,7 @@ def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Genera
         for rank in range(cell.ranks):
             rows["collectives"].append({
                 "cell": cell.path, "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks,
-                "backend": cell.backend, "reduction": cell.reduction, "repeat": cell.repeat, "rank": rank,
+                "backend": cell.backend, "reduction": cell.reduction, "repeat": cell.repeat, "visit": 1, "rank": rank,
                 "message_bytes": size, "sample": sample, "warmup": sample == 0, "messages": 3,
                 "seconds": 3 * slowest * (1.0 if rank == sample % cell.ranks else 0.8),
             })  # fmt: skip
@@ -309,7 +309,7 @@ def _storage_rows(truth: Truth, cell: StorageCell, rng: np.random.Generator, row
             seconds = typical * np.exp(truth.noise * rng.standard_normal())
             rows["storage_reads"].append({
                 "cell": cell.path, "storage": cell.storage, "hardware": cell.hardware, "nodes": cell.nodes,
-                "ranks": cell.ranks, "repeat": cell.repeat, "rank": rank, "order": order, "cache": cache,
+                "ranks": cell.ranks, "repeat": cell.repeat, "visit": 1, "rank": rank, "order": order, "cache": cache,
                 "resident": 0.0 if cache == "cold" else 1.0, "sample": sample, "start": start, "seconds": seconds,
                 "bytes": 100_000,
             })  # fmt: skip

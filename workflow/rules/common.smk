@@ -1,23 +1,29 @@
 # The study, expanded once, and the few functions that rules look things up with.
 import gc
 import inspect
+import io
 import os
 import shlex
 import sys
 from operator import attrgetter
 from pathlib import Path
 
+from contextlib import redirect_stderr
+
 import yaml
+from snakemake.cli import parse_args
 from snakemake.common import overwrite_function_params
 from snakemake.exceptions import WorkflowError
 
 from stallpoint import study as studies
-from stallpoint.cells import KINDS, Cell
+from stallpoint.cells import KINDS, MEASURED, Cell
 from stallpoint.charts import CHARTS, PAPERS
 from stallpoint.claims.reading import claim_files, read_claims
 from stallpoint.errors import InputError
-from stallpoint.measure.launch import THIS_MACHINE
 from stallpoint.networks.own import file_of
+from stallpoint.turns import targets
+from stallpoint.turns.agenda import Agenda, Limits
+from stallpoint.turns.processes import THIS_MACHINE
 
 SCHEMA_FILE = os.path.relpath(Path(workflow.basedir, "workflow/schemas/study.schema.yaml"))
 SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
@@ -133,7 +139,58 @@ def chart_labels(wildcards):
 
 def own_network(cell):
     """The description of a network of the study's own: one that does not work is found before it is measured."""
-    return f"{RESULTS}/networks/{cell.network}.parquet" if cell.own_network else []
+    return f"{RESULTS}/networks/{cell.network}.parquet" if cell.own_network else ""
+
+
+def asked():
+    """What the command line asks for: Snakemake says it to rules only once all of them exist."""
+    if not workflow.is_main_process:
+        return targets.Asked()
+    try:
+        with redirect_stderr(io.StringIO()):
+            _, arguments = parse_args(sys.argv[1:])
+    except SystemExit:  # started by another program than Snakemake's own
+        return targets.Asked()
+    forced = arguments.forcerun | (arguments.targets if arguments.force else set())
+    return targets.Asked(frozenset(arguments.targets), frozenset(forced), arguments.forceall)
+
+
+def measurements():
+    """Where the visits to each cell that is measured are, by path."""
+    visits, question = Path(RESULTS, "visits"), asked()
+    return {
+        cell.path: targets.measurement(
+            cell, visits, again=question.again(cell.kind, f"{RESULTS}/raw/{cell.path}")
+        )
+        for kind in ([] if ARCHIVED else MEASURED)
+        for cell in STUDY.of_kind(kind)
+    }
+
+
+def blocks():
+    """The measurements that are to be made now, by job. A job itself goes by what the workflow wrote down for it."""
+    if workflow.is_main_process:
+        return targets.blocks(MEASUREMENTS.values(), asked(), RESULTS)
+    names = {targets.block_of(one.cell) for one in MEASUREMENTS.values()}
+    called = {name for name in names if any(f"take_turns_{name}:" in word for word in sys.argv)}
+    return {name: list(Agenda.read(agenda_file(name)).measurements()) for name in called}
+
+
+def agenda_file(block):
+    return Path(RESULTS, "turns", f"{block}.json")
+
+
+def agenda_of(block):
+    orders = [(one.cell.to_json(), str(one.folder)) for one in block]
+    limits = Limits(STUDY.config["precision"], **STUDY.config["budget"])
+    return Agenda(orders, limits, STUDY.config["seed"])
+
+
+def storage_and_networks(block):
+    """The training data that cells read, and descriptions of the study's own networks that they train."""
+    storages = {one.cell.storage for one in block if "storage" in one.cell.axes}
+    networks = {file for one in block if "network" in one.cell.axes and (file := own_network(one.cell))}
+    return [*(f"{RESULTS}/storage/{name}.json" for name in sorted(storages)), *sorted(networks)]
 
 
 def network_file(wildcards):

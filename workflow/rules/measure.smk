@@ -1,9 +1,48 @@
-# The jobs that measure. Each writes one folder of raw records, whole or not at all.
+# What measures. Cells of one hardware entry take turns in one job, so that they are compared within the same minutes
+# and processes start once; each keeps a rule, a target and a folder of its own.
 #
-# On this machine a job takes every core (threads), so that nothing runs beside a measurement; on a cluster
-# it gets nodes × workers_per_node tasks of threads_per_worker cores (resources). How its processes are
-# started there is a matter of the site: resources.launcher in the profile. In an archive nothing is measured.
+#   take_turns_<hardware>   visits the cells that are to be measured now, and writes their records
+#   train, sgemm, ...       a cell's record becomes its folder of raw records (a copy: Snakemake removes outputs of jobs
+#                           that are interrupted, and must not remove what was measured)
+#
+# Which cells are to be measured now is known when the workflow starts (what is missing, what the command line forces,
+# what it asks for alone) and written down for the jobs. On this machine a job takes every core (threads), so that
+# nothing runs beside a measurement; on a cluster it gets the nodes of its largest cell. How its processes are started
+# there is a matter of the site: resources.launcher in the profile. In an archive nothing is measured.
 from stallpoint.cells import MEASURED
+
+
+MEASUREMENTS = measurements()
+BLOCKS = blocks()
+
+
+onstart:
+    for name, block in BLOCKS.items():
+        agenda_of(block).write(agenda_file(name))
+
+
+for name, block in BLOCKS.items():
+
+    rule:
+        name:
+            f"take_turns_{name}"
+        input:
+            storage_and_networks(block),
+        output:
+            [f"{one.folder}/done" for one in block],
+        log:
+            f"{LOGS}/turns/{name}.log",
+        threads: workflow.cores or 1
+        resources:
+            nodes=max(one.cell.nodes for one in block),
+            tasks=max(one.cell.ranks for one in block),
+            cpus_per_task=max(one.cell.threads_per_worker for one in block),
+        params:
+            agenda=agenda_file(name),
+            launcher=lambda wildcards, resources: resources.get("launcher", THIS_MACHINE),
+        shell:
+            "python scripts/take_turns.py {params.agenda:q} {log:q} {params.launcher:q}"
+
 
 for kind in [] if ARCHIVED else MEASURED:
 
@@ -11,21 +50,11 @@ for kind in [] if ARCHIVED else MEASURED:
         name:
             kind
         input:
-            f"{RESULTS}/storage/{{storage}}.json" if "storage" in MEASURED[kind].axes else [],
-            of_cell(kind, own_network)
-            if STUDY.config["networks"] and "network" in MEASURED[kind].axes
-            else [],
+            of_cell(kind, lambda cell: f"{MEASUREMENTS[cell.path].folder}/done"),
         output:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
-        log:
-            cell_pattern(kind, LOGS) + ".log",
-        threads: workflow.cores or 1
-        resources:
-            nodes=of_cell(kind, attrgetter("nodes")),
-            tasks=of_cell(kind, attrgetter("ranks")),
-            cpus_per_task=of_hardware(kind, "threads_per_worker"),
-            launcher=THIS_MACHINE,
         params:
             cell=of_cell(kind, Cell.to_json),
+        localrule: True
         shell:
-            "python scripts/measure.py {params.cell:q} {output.folder:q} {log:q} {resources.launcher:q}"
+            "cp -r $(dirname {input:q})/record {output.folder:q}.part && mv {output.folder:q}.part {output.folder:q}"

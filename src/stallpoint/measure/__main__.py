@@ -1,17 +1,11 @@
-"""One process of a measuring job: ``python -m stallpoint.measure CELL_JSON FOLDER``.
-
-Started once, or once for each rank by an MPI launcher (`stallpoint.measure.launch`).
-"""
+"""One process of a measuring job: ``python -m stallpoint.measure RANKS PER_NODE REDUCTION``."""
 
 import sys
-from pathlib import Path
 
-from stallpoint.cells import cell_from_json
-from stallpoint.measure import job
+from stallpoint.measure.visiting import serve
 from stallpoint.program import program
 
 if __name__ == "__main__":
     with program():
-        text, folder = sys.argv[1:]
-        cell = cell_from_json(text)
-        job.run(cell, job.measure_of(cell), Path(folder))
+        ranks, per_node, reduction = sys.argv[1:]
+        serve(int(ranks), int(per_node), reduction)

@@ -18,7 +18,9 @@ from stallpoint.records import COLLECTIVES
 
 
 def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
-    """Time ``cell.samples`` rows of in-place all-reduce calls (float32, sum) of each size, after one warm-up call.
+    """Time ``cell.samples`` rows of in-place all-reduce calls (float32, sum) of each size in a visit.
+
+    A call of each size comes before them, as warm-up.
 
     Calls go the way they go in training: by the cell's backend and reduction, one after the other. A barrier before
     each of them would be dearer than a small message where ranks share cores. Sizes take turns: what slows the machine
@@ -33,15 +35,18 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
     work = [size + 2**22 for _ in range(cell.samples + 1) for size in cell.message_bytes]
     progress = Progress("all-reduce", work, silent=world.rank > 0)
     messages = dict.fromkeys(cell.message_bytes, 1)
+    before = (keep.visit - 1) * (cell.samples + 1)
     for row, (sample, size) in enumerate(product(range(cell.samples + 1), cell.message_bytes), start=1):
         values = buffer[: size // 4].fill_(1)
         clock.wait()
         sent = messages[size]
         seconds, messages[size] = send_row(world, communicates, values, sent)
         _check(values, world.size, sent)
+        keep.measuring += seconds
         keep.add(
-            COLLECTIVES, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, messages=sent, seconds=seconds
-        )
+            COLLECTIVES, message_bytes=values.nbytes, sample=before + sample, warmup=sample == 0, messages=sent,
+            seconds=seconds,
+        )  # fmt: skip
         progress.tell(row)
     if world.size > 1:
         contention.measure(cell, world, communicates, keep)

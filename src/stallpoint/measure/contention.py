@@ -22,8 +22,8 @@ from stallpoint.measure.world import World
 from stallpoint.records import CONTENTION
 
 ALONE = 0.4
-"""How long pieces are computed with nothing sent, in s: as long as a pass. In much less, some ranks begin or end while
-others do not compute, and pieces seem faster than a network's layers are."""
+"""How long pieces are computed with nothing sent, once in a visit, in s: as long as a pass. In much less, some ranks
+begin or end while others do not compute, and pieces seem faster than a network's layers are."""
 BESIDE = 40
 """For how many pieces messages are to be sent (if those of the sample before tell)."""
 MOST_MESSAGES = 64
@@ -34,30 +34,33 @@ _CHANNELS, _SIDE, _KERNEL = 32, 28, 3
 
 
 def measure(cell: CollectivesCell, world: World, communicates: Communicator, keep: Recorder) -> None:
-    """Measure ``cell.samples`` times for each message size, after one warm-up.
+    """Measure ``cell.samples`` times for each message size in a visit, after one warm-up.
 
     Every rank computes alone, and then beside the messages of each sample; all begin at a barrier.
     """
+    before = (keep.visit - 1) * (cell.samples + 1)
     device = torch.device(cell.device)
     compute = backward_of_convolution(device)
     # As many small messages are sent as take about as long as one of some MiB.
     work = [size + 2**24 for size in cell.message_bytes]
     progress = Progress("all-reduce beside computing", work, silent=world.rank > 0)
     with ThreadPoolExecutor(1, "communication") as thread:
+        world.comm.Barrier()
+        alone_operations, alone_computing = _computed(compute, _after(ALONE))
+        keep.measuring += alone_computing
         for place, size in enumerate(cell.message_bytes):
             values = torch.zeros(size // 4, device=device)
             messages, samples, sample = 1, 1, 0
-            world.comm.Barrier()
-            alone_operations, alone_computing = _computed(compute, _after(ALONE))
             while sample < samples:
                 world.comm.Barrier()
                 sending = thread.submit(send, communicates, [values] * messages)
                 operations, computing = _computed(compute, sending.done)
                 seconds = sending.result()
+                keep.measuring += computing
                 keep.add(
-                    CONTENTION, message_bytes=values.nbytes, sample=sample, warmup=sample == 0, messages=messages,
-                    seconds=seconds, operations=operations, computing=computing, alone_operations=alone_operations,
-                    alone_computing=alone_computing,
+                    CONTENTION, message_bytes=values.nbytes, sample=before + sample, warmup=sample == 0,
+                    messages=messages, seconds=seconds, operations=operations, computing=computing,
+                    alone_operations=alone_operations, alone_computing=alone_computing,
                 )  # fmt: skip
                 # The one message of the warm-up may have been lucky: every sample decides for the next one.
                 wanted = messages * BESIDE * alone_computing / alone_operations / seconds

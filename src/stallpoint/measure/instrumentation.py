@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -68,8 +69,9 @@ def tiny_pass(device: torch.device, *, timed: bool) -> Pass:
     return Pass(nn.Sequential(*chain.from_iterable(pairs)), [torch.ones(1, 4)], device, timed=timed)
 
 
+@cache
 def timing_cost(device: torch.device) -> float:
-    """Seconds that timing adds to an iteration for each layer and call: the median over pairs of passes."""
+    """Seconds that timing adds to an iteration for each layer and call: the median over pairs of passes, once."""
     bare, timed = tiny_pass(device, timed=False), tiny_pass(device, timed=True)
     pairs = [(bare.run().seconds, timed.run().seconds) for _ in range(1 + PAIRS)][1:]
     return statistics.median(with_timing - without for without, with_timing in pairs) / TINY_LAYERS

@@ -1,11 +1,11 @@
-"""The frame of every job: start MPI, measure, gather the rows of all ranks, write the cell's folder.
+"""The frame of every visit to a cell: measure, gather the rows of all ranks, write the visit's folder.
 
-How a job can end:
+How a visit can end:
 
 - *ok*: the folder holds every table of the cell's kind.
 - *failed*: the cell cannot run here (`CannotRun`, out of memory); the folder holds `runs` with the reason, and
-  the job ends normally, so that the study goes on. Where a rank fails while others wait for it inside MPI,
-  the job can only be ended by force; `record_failure` tells that apart from other ends.
+  the ranks go on to the next visit. Where a rank fails while others wait for it inside MPI,
+  the ranks can only be ended by force; `record_failure` tells that apart from other ends.
 - *error* (`InputError`, a defect): a message, an exit status, no folder. Rows measured until then go where those
   of an interrupted job go (`interruption`).
 """
@@ -29,15 +29,14 @@ import pyarrow as pa
 import torch
 
 from stallpoint import parquet
-from stallpoint.cells import Cell, CollectivesCell, TrainCell
+from stallpoint.cells import Cell
 from stallpoint.errors import EXIT_BAD_INPUT, CannotRun, InputError
 from stallpoint.measure import environment, precision, slurm
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World, first_process
-from stallpoint.presets import preset_from
-from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, SLURM_JOBS, Table
+from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, SLURM_JOBS, VISITS, Table
 from stallpoint.runs import run_row
 
 EXIT_DEFECT = 1
@@ -66,47 +65,43 @@ def measure_of(cell: Cell) -> Measure:
     return measure
 
 
-def run(cell: Cell, measure: Measure, folder: Path, world: World | None = None) -> None:
-    """Measure one cell and write its `folder`.
+def run(
+    cell: Cell, measure: Measure, folder: Path, world: World | None = None, *, visit: int = 1, turn: int = 1
+) -> None:
+    """Visit one cell and write the visit's `folder`.
 
     Every process of the launched job calls this, or of `world` where MPI was started before. `measure` gets the cell,
-    the world and a recorder for its rank's rows. Leaves by `SystemExit` when the job ends in an error.
+    the world and a recorder for its rank's rows. It is the cell's `visit`-th visit, and the `turn`-th of all cells
+    that take turns. Leaves by `SystemExit` when it ends in an error.
     """
     started = datetime.now(UTC)
     try:
-        world = world or World.start(cell.ranks, reduction_of(cell))
+        world = world or World.start(cell.ranks, cell.scheme)
     except InputError as error:
         _say(f"error: {error}")
         raise SystemExit(EXIT_BAD_INPUT) from None
     except CannotRun as error:
         if first_process():
-            _write_failure(cell, folder, started, str(error))
+            write_failure(cell, folder, started, str(error))
         return
-    _Job(cell, folder, started, world, Recorder(cell, world.rank)).run(measure)
+    _Visit(cell, folder, started, turn, world, Recorder(cell, world.rank, visit)).run(measure)
 
 
-def reduction_of(cell: Cell) -> str:
-    """The reduction scheme that the MPI library has to be told before it is initialised."""
-    if isinstance(cell, TrainCell):
-        return preset_from(cell.preset).reduction
-    return cell.reduction if isinstance(cell, CollectivesCell) else "library"
+def record_failure(cell: Cell, folder: Path, exit_code: int, text: str) -> bool:
+    """Record why the processes died that visited `cell`, if that is a result; whether the folder says so now.
 
-
-def record_failure(cell: Cell, folder: Path, exit_code: int, log: Path) -> bool:
-    """Record why a launched job died, if that is a result; returns whether the folder says so now.
-
-    A job ended by signal 9 was most likely out of memory: its failed record is written here, unless `log`
-    shows that it was cancelled or ran into its time limit. `EXIT_FAILED` means that the job wrote it itself.
+    Ended by signal 9 they were most likely out of memory: the failed record is written here, unless `text`, what they
+    said during the visit, shows that they were cancelled or ran into a time limit. `EXIT_FAILED` means that they wrote
+    it themselves.
     """
     if exit_code == EXIT_FAILED:
         return (folder / f"{RUNS.name}.parquet").exists()
-    text = log.read_text(errors="replace") if log.exists() else ""
     killed = _killed_rank(text)
     cancelled = any(words in text for words in ("CANCELLED", "TIME LIMIT", "interrupted by SIG"))
     if killed is None and (cancelled or exit_code not in _KILLED):
         return False
     who = "killed" if killed is None else f"rank {killed} was killed"
-    _write_failure(cell, folder, datetime.now(UTC), f"{who} (signal 9): most likely out of memory")
+    write_failure(cell, folder, datetime.now(UTC), f"{who} (signal 9): most likely out of memory")
     return True
 
 
@@ -124,12 +119,13 @@ def _killed_rank(log: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Job:
-    """One rank's part of a job."""
+class _Visit:
+    """One rank's part of a visit."""
 
     cell: Cell
     folder: Path
     started: datetime
+    turn: int
     world: World
     recorder: Recorder
 
@@ -158,6 +154,9 @@ class _Job:
             self.recorder.add(SLURM_JOBS, **job)
         self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
         measure(self.cell, self.world, self.recorder)
+        duration = (datetime.now(UTC) - self.started).total_seconds()
+        measuring = self.recorder.measuring
+        self.recorder.add(VISITS, turn=self.turn, began=self.started, duration=duration, measuring=measuring)
 
     def _gather(self, table: Table) -> pa.Table | None:
         """Rows of all ranks, in the order of the ranks, on rank 0."""
@@ -178,7 +177,7 @@ class _Job:
         _say(f"error: {problem.message}\nrank {self.world.rank} ends the job; {self._save_rows()}")
         if problem.exit_code == EXIT_FAILED:
             with suppress(OSError, InputError):  # another rank may be writing the same
-                _write_failure(self.cell, self.folder, self.started, problem.message)
+                write_failure(self.cell, self.folder, self.started, problem.message)
         self.world.comm.Abort(problem.exit_code)
         raise SystemExit(problem.exit_code)
 
@@ -193,7 +192,7 @@ class _Job:
         if self.world.rank == first:
             _say(f"error: {problem.message}\n{saved}")
             if problem.exit_code == EXIT_FAILED:
-                _write_failure(self.cell, self.folder, self.started, problem.message)
+                write_failure(self.cell, self.folder, self.started, problem.message)
         self.world.comm.Barrier()  # a launcher ends all ranks as soon as one leaves with an exit status
         if problem.exit_code != EXIT_FAILED:
             raise SystemExit(problem.exit_code)
@@ -233,7 +232,7 @@ def all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
     return True
 
 
-def _write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
+def write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
     """Write the folder of a cell that cannot run here."""
     parquet.write_cell(folder, {RUNS.name: [run_row(cell, started, failure=reason)]})
 

@@ -52,7 +52,7 @@ class LayerTimes:
 
 
 class LayerTimer:
-    """Takes the marks, in calls and operations of the layers, which it changes for good.
+    """Takes the marks, in calls and operations of the layers, which it changes until `remove` is called.
 
     `gradients_ready` is called, in the middle of the backward pass, with the position of each layer whose
     gradients have just been completed.
@@ -72,6 +72,7 @@ class LayerTimer:
         self._ready: list[tuple[int, Mark]] = []
         self._parameters: list[str] = []
         self._accumulated: list[int] = []
+        self._undo: list[Callable[[], None]] = []
         for index, layer in enumerate(layers):
             self._follow_calls(index, layer.module)
             self._follow_gradients(index, layer)
@@ -94,6 +95,11 @@ class LayerTimer:
             f"several gradients in one backward pass for {_some(twice)}: each must be accumulated once (of PyTorch's "
             "activation checkpointing use the variant use_reentrant=False)"
         )
+
+    def remove(self) -> None:
+        """Leave the layers as they were."""
+        while self._undo:
+            self._undo.pop()()
 
     def times(self, end_of_forward: Mark, end_of_backward: Mark) -> LayerTimes:
         """Times of the iteration that just ended; the timer is then ready for the next one."""
@@ -152,6 +158,9 @@ class LayerTimer:
             return outputs
 
         module.forward = timed
+        # The class has a forward of its own, unless somebody had put another one on this module.
+        own = getattr(forward, "__self__", None) is module
+        self._undo.append(lambda: delattr(module, "forward") if own else setattr(module, "forward", forward))
 
     def _follow_operations(self, values: object) -> None:
         """See to a mark where the newest operations, found from the tensors in `values`, begin to be undone."""
@@ -201,7 +210,8 @@ class LayerTimer:
                     self._ready.append((index, take_mark()))
                     self._gradients_ready(index)
 
-            parameter.register_post_accumulate_grad_hook(accumulated)  # type: ignore[no-untyped-call]
+            handle = parameter.register_post_accumulate_grad_hook(accumulated)  # type: ignore[no-untyped-call]
+            self._undo.append(handle.remove)
 
         for parameter in layer.parameters:
             follow(parameter)

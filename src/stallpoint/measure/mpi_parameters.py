@@ -17,9 +17,7 @@ from functools import cache
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.mpi import MPI
-
-UNFORCED = ("library", "parameter-server")
-"""Schemes that leave the choice of algorithms to the library."""
+from stallpoint.presets import forced
 
 
 @dataclass(frozen=True)
@@ -80,11 +78,6 @@ LIBRARIES = (
         readable=False,
     ),
 )
-
-
-def forced(reduction: str) -> str:
-    """The scheme that the library has to be told before it is initialised; empty where it chooses algorithms itself."""
-    return "" if reduction in UNFORCED else reduction
 
 
 def choose(reduction: str) -> None:

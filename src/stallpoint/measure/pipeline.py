@@ -72,7 +72,7 @@ class InputPipeline:
 
     `prefetch` = 0 reads when asked, in the calling thread; otherwise `readers` threads keep that many
     mini-batches ahead. A storage that is missing, empty or not of the kind that the network `takes` raises `InputError`
-    here, an unreadable sample in `next_batch`, naming its file.
+    here, an unreadable sample in `next_batch`, naming its file. The first mini-batch is that of iteration `begin`.
     """
 
     def __init__(
@@ -86,13 +86,14 @@ class InputPipeline:
         prefetch: int,
         readers: int,
         seed: int,
+        begin: int = 0,
     ) -> None:
         self._stored = storage.open()
         self._decoder = decoder(self._stored, takes)
         self._order = SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
         # Memory for each mini-batch ahead and for that in use: fresh memory would cost page faults.
         self._buffers = deque(self._decoder.buffers(batch) for _ in range(prefetch + 1))
-        self._iteration = 0
+        self._iteration = begin
         self._pool = ThreadPoolExecutor(readers, "reader") if prefetch else None
         self._ahead: deque[_Pending] = deque()
         for _ in range(prefetch):

@@ -22,8 +22,12 @@ class Recorder:
     can save the rows at any moment.
     """
 
-    def __init__(self, cell: Cell, rank: int) -> None:
-        self._constants = _constants(cell, rank)
+    def __init__(self, cell: Cell, rank: int, visit: int = 1) -> None:
+        self._constants = {**_constants(cell, rank), "visit": visit}
+        self.visit = visit
+        """Which visit to the cell this is, from 1."""
+        self.measuring = 0.0
+        """Time spent on what is measured itself, warm-up included, s."""
         self._blocks: dict[str, list[_Block]] = {}
 
     def add(self, table: Table, **values: object) -> None:
@@ -70,4 +74,5 @@ def _constants(cell: Cell, rank: int) -> dict[str, Any]:
     constants: dict[str, Any] = {axis: getattr(cell, axis) for axis in cell.axes}
     if isinstance(cell, TrainCell):
         constants |= {"worker_batch": cell.worker_batch, "global_batch": cell.global_batch}
-    return constants | {"cell": cell.path, "rank": rank, "ranks": cell.ranks}
+    of_cell = {"cell": cell.path, "kind": cell.kind, "hardware": cell.hardware, "nodes": cell.nodes}
+    return constants | of_cell | {"rank": rank, "ranks": cell.ranks}

@@ -49,7 +49,7 @@ def machine(device: torch.device) -> list[Product]:
 
 
 def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
-    """Time each product ``cell.samples`` times after one warm-up, at each of ``cell.batches``, reference and machine.
+    """Time each product, those that tell about the machine too, ``cell.samples`` times in a visit, after one warm-up.
 
     Equal products are measured once, under the first layer's name. All workers compute at once, as in training;
     rank 0 records.
@@ -66,11 +66,14 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
     shapes = [product for _, product in wanted]
     work = [product.floating_point_operations for product in shapes] * (1 + cell.samples)  # the warm-up is work too
     progress = Progress("product", work, silent=world.rank > 0)
+    before = (keep.visit - 1) * cell.samples
+    begin = time.perf_counter()
     for place, sample, seconds in timed(shapes, cell.samples, device, NUMBERS[cell.precision]):
         progress.tell((1 + sample) * len(wanted) + place + 1)
         if world.rank == 0:
             batch, product = wanted[place]
-            _record(keep, product, batch, sample, seconds)
+            _record(keep, product, batch, before + sample, seconds)
+    keep.measuring += time.perf_counter() - begin
 
 
 def _distinct(wanted: list[Product]) -> list[Product]:

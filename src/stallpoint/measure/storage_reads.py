@@ -36,6 +36,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     random = np.random.default_rng(cell.seed).permutation(stored.samples)
     progress = Progress("read", [1] * 4 * count, silent=world.rank > 0)
     done = 0
+    begin = time.perf_counter()
     for order, sequence in (("sequential", np.arange(stored.samples)), ("random", random)):
         own = [int(index) for index in sequence[world.rank * count :][:count]]
         # Who still reads in the order before would bring back what others have dropped.
@@ -50,6 +51,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
             resident = resident_share([stored.extent(index) for index in own])
             for _ in _read_all(stored, own, world, keep, order, cache, resident):
                 progress.tell(done := done + 1)
+    keep.measuring += time.perf_counter() - begin
     stored.close()
 
 
@@ -112,7 +114,7 @@ def _read_all(
             order=order,
             cache=cache,
             resident=resident,
-            sample=sample,
+            sample=(keep.visit - 1) * len(indices) + sample,
             start=start - began,
             seconds=seconds,
             bytes=len(data),

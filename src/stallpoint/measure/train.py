@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from stallpoint.cells import TrainCell
-from stallpoint.measure import memory, synchronisation
+from stallpoint.measure import memory, resident, synchronisation
 from stallpoint.measure.clock import Mark, clock_for, host_mark
 from stallpoint.measure.device_prefetch import DevicePrefetch
 from stallpoint.measure.instrumentation import Instrumentation
@@ -129,6 +129,9 @@ class Trainer:
     ) -> None:
         # After an error the other ranks may have gone: what is under way might never end.
         self._synchronisation.close(wait=error is None)
+        self._timer.remove()
+        for weights in self._parameters:
+            weights.grad = None
 
     def _phase_columns(
         self, batch: MiniBatch, loss: torch.Tensor, ends: dict[str, Mark], sent: Mapping[int, Sent]
@@ -173,28 +176,32 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
 def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     """Train for ``cell.warmup + cell.iterations`` iterations and keep every one.
 
-    Raises `ArithmeticError` where the loss is no number or the ranks' weights differ in the end: such times count
-    for nothing.
+    Each visit begins with the same weights, and takes the samples that follow those of the visit before. Raises
+    `ArithmeticError` where the loss is no number or the ranks' weights differ in the end: such times count for nothing.
     """
     memory.keep_freed()
     network = network_of(cell)
     preset, device = preset_from(cell.preset), torch.device(cell.device)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
     instrumentation = Instrumentation()
+    count = cell.warmup + cell.iterations
+    before = (keep.visit - 1) * count
     with (
-        _pipeline(cell, world, network.takes) as pipeline,
+        _pipeline(cell, world, network.takes, begin=before) as pipeline,
         _on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
-            network.build(cell.seed), world, preset, device, precision=cell.precision, warmup=cell.warmup
+            resident.network(network, cell.seed, device), world, preset, device,
+            precision=cell.precision, warmup=cell.warmup,
         ) as trainer,
-    ):
-        progress = Progress("iteration", [1] * (cell.warmup + cell.iterations), silent=world.rank > 0)
+    ):  # fmt: skip
+        progress = Progress("iteration", [1] * count, silent=world.rank > 0)
         world.comm.Barrier()
         begun = host_mark()
-        for iteration in range(cell.warmup + cell.iterations):
+        for iteration in range(count):
             start = (host_mark() - begun) * 1e-9
             measured = trainer.step(next_batch)
-            which = {"iteration": iteration, "warmup": iteration < cell.warmup}
+            which = {"iteration": before + iteration, "warmup": iteration < cell.warmup}
+            keep.measuring += measured.phases["iteration_time"]
             keep.add(ITERATIONS, **which, start=start, **measured.phases)
             keep.add(LAYERS, **which, **measured.layers)
             if not which["warmup"]:
@@ -216,7 +223,7 @@ def _on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) ->
         yield prefetch.next_batch
 
 
-def _pipeline(cell: TrainCell, world: World, takes: Inputs) -> InputPipeline:
+def _pipeline(cell: TrainCell, world: World, takes: Inputs, begin: int) -> InputPipeline:
     return InputPipeline(
         Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
         takes=takes,
@@ -226,4 +233,5 @@ def _pipeline(cell: TrainCell, world: World, takes: Inputs) -> InputPipeline:
         prefetch=cell.prefetch,
         readers=cell.readers,
         seed=cell.seed,
+        begin=begin,
     )

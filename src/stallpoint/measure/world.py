@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure import mpi_parameters
 from stallpoint.measure.mpi import MPI
+from stallpoint.presets import forced
 
 # In Open MPI 5 a message that reaches a rank still inside MPI_Init crashes it, about once in 100 starts on several
 # nodes (open-mpi/ompi issue 12495); waiting, in s, lets all ranks arrive before the first message.
@@ -49,16 +51,16 @@ class World:
         mpi_parameters.verify(reduction)
         return cls(comm, comm.rank, comm.size, reduction)
 
-    def first(self, ranks: int, reduction: str) -> Self | None:
-        """The first `ranks` workers as a world of their own, which they make together; None for the others.
+    def part(self, members: Sequence[int], reduction: str) -> Self | None:
+        """These workers as a world of their own, which they make together; None for the others.
 
         Raises `ValueError` for a scheme that the library had to be told before it was initialised.
         """
-        if mpi_parameters.forced(reduction) != mpi_parameters.forced(self.reduction):
+        if forced(reduction) != forced(self.reduction):
             raise ValueError(f"MPI was started to reduce by {self.reduction}, not by {reduction}")
-        if self.rank >= ranks:
+        if self.rank not in members:
             return None
-        comm = self.comm.Create_group(self.comm.Get_group().Incl(range(ranks)))
+        comm = self.comm.Create_group(self.comm.Get_group().Incl(members))
         return type(self)(comm, comm.rank, comm.size, reduction)
 
 

@@ -42,6 +42,8 @@ class Cell:
     repeat: int
     seconds: Reals
     """[iterations, quantities]: layers forward, layers backward, then `_TOTALS`."""
+    visits: tuple[int, ...]
+    """The visit that each iteration is from."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +160,8 @@ class Compute:
         key = tuple(cell.name for cell in cells)
         if key not in self._pools:
             values = np.concatenate([cell.seconds for cell in cells])
-            repeats = np.repeat([cell.repeat for cell in cells], [len(cell.seconds) for cell in cells])
-            self._pools[key] = bootstrap(values, repeats, generator(self._seed, "compute", *key))
+            visits = [f"{cell.repeat}/{visit}" for cell in cells for visit in cell.visits]
+            self._pools[key] = bootstrap(values, visits, generator(self._seed, "compute", *key))
         return self._pools[key]
 
 
@@ -188,6 +190,7 @@ def _cell(name: str, rows: pd.DataFrame, layers: pd.DataFrame) -> Cell:
         worker_batch=int(first["worker_batch"]),
         repeat=int(first["repeat"]),
         seconds=np.hstack([table.to_numpy(), totals.to_numpy()]),
+        visits=tuple(rows.set_index("iteration")["visit"].reindex(table.index)),
     )
 
 

@@ -28,6 +28,7 @@ from stallpoint.models.statistics import (
     groups,
     non_negative_least_squares,
     quasi_poisson_fit,
+    visits_of,
 )
 from stallpoint.models.stragglers import OWN, expected_lead
 from stallpoint.presets import Preset
@@ -45,7 +46,7 @@ USUAL = {True: np.log(1 / FAIR_SHARE), False: 0.05}
 core, and after it: alone it is timed at the same node count."""
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 _REPLICATE = np.arange(1 + REPLICATES)[:, None]
-_STEP = ["cell", "repeat", "iteration"]
+_STEP = ["cell", "repeat", "visit", "iteration"]
 
 
 @dataclass(frozen=True)
@@ -454,7 +455,7 @@ def observe(iterations: pd.DataFrame, layers: pd.DataFrame, random: np.random.Ge
     wide = of_last.pivot(index=_STEP, columns="message", values=["seconds", "beside"])
     wide = wide.reindex(values.index).fillna(0.0)
     names, count = list(values.columns), wide.shape[1] // 2
-    found = bootstrap(np.hstack([values.to_numpy(), wide.to_numpy()]), values.index.get_level_values("repeat"), random)
+    found = bootstrap(np.hstack([values.to_numpy(), wide.to_numpy()]), visits_of(values.reset_index()), random)
     mean = steps["own"].transform("mean")
     return Observed(
         **{name: found[:, index] for index, name in enumerate(names)},

@@ -11,7 +11,7 @@ import pandas as pd
 from stallpoint.models.batch_law import BatchCurve, Kernel, choose
 from stallpoint.models.link import Traffic, together
 from stallpoint.models.measured import Measured, kept, trained
-from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups
+from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups, visits_of
 from stallpoint.models.valid import refuse
 
 _CURVE = ("storage", "hardware", "order", "cache")
@@ -96,7 +96,7 @@ class TrainingData:
         key = tuple(sorted(rows["cell"].unique()))
         if key not in self._samples:
             values = rows[["read", "decode"]].div(rows["worker_batch"], axis="index")
-            self._samples[key] = bootstrap(values, rows["repeat"], generator(self._seed, "data", *key))
+            self._samples[key] = bootstrap(values, visits_of(rows), generator(self._seed, "data", *key))
         return self._samples[key]
 
     def _slowdown(self, hardware: str, storage: str, read: float, ranks: int) -> Ensemble:
@@ -123,7 +123,7 @@ def _read_curve(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> BatchCur
     """Mean time to read a sample against the ranks that read at once."""
     by_ranks = dict(groups(rows, "ranks"))
     means = [
-        bootstrap(at_once[["seconds"]], at_once["repeat"], generator(seed, "reads", *key, ranks), np.mean)
+        bootstrap(at_once[["seconds"]], visits_of(at_once), generator(seed, "reads", *key, ranks), np.mean)
         for ranks, at_once in by_ranks.items()
     ]
     ranks, seconds = [int(ranks) for ranks in by_ranks], np.stack(means, axis=1)
@@ -152,7 +152,7 @@ def _rates(key: tuple[Any, ...], rows: pd.DataFrame, seed: int) -> dict[str, obj
 
     Replicates draw the samples of each rank again: a rank takes as long as its reads together.
     """
-    of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "rank"])
+    of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
     # Each read's part of its rank's time, what passes between two reads included.
     spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
     return _rate_row(key, spans, generator(seed, "rates", *key))
@@ -160,7 +160,7 @@ def _rates(key: tuple[Any, ...], rows: pd.DataFrame, seed: int) -> dict[str, obj
 
 def _rate_row(key: tuple[Any, ...], spans: pd.DataFrame, random: np.random.Generator) -> dict[str, object]:
     seconds_per_sample = {
-        rank: bootstrap(rows["span"], rows["repeat"], random, np.mean) for rank, rows in groups(spans, "rank")
+        rank: bootstrap(rows["span"], visits_of(rows), random, np.mean) for rank, rows in groups(spans, "rank")
     }
     slowest = np.max(np.stack(list(seconds_per_sample.values())), axis=0)
     samples = len(seconds_per_sample) / slowest

@@ -9,7 +9,7 @@ import pandas as pd
 
 from stallpoint import records
 from stallpoint.cells import ImportedTrainCell, TrainCell, cell_from_json
-from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups
+from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups, visits_of
 from stallpoint.presets import Preset, preset_from
 
 SERIES = tuple(column.name for column in records.SERIES)
@@ -78,7 +78,7 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     reduced = dict.fromkeys(TIMES, "mean")
     reduced |= {"communication": "min", "exposed_communication": "min", "iteration_time": "max"}
     frame = kept(iterations)
-    steps = frame.groupby([*POINT, "cell", "repeat", "iteration"], as_index=False).agg(reduced)
+    steps = frame.groupby([*POINT, "cell", "repeat", "visit", "iteration"], as_index=False).agg(reduced)
     of_layers, ranks = kept(layers), frame.groupby(["cell", "iteration"]).size()
     for name, types in {"matrix": MATRIX_LAYERS, FULLY_CONNECTED: (FULLY_CONNECTED,)}.items():
         rows = of_layers[of_layers["layer_type"].isin(types)]
@@ -109,7 +109,7 @@ def _points(steps: pd.DataFrame, seed: int) -> Iterator[Measured]:
     names = [*TIMES, "matrix", FULLY_CONNECTED]
     for key, rows in groups(steps, POINT):
         point = Point(*key)
-        times = bootstrap(rows[names], rows["repeat"], generator(seed, "measured", *key))
+        times = bootstrap(rows[names], visits_of(rows), generator(seed, "measured", *key))
         of_cells = rows.groupby("cell")["iteration_time"].median()
         ensembles = {name: times[:, index] for index, name in enumerate(names)}
         yield Measured(point, tuple(of_cells.index), ensembles, tuple(of_cells))

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.measured import kept
-from stallpoint.models.statistics import REPLICATES, Ensemble, believed, bootstrap, generator, groups
+from stallpoint.models.statistics import REPLICATES, Ensemble, believed, bootstrap, generator, groups, visits_of
 
 USUAL = 0.1
 """How far (logarithm) the ratio of two node counts usually is from 1."""
@@ -50,8 +50,8 @@ def fit(contention: pd.DataFrame, seed: int) -> Pace:
     rows = rows.assign(piece=rows["alone_computing"] / rows["alone_operations"])
     for (hardware, nodes), here in groups(rows, ["hardware", "nodes"]):
         random = generator(seed, "pace", hardware, nodes)
-        known.setdefault(hardware, {})[nodes] = bootstrap(here["piece"], here["cell"], random)
-        together = here.groupby(["cell", "message_bytes", "sample"])["piece"]
+        known.setdefault(hardware, {})[nodes] = bootstrap(here["piece"], visits_of(here), random)
+        together = here.groupby(["repeat", "visit", "message_bytes", "sample"])["piece"]
         lead = together.max() / together.mean() - 1
-        leads.setdefault(hardware, {})[nodes] = bootstrap(lead, lead.index.get_level_values("cell"), random)
+        leads.setdefault(hardware, {})[nodes] = bootstrap(lead, visits_of(lead.index.to_frame(index=False)), random)
     return Pace(known, leads)

@@ -1,4 +1,4 @@
-"""Medians with intervals over repeats and iterations, and the small fits all models share.
+"""Medians with intervals over visits and iterations, and the small fits all models share.
 
 Every uncertain quantity is an *ensemble*: an array whose first entry along axis 0 is the value from the
 records as they are and whose other `REPLICATES` entries are the value from records drawn again with
@@ -14,16 +14,21 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.stats import norm
+from scipy.stats import t as student_t
 
 INTERVAL = 0.90
 """Probability that an interval is meant to cover."""
 REPLICATES = 300
 """Bootstrap replicates: enough for the 5 % and 95 % quantiles."""
 MANY = 10_000
-"""Observations drawn from a repeat at most."""
+"""Observations drawn from a visit at most."""
 AT_ONCE = 100_000
 """Numbers that replicates are made of at a time."""
 
+OTHERS_TELL = 4
+"""Degrees of freedom that what is known of other cells adds to those of a cell's own visits: how much visits differ is
+a matter of the machine more than of the cell."""
 MOST_BELIEVED = 20.0
 """Largest factor that is believed."""
 
@@ -49,21 +54,22 @@ def generator(seed: int, *key: object) -> np.random.Generator:
 
 def bootstrap(
     values: npt.ArrayLike,
-    repeats: npt.ArrayLike,
+    visits: npt.ArrayLike,
     random: np.random.Generator,
     statistic: Callable[..., Reals] = np.median,
 ) -> Ensemble:
-    """Statistic of `values` [observations, ...] over a hierarchy: repeats of a job, observations in each.
+    """Statistic of `values` [observations, ...] over a hierarchy: visits (`visits_of`), observations in each.
 
-    Repeats are drawn first, then observations within them, so that what differs between jobs (placement,
-    neighbours) counts and not only what differs between iterations. Returns [1 + REPLICATES, ...].
+    Visits are drawn first, then observations within them, so that what differs between visits and jobs (placement,
+    neighbours, the state of the machine) counts and not only what differs between iterations. Replicates of few visits
+    lie too near each other and are drawn apart (`_apart`). Returns [1 + REPLICATES, ...].
 
-    Of more than `MANY` observations in a repeat as many are drawn, so that a million cost no more; a single repeat's
+    Of more than `MANY` observations in a visit as many are drawn, so that a million cost no more; a single visit's
     replicates then lie too far apart, by the root of the ratio, and are drawn together (m out of n; Politis & Romano
     1994).
     """
     values = np.asarray(values, dtype=np.float64)
-    _, group = np.unique(np.asarray(repeats), return_inverse=True)
+    _, group = np.unique(np.asarray(visits), return_inverse=True)
     order = np.argsort(group, kind="stable")
     counts = np.bincount(group)
     first = np.cumsum(counts) - counts
@@ -80,7 +86,29 @@ def bootstrap(
         picks = order[first[groups_drawn] + (inside * counts[groups_drawn]).astype(np.int64)]
         replicates = statistic(values[picks.reshape(len(picks), -1)], axis=1)
         result.append(replicates if closer == 1 else value + closer * (replicates - value))
+    result[1:] = [_apart(value, replicates, len(counts)) for replicates in result[1:]]
     return np.concatenate(result)
+
+
+def visits_of(frame: pd.DataFrame) -> pd.Series[int]:
+    """For each row which visit it is from: a number for each repeat and visit."""
+    return frame.groupby(["repeat", "visit"]).ngroup()
+
+
+def _apart(value: Reals, replicates: Reals, visits: int) -> Reals:
+    """`replicates` as far from `value` as few visits leave it open.
+
+    Drawn from k visits, they have (k - 1)/k of the variance and the quantiles of a normal distribution, where Student's
+    t has wider ones. What is above 0 stays so.
+    """
+    if visits == 1:
+        return replicates
+    factor = np.sqrt(visits / (visits - 1)) * student_t.ppf(_TAILS[1], visits - 1 + OTHERS_TELL) / norm.ppf(_TAILS[1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_ratio = value * (replicates / value) ** factor
+    by_difference = value + factor * (replicates - value)
+    above = np.where((value > 0) & (replicates > 0), by_ratio, np.maximum(by_difference, 0.0))
+    return np.asarray(np.where(value >= 0, above, by_difference))
 
 
 def estimate(ensemble: Ensemble) -> tuple[float, float, float]:

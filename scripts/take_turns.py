@@ -1,0 +1,19 @@
+"""Measure the cells of an agenda in turns; messages of the processes that measure go to the log.
+
+usage: take_turns.py AGENDA LOG LAUNCHER
+"""
+
+import signal
+import sys
+from pathlib import Path
+
+from stallpoint.program import program
+from stallpoint.turns.agenda import Agenda
+from stallpoint.turns.session import take_turns
+
+# As Ctrl-C does: the processes are told to end, and save what they have.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+with program():
+    agenda, log, launcher = sys.argv[1:]
+    take_turns(Agenda.read(Path(agenda)), launcher=launcher, log=Path(log))

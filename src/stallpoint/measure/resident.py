@@ -1,0 +1,40 @@
+"""Networks that stay in memory between visits: building one may take longer than an iteration of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
+
+import torch
+from torch import nn
+
+from stallpoint.networks import Network
+
+MOST = 4
+"""Networks kept at once; beyond these the one that was not used for longest is built again."""
+
+
+@dataclass(frozen=True)
+class _Resident:
+    network: nn.Module
+    initial: dict[str, torch.Tensor]
+
+
+def network(known: Network, seed: int, device: torch.device) -> nn.Module:
+    """The network on `device`, with the weights and buffers that it is built with from `seed`.
+
+    All ranks get the same. Until the next call it is the caller's alone.
+    """
+    resident = _built(cast(Hashable, known), seed, device)
+    with torch.no_grad():
+        for name, values in resident.network.state_dict().items():
+            values.copy_(resident.initial[name])
+    return resident.network
+
+
+@lru_cache(MOST)
+def _built(known: Hashable, seed: int, device: torch.device) -> _Resident:
+    built = cast(Network, known).build(seed).to(device)
+    return _Resident(built, {name: values.detach().clone() for name, values in built.state_dict().items()})

@@ -1,0 +1,144 @@
+"""Which cell is visited next, and when it is enough.
+
+First every cell gets its own number of visits (`Cell.visits`), one round after the other, each round in another random
+order: whatever slows the machine down for a while then hits all cells alike. Then, where a precision is wanted, visits
+go to the answer that is least certain: of the two cells of that speedup, to the one whose visit narrows it most for the
+node-seconds it takes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from scipy.stats import t as student_t
+
+from stallpoint.cells import Cell, TrainCell
+from stallpoint.turns.agenda import Limits
+
+INTERVAL = 0.90
+FEWEST = 2
+"""Visits without which nothing is known of how much visits differ."""
+MOST = 4
+"""No cell is visited more often than this times its own number of visits."""
+SERIES = ("network", "storage", "scaling", "sync", "prefetch", "batch", "repeat")
+"""Axes that stay fixed along one scaling curve of a hardware entry."""
+
+
+@dataclass
+class Visited:
+    """What the visits to one cell found."""
+
+    cell: Cell
+    medians: list[float] = field(default_factory=list)
+    """Logarithm of the median iteration time of each visit that counts; empty for what has no iterations."""
+    durations: list[float] = field(default_factory=list)
+    """Duration of every visit, s."""
+    disturbed: int = 0
+    """Visits that do not count, as they were disturbed."""
+    ended: bool = False
+    """It failed: no more visits."""
+
+    @property
+    def visits(self) -> int:
+        """All of them."""
+        return len(self.durations)
+
+    @property
+    def wanted(self) -> int:
+        """Its own number of visits, and one more for each that was disturbed, twice as many at most."""
+        return self.cell.visits + min(self.disturbed, self.cell.visits)
+
+    @property
+    def cost(self) -> float:
+        """Node-seconds that a visit takes."""
+        return statistics.median(self.durations) * self.cell.nodes if self.durations else 0.0
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How certain one speedup is."""
+
+    base: Visited
+    other: Visited
+    half_width: float
+    """Half the length of its 90 % interval, relative; infinite where a cell has too few visits."""
+
+
+def half_width(medians: Sequence[float]) -> float:
+    """Half the length of the 90 % interval of the mean of a cell's visits: Student's t; of logarithms."""
+    count = len(medians)
+    if count < FEWEST:
+        return math.inf
+    quantile = float(student_t.ppf((1 + INTERVAL) / 2, count - 1))
+    return quantile * statistics.stdev(medians) / math.sqrt(count)
+
+
+def speedups(visited: Iterable[Visited]) -> list[Speedup]:
+    """Every speedup that the cells give: each curve's node counts against its fewest nodes."""
+    curves: dict[tuple[object, ...], list[Visited]] = {}
+    for one in visited:
+        if isinstance(one.cell, TrainCell) and one.cell.scaling != "compute" and not one.ended:
+            curves.setdefault(tuple(getattr(one.cell, axis) for axis in SERIES), []).append(one)
+    found = []
+    for curve in curves.values():
+        base, *others = sorted(curve, key=lambda one: one.cell.nodes)
+        for other in others:
+            width = math.hypot(half_width(base.medians), half_width(other.medians))
+            found.append(Speedup(base, other, math.expm1(width)))
+    return found
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The cell to visit next, or why there is none."""
+
+    place: int | None
+    reason: str
+    """Why it ends: ``visits``, ``precision``, ``budget`` or ``most visits``; empty while it goes on."""
+
+
+def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
+    """The place in `visited` of the cell to visit next. The same visits give the same choice."""
+    open_places = [place for place, one in enumerate(visited) if not one.ended]
+    left = [place for place in open_places if visited[place].visits < visited[place].wanted]
+    unseen = [place for place in left if not visited[place].visits]
+    if not unseen and _used_up(visited, limits):
+        return Choice(None, "budget")
+    if left:
+        fewest = min(visited[place].visits for place in left)
+        order = list(range(len(visited)))
+        random.Random(f"{seed} {fewest}").shuffle(order)
+        return Choice(next(place for place in order if place in left and visited[place].visits == fewest), "")
+    if not limits.precision:
+        return Choice(None, "visits")
+    unmet = [one for one in speedups(visited) if one.half_width > limits.precision]
+    if not unmet:
+        return Choice(None, "precision")
+    for speedup in sorted(unmet, key=lambda one: -one.half_width):
+        ends = [one for one in (speedup.base, speedup.other) if one.visits < MOST * one.cell.visits]
+        if ends:
+            best = max(ends, key=_narrowing)
+            return Choice(next(place for place, one in enumerate(visited) if one is best), "")
+    return Choice(None, "most visits")
+
+
+def _narrowing(one: Visited) -> float:
+    """How much of the interval's square a further visit is expected to take away, for each node-second."""
+    count = len(one.medians)
+    if count < FEWEST:
+        return math.inf
+    return half_width(one.medians) ** 2 / (count + 1) / max(one.cost, 1e-9)
+
+
+def _used_up(visited: Sequence[Visited], limits: Limits) -> bool:
+    """Whether another visit would exceed the budget."""
+    seconds = sum(sum(one.durations) for one in visited)
+    typical = statistics.median([one.durations[-1] for one in visited if one.durations] or [0.0])
+    if limits.minutes is not None and seconds + typical > 60 * limits.minutes:
+        return True
+    nodes = max(one.cell.nodes for one in visited)
+    return limits.node_hours is not None and (seconds + typical) * nodes > 3600 * limits.node_hours

@@ -1,0 +1,104 @@
+"""Finished visits on disk, from which a cell's record is put together.
+
+``<visits>/<cell>/<settings>~<round>/`` belongs to one measurement of a cell: ``settings`` is a digest of all that the
+cell says, so that visits with other settings never mix; ``round`` counts how often it was measured anew. In it are
+``visit~1``, ``visit~2``, ... (each written whole or not at all), later ``record``, the tables of all of them, and at
+last ``done``. Nothing here is deleted before the record that holds it is written: a job that is killed, preempted or
+out of time goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from stallpoint import parquet
+from stallpoint.cells import Cell
+from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, SLURM_JOBS, Table
+
+DONE = "done"
+RECORD = "record"
+
+
+def round_folder(cell_json: str, folder: Path, *, again: bool) -> Path:
+    """Where a cell's visits are below `folder` (that of all visits to the cell); `again`: it is measured anew.
+
+    A measurement that was not finished goes on, whether the cell is to be measured anew or not.
+    """
+    settings = hashlib.sha256(cell_json.encode()).hexdigest()[:8]
+    rounds = [int(path.name.rpartition("~")[2]) for path in folder.glob(f"{settings}~*")]
+    latest = max(rounds, default=1)
+    if again and (folder / f"{settings}~{latest}" / DONE).exists():
+        latest += 1
+    return folder / f"{settings}~{latest}"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement of a cell: its visits so far."""
+
+    cell: Cell
+    folder: Path
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the record is there."""
+        return (self.folder / RECORD).is_dir()
+
+    def visit_folder(self, visit: int) -> Path:
+        """Where the visit of this number goes."""
+        return self.folder / f"visit~{visit}"
+
+    @property
+    def visits(self) -> list[int]:
+        """Numbers of the visits there are, rising."""
+        return sorted(int(path.name.rpartition("~")[2]) for path in self.folder.glob("visit~*"))
+
+    def run(self, visit: int) -> dict[str, object]:
+        """The row of `records.RUNS` that a visit left."""
+        (row,) = parquet.read(RUNS, self.visit_folder(visit) / f"{RUNS.name}.parquet").to_pylist()
+        return dict(row)
+
+    def table(self, table: Table, visit: int) -> pa.Table:
+        """A table of one visit, whose rows may be none."""
+        file = self.visit_folder(visit) / f"{table.name}.parquet"
+        return parquet.read(table, file) if file.exists() else table.schema.empty_table()
+
+    def write_record(self, ended: str) -> None:
+        """Put the visits together, those that failed left out unless all did; then they are not needed any more.
+
+        `ended` says why there was no further visit.
+        """
+        if not self.recorded:
+            runs = {visit: self.run(visit) for visit in self.visits}
+            good = [visit for visit, run in runs.items() if run["status"] == "ok"]
+            chosen = good or list(runs)[-1:]
+            first = runs[chosen[0]]
+            duration = sum(float(str(runs[visit]["duration"])) for visit in chosen)
+            tables: dict[str, parquet.Rows] = {
+                RUNS.name: [{**first, "duration": duration, "ended": ended if good else ""}]
+            }
+            for table in RAW_TABLES[self.cell.kind][1:]:
+                if good and (rows := self._together(table, good)).num_rows:
+                    tables[table.name] = rows
+            parquet.write_cell(self.folder / RECORD, tables)
+        for visit in self.visits:
+            shutil.rmtree(self.visit_folder(visit))
+
+    def finish(self) -> None:
+        """Say that the record is whole."""
+        (self.folder / DONE).touch()
+
+    def _together(self, table: Table, visits: Sequence[int]) -> pa.Table:
+        parts = [self.table(table, visit) for visit in visits]
+        if table is ENVIRONMENTS:  # the processes are the same in all of them, as far as it says
+            return parts[0]
+        if table is SLURM_JOBS:
+            rows = {row["slurm_job_id"]: row for part in parts for row in part.to_pylist()}
+            return pa.Table.from_pylist(list(rows.values()), table.schema)
+        return pa.concat_tables(parts)

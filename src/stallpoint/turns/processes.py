@@ -1,0 +1,157 @@
+"""The processes that measure, from outside: how they are started, told what to visit, and what their end means."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from stallpoint.cells import Cell
+from stallpoint.errors import CannotRun, InputError
+
+THIS_MACHINE = "mpirun --oversubscribe --bind-to none -n {ranks}"
+"""Launcher without a scheduler: workers share this machine's cores, and each computes with as many as its cell says."""
+
+READY, ENDED, CANNOT_RUN = "stallpoint: ready", "stallpoint: visit ended ", "stallpoint: cannot run: "
+"""How answers of the processes (`stallpoint.measure.visiting`) begin; anything else they print is somebody else's."""
+_PR_SET_PDEATHSIG = 1
+PATIENCE = 40.0
+"""How long processes may take to end when they are told to, s: srun gives its own 30."""
+FIELDS = ("ranks", "nodes", "workers_per_node", "threads_per_worker")
+"""What a launcher's text can name in braces."""
+
+
+class Processes:
+    """The processes of one MPI job, which visit one cell after another; a context manager.
+
+    They are as many as the largest of `cells` has ranks, and reduce by `scheme`. `launcher` starts MPI processes, e.g.
+    ``mpirun -n {ranks}`` (see `FIELDS`); one rank is started without it. Raises `InputError` where it cannot be used,
+    `CannotRun` where MPI says why it does not work here.
+    """
+
+    def __init__(self, cells: Sequence[Cell], scheme: str, *, launcher: str, log: Path) -> None:
+        self._log = log
+        largest = max(cells, key=lambda cell: cell.ranks)
+        command = [
+            sys.executable,
+            "-m",
+            "stallpoint.measure",
+            str(largest.ranks),
+            str(largest.workers_per_node),
+            scheme,
+        ]
+        if largest.ranks > 1:
+            command = [*_started_by(launcher, largest), *command]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._said_before = log.stat().st_size if log.exists() else 0
+        try:
+            with log.open("ab") as messages:
+                self._job = subprocess.Popen(
+                    command,
+                    env=_environment(),
+                    preexec_fn=_end_with_parent,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=messages,
+                    text=True,
+                )
+        except FileNotFoundError:
+            raise InputError(
+                f"no program {command[0]!r} to start {largest.ranks} ranks with; set resource launcher in the profile"
+            ) from None
+        answer = self._answer(READY, CANNOT_RUN)
+        if answer is None:
+            raise InputError(
+                f"processes could not be started (exit status {self._job.wait()}); {log} ends with\n{_last_words(log)}"
+            )
+        if answer.startswith(CANNOT_RUN):
+            self.end()
+            raise CannotRun(answer.removeprefix(CANNOT_RUN))
+
+    def visit(self, cell: Cell, visit: int, turn: int, folder: Path) -> str:
+        """Visit `cell`, into `folder`; what was wrong, if it left nothing there, else nothing.
+
+        Where all processes died, nothing more can be asked of them (`ended`); a visit that was killed for want of
+        memory is recorded as failed.
+        """
+        self._said_before = self._log.stat().st_size
+        order = {"cell": cell.to_json(), "visit": visit, "turn": turn, "folder": str(folder)}
+        assert self._job.stdin
+        with suppress(BrokenPipeError):
+            self._job.stdin.write(json.dumps(order) + "\n")
+            self._job.stdin.flush()
+        answer = self._answer(ENDED)
+        exit_code = self._job.wait() if answer is None else int(answer.removeprefix(ENDED))
+        if not exit_code and answer is not None:
+            return ""
+        from stallpoint.measure.job import record_failure  # only here: loads the tensor library
+
+        if record_failure(cell, folder, exit_code, self._said()):
+            return ""
+        said = f"{self._log} ends with\n{_last_words(self._log)}"
+        return f"{cell.path}: visit {visit} ended with exit status {exit_code}; {said}"
+
+    @property
+    def ended(self) -> bool:
+        """Whether there are no processes any more."""
+        return self._job.poll() is not None
+
+    def end(self) -> None:
+        """Let them end: there are no more visits."""
+        assert self._job.stdin
+        with suppress(BrokenPipeError):
+            self._job.stdin.write("\n")  # an order for nothing: not every launcher passes the end of its input on
+            self._job.stdin.close()
+        self._job.wait()
+
+    def stop(self) -> None:
+        """End them in the middle of a visit; they save the rows they have."""
+        self._job.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._job.wait(PATIENCE)
+        self._job.kill()
+        self._job.wait()
+
+    def _answer(self, *beginnings: str) -> str | None:
+        """The next line that begins so; None at the end of all they say."""
+        assert self._job.stdout
+        return next((line.rstrip() for line in self._job.stdout if line.startswith(beginnings)), None)
+
+    def _said(self) -> str:
+        """Their messages since the last order."""
+        return self._log.read_bytes()[self._said_before :].decode(errors="replace")
+
+
+def _started_by(launcher: str, cell: Cell) -> list[str]:
+    """The launcher's command line for this cell."""
+    try:
+        return shlex.split(launcher.format(**{field: getattr(cell, field) for field in FIELDS}))
+    except (KeyError, IndexError, ValueError) as error:
+        names = ", ".join(f"{{{field}}}" for field in FIELDS)
+        raise InputError(f"resource launcher {launcher!r}: {error}; it can name {names}") from None
+
+
+def _end_with_parent() -> None:
+    """Let the launcher be told to end when this process is killed: nobody would order visits any more (Linux)."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _environment() -> dict[str, str]:
+    """This process's variables, with the programs beside this Python (mpirun) found first.
+
+    Open MPI wants to be told twice that whoever works as root (in a container, say) means it.
+    """
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
+    return {**os.environ, **root, "PATH": path}
+
+
+def _last_words(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,167 @@
+"""Leads the visits of one job: starts the processes, orders visits, and goes on where some of them died."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from stallpoint import parquet
+from stallpoint.cells import Cell, TrainCell
+from stallpoint.durations import in_words
+from stallpoint.errors import CannotRun, InputError
+from stallpoint.presets import forced
+from stallpoint.records import ITERATIONS, RUNS
+from stallpoint.runs import run_row
+from stallpoint.turns.agenda import Agenda
+from stallpoint.turns.choice import Visited, choose, speedups
+from stallpoint.turns.ledger import Measurement
+from stallpoint.turns.processes import Processes
+
+
+def take_turns(agenda: Agenda, *, launcher: str, log: Path) -> None:
+    """Visit the cells of the agenda until it is enough, and write their records.
+
+    Visits that are there already count. A cell that cannot run here gets a record that says so; raises `InputError`
+    in the end, when the others are recorded, for cells whose visits ended otherwise.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("")
+    cells = [Candidate.found(measurement) for measurement in agenda.measurements()]
+    visited = [one.visited for one in cells]
+    problems = []
+    with _processes([one.measurement.cell for one in cells], launcher, log) as processes:
+        while (choice := choose(visited, agenda.limits, agenda.seed)).place is not None:
+            chosen = cells[choice.place]
+            turn = 1 + sum(one.visits for one in visited)
+            problem = chosen.visit(processes, turn)
+            if problem:
+                problems.append(problem)
+            _say(
+                log, f"visit {turn}: {chosen.measurement.cell.path} in {in_words(visited[choice.place].durations[-1])}"
+            )
+    _say(log, f"{_ended(choice.reason)}; {_widths(visited)}")
+    for one in cells:
+        if one.measurement.visits or one.measurement.recorded:
+            one.measurement.write_record(choice.reason)
+            one.measurement.finish()
+    if problems:
+        raise InputError("\n".join(problems))
+
+
+@dataclass
+class Candidate:
+    """A cell whose visits are wanted."""
+
+    measurement: Measurement
+    visited: Visited
+
+    @classmethod
+    def found(cls, measurement: Measurement) -> Candidate:
+        """With the visits there are from an earlier job."""
+        one = cls(measurement, Visited(measurement.cell))
+        one.visited.ended = measurement.recorded
+        for visit in measurement.visits:
+            one._count(visit)
+        return one
+
+    def visit(self, processes: Pool, turn: int) -> str:
+        """Visit it once more; what was wrong, if the visit left nothing behind."""
+        number = 1 + max(self.measurement.visits, default=0)
+        problem = processes.visit(self.measurement, number, turn)
+        if problem:
+            self.visited.ended = True
+            self.visited.durations.append(0.0)
+        else:
+            self._count(number)
+        return problem
+
+    def _count(self, visit: int) -> None:
+        run = self.measurement.run(visit)
+        self.visited.durations.append(float(str(run["duration"])))
+        if run["status"] != "ok":
+            self.visited.ended = True
+        elif isinstance(self.measurement.cell, TrainCell):
+            self.visited.medians.append(_log_median(self.measurement, visit))
+
+
+def _log_median(measurement: Measurement, visit: int) -> float:
+    """Logarithm of the median time of a visit's iterations, each as long as its slowest rank took."""
+    rows = measurement.table(ITERATIONS, visit)
+    rows = rows.filter(pc.invert(rows["warmup"])).group_by("iteration").aggregate([("iteration_time", "max")])
+    return math.log(statistics.median(rows["iteration_time_max"].to_pylist()))
+
+
+@dataclass
+class Pool:
+    """Processes for each reduction scheme that has to be told to MPI when it starts; started when they are needed."""
+
+    cells: Sequence[Cell]
+    launcher: str
+    log: Path
+    running: dict[str, Processes] = field(default_factory=dict)
+    deaths: Counter[str] = field(default_factory=Counter)
+
+    def visit(self, measurement: Measurement, number: int, turn: int) -> str:
+        """Let the processes for this cell visit it; what was wrong, if the visit left nothing behind."""
+        cell, folder = measurement.cell, measurement.visit_folder(number)
+        scheme = forced(cell.scheme)
+        began = datetime.now(UTC)
+        try:
+            processes = self._started(scheme, cell)
+        except CannotRun as error:
+            parquet.write_cell(folder, {RUNS.name: [run_row(cell, began, failure=str(error))]})
+            return ""
+        problem = processes.visit(cell, number, turn, folder)
+        if processes.ended:
+            del self.running[scheme]
+        return problem
+
+    def _started(self, scheme: str, cell: Cell) -> Processes:
+        if scheme not in self.running:
+            alike = [one for one in self.cells if forced(one.scheme) == scheme]
+            self.running[scheme] = Processes(alike, cell.scheme, launcher=self.launcher, log=self.log)
+        return self.running[scheme]
+
+
+@contextmanager
+def _processes(cells: Sequence[Cell], launcher: str, log: Path) -> Iterator[Pool]:
+    pool = Pool(cells, launcher, log)
+    try:
+        yield pool
+    except BaseException:
+        for processes in pool.running.values():
+            processes.stop()
+        raise
+    for processes in pool.running.values():
+        processes.end()
+
+
+def _ended(reason: str) -> str:
+    return {
+        "visits": "every cell has its number of visits",
+        "precision": "the precision is reached",
+        "budget": "the budget is used up",
+        "most visits": "no cell is to be visited more often",
+    }[reason]
+
+
+def _widths(visited: Sequence[Visited]) -> str:
+    widths = [one.half_width for one in speedups(visited)]
+    if not widths:
+        return "no speedup among these cells"
+    return f"speedups to within {statistics.median(widths):.1%} in the median, {max(widths):.1%} at most"
+
+
+def _say(log: Path, text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+    with log.open("a") as file:
+        file.write(f"{text}\n")

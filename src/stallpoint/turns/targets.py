@@ -1,0 +1,62 @@
+"""Which cells a run of the workflow measures: what is missing, what is forced, what is asked for alone.
+
+Snakemake knows this from its graph of jobs, but only once all rules exist, and the rule of a job that measures many
+cells needs them before. So it is taken from the same facts: files that are there, and the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stallpoint.cells import Cell
+from stallpoint.turns.ledger import DONE, Measurement, round_folder
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says."""
+
+    targets: frozenset[str] = frozenset()
+    forced: frozenset[str] = frozenset()
+    """Rules and files."""
+    everything: bool = False
+    """All jobs are forced."""
+
+    def again(self, kind: str, folder: str) -> bool:
+        """Whether the cell of this kind with this folder of raw records is to be measured anew."""
+        return self.everything or kind in self.forced or folder in self.forced
+
+    def alone(self, results: str) -> frozenset[str] | None:
+        """The cells' paths, where nothing but cells (their records or traces) is asked for; else None."""
+        found = set()
+        for target in self.targets:
+            place = next(
+                (place for place in (f"{results}/raw/", f"{results}/traces/") if target.startswith(place)), None
+            )
+            if place is None:
+                return None
+            found.add(target.removeprefix(place).rstrip("/"))
+        return frozenset(found) or None
+
+
+def measurement(cell: Cell, visits: Path, *, again: bool) -> Measurement:
+    """The measurement of a cell that counts: the latest one, or the next one where it is to be measured `again`."""
+    return Measurement(cell, round_folder(cell.to_json(), visits / cell.path, again=again))
+
+
+def block_of(cell: Cell) -> str:
+    """Name of the cells that a cell takes turns with: those of its hardware entry, each repeat apart."""
+    return cell.hardware if cell.repeat == 1 else f"{cell.hardware}.repeat{cell.repeat}"
+
+
+def blocks(measurements: Iterable[Measurement], asked: Asked, results: str) -> dict[str, list[Measurement]]:
+    """What is to be measured now, by name of the block."""
+    alone = asked.alone(results)
+    found: dict[str, list[Measurement]] = {}
+    for one in measurements:
+        wanted = alone is None or any(path == one.cell.path or path.startswith(f"{one.cell.path}/") for path in alone)
+        if wanted and not (one.folder / DONE).exists():
+            found.setdefault(block_of(one.cell), []).append(one)
+    return found
