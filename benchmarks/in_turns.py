@@ -13,7 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from stallpoint.cells import Cell, cell_from_json
+from stallpoint.cells import Cell
+from stallpoint.kinds import cell_from_json
 from stallpoint.measure import job
 from stallpoint.measure.world import World
 from stallpoint.program import program

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from stallpoint import records
+from stallpoint.kinds import KINDS
 from stallpoint.records import Column, Table
 
 HEAD = f"""# Records
@@ -50,7 +51,7 @@ class Section:
 
 def jobs(table: Table) -> str:
     """The jobs whose cells hold this raw table."""
-    kinds = [f"`{kind.replace('-', '_')}`" for kind, tables in records.RAW_TABLES.items() if table in tables]
+    kinds = [f"`{name.replace('-', '_')}`" for name, kind in KINDS.items() if table in kind.tables]
     return f"Written by: {', '.join(kinds)}."
 
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import cast
 
-from stallpoint.cells import ImportedCollectivesCell, ImportedTrainCell, cell_from_json
+from stallpoint.cells import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.exchange.importing import import_cell
+from stallpoint.kinds import cell_from_json
 from stallpoint.program import program
 
 with program(Path(snakemake.log[0])):

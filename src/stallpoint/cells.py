@@ -1,4 +1,4 @@
-"""Cells: the experiments of a study, one frozen dataclass for each kind of job.
+"""Cells: the experiments of a study, one frozen dataclass for each kind of job (`stallpoint.kinds`).
 
 A cell has *axes*, which name its folder below the raw folder of its study (``train/network~alexnet/nodes~2/...``),
 and *settings*, which say how it is measured. Two cells with the same axes are the same experiment;
@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
-
-from stallpoint.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,26 +182,3 @@ class ImportedCollectivesCell(Cell):
     """One file: what the program printed."""
     format: str
     """``nccl-tests`` or ``osu``."""
-
-
-MEASURED: dict[str, type[Cell]] = {cell.kind: cell for cell in (TrainCell, SgemmCell, CollectivesCell, StorageCell)}
-"""Cells that are run, by kind."""
-IMPORTED: dict[str, type[ImportedTrainCell | ImportedCollectivesCell]] = {
-    cell.kind: cell for cell in (ImportedTrainCell, ImportedCollectivesCell)
-}
-"""Cells that are not run but read from files, by kind."""
-KINDS: dict[str, type[Cell]] = {**MEASURED, **IMPORTED}
-
-
-def cell_from_json(text: str) -> Cell:
-    """Rebuild a cell from `Cell.to_json`; raises `InputError` where the text is not a cell."""
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"a cell is expected as JSON: {error}") from None
-    kind = values.pop("kind", None)
-    if kind not in KINDS:
-        raise InputError(f"a cell of unknown kind {kind!r}; known: {', '.join(KINDS)}")
-    if wrong := sorted(set(values) ^ {one.name for one in fields(KINDS[kind])}):
-        raise InputError(f"not a {kind} cell: missing or unknown {', '.join(wrong)}")
-    return KINDS[kind](**values)

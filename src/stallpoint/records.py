@@ -343,18 +343,11 @@ STORAGE_READS = Table(
     ),
 )
 
-RAW_TABLES: dict[str, tuple[Table, ...]] = {
-    "train": (RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION),
-    "sgemm": (RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, SGEMM),
-    "collectives": (RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, COLLECTIVES, CONTENTION),
-    "storage": (RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, STORAGE_READS),
-    "imported-train": (RUNS, ITERATIONS, LAYERS),
-    "imported-collectives": (RUNS, COLLECTIVES),
-}
-"""Tables in a cell's folder, by kind; a failed cell holds `RUNS` alone. Where others measured is not known.
-
-Outside Slurm there is no file of `SLURM_JOBS`.
-"""
+TIDY_TABLES: tuple[Table, ...] = (
+    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, SGEMM, COLLECTIVES, CONTENTION,
+    STORAGE_READS,
+)  # fmt: skip
+"""Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
 # --- model tables ---------------------------------------------------------------------------------
 
@@ -915,9 +908,6 @@ ACCOUNTING = Table(
     ),
 )
 
-TIDY_TABLES: tuple[Table, ...] = tuple(
-    {table.name: table for tables in RAW_TABLES.values() for table in tables}.values()
-)
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (

@@ -10,7 +10,6 @@ from typing import Any
 
 from stallpoint.archive.further import Archive, further
 from stallpoint.cells import (
-    KINDS,
     Cell,
     CollectivesCell,
     ImportedCollectivesCell,
@@ -21,6 +20,7 @@ from stallpoint.cells import (
 )
 from stallpoint.configuration import check, known
 from stallpoint.errors import InputError
+from stallpoint.kinds import KINDS
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Inputs, Tokens
 from stallpoint.networks.own import own_network

@@ -17,9 +17,10 @@ import pandas as pd
 import pyarrow as pa
 
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.kinds import KINDS
 from stallpoint.parquet import write_cell
 from stallpoint.presets import PRESETS, Preset
-from stallpoint.records import RAW_TABLES, TABLES, TIDY_TABLES
+from stallpoint.records import TABLES, TIDY_TABLES
 
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
 Reals: TypeAlias = npt.NDArray[np.float64]
@@ -174,7 +175,7 @@ def study(
 def write_raw(tidy: dict[str, pd.DataFrame], cell: str, folder: Path) -> None:
     """Write the folder that the job of one cell of the study would have written."""
     of_cell = {name: frame[frame["cell"] == cell] for name, frame in tidy.items()}
-    tables = [table for table in RAW_TABLES[of_cell["runs"]["kind"].item()] if len(of_cell[table.name])]
+    tables = [table for table in KINDS[of_cell["runs"]["kind"].item()].tables if len(of_cell[table.name])]
     write_cell(folder, {t.name: pa.Table.from_pandas(of_cell[t.name], t.schema, preserve_index=False) for t in tables})
 
 

@@ -17,11 +17,12 @@ from stallpoint.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.errors import InputError
 from stallpoint.exchange.importing import compose, import_cell
 from stallpoint.exchange.layer_trace import to_text
+from stallpoint.kinds import KINDS
 from stallpoint.models import communication, dag
 from stallpoint.models.measured import over_ranks
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS
-from stallpoint.records import RAW_TABLES, RUNS, TABLES
+from stallpoint.records import RUNS, TABLES
 from stallpoint.study import expand
 
 
@@ -39,7 +40,7 @@ def imported(cell: Cell, folder: Path) -> dict[str, pd.DataFrame]:
     import_cell(cell, folder / "cell")
     return {
         table.name: read(table, folder / "cell" / f"{table.name}.parquet").to_pandas()
-        for table in RAW_TABLES[cell.kind]
+        for table in KINDS[cell.kind].tables
     }
 
 
@@ -191,5 +192,5 @@ def test_a_size_that_comes_again_is_another_sample(tmp_path: Path) -> None:
 
 def test_every_table_of_an_imported_cell_is_one_of_the_records() -> None:
     for kind in ("imported-train", "imported-collectives"):
-        assert RAW_TABLES[kind][0] == RUNS
-        assert all(TABLES[table.name] == table for table in RAW_TABLES[kind])
+        assert KINDS[kind].tables[0] == RUNS
+        assert all(TABLES[table.name] == table for table in KINDS[kind].tables)

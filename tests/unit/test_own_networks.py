@@ -10,8 +10,9 @@ import pytest
 import torch
 from launching import run_job
 
-from stallpoint.cells import SgemmCell, TrainCell, cell_from_json
+from stallpoint.cells import SgemmCell, TrainCell
 from stallpoint.errors import InputError
+from stallpoint.kinds import cell_from_json
 from stallpoint.measure import sgemm
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World

@@ -9,8 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.cells import CollectivesCell, ImportedCollectivesCell, TrainCell, cell_from_json
+from stallpoint.cells import CollectivesCell, ImportedCollectivesCell, TrainCell
 from stallpoint.errors import InputError
+from stallpoint.kinds import cell_from_json
 from stallpoint.storage import FORMATS
 from stallpoint.study import Study, expand
 

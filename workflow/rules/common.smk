@@ -16,10 +16,11 @@ from snakemake.common import overwrite_function_params
 from snakemake.exceptions import WorkflowError
 
 from stallpoint import study as studies
-from stallpoint.cells import KINDS, MEASURED, Cell
+from stallpoint.cells import Cell
 from stallpoint.charts import CHARTS, PAPERS
 from stallpoint.claims.reading import claim_files, read_claims
 from stallpoint.errors import InputError
+from stallpoint.kinds import KINDS, MEASURED
 from stallpoint.networks.own import file_of
 from stallpoint.turns import targets
 from stallpoint.turns.agenda import Agenda, Limits
@@ -64,8 +65,8 @@ if workflow.is_main_process:
 wildcard_constraints:
     **{
         axis: "|".join(map(re.escape, map(str, STUDY.values(axis)))) or "(?!)"
-        for cell in KINDS.values()
-        for axis in cell.axes
+        for kind in KINDS.values()
+        for axis in kind.cell.axes
     },
     archive="|".join(re.escape(archive.name) for archive in STUDY.archives) or "(?!)",
     chart="|".join(CHARTS),
@@ -74,7 +75,7 @@ wildcard_constraints:
 
 def cell_pattern(kind, folder):
     """Path of a cell of this kind below a folder, with a wildcard for each axis."""
-    return os.path.join(folder, kind, *(f"{axis}~{{{axis}}}" for axis in KINDS[kind].axes))
+    return os.path.join(folder, kind, *(f"{axis}~{{{axis}}}" for axis in KINDS[kind].cell.axes))
 
 
 def cell_folders(*kinds):

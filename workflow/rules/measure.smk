@@ -9,8 +9,7 @@
 # what it asks for alone) and written down for the jobs. On this machine a job takes every core (threads), so that
 # nothing runs beside a measurement; on a cluster it gets the nodes of its largest cell. How its processes are started
 # there is a matter of the site: resources.launcher in the profile. In an archive nothing is measured.
-from stallpoint.cells import MEASURED
-
+from stallpoint.kinds import MEASURED
 
 MEASUREMENTS = measurements()
 BLOCKS = blocks()
@@ -53,8 +52,8 @@ for kind in [] if ARCHIVED else MEASURED:
             of_cell(kind, lambda cell: f"{MEASUREMENTS[cell.path].folder}/done"),
         output:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
+        localrule: True
         params:
             cell=of_cell(kind, Cell.to_json),
-        localrule: True
         shell:
             "cp -r $(dirname {input:q})/record {output.folder:q}.part && mv {output.folder:q}.part {output.folder:q}"

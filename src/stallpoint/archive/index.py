@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import stallpoint
-from stallpoint.cells import Cell, cell_from_json
+from stallpoint.cells import Cell
 from stallpoint.errors import InputError
+from stallpoint.kinds import cell_from_json
 from stallpoint.records import SCHEMA_VERSION
 
 INDEX = "archive.json"

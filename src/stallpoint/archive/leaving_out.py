@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stallpoint.archive.names import Names
-from stallpoint.cells import Cell, cell_from_json
+from stallpoint.cells import Cell
+from stallpoint.kinds import cell_from_json
 from stallpoint.parquet import read
 from stallpoint.records import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS, TABLES
 

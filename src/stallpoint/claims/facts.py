@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.cells import ImportedTrainCell, StorageCell, TrainCell, cell_from_json
+from stallpoint.cells import ImportedTrainCell, StorageCell, TrainCell
 from stallpoint.claims.language import FACTS
+from stallpoint.kinds import cell_from_json
 
 Facts = dict[str, dict[str, Any]]
 """``hardware.device`` -> hardware -> device, and so on."""

@@ -10,27 +10,29 @@ import pandas as pd
 from stallpoint.claims.conditions import chosen, is_end, meets
 from stallpoint.claims.facts import Facts, column_of
 from stallpoint.claims.language import FACTS, Selection, wanted_in_words
+from stallpoint.kinds import KINDS, MEASURED
 
-_CURVE = "train cells (strong or weak scaling)"
+_TRAIN, _SGEMM, _COLLECTIVES, _STORAGE = (KINDS[name].missing for name in MEASURED)
 CELLS = {
-    "layer_scaling": "train cells on one worker, at several b (scaling compute)",
-    "halvings": "train cells on one worker or sgemm cells, at two b",
-    "amdahl": "train cells on one worker at two b (scaling compute), or on two node counts (strong)",
-    "sgemm_speedup": "sgemm cells",
-    "matrix_products": "sgemm cells",
-    "curve_distances": "sgemm cells and train cells on one worker that share two b",
-    "communication": "collectives cells",
-    "storage_rates": "storage cells",
-    "data_share": "train cells",
-    "hidden_communication": "train cells on more than one worker",
-    "comparisons": "train cells that differ in storage, sync or prefetch alone",
-    "traffic": "train cells on more than one worker and storage cells",
+    "layer_scaling": f"{_TRAIN} on one worker, at several b (scaling compute)",
+    "halvings": f"{_TRAIN} on one worker or {_SGEMM}, at two b",
+    "amdahl": f"{_TRAIN} on one worker at two b (scaling compute), or on two node counts (strong)",
+    "sgemm_speedup": _SGEMM,
+    "matrix_products": _SGEMM,
+    "curve_distances": f"{_SGEMM} and {_TRAIN} on one worker that share two b",
+    "communication": _COLLECTIVES,
+    "storage_rates": _STORAGE,
+    "data_share": _TRAIN,
+    "hidden_communication": f"{_TRAIN} on more than one worker",
+    "comparisons": f"{_TRAIN} that differ in storage, sync or prefetch alone",
+    "traffic": f"{_TRAIN} on more than one worker and {_STORAGE}",
     "what_if": "scenarios under what_if",
-    "network_layers": "train cells of a network",
+    "network_layers": f"{_TRAIN} of a network",
     "extrapolations": "external tables",
-    "law_validation": "external tables, or train cells on many node counts",
+    "law_validation": f"external tables, or {_TRAIN} on many node counts",
 }
 """What fills each table; those not named here: train cells with scaling strong or weak."""
+_CURVE = f"{_TRAIN} (strong or weak scaling)"
 MOST = 8
 """Values that a message lists at most."""
 

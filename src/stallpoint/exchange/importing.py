@@ -16,11 +16,12 @@ from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import read_log
 from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, from_text
 from stallpoint.exchange.layer_types import layer_type
+from stallpoint.kinds import kind_of
 from stallpoint.measure.recorder import Recorder
 from stallpoint.models import dag
 from stallpoint.parquet import write_cell
 from stallpoint.presets import preset_from
-from stallpoint.records import COLLECTIVES, ITERATIONS, LAYERS, RAW_TABLES, RUNS, Table
+from stallpoint.records import COLLECTIVES, ITERATIONS, LAYERS, RUNS, Table
 from stallpoint.runs import run_row
 
 
@@ -28,7 +29,7 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     """Write the folder of an imported cell; `InputError` names the file and line that is wrong."""
     started = datetime.now(UTC)
     recorders = _traces(cell) if isinstance(cell, ImportedTrainCell) else [_collectives(cell)]
-    tables: dict[str, Any] = {table.name: _together(table, recorders) for table in RAW_TABLES[cell.kind][1:]}
+    tables: dict[str, Any] = {table.name: _together(table, recorders) for table in kind_of(cell).tables[1:]}
     source = "; ".join(f"{file} (SHA-256 {_sha256(file)})" for file in cell.files)
     write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **tables})
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.cells import TrainCell, cell_from_json
+from stallpoint.cells import TrainCell
 from stallpoint.errors import InputError
+from stallpoint.kinds import cell_from_json
 from stallpoint.parquet import read
 from stallpoint.records import ENVIRONMENTS, ITERATIONS, LAYERS, RUNS
 

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,12 +30,13 @@ import torch
 from stallpoint import parquet
 from stallpoint.cells import Cell
 from stallpoint.errors import EXIT_BAD_INPUT, CannotRun, InputError
+from stallpoint.kinds import kind_of
 from stallpoint.measure import environment, precision, slurm
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World, first_process
-from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, SLURM_JOBS, VISITS, Table
+from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, VISITS, Table
 from stallpoint.runs import run_row
 
 EXIT_DEFECT = 1
@@ -48,7 +48,6 @@ _GRACE = 10.0
 """How long a rank that cannot go on waits for the others to end too, before it ends them, in s."""
 
 Measure = Callable[[Any, World, Recorder], None]
-_MODULES = {"train": "train", "sgemm": "sgemm", "collectives": "collectives", "storage": "storage_reads"}
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,6 @@ class _Problem:
 
     exit_code: int
     message: str
-
-
-def measure_of(cell: Cell) -> Measure:
-    """What measures cells of this kind."""
-    measure: Measure = import_module(f"stallpoint.measure.{_MODULES[cell.kind]}").measure
-    return measure
 
 
 def run(
@@ -138,7 +131,7 @@ class _Visit:
                 self._end_alone(problem)
             if self._ended(agreement.allgather(problem)):
                 return
-            tables = {table.name: self._gather(table) for table in RAW_TABLES[self.cell.kind][1:]}
+            tables = {table.name: self._gather(table) for table in kind_of(self.cell).tables[1:]}
             with interruption.held_off():
                 problem = _attempt(lambda: self._write(tables)) if self.world.rank == 0 else None
             self._ended(agreement.allgather(problem))

@@ -15,8 +15,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from stallpoint.cells import Cell, cell_from_json
+from stallpoint.cells import Cell
 from stallpoint.errors import CannotRun
+from stallpoint.kinds import cell_from_json, kind_of
 from stallpoint.measure import job
 from stallpoint.measure.world import World, first_process
 from stallpoint.turns.processes import CANNOT_RUN, ENDED, READY
@@ -58,7 +59,7 @@ def _visit(cell: Cell, order: dict[str, Any], part: World) -> int:
     """Visit the cell; exit status of the visit, the same on all ranks that took part."""
     try:
         job.run(
-            cell, job.measure_of(cell), Path(order["folder"]), part, visit=order["visit"], turn=order["turn"]
+            cell, kind_of(cell).measure(), Path(order["folder"]), part, visit=order["visit"], turn=order["turn"]
         )  # fmt: skip
     except SystemExit as end:
         return int(end.code or 0)

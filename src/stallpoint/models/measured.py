@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from stallpoint import records
-from stallpoint.cells import ImportedTrainCell, TrainCell, cell_from_json
+from stallpoint.cells import ImportedTrainCell, TrainCell
+from stallpoint.kinds import cell_from_json
 from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups, visits_of
 from stallpoint.presets import Preset, preset_from
 

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.cells import CollectivesCell, TrainCell, cell_from_json
+from stallpoint.cells import CollectivesCell, TrainCell
+from stallpoint.kinds import cell_from_json
 from stallpoint.models.communication import Communication, Scheme, scheme_of
 from stallpoint.models.measured import SERIES
 from stallpoint.models.prediction import ScalingCurve

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from stallpoint.cells import cell_from_json
 from stallpoint.errors import InputError
+from stallpoint.kinds import cell_from_json
 from stallpoint.parquet import atomic
 from stallpoint.turns.ledger import Measurement
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from stallpoint import parquet
 from stallpoint.cells import Cell
-from stallpoint.records import ENVIRONMENTS, RAW_TABLES, RUNS, SLURM_JOBS, Table
+from stallpoint.kinds import kind_of
+from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, Table
 
 DONE = "done"
 RECORD = "record"
@@ -83,7 +84,7 @@ class Measurement:
             tables: dict[str, parquet.Rows] = {
                 RUNS.name: [{**first, "duration": duration, "ended": ended if good else ""}]
             }
-            for table in RAW_TABLES[self.cell.kind][1:]:
+            for table in kind_of(self.cell).tables[1:]:
                 if good and (rows := self._together(table, good)).num_rows:
                     tables[table.name] = rows
             parquet.write_cell(self.folder / RECORD, tables)

@@ -1,0 +1,98 @@
+"""The kinds of job: all that a kind is stands in one record.
+
+A new kind is a module in `stallpoint.measure` with ``measure(cell, world, recorder)``, its cell in `stallpoint.cells`,
+the tables that it records in `stallpoint.records`, and its `JobKind` here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any
+
+from stallpoint import records
+from stallpoint.cells import (
+    Cell,
+    CollectivesCell,
+    ImportedCollectivesCell,
+    ImportedTrainCell,
+    SgemmCell,
+    StorageCell,
+    TrainCell,
+)
+from stallpoint.errors import InputError
+from stallpoint.records import Table
+
+
+@dataclass(frozen=True)
+class JobKind:
+    """One kind of job."""
+
+    cell: type[Cell]
+    """What one experiment of this kind is: its axes, its settings, the reduction scheme that MPI is started with."""
+    module: str
+    """Module of `stallpoint.measure` that measures it; empty where its records are imported."""
+    records: tuple[Table, ...]
+    """The tables that are this kind's own."""
+    missing: str
+    """What a study without it lacks, as claims and pages say it."""
+
+    @property
+    def name(self) -> str:
+        """As in paths, rules and the column ``kind``."""
+        return self.cell.kind
+
+    @property
+    def measured(self) -> bool:
+        """Whether it is run, and not imported."""
+        return bool(self.module)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All tables in a cell's folder; a failed cell holds `records.RUNS` alone, and not every cell is of Slurm."""
+        where = (records.ENVIRONMENTS, records.SLURM_JOBS, records.VISITS) if self.measured else ()
+        return (records.RUNS, *where, *self.records)
+
+    def measure(self) -> Callable[..., None]:
+        """The function that measures a cell of this kind: ``measure(cell, world, recorder)``."""
+        found: Callable[..., None] = import_module(f"stallpoint.measure.{self.module}").measure
+        return found
+
+
+_TRAINING = (records.ITERATIONS, records.LAYERS)
+
+KINDS: dict[str, JobKind] = {
+    kind.name: kind
+    for kind in (
+        JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION), "train cells"),
+        JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
+        JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
+        JobKind(StorageCell, "storage_reads", (records.STORAGE_READS,), "storage cells"),
+        JobKind(ImportedTrainCell, "", _TRAINING, "imported training runs"),
+        JobKind(ImportedCollectivesCell, "", (records.COLLECTIVES,), "imported all-reduces"),
+    )
+}
+MEASURED = tuple(name for name, kind in KINDS.items() if kind.measured)
+IMPORTED = tuple(name for name, kind in KINDS.items() if not kind.measured)
+
+
+def kind_of(cell: Cell) -> JobKind:
+    """The kind of a cell."""
+    return KINDS[cell.kind]
+
+
+def cell_from_json(text: str) -> Cell:
+    """Rebuild a cell from `Cell.to_json`; raises `InputError` where the text is not a cell."""
+    try:
+        values: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"a cell is expected as JSON: {error}") from None
+    kind = values.pop("kind", None)
+    if kind not in KINDS:
+        raise InputError(f"a cell of unknown kind {kind!r}; known: {', '.join(KINDS)}")
+    cell = KINDS[kind].cell
+    if wrong := sorted(set(values) ^ {one.name for one in fields(cell)}):
+        raise InputError(f"not a {kind} cell: missing or unknown {', '.join(wrong)}")
+    return cell(**values)
