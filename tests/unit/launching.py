@@ -17,7 +17,7 @@ ENVIRONMENT = {
 JOB = """
 import sys
 from pathlib import Path
-from stallpoint.cells import cell_from_json
+from stallpoint.kinds import cell_from_json
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure import collectives, job, storage_reads
 from stallpoint.records import COLLECTIVES

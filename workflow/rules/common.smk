@@ -177,6 +177,12 @@ def blocks():
     return {name: list(Agenda.read(agenda_file(name)).measurements()) for name in called}
 
 
+def done_pattern(measurement):
+    """What a measurement is done with, for each cell; its hardware is a wildcard, by which profiles find nodes."""
+    hardware = f"/hardware~{measurement.cell.hardware}/"
+    return f"{measurement.folder}/done".replace(hardware, "/hardware~{hardware}/", 1)
+
+
 def agenda_file(block):
     return Path(RESULTS, "turns", f"{block}.json")
 

@@ -28,14 +28,18 @@ for name, block in BLOCKS.items():
         input:
             storage_and_networks(block),
         output:
-            [f"{one.folder}/done" for one in block],
+            [done_pattern(one) for one in block],
         log:
-            f"{LOGS}/turns/{name}.log",
+            f"{LOGS}/turns/{{hardware}}{name.removeprefix(block[0].cell.hardware)}.log",
         threads: workflow.cores or 1
         resources:
             nodes=max(one.cell.nodes for one in block),
             tasks=max(one.cell.ranks for one in block),
             cpus_per_task=max(one.cell.threads_per_worker for one in block),
+            # For Snakemake's Slurm plugin: defined, so that the job starts its own srun; empty, since an MPI job of one
+            # rank is refused. And without tasks_per_gpu all tasks of a node would be asked for on each GPU.
+            mpi="",
+            tasks_per_gpu=0,
         params:
             agenda=agenda_file(name),
             launcher=lambda wildcards, resources: resources.get("launcher", THIS_MACHINE),

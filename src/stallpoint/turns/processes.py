@@ -39,6 +39,8 @@ class Processes:
     def __init__(self, cells: Sequence[Cell], scheme: str, *, launcher: str, log: Path) -> None:
         self._log = log
         largest = max(cells, key=lambda cell: cell.ranks)
+        if launcher == THIS_MACHINE and largest.nodes > 1 and "SLURM_JOB_ID" in os.environ:
+            raise InputError(f"{largest.nodes} nodes of Slurm, but the profile has no resource launcher (profiles/slurm)")
         command = [
             sys.executable,
             "-m",
