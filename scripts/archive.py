@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from stallpoint.archive import accounting
+from stallpoint.archive.further import further
 from stallpoint.archive.making import make_archive
 from stallpoint.parquet import read
 from stallpoint.program import program
@@ -51,7 +52,7 @@ def draw(folder: Path) -> None:
 
 with program(Path(snakemake.log[0])):
     found = make_archive(
-        expand(snakemake.params.config, yaml.safe_load(Path(snakemake.input.schema).read_text())),
+        expand(snakemake.params.config, yaml.safe_load(Path(snakemake.input.schema).read_text()), further),
         Path(snakemake.output[0]),
         workflow=Path(snakemake.input.schema).parents[2],
         users=users(),

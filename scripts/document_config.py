@@ -1,4 +1,4 @@
-"""Write config/README.md, every key of a study, from the schema that validates it.
+"""Write config/README.md, every key of a study, from the schema that validates it and the registries of names.
 
 usage: document_config.py > config/README.md
 """
@@ -9,9 +9,12 @@ from typing import Any
 
 import yaml
 
+from stallpoint.networks import NETWORKS
+from stallpoint.study.catalogue import REGISTRIES
+
 SCHEMA = yaml.safe_load((Path(__file__).parents[1] / "workflow/schemas/study.schema.yaml").read_text())
 
-HEAD = """# Configuration
+HEAD = f"""# Configuration
 
 `config.yaml` is the default study; `studies/` holds the papers' own matrices. Another study is run with
 `snakemake --configfile FILE`, and its results are in `results/<study>/`. A misspelt key or a wrong value is refused
@@ -22,9 +25,12 @@ cells under `include` are added, or change the settings of a cell that the matri
 B not divisible by the number of workers, more nodes than the hardware has, a network that takes tokens and a storage
 that holds images) is left out and listed by `snakemake -n` with the reason.
 
+`network` is one of {", ".join(f"`{name}`" for name in NETWORKS)}, or one
+under `networks`; `sync` is one of the presets in `docs/presets.md`, or one under `presets`.
+
 Changing a setting of a cell makes that cell stale, and nothing else: Snakemake runs it again, and what depends on it.
 
-(Generated from `workflow/schemas/study.schema.yaml` by `scripts/document_config.py`.)
+(Generated from `workflow/schemas/study.schema.yaml` and stallpoint's registries by `scripts/document_config.py`.)
 """
 
 
@@ -35,12 +41,12 @@ def resolved(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[1]], **schema}
 
 
-def kind(schema: Mapping[str, Any]) -> str:
+def kind(schema: Mapping[str, Any], key: str) -> str:
     """The allowed values, for people."""
-    if "enum" in schema:
-        return " or ".join(f"`{value}`" for value in schema["enum"])
+    if values := REGISTRIES.get(key, schema.get("enum")):
+        return " or ".join(f"`{value}`" for value in values)
     if "oneOf" in schema:
-        return f"{kind(resolved(schema['oneOf'][0]))}, or a list of them"
+        return f"{kind(resolved(schema['oneOf'][0]), key)}, or a list of them"
     if schema.get("type") == "array":
         return "list"
     bounds = [f"≥ {schema[key]}" for key in ("minimum",) if key in schema]
@@ -58,7 +64,7 @@ def rows(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         if prefix and name not in required and name in SCHEMA["properties"] and "$ref" in part:
             default = "the study's"
         meaning = entry.get("description", "").replace("<", "&lt;")  # <study> would be taken for HTML
-        yield f"| `{prefix}{name}` | {kind(entry)} | {default} | {meaning} |"
+        yield f"| `{prefix}{name}` | {kind(entry, prefix + name)} | {default} | {meaning} |"
         inner = entry.get("additionalProperties")
         if isinstance(inner, Mapping):
             yield from rows(inner, f"{prefix}{name}.<name>.")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from stallpoint.archive.further import further
 from stallpoint.program import program
 from stallpoint.progress import states, summary
 from stallpoint.study import expand
@@ -15,7 +16,7 @@ from stallpoint.study import expand
 with program():
     config = Path(sys.argv[1] if len(sys.argv) > 1 else "config/config.yaml")
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
-    study = expand(yaml.safe_load(config.read_text()), schema)
+    study = expand(yaml.safe_load(config.read_text()), schema, further)
     print(
         *summary(states(study.cells.values(), Path("results", study.name, "raw"), Path("logs", study.name))), sep="\n"
     )

@@ -25,7 +25,12 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
 def known(name: str, names: Sequence[str], where: str, what: str) -> None:
     """Raise `InputError` unless `name` is one of `names`."""
     if name not in names:
-        raise InputError(f"{where}: unknown {what} {name!r}{_suggest(name, names)}; known: {', '.join(names)}")
+        raise InputError(unknown(name, names, where, what))
+
+
+def unknown(name: str, names: Sequence[str], where: str, what: str) -> str:
+    """What to say of a `name` that is not one of `names`."""
+    return f"{where}: unknown {what} {name!r}{_suggest(name, names)}; known: {', '.join(names)}"
 
 
 def _suggest(name: str, names: Iterable[str]) -> str:

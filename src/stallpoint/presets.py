@@ -49,6 +49,10 @@ def forced(reduction: str) -> str:
     return "" if reduction in UNFORCED else reduction
 
 
+COMMUNICATORS = ("mpi", "torch")
+"""What moves gradients, and the backends a study can choose: ``ddp`` is a preset, nothing else is built with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Preset:
     """One way to bring the workers' gradients together; see `CHOICES`.
@@ -97,7 +101,7 @@ class Preset:
 
     @property
     def communicator(self) -> str:
-        """What moves the gradients, ``mpi`` or ``torch``: presets that agree in it cost the same for each message."""
+        """What moves the gradients, one of `COMMUNICATORS`: presets that agree in it cost the same for each message."""
         return "mpi" if self.backend == "mpi" else "torch"
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from stallpoint.archive.further import further
 from stallpoint.archive.making import make_archive
 from stallpoint.cells import Cell
 from stallpoint.collect import collect
@@ -54,7 +55,7 @@ def inside(folder: Path) -> Iterator[Path]:
 
 
 def study_of(**changes: Any) -> Study:
-    return expand({**CONFIG, **changes}, SCHEMA)
+    return expand({**CONFIG, **changes}, SCHEMA, further)
 
 
 def measure(study: Study) -> None:

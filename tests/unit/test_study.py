@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stallpoint.cells import CollectivesCell, ImportedCollectivesCell, TrainCell
 from stallpoint.errors import InputError
 from stallpoint.kinds import cell_from_json
-from stallpoint.storage import FORMATS
 from stallpoint.study import Study, expand
+from stallpoint.study.catalogue import REGISTRIES
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
@@ -245,8 +245,30 @@ def test_supporting_jobs_follow_from_the_training_cells() -> None:
         ),
         (
             {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(format="ncc-test")]}}},
-            "hardware.cpu.collectives[0].format: 'ncc-test' is not one of nccl-tests, osu, did you mean 'nccl-tests'",
+            "hardware.cpu.collectives[0].format: unknown format 'ncc-test', did you mean 'nccl-tests'?; known: nccl",
         ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(), log(reduction="rnig")]}}},
+            "hardware.cpu.collectives[1].reduction: unknown reduction 'rnig', did you mean 'ring'?; known: library",
+        ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(backend="ddp")]}}},
+            "hardware.cpu.collectives[0].backend: unknown backend 'ddp'; known: mpi, torch",
+        ),
+        (
+            {"storage": {"disk": {"path": "images", "format": "file"}}},
+            "storage.disk.format: unknown format 'file', did you mean 'files'?; known: files, tar, raw, tokens",
+        ),
+        (
+            {"presets": {"mine": {"like": "wfbp", "grouping": "layers"}}},
+            "presets.mine.grouping: unknown grouping 'layers', did you mean 'layer'?; known: layer, fused, merged",
+        ),
+        (
+            {"presets": {"mine": {"like": "ddp", "backend": "ddp"}}},
+            "presets.mine.backend: unknown backend 'ddp'; known: mpi, torch",
+        ),
+        ({"include": [block(nodes=1, sync="wfpb")]}, "include[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
+        ({"archives": ["other.zip"]}, "archives: those of other studies cannot be taken here"),
     ],
 )
 def test_wrong_entries_are_named(changes: dict[str, Any], message: str) -> None:
@@ -259,6 +281,9 @@ def test_every_wrong_entry_is_listed_at_once() -> None:
     with pytest.raises(InputError) as error:
         study(seed=-1, matrix=[block(batch=0)])
     assert str(error.value).count("\n") == 1
+    with pytest.raises(InputError) as error:
+        study(matrix=[block(network=["alexnet", "alexnett"], hardware="gpu"), block(sync="wfpb")])
+    assert str(error.value).count("\n") == 2
 
 
 @given(
@@ -316,9 +341,14 @@ def test_shipped_studies_are_valid_and_cells_survive_json(name: str) -> None:
         assert cell.path == path
 
 
-def test_the_schema_knows_the_formats_of_the_registry() -> None:
-    entry = SCHEMA["properties"]["storage"]["additionalProperties"]["properties"]["format"]
-    assert set(entry["enum"]) == set(FORMATS)
+@pytest.mark.parametrize("key", REGISTRIES)
+def test_the_schema_leaves_names_to_the_registries(key: str) -> None:
+    part = SCHEMA
+    for step in key.replace("[]", ".[]").split("."):
+        into = {"[]": part.get("items"), "<name>": part.get("additionalProperties")}
+        part = into[step] if step in into else part["properties"][step]
+    assert part["type"] == "string"
+    assert "enum" not in part
 
 
 def test_cells_carry_what_their_preset_does() -> None:
@@ -336,3 +366,9 @@ def test_collectives_are_timed_for_each_reduction_that_is_used() -> None:
         (2, "mpi", "ring"),
         (2, "torch", "library"),
     ]
+
+
+def test_archives_are_handed_in_so_nothing_of_a_study_knows_how_they_are_stored() -> None:
+    for module in (ROOT / "src/stallpoint/study").glob("*.py"):
+        assert "import stallpoint.archive" not in module.read_text()
+        assert "from stallpoint.archive" not in module.read_text()

@@ -16,6 +16,7 @@ from snakemake.common import overwrite_function_params
 from snakemake.exceptions import WorkflowError
 
 from stallpoint import study as studies
+from stallpoint.archive.further import further
 from stallpoint.cells import Cell
 from stallpoint.charts import CHARTS, PAPERS
 from stallpoint.claims.reading import claim_files, read_claims
@@ -32,7 +33,7 @@ SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
 PAPERS_CLAIMS = Path(workflow.basedir, "resources/claims")
 
 try:
-    STUDY = studies.expand(config, SCHEMA)
+    STUDY = studies.expand(config, SCHEMA, further)
     CLAIM_FILES = [os.path.relpath(file) for file in claim_files(STUDY.config["claims"], PAPERS_CLAIMS)]
     # What is misspelt in a claim is found before anything is measured.
     if workflow.is_main_process:

@@ -8,7 +8,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,17 +18,7 @@ from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.parquet import atomic, open_file, write
 from stallpoint.records import TABLES
-
-
-@dataclass(frozen=True)
-class Archive:
-    """An archive of another study, as this study takes it."""
-
-    name: str
-    """What its hardware entries are called here: ``<name>.<hardware>``."""
-    path: Path
-    index: Index
-    """Its index, with hardware as it is called here and folders below the one that it is unpacked into."""
+from stallpoint.study import Archive
 
 
 def further(config: Mapping[str, Any]) -> tuple[Archive, ...]:
@@ -44,13 +33,26 @@ def further(config: Mapping[str, Any]) -> tuple[Archive, ...]:
         path = Path(entry["path"])
         if config["archived"]:
             folder = Path("results", config["study"], "archives", entry["name"])
-            archives.append(Archive(entry["name"], folder, read_index(folder)))
+            archives.append(_taken(entry["name"], folder, read_index(folder)))
         else:
             index = read_zip_index(path, where)
             name = entry.get("name", index.study)
-            archives.append(Archive(name, path, index.with_prefix(name)))
+            archives.append(_taken(name, path, index.with_prefix(name)))
     _check(archives, config)
     return tuple(archives)
+
+
+def _taken(name: str, path: Path, index: Index) -> Archive:
+    """The archive as its index describes it, with hardware as it is called here."""
+    return Archive(
+        name=name,
+        path=path,
+        hardware=index.hardware,
+        presets=index.presets,
+        own_networks=index.own_networks,
+        shared_links=index.shared_links,
+        cells=index.cells,
+    )
 
 
 def _check(archives: Sequence[Archive], config: Mapping[str, Any]) -> None:
@@ -60,7 +62,7 @@ def _check(archives: Sequence[Archive], config: Mapping[str, Any]) -> None:
     networks: dict[str, Any] = dict(config["networks"])
     for position, archive in enumerate(archives):
         where = f"archives[{position}]"
-        for hardware in archive.index.hardware:
+        for hardware in archive.hardware:
             if hardware in owners:
                 raise InputError(
                     f"{where}: hardware {hardware} is already in {owners[hardware]}; "
@@ -68,8 +70,8 @@ def _check(archives: Sequence[Archive], config: Mapping[str, Any]) -> None:
                 )
             owners[hardware] = where
         for what, known, others in (
-            ("preset", presets, archive.index.presets),
-            ("network", networks, archive.index.own_networks),
+            ("preset", presets, archive.presets),
+            ("network", networks, archive.own_networks),
         ):
             for name, definition in others.items():
                 if known.setdefault(name, definition) != definition:

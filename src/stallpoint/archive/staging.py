@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from stallpoint.archive.index import INDEX, Index
+from stallpoint.archive.index import INDEX, Index, read_index
 from stallpoint.archive.leaving_out import cell_without_names, config_without_names, copy_records
 from stallpoint.archive.names import Names, expand_nodes
 from stallpoint.cells import Cell
@@ -47,7 +47,7 @@ def recorded(study: Study) -> Iterator[tuple[Path, Cell]]:
     for path, cell in study.cells.items():
         yield results / "raw" / path, cell
     for archive in study.archives:
-        for folder, cell in archive.index.cells.items():
+        for folder, cell in archive.cells.items():
             yield results / "archives" / archive.name / folder, cell
 
 
@@ -100,7 +100,6 @@ def _archived(study: Study, names: Names | None, folder: Path) -> dict[str, Any]
 
 
 def _index(study: Study, cells: Mapping[str, Cell]) -> Index:
-    others = {name: entry for archive in study.archives for name, entry in archive.index.own_networks.items()}
     networks: dict[str, str] = {}
     results = Path("results", study.name)
     for folder in (*(results / "archives" / archive.name for archive in study.archives), results):
@@ -110,7 +109,7 @@ def _index(study: Study, cells: Mapping[str, Cell]) -> Index:
         hardware=study.available,
         presets=study.presets,
         shared_links=tuple(study.shared_links),
-        own_networks={**others, **study.config["networks"]},
+        own_networks=study.own_networks,
         networks=networks,
         cells=cells,
     )
@@ -121,6 +120,6 @@ def _copy_indices(study: Study, cells: Mapping[str, Cell], folder: Path) -> None
     for archive in study.archives:
         source = Path("results", study.name, "archives", archive.name)
         _copy(source / "networks", folder / source / "networks")
-        own = {place: cells[str(source / place)] for place in archive.index.cells}
-        text = replace(archive.index, cells=own).to_json()
+        own = {place: cells[str(source / place)] for place in archive.cells}
+        text = replace(read_index(source), cells=own).to_json()
         (folder / source / INDEX).write_text(text, encoding="utf-8")

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from stallpoint.errors import InputError
 
@@ -44,6 +45,9 @@ def read_log(text: str, path: str, *, format: str, ranks: int) -> list[AllReduce
 class _Reader:
     """Reads one log, line by line; what a line cannot mean is a `ValueError`."""
 
+    backend: ClassVar[str]
+    """Backend of presets that its all-reduces stand for, unless the study says otherwise."""
+
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
         self._columns: list[str] = []
@@ -76,6 +80,8 @@ class _NcclTests(_Reader):
     The time of a size is that in place, out of place where the log has none in place. Each of the program's ranks is
     named in a remark; a build without MPI starts many programs of one process each, which this shows.
     """
+
+    backend = "torch"
 
     def __init__(self, ranks: int) -> None:
         super().__init__(ranks)
@@ -133,6 +139,8 @@ class _Osu(_Reader):
     An all-reduce ends when its slowest rank does, so the largest is taken where it is printed.
     """
 
+    backend = "mpi"
+
     def _remark(self, line: str) -> None:
         if re.match(r"#\s*OSU\s", line) and not re.search(r"\bAllreduce Latency Test\b", line):
             raise ValueError(f"{line.lstrip('# ')!r}: expected is the Allreduce Latency Test")
@@ -149,7 +157,7 @@ class _Osu(_Reader):
         yield AllReduce(int(_positive(row["Size"], "Size")), 1e-6 * _positive(row[column], column))
 
 
-FORMATS: dict[str, Callable[[int], _Reader]] = {"nccl-tests": _NcclTests, "osu": _Osu}
+FORMATS: dict[str, type[_Reader]] = {"nccl-tests": _NcclTests, "osu": _Osu}
 """Readers by the names of the configuration."""
 
 

@@ -40,7 +40,9 @@ class Processes:
         self._log = log
         largest = max(cells, key=lambda cell: cell.ranks)
         if launcher == THIS_MACHINE and largest.nodes > 1 and "SLURM_JOB_ID" in os.environ:
-            raise InputError(f"{largest.nodes} nodes of Slurm, but the profile has no resource launcher (profiles/slurm)")
+            raise InputError(
+                f"{largest.nodes} nodes of Slurm, but the profile has no resource launcher (profiles/slurm)"
+            )
         command = [
             sys.executable,
             "-m",

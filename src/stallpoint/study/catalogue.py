@@ -1,0 +1,186 @@
+"""What a study can name, found once: networks, hardware, storage, presets, and entries of stallpoint's registries.
+
+The schema says what shape a study has; which names there are is known here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stallpoint.configuration import unknown
+from stallpoint.errors import InputError
+from stallpoint.exchange.all_reduce_logs import FORMATS as LOG_FORMATS
+from stallpoint.networks import NETWORKS
+from stallpoint.networks.inputs import Inputs, Tokens
+from stallpoint.networks.own import own_network
+from stallpoint.presets import CHOICES, COMMUNICATORS, Preset, presets_of
+from stallpoint.storage import FORMATS
+from stallpoint.storage.tokens import Sequences, TokenSequences
+
+REGISTRIES: dict[str, Collection[str]] = {
+    "storage.<name>.format": FORMATS,
+    "hardware.<name>.collectives[].format": LOG_FORMATS,
+    "hardware.<name>.collectives[].backend": COMMUNICATORS,
+    "hardware.<name>.collectives[].reduction": CHOICES["reduction"],
+    **{f"presets.<name>.{choice}": values for choice, values in CHOICES.items()},
+    "presets.<name>.backend": COMMUNICATORS,
+}
+"""Keys of a study that name something stallpoint has -> what it has; keys are written as in config/README.md."""
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What the names in a study stand for; every name that it uses is there."""
+
+    hardware: Mapping[str, Mapping[str, Any]]
+    """Hardware entries."""
+    storage: Mapping[str, Mapping[str, Any]]
+    """Storage entries."""
+    own_networks: Mapping[str, dict[str, Any]]
+    """The study's entries under ``networks``."""
+    presets: Mapping[str, Preset]
+    unfit: Mapping[tuple[str, str], str]
+    """Network and storage -> why the one cannot be fed from the other; only pairs where that is known before."""
+    told: Mapping[str, Mapping[str, Any]]
+    """Hardware -> what its entry and the study say to every cell there."""
+
+    def common(self, hardware: str, **fixed: int) -> dict[str, Any]:
+        """What every cell on the hardware is told; `fixed` adds to it, or takes the place of what the entry says."""
+        return {**self.told[hardware], **fixed}
+
+
+def resolve(config: Mapping[str, Any]) -> Catalogue:
+    """The catalogue of a study whose shape is right; `InputError` names the entries that name what there is not."""
+    _refuse_unknown(config, REGISTRIES)
+    presets = presets_of(config["presets"])
+    networks = _networks(config["networks"])
+    _refuse_unknown(config, _uses(config, networks, presets))
+    _check_hardware(config)
+    _check_storage(config["storage"])
+    return Catalogue(
+        hardware=config["hardware"],
+        storage=config["storage"],
+        own_networks=config["networks"],
+        presets=presets,
+        unfit=dict(_unfit(networks, config["storage"])),
+        told={name: _told(entry, name, config) for name, entry in config["hardware"].items()},
+    )
+
+
+def as_list(value: Any) -> list[Any]:
+    """A single value stands for a list of one."""
+    return value if isinstance(value, list) else [value]
+
+
+def sequences(entry: Mapping[str, Any]) -> Sequences:
+    """The shape of the text that a storage entry asks to be generated."""
+    return Sequences(**{key: entry[key] for key in ("sequence_length", "vocabulary") if key in entry})
+
+
+def _uses(config: Mapping[str, Any], networks: Collection[str], presets: Collection[str]) -> dict[str, Collection[str]]:
+    """Keys that name something the study itself can have -> what there is, as in `REGISTRIES`."""
+    axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
+    return {
+        **{f"{section}[].{axis}": names for section in ("matrix", "include") for axis, names in axes.items()},
+        "what_if[].sync": presets,
+        "hardware.<name>.traces[].sync": presets,
+    }
+
+
+def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str]]) -> None:
+    """Raise `InputError` for the names under the keys of `uses` that are not among the key's names."""
+    wrong = []
+    for key, names in uses.items():
+        last = key.rsplit(".", 1)[1]
+        what = "preset" if last == "sync" else last
+        for where, value in _values(config, key.replace("[]", ".[]").split(".")):
+            wrong += [unknown(name, list(names), where, what) for name in as_list(value) if name not in names]
+    if wrong:
+        raise InputError("\n".join(wrong))
+
+
+def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value that the parts of a key lead to from `value`, and where it stands."""
+    if not key:
+        yield where, value
+        return
+    first, *rest = key
+    if first == "[]":
+        for index, item in enumerate(value):
+            yield from _values(item, rest, f"{where}[{index}]")
+    elif first == "<name>":
+        for name, item in value.items():
+            yield from _values(item, rest, f"{where}.{name}")
+    elif first in value:
+        yield from _values(value[first], rest, f"{where}.{first}" if where else first)
+
+
+def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
+    """What each network takes, of the registry or the study's own."""
+    takes = {name: network.takes for name, network in NETWORKS.items()}
+    for name, entry in own.items():
+        if name in NETWORKS:
+            raise InputError(f"networks.{name}: is a network of stallpoint already; give yours another name")
+        takes[name] = own_network(name, entry).takes
+    return takes
+
+
+def _check_hardware(config: Mapping[str, Any]) -> None:
+    """What is imported is not measured as well; what is computed in suits the device."""
+    for section in ("matrix", "include"):
+        for index, block in enumerate(config[section]):
+            for name in as_list(block["hardware"]):
+                if "traces" in config["hardware"][name]:
+                    raise InputError(
+                        f"{section}[{index}].hardware: {name} is imported, its runs are those under "
+                        f"hardware.{name}.traces; what is measured needs a hardware entry of its own"
+                    )
+    for name, entry in config["hardware"].items():
+        if entry["precision"] == "tf32" and entry["device"] != "cuda":
+            raise InputError(f"hardware.{name}.precision: tf32 is of CUDA devices; a CPU has float32 and bf16")
+
+
+def _check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
+    """A path holds one format, and only a text that is to be generated has a shape of its own."""
+    formats: dict[str, tuple[str, str]] = {}
+    for name, entry in storage.items():
+        other, used = formats.setdefault(entry["path"], (name, entry["format"]))
+        if used != entry["format"]:
+            raise InputError(f"storage.{name}.path: {entry['path']} already holds the {used} images of storage.{other}")
+        for key in ("sequence_length", "vocabulary"):
+            if key in entry and not (entry["format"] == "tokens" and "generate" in entry):
+                raise InputError(f"storage.{name}.{key}: only says how to generate a storage of format tokens")
+
+
+def _unfit(
+    networks: Mapping[str, Inputs], storage: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """The pairs of network and storage of `Catalogue.unfit`, and why."""
+    for name, entry in storage.items():
+        held = FORMATS[entry["format"]]
+        text = sequences(entry) if issubclass(held, TokenSequences) and "generate" in entry else None
+        for network, takes in networks.items():
+            if takes.kind != held.kind:
+                yield (network, name), f"network {network} takes {takes.kind}, but storage {name} holds {held.kind}"
+            elif text and isinstance(takes, Tokens) and not _suits(text, takes):
+                yield (network, name), f"network {network} takes {takes}, but storage {name} holds {text}"
+
+
+def _suits(text: Sequences, takes: Tokens) -> bool:
+    return text.sequence_length >= takes.length and text.vocabulary <= takes.vocabulary
+
+
+def _told(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a hardware entry and the study say to every cell there."""
+    return {
+        "hardware": hardware,
+        "device": entry["device"],
+        "threads_per_worker": entry["threads_per_worker"],
+        "workers_per_node": entry["workers_per_node"],
+        "seed": config["seed"],
+        "precision": entry["precision"],
+        "anonymise": config["anonymise"],
+        "visits": config["visits"],
+    }

@@ -1,0 +1,87 @@
+"""The cells of what others measured: runs and all-reduces that hardware entries name files for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from stallpoint.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
+from stallpoint.errors import InputError
+from stallpoint.exchange.all_reduce_logs import FORMATS
+from stallpoint.presets import Preset
+from stallpoint.study.catalogue import Catalogue, as_list
+
+
+def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
+    """The imported cells of all hardware; the same axes again are another repeat."""
+    repeats: Counter[str] = Counter()
+    for cell in _first_repeats(catalogue):
+        repeats[cell.path] += 1
+        yield replace(cell, repeat=repeats[cell.path])
+
+
+def _first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
+    for hardware, entry in catalogue.hardware.items():
+        for index, trace in enumerate(entry.get("traces", [])):
+            yield _train_cell(catalogue, hardware, trace, f"hardware.{hardware}.traces[{index}]")
+        for index, log in enumerate(entry.get("collectives", [])):
+            yield _collectives_cell(catalogue, hardware, log, f"hardware.{hardware}.collectives[{index}]")
+
+
+def _collectives_cell(
+    catalogue: Catalogue, hardware: str, log: Mapping[str, Any], where: str
+) -> ImportedCollectivesCell:
+    """The cell of one entry of ``collectives``, which stands at `where`."""
+    common = catalogue.common(hardware, nodes=log["nodes"], repeat=1, visits=1)
+    if log["nodes"] * common["workers_per_node"] == 1:
+        raise InputError(f"{where}: one worker has nothing to all-reduce")
+    return ImportedCollectivesCell(
+        files=[log["file"]],
+        format=log["format"],
+        backend=log.get("backend", FORMATS[log["format"]].backend),
+        reduction=log["reduction"],
+        **common,
+    )
+
+
+def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], where: str) -> ImportedTrainCell:
+    """The cell of one entry of ``traces``, which stands at `where`."""
+    compute, batch = trace["scaling"] == "compute", trace["batch"]
+    workers = {"workers_per_node": 1} if compute else {}
+    common = catalogue.common(hardware, nodes=1 if compute else trace["nodes"], repeat=1, visits=1, **workers)
+    ranks = common["nodes"] * common["workers_per_node"]
+    if trace["scaling"] == "strong" and batch % ranks:
+        raise InputError(f"{where}: batch {batch} is not divisible by {ranks} workers")
+    if trace["prefetch"] and "read" not in trace:
+        raise InputError(
+            f"{where}: missing read: with prefetch > 0 the files say how long the worker waited for its mini-batch, "
+            "not how long reading it from the storage took, s"
+        )
+    if len(as_list(trace["files"])) > ranks:
+        raise InputError(f"{where}.files: {len(trace['files'])} files, one for each rank, but {ranks} worker(s)")
+    if trace["warmup"] >= trace["iterations"]:
+        raise InputError(f"{where}: of {trace['iterations']} iterations, warmup {trace['warmup']} leaves none")
+    preset = Preset() if compute else catalogue.presets[trace["sync"]]
+    if preset.grouping != "layer":
+        raise InputError(
+            f"{where}.sync: the files say how long each layer communicates, and {trace['sync']} puts layers together"
+        )
+    return ImportedTrainCell(
+        **{axis: trace[axis] for axis in ("network", "batch", "storage", "scaling", "prefetch")},
+        sync="none" if compute else trace["sync"],
+        preset=asdict(preset),
+        own_network=None,
+        worker_batch=batch // ranks if trace["scaling"] == "strong" else batch,
+        iterations=trace["iterations"] - trace["warmup"],
+        warmup=trace["warmup"],
+        readers=1,
+        storage_path="",
+        storage_format="",
+        files=as_list(trace["files"]),
+        read=trace.get("read"),
+        host_to_device=trace["host_to_device"],
+        update=trace["update"],
+        **common,
+    )
