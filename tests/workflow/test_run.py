@@ -26,15 +26,19 @@ LAST = {"paper": 2, "report_page": 1, "all": 1}
 DERIVED = {"collect": 1, "fit": 1, "extrapolate": 1, "typeset": 1, "chart": len(CHARTS), "conclude": 1, **LAST}
 
 
+EDITED = ("charts/speedup.py", "models/dag/graph.py")
+"""Modules that tests edit."""
+
+
 @pytest.fixture
 def study(finished: Checkout) -> Iterator[Checkout]:
     """The finished study; whatever a test writes into its configuration or code is put back."""
-    module = finished.folder / "src/stallpoint/charts/speedup.py"
-    source = module.read_bytes()
+    sources = {file: file.read_bytes() for file in (finished.folder / "src/stallpoint" / name for name in EDITED)}
     yield finished
     finished.write_study()
-    if module.read_bytes() != source:
-        module.write_bytes(source)
+    for file, source in sources.items():
+        if file.read_bytes() != source:
+            file.write_bytes(source)
 
 
 def test_every_cell_ran(finished: Checkout) -> None:
@@ -191,6 +195,13 @@ def test_editing_a_chart_reruns_that_chart_and_no_measurement(study: Checkout) -
     module = study.folder / "src/stallpoint/charts/speedup.py"
     module.write_text(module.read_text() + "\n# edited\n")
     assert study.snakemake("-n").jobs == {"chart": 1, **LAST}
+
+
+def test_editing_a_model_fits_again_and_measures_nothing(study: Checkout) -> None:
+    module = study.folder / "src/stallpoint/models/dag/graph.py"
+    module.write_text(module.read_text() + "\n# edited\n")
+    fitted = {name: count for name, count in DERIVED.items() if name != "collect"}
+    assert study.snakemake("-n").jobs == {"paper_table": 1, **fitted}
 
 
 def test_a_single_cell_can_be_asked_for_and_forced(study: Checkout) -> None:

@@ -23,6 +23,7 @@ from stallpoint.claims.reading import claim_files, read_claims
 from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS, MEASURED
 from stallpoint.networks.own import file_of
+from stallpoint.sources import sources_of
 from stallpoint.turns import targets
 from stallpoint.turns.agenda import Agenda, Limits
 from stallpoint.turns.processes import THIS_MACHINE
@@ -30,6 +31,7 @@ from stallpoint.turns.processes import THIS_MACHINE
 SCHEMA_FILE = os.path.relpath(Path(workflow.basedir, "workflow/schemas/study.schema.yaml"))
 SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
 
+LIBRARY = Path(workflow.basedir, "src/stallpoint")
 PAPERS_CLAIMS = Path(workflow.basedir, "resources/claims")
 
 try:
@@ -113,18 +115,17 @@ def of_hardware(kind, setting):
     return values.pop() if len(values) == 1 else of_cell(kind, attrgetter(setting))
 
 
-def source_files(*parts):
-    """Files of the library: what is derived with them is stale once they change."""
-    return sorted(
-        os.path.relpath(file) for file in Path(workflow.basedir, "src/stallpoint").glob("/".join(parts))
-    )
+def code_of(script, also=lambda wildcards: ()):
+    """Function to the files of the library that a script is made of: what it derives is stale once they change.
 
+    `also` gives the modules that the script loads by name. Rules that measure have no such input.
+    """
 
-def chart_code(wildcards):
-    """The chart's own module and those that all charts share."""
-    name = wildcards.get("chart") or wildcards.paper
-    others = {other.replace("-", "_") for other in (*CHARTS, *PAPERS) if other != name}
-    return [file for file in source_files("charts", "*.py") if Path(file).stem not in others]
+    def files(wildcards):
+        found = sources_of(Path(workflow.basedir, "scripts", script), LIBRARY, also(wildcards))
+        return list(map(os.path.relpath, found))
+
+    return files
 
 
 def chart_topic(wildcards):

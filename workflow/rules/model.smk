@@ -12,6 +12,7 @@ rule collect:
     input:
         folders=cell_folders(*KINDS),
         archives=ARCHIVES,
+        code=code_of("collect.py"),
     output:
         **{table.name: f"{RESULTS}/tables/{table.name}.parquet" for table in TIDY_TABLES},
     log:
@@ -23,7 +24,7 @@ rule collect:
 rule fit:
     input:
         **rules.collect.output,
-        code=[*source_files("models", "*.py"), *source_files("models", "scaling", "*.py")],
+        code=code_of("fit.py"),
     output:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in MODEL_TABLES},
     log:
@@ -43,7 +44,7 @@ rule extrapolate:
     input:
         rates=rules.fit.output.rates,
         external=list(STUDY.config["external_tables"].values()),
-        code=[*source_files("models", "scaling", "*.py"), *source_files("rates.py")],
+        code=code_of("extrapolate_study.py"),
     output:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in EXTRAPOLATED_TABLES},
     log:

@@ -10,7 +10,7 @@ localrules:
 rule paper_table:
     input:
         paper=os.path.relpath(Path(workflow.basedir, "resources/published/keuper-2016.yaml")),
-        code=source_files("models", "*.py"),
+        code=code_of("paper_figures.py"),
     output:
         paper_figures="results/paper_figures/keuper-2016.parquet",
     log:
@@ -22,7 +22,7 @@ rule paper_table:
 rule paper_chart:
     input:
         paper_figures=rules.paper_table.output.paper_figures,
-        code=chart_code,
+        code=code_of("chart.py", lambda wildcards: [PAPERS[wildcards.paper].module]),
     output:
         html="results/paper_figures/{paper}.html",
         svg="results/paper_figures/{paper}.svg",

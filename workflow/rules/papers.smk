@@ -22,7 +22,7 @@ rule paper:
             os.path.relpath(Path(workflow.basedir, "resources/published", file))
             for file in PUBLICATIONS[wildcards.publication].files
         ],
-        code=[*source_files("papers", "*.py"), *source_files("charts", "*.py"), *source_files("typeset.py")],
+        code=code_of("papers.py", lambda wildcards: PUBLICATIONS[wildcards.publication].modules),
     output:
         folder=report(
             directory(f"{RESULTS}/papers/{{publication}}"),
@@ -48,7 +48,7 @@ rule typeset:
     input:
         **rules.fit.output,
         **rules.extrapolate.output,
-        code=source_files("typeset.py"),
+        code=code_of("typeset.py"),
     output:
         folder=directory(f"{RESULTS}/typeset"),
     log:

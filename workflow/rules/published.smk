@@ -10,7 +10,7 @@ rule compare_published:
         published=os.path.relpath(Path(workflow.basedir, "resources/published/{table}.yaml")),
         networks=expand(f"{RESULTS}/networks/{{network}}.parquet", network=STUDY.values("network")),
         archives=ARCHIVES,
-        code=source_files("published.py"),
+        code=code_of("compare_published.py"),
     output:
         table=f"{RESULTS}/published/{{table}}.parquet",
         md=report(

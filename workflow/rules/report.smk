@@ -12,7 +12,7 @@ rule chart:
         **rules.collect.output,
         **rules.fit.output,
         **rules.extrapolate.output,
-        code=chart_code,
+        code=code_of("chart.py", lambda wildcards: [CHARTS[wildcards.chart].module]),
     output:
         html=f"{RESULTS}/figures/{{chart}}.html",
         svg=report(
@@ -39,7 +39,7 @@ rule conclude:
         **rules.extrapolate.output,
         networks=rules.compare_published.input.networks,
         claim_files=CLAIM_FILES,
-        code=[*source_files("conclusions", "*.py"), *source_files("claims", "*")],
+        code=code_of("conclude.py"),
     output:
         md=report(
             f"{RESULTS}/conclusions.md",
@@ -70,7 +70,7 @@ rule report_page:
         published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
         papers=rules.papers.input,
         charts=expand(rules.chart.output.svg, chart=CHARTS),
-        code=[*source_files("report", "*.py"), *source_files("report", "assets", "*")],
+        code=code_of("report_page.py"),
     output:
         report(
             f"{RESULTS}/report.html",

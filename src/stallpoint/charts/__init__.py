@@ -42,10 +42,14 @@ class Chart:
         """The caption: what is shown, how it is read, and the corresponding figure."""
         return f"{self.text} After {self.source}." if self.source else self.text
 
+    @property
+    def module(self) -> str:
+        """The module that draws it."""
+        return f"{__name__}.{self.name.replace('-', '_')}"
+
     def draw(self, tables: Tables) -> alt.TopLevelMixin:
         """The chart without theme; raises `NoData` when the tables hold nothing for it."""
-        module = import_module(f"{__name__}.{self.name.replace('-', '_')}")
-        chart: alt.TopLevelMixin = module.draw(tables)
+        chart: alt.TopLevelMixin = import_module(self.module).draw(tables)
         return chart
 
 

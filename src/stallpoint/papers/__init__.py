@@ -61,6 +61,11 @@ class Exhibit:
     """What differs from the original, or what it waits for."""
 
     @property
+    def module(self) -> str:
+        """The module that makes it; empty for an exhibit that waits."""
+        return self.maker and f"{__name__}.{self.maker.rpartition('.')[0]}"
+
+    @property
     def kind(self) -> Literal["figure", "table"]:
         """Figures are pictures, tables are texts."""
         return "figure" if self.number.startswith("Fig") else "table"
@@ -69,8 +74,7 @@ class Exhibit:
         """The exhibit from a study; raises `Missing` (or `charts.NoData`) when there is nothing to show."""
         if not self.maker:
             raise Missing(self.differs)
-        module, function = self.maker.rsplit(".", 1)
-        made: Made = getattr(import_module(f"{__name__}.{module}"), function)(material)
+        made: Made = getattr(import_module(self.module), self.maker.rpartition(".")[2])(material)
         return made
 
 
@@ -88,6 +92,11 @@ class Paper:
     def said(self) -> str:
         """Stem of the file that holds what it says of its exhibits."""
         return self.files[0].partition(".")[0]
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules that make its exhibits."""
+        return tuple(dict.fromkeys(exhibit.module for exhibit in self.exhibits if exhibit.module))
 
     @property
     def tables(self) -> tuple[str, ...]:

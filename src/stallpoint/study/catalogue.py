@@ -84,6 +84,7 @@ def _uses(config: Mapping[str, Any], networks: Collection[str], presets: Collect
     axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
     return {
         **{f"{section}[].{axis}": names for section in ("matrix", "include") for axis, names in axes.items()},
+        "sgemm.networks": networks,
         "what_if[].sync": presets,
         "hardware.<name>.traces[].sync": presets,
     }
@@ -94,7 +95,7 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
     wrong = []
     for key, names in uses.items():
         last = key.rsplit(".", 1)[1]
-        what = "preset" if last == "sync" else last
+        what = {"sync": "preset", "networks": "network"}.get(last, last)
         for where, value in _values(config, key.replace("[]", ".[]").split(".")):
             wrong += [unknown(name, list(names), where, what) for name in as_list(value) if name not in names]
     if wrong:

@@ -1,0 +1,98 @@
+"""What a script is made of: the files of this library that its imports load, found without running any of them.
+
+A rule depends on them, so that what it derives is stale once one of them changes, and only then.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+_UP_TO_LAST_IMPORT = re.compile(r".*\bimport\b[^(\n]*(?:\([^)]*\))?[^\n]*", re.DOTALL)
+
+
+def sources_of(script: Path, library: Path, also: Iterable[str] = ()) -> list[Path]:
+    """The files of the package in folder `library` that the imports of `script` load, sorted; without the script.
+
+    Imports are followed from module to module, those inside of functions too, but none that is for type checkers alone.
+    `also` names modules that the script loads by name, which no import says. A package comes with its data: files that
+    are not Python in its folder, and in folders there that are no packages. Files are read once in a process.
+    """
+    waiting = [*_imported(script, "", library), *also]
+    seen = {""}
+    found: list[Path] = []
+    while waiting:
+        if (name := waiting.pop()) in seen:
+            continue
+        seen.add(name)
+        package = name.rpartition(".")[0]
+        waiting.append(package)
+        if file := _file(name, library):
+            found.append(file)
+            if file.name == "__init__.py":
+                package = name
+                found += _data(file.parent)
+            waiting += _imported(file, package, library)
+    return sorted(found)
+
+
+@cache
+def _imported(file: Path, package: str, library: Path) -> list[str]:
+    """What a file in `package` imports of the library, each name in full, be it a module or something in one."""
+    names = [
+        name
+        for statement in _imports(_parse(file.read_text(encoding="utf-8")))
+        for name in _names(statement, package.split("."))
+    ]
+    return [name for name in names if name.partition(".")[0] == library.name]
+
+
+def _parse(text: str) -> ast.Module:
+    """A module up to its last import: to parse the rest, most of it, would take ten times as long."""
+    start = _UP_TO_LAST_IMPORT.match(text)
+    try:
+        return ast.parse(start[0] if start else "")
+    except SyntaxError:  # it ends within a statement or a text that says "import"
+        return ast.parse(text)
+
+
+def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    children: Iterable[ast.AST]
+    match node:
+        case ast.Import() | ast.ImportFrom():
+            yield node
+            return
+        case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"), orelse=otherwise):
+            children = otherwise
+        case _:
+            children = ast.iter_child_nodes(node)
+    for child in children:
+        if not isinstance(child, ast.expr):
+            yield from _imports(child)
+
+
+def _names(statement: ast.Import | ast.ImportFrom, package: list[str]) -> list[str]:
+    """What an import in `package` names, in full."""
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    above = package[: len(package) + 1 - statement.level] if statement.level else []
+    return [".".join(filter(None, [*above, statement.module, alias.name])) for alias in statement.names]
+
+
+@cache
+def _file(name: str, library: Path) -> Path | None:
+    """The file of a module; none where the name is not that of a module of the library."""
+    path = library.parent.joinpath(*name.split("."))
+    return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
+
+
+@cache
+def _data(folder: Path) -> list[Path]:
+    """Files below a folder that are not Python: none of packages there, nothing hidden, nothing compiled."""
+    shown = [entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__pycache__"]
+    files = [entry for entry in shown if entry.is_file() and entry.suffix != ".py"]
+    folders = [entry for entry in shown if entry.is_dir() and not (entry / "__init__.py").exists()]
+    return [*files, *(file for inside in folders for file in _data(inside))]
