@@ -15,6 +15,7 @@ import cluster_accuracy
 import collect
 import cost_models
 import dag_engine
+import disturbances
 import dry_run
 import layer_timing
 import message_rows
@@ -31,6 +32,7 @@ BENCHMARKS = {
     "cost-models": cost_models.benchmark,
     "scaling-laws": scaling_laws.benchmark,
     "message-rows": message_rows.benchmark,
+    "disturbances": disturbances.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
 }
 

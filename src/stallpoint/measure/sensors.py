@@ -1,0 +1,345 @@
+"""What may disturb a measuring process, read beside each iteration: other processes, the hypervisor, quotas, clocks.
+
+All of it comes from Linux' /proc and /sys (see proc_stat, proc_schedstat, PSI and cgroup in the kernel's documentation)
+and all of it is optional: what cannot be read is None. Counters count from some time in the past, so that only the
+difference of two readings means anything (`between`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import platform
+import re
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+Number = float | int | None
+
+STAT_ERROR, USAGE_ERROR = 0.02, 0.005
+"""How far the difference of two `Reading.node_busy` may be off, s. /proc/stat gives a whole tick (1 to 10 ms) to who
+runs at its end, and shows whole 10 ms; cgroups count ns, but what runs on another CPU only up to that one's last tick.
+"""
+USAGE = "cpuacct.usage_percpu"
+WHOLE = 0.8
+"""Share of all CPU time since boot that a cgroup must have counted to be the whole kernel's."""
+MOST_CLOCKS = 8
+"""CPUs whose clocks are asked for, evenly taken of those there are: some drivers ask the hardware for each."""
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The state of all sensors at one moment; counters in s unless said, None where unknown."""
+
+    runnable_wait: float | None = None
+    """Time the computing thread could have run, but did not; throttled time is part of it on kernels before 6.18."""
+    thread_time: float | None = None
+    """CPU time of the computing thread."""
+    process_time: float | None = None
+    """CPU time of all threads of this process."""
+    node_busy: float | None = None
+    """Time any thread of this kernel ran on the CPUs this process may run on. What interrupts take is left out where it
+    is counted apart: it may be the job's own communication."""
+    steal: float | None = None
+    """Time those CPUs waited for the hypervisor, in steps of 10 ms."""
+    cpu_pressure: float | None = None
+    """Time in which some thread of this kernel waited for a CPU."""
+    involuntary_switches: int | None = None
+    """How often the computing thread lost its CPU to another one."""
+    throttled: float | None = None
+    """Time a quota on this process's cgroup, or on one above it, kept threads from running, summed over CPUs."""
+    thermal_throttles: int | None = None
+    """How often those CPUs slowed down for heat."""
+    frequency: float | None = None
+    """Mean clock of those CPUs, Hz; no counter."""
+    gpu_clock: float | None = None
+    """Clock of the GPU's multiprocessors, Hz; no counter."""
+    gpu_throttle: str | None = None
+    """Why the GPU's clock is lower than it could be, if it is; no counter."""
+
+
+STATES = ("frequency", "gpu_clock", "gpu_throttle")
+"""What is no counter: an iteration takes the value at its end."""
+COUNTERS = tuple(field.name for field in fields(Reading) if field.name not in STATES)
+
+
+def between(first: Reading, second: Reading) -> dict[str, float | int | str | None]:
+    """What happened from one reading to a later one of the same sensors: the columns of `Reading`."""
+    counted = {name: _increase(getattr(first, name), getattr(second, name)) for name in COUNTERS}
+    return {**counted, **{name: getattr(second, name) for name in STATES}}
+
+
+def _increase(first: Number, second: Number) -> Number:
+    """A counter that fell was reset (a CPU came back): nothing is known but that it counts up."""
+    return None if first is None or second is None else max(second - first, 0)
+
+
+def kernel_id(root: Path = Path("/")) -> str:
+    """What tells this kernel, since it was booted, from others; the same in all its containers and namespaces."""
+    try:
+        boot = (root / "proc/sys/kernel/random/boot_id").read_text()
+    except OSError:
+        boot = platform.node()
+    return hashlib.sha256(boot.encode()).hexdigest()[:12]
+
+
+class Sensors:
+    """Sensors of one thread, the one that computes: it makes them, reads them, and makes new ones for each visit.
+
+    A context manager: files stay open in between. `root` is where /proc and /sys are; `gpu` is the number of a CUDA
+    device to watch.
+    """
+
+    def __init__(self, root: Path = Path("/"), *, gpu: int | None = None) -> None:
+        self._files: list[_File] = []
+        self._cpus = sorted(os.sched_getaffinity(0))
+        task = f"proc/self/task/{threading.get_native_id()}"
+        self._schedstat = self._open(root / task / "schedstat")
+        self._stat = self._open(root / "proc/stat")
+        self._usage = self._open_usage(root)
+        self._pressure = self._open(root / "proc/pressure/cpu")
+        self._quota = [self._open(path) for path in quota_files(root)]
+        folders = [root / f"sys/devices/system/cpu/cpu{cpu}" for cpu in self._cpus]
+        self._throttles = [self._open(folder / "thermal_throttle/core_throttle_count") for folder in folders]
+        some = folders[:: -(-len(folders) // MOST_CLOCKS)]
+        self._clocks = [self._open(folder / "cpufreq/scaling_cur_freq") for folder in some]
+        # That of /proc/cpuinfo takes as long to read as all the rest.
+        self._clock_before = None if any(self._clocks) else _cpuinfo_clock(root / "proc/cpuinfo", self._cpus)
+        self._gpu = None if gpu is None else _gpu(gpu)
+
+    @property
+    def cpus(self) -> str:
+        """The CPUs this process may run on, such as ``0-3,8``."""
+        return cpu_list(self._cpus)
+
+    @property
+    def node_busy_error(self) -> float:
+        """How far the difference of two `node_busy` may be off, s."""
+        return USAGE_ERROR if self._usage else STAT_ERROR
+
+    def read(self) -> Reading:
+        """All sensors now; for the thread that made them."""
+        busy, steal = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
+        if self._usage:
+            busy = usage_of(self._usage.read(), self._cpus)
+        clock, throttle = self._gpu() if self._gpu else (None, None)
+        return Reading(
+            runnable_wait=self._wait(),
+            thread_time=time.thread_time(),
+            process_time=time.process_time(),
+            node_busy=busy,
+            steal=steal,
+            cpu_pressure=self._cpu_pressure(),
+            involuntary_switches=resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw,
+            throttled=_total(_throttled(file.read()) for file in self._quota if file),
+            thermal_throttles=_total(_integer(file.read()) for file in self._throttles if file),
+            frequency=self._frequency(),
+            gpu_clock=clock,
+            gpu_throttle=throttle,
+        )
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._files:
+            file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self, path: Path) -> _File | None:
+        with suppress(OSError):
+            self._files.append(_File(path))
+            return self._files[-1]
+        return None
+
+    def _wait(self) -> float | None:
+        values = self._schedstat.read().split() if self._schedstat else []
+        return int(values[1]) * 1e-9 if len(values) > 1 else None
+
+    def _open_usage(self, root: Path) -> _File | None:
+        """What version 1 of the cgroups counts in ns, if it is of the whole kernel and not of a container alone."""
+        usage = next((file for group in groups(root, "cpuacct") if (file := self._open(group[-1] / USAGE))), None)
+        busy, _ = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
+        counted = usage_of(usage.read(), self._cpus) if usage else None
+        return usage if busy and counted and counted > WHOLE * busy else None
+
+    def _cpu_pressure(self) -> float | None:
+        found = re.match(rb"some .*total=(\d+)", self._pressure.read() if self._pressure else b"")
+        return int(found[1]) * 1e-6 if found else None
+
+    def _frequency(self) -> float | None:
+        clocks = [clock for file in self._clocks if file and (clock := _integer(file.read()))]
+        return 1e3 * sum(clocks) / len(clocks) if clocks else self._clock_before
+
+
+class _File:
+    """A small file of /proc or /sys that is read again and again; empty once it cannot be read any more."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # /proc/stat is long on large machines, and only what comes before the interrupts matters.
+        self._size = 1 << 20
+        text = self.read()
+        self._size = 4096 + (len(text) if (end := text.find(b"\nintr")) < 0 else end)
+
+    def read(self) -> bytes:
+        try:
+            return os.pread(self._descriptor, self._size, 0)
+        except OSError:
+            return b""
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tuple[None, None]:
+    """Time in s that `cpus` were busy and that was stolen from them, by the text of /proc/stat."""
+    wanted, busy, steal = {b"cpu%d" % cpu for cpu in cpus}, 0, 0
+    for line in stat.split(b"\n"):
+        if not line.startswith(b"cpu"):
+            break
+        name, *values = line.split()
+        if name in wanted and len(values) >= 8:
+            wanted.remove(name)
+            user, nice, system, *_, stolen = (int(value) for value in values[:8])
+            busy += user + nice + system  # time of guests is part of user and nice
+            steal += stolen
+    return (None, None) if wanted else (busy * _TICK, steal * _TICK)
+
+
+def usage_of(usage: bytes, cpus: Sequence[int]) -> float | None:
+    """Time in s that threads ran on `cpus`, by the text of cpuacct.usage_percpu."""
+    values = usage.split()
+    return sum(int(values[cpu]) for cpu in cpus) * 1e-9 if len(values) > max(cpus) else None
+
+
+def quota_files(root: Path = Path("/")) -> list[Path]:
+    """Files that together tell how long quotas throttled this process; empty where there are none.
+
+    From Linux 6.6 on cpu.stat.local of its own cgroup does. Before, cpu.stat of a cgroup knows only the quota of that
+    very one, and so those above count as well.
+    """
+    for folders in groups(root, "cpu"):
+        for files in [[folders[0] / "cpu.stat.local"], [folder / "cpu.stat" for folder in folders]]:
+            # Above a container's own cgroup, and at the very top, some files may not be there.
+            if found := [file for file in files if _throttled(_text(file)) is not None]:
+                return found
+    return []
+
+
+def groups(root: Path, controller: str) -> Iterator[list[Path]]:
+    """This process's cgroup for `controller` and those above it, as folders; of version 1 before version 2.
+
+    Where version 1 has the controller, version 2 does without.
+    """
+    mine = [line.split(":", 2) for line in _text(root / "proc/self/cgroup").decode().splitlines()]
+    mounts = [line.split() for line in _text(root / "proc/self/mountinfo").decode().splitlines()]
+    for type_ in ("cgroup", "cgroup2"):
+        for words in mounts:
+            # ID, parent, device, root, mount point, options, ..., "-", type, source, options of the file system
+            if words[words.index("-") + 1] != type_ or (type_ == "cgroup" and controller not in words[-1].split(",")):
+                continue
+            for _, controllers, path in mine:
+                matches = controller in controllers.split(",") if type_ == "cgroup" else not controllers
+                if matches and Path(path).is_relative_to(words[3]):
+                    group = Path(path).relative_to(words[3])
+                    mount = root / words[4].removeprefix("/")
+                    yield [mount / place for place in ([group, *group.parents] if group.parts else [group])]
+
+
+def _text(path: Path) -> bytes:
+    with suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
+def _throttled(stat: bytes) -> float | None:
+    """Throttled time, s: cpu.stat of version 2 says it in µs, of version 1 in ns."""
+    found = re.search(rb"^throttled_(usec|time) (\d+)$", stat, re.MULTILINE)
+    return None if found is None else int(found[2]) * (1e-6 if found[1] == b"usec" else 1e-9)
+
+
+def _cpuinfo_clock(path: Path, cpus: Sequence[int]) -> float | None:
+    """Mean clock of `cpus` in Hz, by the text of /proc/cpuinfo."""
+    clocks, cpu = [], -1
+    with suppress(ValueError):
+        for line in _text(path).decode(errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "processor":
+                cpu = int(value)
+            elif key.strip() == "cpu MHz" and cpu in cpus:
+                clocks.append(float(value))
+    return 1e6 * sum(clocks) / len(clocks) if clocks else None
+
+
+def _integer(text: bytes) -> int | None:
+    with suppress(ValueError):
+        return int(text)
+    return None
+
+
+def _total(values: Iterable[Any]) -> Any:
+    """Their sum; None where there are none, or one is unknown."""
+    known = list(values)
+    return sum(known) if known and None not in known else None
+
+
+def cpu_list(cpus: Sequence[int]) -> str:
+    """Numbers in rising order as the kernel writes them, such as ``0-3,8``."""
+    parts: list[list[int]] = []
+    for cpu in cpus:
+        if parts and cpu == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], cpu]
+        else:
+            parts.append([cpu])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+_NOT_THROTTLED = ("GpuIdle", "ApplicationsClocksSetting", "UserDefinedClocks", "None", "All")
+"""NVML's reasons for a low clock that are none to complain of."""
+
+
+def _gpu(device: int) -> Callable[[], tuple[float | None, str | None]] | None:
+    """Reads clock (Hz) and reasons of throttling of a CUDA device through NVML; None without the module pynvml.
+
+    Never run so far: no machine of its author had both. NVML counts devices that CUDA_VISIBLE_DEVICES hides; so a
+    device is found by its identifier.
+    """
+    try:
+        nvml = importlib.import_module("pynvml")
+        import torch
+
+        nvml.nvmlInit()
+        handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}".encode())
+    except Exception:  # whatever a library that is not there, or does not fit its driver, may raise
+        return None
+    prefix = "nvmlClocksThrottleReason"
+    reasons = {
+        name.removeprefix(prefix): value
+        for name, value in vars(nvml).items()
+        if name.startswith(prefix) and name.removeprefix(prefix) not in _NOT_THROTTLED and isinstance(value, int)
+    }
+
+    def read() -> tuple[float | None, str | None]:
+        try:
+            clock = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6
+            mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+        except nvml.NVMLError:
+            return None, None
+        return clock, ", ".join(name for name, bit in reasons.items() if mask & bit)
+
+    return read

@@ -1,0 +1,77 @@
+"""The same work again and again, at both ends of each visit: where its time changes, the machine did, and not the cell.
+
+A product of matrices that stay in the cache tells about the cores and their clock, a small all-reduce about the network
+and about ranks that do not get a core. Together they take some 0.2 s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from stallpoint.measure.world import World
+
+SECONDS = 0.1
+"""About how long the products take, and the all-reduces, when they are counted."""
+PROBE = 0.02
+"""Long enough to tell from how many there have to be, s."""
+SIDES = {"cpu": 192, "cuda": 2048}
+"""Of three square matrices: 432 KiB and 48 MiB."""
+VALUES = 1024
+"""Single-precision values of an all-reduce, from and to the host's memory."""
+_MOST = 2**20
+
+_products: dict[str, int] = {}
+"""How many products this process does, by type of device: counted once, so that the times of all visits compare."""
+
+
+class Sentinel:
+    """The fixed work of the ranks of `world`, who make it together; they do as many products as rank 0 found right.
+
+    A process does the same number of products in all worlds, and the same number of all-reduces in one.
+    """
+
+    def __init__(self, world: World, device: torch.device) -> None:
+        self._comm, self._device = world.comm, device
+        side = SIDES[device.type]
+        self._left, self._right = (torch.rand(side, side, device=device) for _ in range(2))
+        self._result = torch.empty(side, side, device=device)
+        self._values, self._sums = np.zeros(VALUES, np.float32), np.zeros(VALUES, np.float32)
+        # Rank 0 of a world of fewer ranks is the same process, so that all agree with what they did before.
+        known = world.comm.bcast(_products.get(device.type))
+        self.products = _products[device.type] = known or self._counted(self._multiply)
+        self.all_reduces = self._counted(self._all_reduce) if world.size > 1 else 0
+
+    def run(self) -> dict[str, float | None]:
+        """Seconds of this rank: ``product_seconds`` and ``all_reduce_seconds`` (None for one rank)."""
+        return {
+            "product_seconds": self._multiply(self.products),
+            "all_reduce_seconds": self._all_reduce(self.all_reduces) if self.all_reduces else None,
+        }
+
+    def _counted(self, work: Callable[[int], float]) -> int:
+        """How many times all ranks are to do it; they do it now, as all ranks compute at once later on."""
+        count = 1
+        work(count)  # the first time is longer
+        while (seconds := float(self._comm.bcast(work(count)))) < PROBE and count < _MOST:
+            count *= 2
+        return max(1, round(count * SECONDS / seconds))
+
+    def _multiply(self, count: int) -> float:
+        self._comm.Barrier()
+        begin = time.perf_counter()
+        for _ in range(count):
+            torch.mm(self._left, self._right, out=self._result)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
+    def _all_reduce(self, count: int) -> float:
+        self._comm.Barrier()
+        begin = time.perf_counter()
+        for _ in range(count):
+            self._comm.Allreduce(self._values, self._sums)
+        return time.perf_counter() - begin

@@ -1,0 +1,171 @@
+"""Which iterations something else disturbed, by readings that are made up."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stallpoint.models.disturbances import disturbed, foreign, members, together
+
+TIME = 0.05
+COUNT = 40
+
+
+def rows(ranks: int = 2, count: int = COUNT, time: float = TIME, **columns: object) -> pd.DataFrame:
+    """Ranks that keep a CPU each busy, wait a tenth of the time for each other's threads, and meet nobody else."""
+    found = pd.DataFrame(
+        {
+            "cell": "a", "visit": 0, "kernel": "k", "threads": 1, "cpus": f"0-{ranks - 1}", "node_busy_error": 0.005,
+            "rank": np.repeat(np.arange(ranks), count), "iteration": np.tile(np.arange(count), ranks),
+            "iteration_time": time, "runnable_wait": 0.1 * time, "process_time": time, "node_busy": ranks * time,
+            "steal": 0.0, "throttled": 0.0, "frequency": 2e9, "thermal_throttles": 0, "involuntary_switches": 9,
+        }
+    )  # fmt: skip
+    return found.assign(**columns)
+
+
+def marked(iterations: pd.DataFrame, reasons: pd.Series, rank: int = 0) -> list[int]:
+    return iterations.loc[(iterations["rank"] == rank) & (reasons != ""), "iteration"].tolist()
+
+
+def during(iterations: pd.DataFrame, begin: int, end: int, rank: int | None = None) -> pd.Series:
+    return iterations["iteration"].between(begin, end - 1) & (rank is None or iterations["rank"] == rank)
+
+
+def with_another_process(iterations: pd.DataFrame, begin: int, end: int, share: float = 0.5) -> pd.DataFrame:
+    """It takes `share` of a core from rank 0, which waits as long."""
+    there = during(iterations, begin, end)
+    iterations.loc[there, "node_busy"] += share * iterations["iteration_time"]
+    iterations.loc[there & (iterations["rank"] == 0), "runnable_wait"] = share * iterations["iteration_time"]
+    return iterations
+
+
+def test_a_job_does_not_disturb_itself() -> None:
+    waiting = rows(runnable_wait=0.4 * TIME, involuntary_switches=100)
+    assert (disturbed(waiting) == "").all()
+    assert foreign(waiting).abs().max() < 1e-9
+
+
+def test_another_process_is_found_where_it_was_and_disturbs_all_ranks() -> None:
+    iterations = with_another_process(rows(runnable_wait=0.0), 10, 20)
+    reasons = disturbed(iterations)
+    assert marked(iterations, reasons) == list(range(10, 20))
+    assert marked(iterations, reasons, rank=1) == []
+    assert set(reasons) == {"", "another process"}
+    assert marked(iterations, together(iterations, reasons), rank=1) == list(range(10, 20))
+
+
+def test_another_process_that_nobody_waits_for_disturbs_no_single_thread() -> None:
+    beside = rows(cpus="0-3", runnable_wait=0.0)
+    beside["node_busy"] += TIME
+    assert (disturbed(beside) == "").all()
+
+
+def test_a_team_of_threads_is_disturbed_by_who_takes_more_than_is_free() -> None:
+    for cpus, expected in (("0-7", False), ("0-3", True)):  # two ranks of two threads each
+        team = rows(cpus=cpus, threads=2, runnable_wait=0.0, process_time=2 * TIME, node_busy=4.5 * TIME)
+        assert (disturbed(team) != "").all() == expected
+        assert (disturbed(team) != "").any() == expected
+
+
+@pytest.mark.parametrize("error", [0.005, 0.02])
+def test_errors_of_the_counter_are_no_process(error: float) -> None:
+    """Whatever it is off by, up to its error at any time, nothing is found; iterations are shorter than the error."""
+    random = np.random.default_rng(0)
+    for time in (0.002, 0.01, 0.05):
+        iterations = rows(count=200, time=time, node_busy_error=error, runnable_wait=0.5 * time)
+        read = random.uniform(-error / 2, error / 2, 201)  # the same kernel, seen by both
+        iterations["node_busy"] += np.tile(np.diff(read), 2)
+        assert (disturbed(iterations) == "").all()
+
+
+@pytest.mark.parametrize("time", [0.004, 0.02, 0.2])
+def test_coarse_counters_find_a_process_but_for_the_edges(time: float) -> None:
+    """/proc/stat in whole steps of 10 ms; the rank waits only while the other one runs."""
+    count = round(6 / time)
+    begin, end = count // 3, 2 * count // 3
+    iterations = with_another_process(rows(count=count, time=time, node_busy_error=0.02, runnable_wait=0.0), begin, end)
+    for rank in (0, 1):
+        mine = iterations["rank"] == rank
+        total = np.floor(iterations.loc[mine, "node_busy"].cumsum() * 100 + 1e-9) / 100
+        iterations.loc[mine, "node_busy"] = np.diff(total, prepend=0.0)
+    assert marked(iterations, disturbed(iterations)) == list(range(begin, end))
+
+
+def test_ranks_on_other_kernels_and_cpus_are_not_subtracted() -> None:
+    for column in ("kernel", "cpus"):
+        iterations = rows(node_busy=TIME)
+        iterations[column] = np.where(iterations["rank"] == 0, "0", "1")
+        assert foreign(iterations).abs().max() < 1e-9
+    overlapping = rows(node_busy=2 * TIME)
+    overlapping["cpus"] = np.where(overlapping["rank"] == 0, "0-1", "1-2")
+    assert foreign(overlapping).abs().max() < 1e-9
+
+
+def test_stolen_time_counts_by_cpu() -> None:
+    for share, expected in ((0.5, True), (0.02, False)):
+        iterations = rows(steal=2 * share * TIME)
+        assert (disturbed(iterations) == "steal").all() == expected
+        assert (disturbed(iterations) != "").any() == expected
+    single = rows()
+    single.loc[during(single, 5, 6), "steal"] = 0.01  # one step of the counter may be next to nothing
+    assert (disturbed(single) == "").all()
+
+
+def test_a_quota_disturbs_unless_it_is_what_the_machine_is() -> None:
+    visits = pd.concat([rows(count=5, visit=visit) for visit in range(5)], ignore_index=True)
+    once = visits.assign(throttled=np.where(visits["visit"] == 2, TIME, 0.0))
+    assert set(once.loc[disturbed(once) == "quota", "visit"]) == {2}
+    assert (disturbed(visits.assign(throttled=TIME)) == "").all()
+
+
+def test_throttled_clocks() -> None:
+    hot = rows()
+    hot.loc[during(hot, 3, 4), "thermal_throttles"] = 1
+    hot.loc[during(hot, 7, 8), "frequency"] = 1.5e9
+    hot.loc[during(hot, 9, 10), "frequency"] = 1.9e9
+    assert marked(hot, disturbed(hot)) == [3, 7]
+    idle = rows(cpus="0-15")
+    idle.loc[during(idle, 7, 8), "frequency"] = 1.5e9
+    assert (disturbed(idle) == "").all()
+    cards = rows(gpu_throttle="SwPowerCap")
+    cards.loc[during(cards, 3, 5), "gpu_throttle"] = "SwPowerCap, HwThermalSlowdown"
+    cards.loc[during(cards, 6, 7), "gpu_throttle"] = None
+    assert marked(cards, disturbed(cards)) == [3, 4]
+
+
+def test_several_reasons_are_all_named() -> None:
+    iterations = with_another_process(rows(), 0, COUNT).assign(steal=TIME)
+    reasons = disturbed(iterations)
+    assert set(reasons[iterations["rank"] == 0]) == {"another process, steal"}
+    assert set(together(iterations, reasons)) == {"another process, steal"}
+
+
+def test_what_was_not_read_disturbs_nothing() -> None:
+    sensors = ["runnable_wait", "process_time", "node_busy", "steal", "throttled", "frequency", "thermal_throttles"]
+    assert (disturbed(rows().assign(**dict.fromkeys(sensors, np.nan))) == "").all()
+    assert (disturbed(rows().drop(columns=[*sensors, "cpus", "threads", "node_busy_error"])) == "").all()
+    assert (disturbed(rows().iloc[:0]) == "").all()
+    assert (disturbed(rows().assign(**dict.fromkeys(sensors, None))) == "").all()
+
+
+def test_one_rank_that_was_not_read_leaves_others_unjudged_but_other_visits_judged() -> None:
+    iterations = pd.concat([with_another_process(rows(visit=visit), 0, COUNT) for visit in (0, 1)], ignore_index=True)
+    iterations.loc[(iterations["visit"] == 0) & (iterations["rank"] == 1), "process_time"] = np.nan
+    reasons = disturbed(iterations)
+    assert set(iterations.loc[reasons != "", "visit"]) == {1}
+
+
+@given(st.permutations(range(2 * COUNT)), st.integers(0, COUNT - 1), st.integers(1, COUNT))
+def test_the_order_of_rows_does_not_matter(order: list[int], begin: int, length: int) -> None:
+    iterations = with_another_process(rows(), begin, begin + length)
+    reasons = disturbed(iterations)
+    shuffled = iterations.iloc[order]
+    assert disturbed(shuffled).sort_index().equals(reasons)
+    assert together(shuffled, disturbed(shuffled)).sort_index().equals(together(iterations, reasons))
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("0-2,8", {0, 1, 2, 8}), ("3", {3}), ("", set())])
+def test_lists_of_cpus(text: str, cpus: set[int]) -> None:
+    assert members(text) == cpus
