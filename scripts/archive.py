@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from stallpoint.archive import accounting
+from stallpoint import accounting
 from stallpoint.archive.further import further
 from stallpoint.archive.making import make_archive
 from stallpoint.parquet import read

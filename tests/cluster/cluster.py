@@ -26,6 +26,7 @@ import time
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
@@ -44,15 +45,20 @@ REFERENCE = HOME / "reference"  # what a piece of computing takes at the fastest
 NAP = HOME / "nap.so"  # to be preloaded on nodes with less than a core: see nap.c
 BUSY = Path(busy.__file__)
 
-FILES = ("slurm.conf", "mpi.conf", "cgroup.conf")  # in SLURM, written by ``up``
+DATABASE = HOME / "database"  # of the accounts; for root alone, its socket included
+DATABASE_SOCKET = DATABASE / "socket"
+SYSTEM_TABLES = Path("/usr/share/mysql")  # where the package of the database has the SQL that makes them
+
+FILES = ("slurm.conf", "mpi.conf", "cgroup.conf", "slurmdbd.conf")  # in SLURM, written by ``up``
 MARKER = "# Written by the test cluster of stallpoint (tests/cluster/cluster.py), which also removes it."
 PREFIX = "stallpoint-"  # of namespaces and cgroups
 PORT_PREFIX = "stallp-"  # of links; the kernel allows 15 characters in all
 BRIDGE = "stallpoint0"
-PROGRAMS = ("slurmctld", "slurmd", "sinfo", "munged", "ip", "tc", "nsenter", "unshare")
+PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "sinfo", "munged", "ip", "tc", "nsenter", "unshare")
 USABLE = {"idle", "mix", "alloc", "comp"}  # states of a node that takes jobs
 UNLIMITED = "unlimited"
-CONTROLLER_PORT = 6817  # Slurm's own default
+CONTROLLER_PORT, ACCOUNTS_PORT = 6817, 6819  # Slurm's own defaults
+NAME = "stallpoint"  # of the cluster, and of the account that jobs are charged to
 
 SHORTEST_PERIOD = SHORTEST_QUOTA = 1_000  # µs; the kernel's limits
 REFERENCE_TIME = 4.0  # s for which to look for it, on all cores together
@@ -151,6 +157,7 @@ class Cluster:
         if shutil.which("cc"):
             run("cc", "-shared", "-fPIC", "-O2", "-o", str(NAP), str(Path(__file__).with_name("nap.c")))
         for name, text in slurm_files(self).items():
+            (SLURM / name).touch(mode=0o600 if name == "slurmdbd.conf" else 0o644)  # slurmdbd insists
             (SLURM / name).write_text(f"{MARKER}\n{text}")
         make_bridge(f"{self.network}.1")
         start_controller(self.controller)
@@ -188,10 +195,15 @@ class Cluster:
 
     def keep_busy(self, cores: str) -> None:
         """Keep this machine's cores busy whenever no node computes, if nodes have a part of them (see busy.py)."""
+        ending = set()
         for process in processes_in(self.controller.namespace):
             with contextlib.suppress(OSError):
                 if str(BUSY) in Path("/proc", str(process), "cmdline").read_text():
+                    # While the machine is busy, one that only fills gaps would not get round to ending.
+                    os.sched_setscheduler(process, os.SCHED_OTHER, os.sched_param(0))
                     os.kill(process, signal.SIGTERM)
+                    ending.add(process)
+        wait_until(lambda: ending.isdisjoint(processes_in(self.controller.namespace)), STOP_TIME)
         if cores == UNLIMITED:
             return
         for core in sorted(os.sched_getaffinity(0)):
@@ -217,13 +229,16 @@ class Cluster:
         return float(REFERENCE.read_text())
 
     def is_up(self) -> bool:
-        """Whether every node answers and takes jobs."""
-        return set(self.states().values()) <= USABLE
+        """Whether every node answers and takes jobs, and accounts are kept of them."""
+        return set(self.states().values()) <= USABLE and self.keeps_accounts()
+
+    def keeps_accounts(self) -> bool:
+        return is_ours(SLURM / "slurmdbd.conf") and accepts_connections(self.controller.address, ACCOUNTS_PORT)
 
     def states(self) -> dict[str, str]:
         """Slurm's word for the state of each node (``idle``, ...); ``gone`` where no controller answers."""
         states = dict.fromkeys((node.name for node in self.nodes), "gone")
-        if is_ours(SLURM / "slurm.conf") and accepts_connections(self.controller.address):
+        if is_ours(SLURM / "slurm.conf") and accepts_connections(self.controller.address, CONTROLLER_PORT):
             with contextlib.suppress(ClusterError):  # it may end at this very moment
                 lines = run("sinfo", "--noheader", "--Node", "--format=%N %t").splitlines()
                 states.update((node, state) for node, state in map(str.split, lines))
@@ -232,9 +247,10 @@ class Cluster:
     def status(self) -> str:
         """The state of the cluster in a few lines."""
         states = self.states()
-        word = "up" if set(states.values()) <= USABLE else "down"
+        kept = self.keeps_accounts()
+        word = "up" if kept and set(states.values()) <= USABLE else "down"
         nodes = [f"{node.name:8} {states[node.name]:6} {limits(node)}" for node in self.nodes]
-        return "\n".join([f"cluster: {word}", *nodes, f"logs: {LOGS}"])
+        return "\n".join([f"cluster: {word}", *nodes, f"accounts: {'kept' if kept else 'gone'}", f"logs: {LOGS}"])
 
 
 # -- May it run here?
@@ -259,10 +275,10 @@ def is_ours(path: Path) -> bool:
     return path.is_file() and path.read_text().startswith(MARKER)
 
 
-def accepts_connections(address: str) -> bool:
-    """Whether a controller listens there; Slurm's own commands would wait ten seconds for one."""
+def accepts_connections(address: str, port: int) -> bool:
+    """Whether a daemon listens there; Slurm's own commands would wait ten seconds for one."""
     try:
-        socket.create_connection((address, CONTROLLER_PORT), timeout=1).close()
+        socket.create_connection((address, port), timeout=1).close()
     except OSError:
         return False
     return True
@@ -296,14 +312,50 @@ def connect(host: Host) -> None:
 
 
 def start_controller(host: Host) -> None:
-    """Start munge (the cluster's own, with its own key, for all hosts) and Slurm's controller."""
+    """Start munge (the cluster's own, with its own key, for all hosts), the accounts and Slurm's controller."""
     connect(host)
     key = HOME / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
     files = {"key": key, "pid": HOME / "run/munged.pid", "log": LOGS / "munged.log", "seed": HOME / "munged.seed"}
     start(host, "munged", f"--socket={MUNGE_SOCKET}", *(f"--{kind}-file={path}" for kind, path in files.items()))
+    start_accounts(host)
     start(host, "slurmctld")
+
+
+def start_accounts(host: Host) -> None:
+    """Start Slurm's daemon for accounts, with a database of its own that knows the cluster, an account and root."""
+    start_database(host)
+    start(host, "slurmdbd", MYSQL_UNIX_PORT=DATABASE_SOCKET)
+    answers = partial(accepts_connections, host.address, ACCOUNTS_PORT)
+    wait_until(answers, START_TIME, f"slurmdbd does not answer, see {LOGS}: the cluster keeps no accounts")
+    known = ["Cluster - {0}", "Parent - root", "Account - {0}", "Parent - {0}", "User - root:DefaultAccount={0}"]
+    file = HOME / "accounts.cfg"
+    file.write_text("\n".join(known).format(NAME))
+    run("sacctmgr", "--immediate", "--quiet", "load", str(file))
+
+
+def start_database(host: Host) -> None:
+    """Start MariaDB with a new, empty database. Root needs no password, nobody else comes in."""
+    log = LOGS / "mariadbd.log"
+    options = (
+        "--no-defaults", "--user=root", f"--datadir={DATABASE}", f"--log-error={log}",
+        "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=32M",
+        "--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync",
+        "--skip-networking", f"--socket={DATABASE_SOCKET}",
+    )  # fmt: skip
+    DATABASE.mkdir(mode=0o700)
+    # As mariadb-install-db does, which is in another package, less the help texts, which take longer than all else.
+    tables = "".join(file.read_text() for file in sorted(SYSTEM_TABLES.glob("mysql_system_tables*.sql")))
+    script = HOME / "database.sql"
+    script.write_text(f"create database mysql;\nuse mysql;\nset @auth_root_socket='root';\n{tables}")
+    server = " ".join(("mariadbd", *options))
+    try:
+        start(host, "sh", "-ec", f"{server} --bootstrap <{script}; {server} </dev/null >/dev/null 2>&1 &")
+        # Its socket is there before it has looked at its tables, and may be left alone again.
+        wait_until(lambda: "ready for connections" in log.read_text(), START_TIME, "it does not get ready")
+    except ClusterError as error:
+        raise ClusterError(f"the database of the accounts does not start, see {log} ({error})") from None
 
 
 def start_node(node: Host, cores: str, link: str) -> None:
@@ -314,7 +366,7 @@ def start_node(node: Host, cores: str, link: str) -> None:
     limit_cores(node, cores)
 
 
-def start(host: Host, *daemon: str) -> None:
+def start(host: Host, *daemon: str, **variables: object) -> None:
     """Start a daemon on a host: with its network, host name, shared memory, PMIx folder and CPU time.
 
     Not ``ip netns exec``: it mounts another /sys, where slurmd finds no cgroups.
@@ -322,6 +374,7 @@ def start(host: Host, *daemon: str) -> None:
     pmix = host.disk / "pmix"
     pmix.mkdir(parents=True, exist_ok=True)
     setup = [
+        *(f"export {name}='{value}'" for name, value in variables.items()),
         f"hostname {host.name}",
         f"mount --bind {pmix} {HOME}/pmix",
         "mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
@@ -339,7 +392,7 @@ def start(host: Host, *daemon: str) -> None:
 def slurm_files(cluster: Cluster) -> dict[str, str]:
     """The texts of `FILES`, without the marker."""
     settings = {
-        "ClusterName": "stallpoint",
+        "ClusterName": NAME,
         "SlurmctldHost": f"{cluster.controller.name}({cluster.controller.address})",
         "SlurmUser": "root",
         "AuthType": "auth/munge",
@@ -356,8 +409,25 @@ def slurm_files(cluster: Cluster) -> dict[str, str]:
         "SelectTypeParameters": "CR_Core_Memory",
         "SlurmdParameters": "config_overrides",  # a node has the CPUs written here, not this machine's
         "ReturnToService": "2",
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStorageHost": cluster.controller.address,
+        "AccountingStoragePass": MUNGE_SOCKET,  # it is a socket's name where munge is the authentication
+        "JobAcctGatherType": "jobacct_gather/linux",
+        "JobAcctGatherFrequency": "0",  # only at its end, so that measurements are left alone
     }
-    lines = [f"{key}={value}" for key, value in settings.items()]
+    accounts = {
+        "DbdHost": cluster.controller.name,
+        "DbdAddr": cluster.controller.address,
+        "SlurmUser": "root",
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={MUNGE_SOCKET}",
+        "StorageType": "accounting_storage/mysql",
+        "StorageHost": "localhost",  # the socket that MYSQL_UNIX_PORT names
+        "StorageUser": "root",
+        "PidFile": HOME / "run/slurmdbd.pid",
+        "LogFile": LOGS / "slurmdbd.log",
+    }
+    lines, dbd_lines = ([f"{key}={value}" for key, value in table.items()] for table in (settings, accounts))
     size = f"CPUs={cluster.cpus} RealMemory={cluster.memory_mb}"
     lines += [f"NodeName={node.name} NodeAddr={node.address} NodeHostname={node.name} {size}" for node in cluster.nodes]
     default = "YES"
@@ -366,7 +436,7 @@ def slurm_files(cluster: Cluster) -> dict[str, str]:
         default = "NO"
     mpi = f"PMIxCliTmpDirBase={HOME}/pmix\n"  # each host has its own folder there
     cgroup = "CgroupPlugin=cgroup/v1\n"  # Slurm uses no cgroups here; this plugin alone starts without systemd
-    return dict(zip(FILES, ("\n".join(lines) + "\n", mpi, cgroup), strict=True))
+    return dict(zip(FILES, ("\n".join(lines) + "\n", mpi, cgroup, "\n".join(dbd_lines) + "\n"), strict=True))
 
 
 # -- Limits, also while the cluster runs

@@ -231,7 +231,7 @@ def test_down_leaves_nothing_but_the_logs(cluster: Cluster, tmp_path: Path) -> N
 
 def remains() -> list[str]:
     """What is left of a cluster on this machine, found without the program's own help."""
-    programs = ("slurmctld", "slurmd", "slurmstepd", "munged", f"sleep\0{LONG}")
+    programs = ("slurmctld", "slurmd", "slurmstepd", "munged", "mariadbd", f"sleep\0{LONG}")
     found = [text for pid in os.listdir("/proc") if pid.isdigit() and (text := command_of(pid)).startswith(programs)]
     found += [name for name in os.listdir("/sys/class/net") if name.startswith("stallp")]
     found += [line for line in run("ip", "netns", "list").splitlines() if line.startswith("stallp")]
@@ -245,6 +245,26 @@ def command_of(pid: str) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ""
+
+
+def test_without_its_accounts_the_cluster_is_not_up(cluster: Cluster) -> None:
+    for process in program.processes():
+        if command_of(str(process)).startswith("slurmdbd"):
+            os.kill(process, signal.SIGKILL)
+    try:
+        wait_until(lambda: not cluster.is_up(), 5, "it counts as up")
+        assert "accounts: gone" in cluster.status()
+    finally:
+        cluster.up()
+    assert "accounts: kept" in cluster.status()
+
+
+def test_a_database_that_does_not_start_is_named(stopped: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "SYSTEM_TABLES", HOME / "nothing")
+    monkeypatch.setattr(program, "START_TIME", 1)
+    with pytest.raises(ClusterError, match=r"the database of the accounts does not start, see .*/mariadbd\.log"):
+        stopped.up()
+    assert "mysql.db' doesn't exist" in (LOGS / "mariadbd.log").read_text()
 
 
 def test_down_removes_half_an_up(stopped: Cluster) -> None:

@@ -37,9 +37,10 @@ CONFIG: dict[str, Any] = {
 TABLES = "results/secret/tables"
 DRAWN = [f"{TABLES}/{table.name}.parquet" for table in (RUNS, ENVIRONMENTS, SLURM_JOBS)]
 ACCOUNT = {
-    "slurm_job_id": "17", "partition": "gpu", "state": "COMPLETED", "exit_code": "0:0", "submitted": "", "started": "",
-    "ended": "", "elapsed": 60, "nodes": 2, "cpus": 8, "cpu_time": 480, "requested": "cpu=8", "allocated": "cpu=8",
-    "time_limit": "01:00:00", "node_list": "qzgpu[9-10].zuse.example,qzgpu9.zuse.example",
+    "slurm_job_id": "17", "partition": "gpu", "state": "COMPLETED", "exit_code": "0:0", "reason": "",
+    "submitted": "", "started": "", "ended": "", "elapsed": 60, "nodes": 2, "node_hours": 2 / 60, "cpus": 8,
+    "cpu_time": 480, "energy": None, "requested": "cpu=8", "allocated": "cpu=8", "time_limit": "01:00:00",
+    "node_list": "qzgpu[9-10].zuse.example,qzgpu9.zuse.example",
 }  # fmt: skip
 
 

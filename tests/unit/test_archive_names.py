@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.archive.accounting import command, from_sacct
 from stallpoint.archive.names import Names, expand_nodes
-from stallpoint.errors import InputError
 from stallpoint.measure.slurm import own_job
 
 NAMES = {"nodes": ["n10.site", "n2.site"], "users": ["jdoe"], "root": "/home/jdoe/work"}
@@ -75,15 +73,6 @@ def test_slurms_lists_of_nodes(text: str, nodes: list[str]) -> None:
 
 def test_a_list_of_nodes_counts_those_that_nobody_knows() -> None:
     assert Names(["n2.site", "n10.site"]).node_list("n[2-3,10].site") == "node1,node2,1 more"
-
-
-def test_accounts_are_read_and_do_not_say_who_cancelled() -> None:
-    head = command(["1", "2"])[4].removeprefix("--format=").replace(",", "|")
-    line = "7|gpu|CANCELLED by 1000|0:15|Unknown|Unknown|Unknown|60|2|8|480|cpu=8,mem=4G|cpu=8|01:00:00|n[2-3]"
-    (row,) = from_sacct(f"{head}\n{line}\n")
-    assert (row["state"], row["elapsed"], row["cpus"], row["node_list"]) == ("CANCELLED", 60, 8, "n[2-3]")
-    with pytest.raises(InputError, match="sacct: its first line"):
-        from_sacct("JobID|User\n7|jdoe\n")
 
 
 def test_outside_slurm_there_is_no_job() -> None:
