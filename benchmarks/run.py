@@ -21,9 +21,11 @@ import layer_timing
 import message_rows
 import pandas as pd
 import presets
+import repeatability
 import scaling_laws
 
 BENCHMARKS = {
+    "repeatability": repeatability.benchmark,
     "collect": collect.benchmark,
     "dry-run": dry_run.benchmark,
     "layer-timing": layer_timing.benchmark,
