@@ -24,8 +24,8 @@ import pandas as pd
 from paired import Figure
 from scipy.stats import beta
 
+from stallpoint.disturbances import disturbed, together
 from stallpoint.measure.sensors import Sensors
-from stallpoint.models.disturbances import disturbed, together
 from stallpoint.models.statistics import generator
 
 RANKS = 2

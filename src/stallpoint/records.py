@@ -170,6 +170,24 @@ SLURM_JOBS = Table(
     ),
 )
 
+SENSORS = (
+    Column("runnable_wait", REAL, "s", "time the computing thread could have run but did not; null where unknown"),
+    Column("thread_time", REAL, "s", "CPU time of the computing thread"),
+    Column("process_time", REAL, "s", "CPU time of all threads of the process"),
+    Column("node_busy", REAL, "s", "time that any thread of this kernel ran on the CPUs this process may run on"),
+    Column("steal", REAL, "s", "time that the hypervisor took from those CPUs, in steps of 10 ms"),
+    Column("cpu_pressure", REAL, "s", "time in which some thread of this kernel waited for a CPU"),
+    Column("involuntary_switches", REAL, None, "how often the computing thread lost its CPU to another one"),
+    Column("throttled", REAL, "s", "time that a quota kept threads of this process's cgroup from running, over CPUs"),
+    Column("thermal_throttles", REAL, None, "how often those CPUs slowed down for heat; null where unknown"),
+    Column("frequency", REAL, "Hz", "mean clock of those CPUs at the end of the iteration; null where unknown"),
+    Column(
+        "gpu_clock", REAL, "Hz", "clock of the GPU's multiprocessors at the end of the iteration; null without NVML"
+    ),
+    Column("gpu_throttle", TEXT, None, "why the GPU's clock is lower than it could be; null without NVML"),
+)
+"""What may have disturbed an iteration (`stallpoint.measure.sensors`); null where it cannot be known."""
+
 ITERATIONS = Table(
     "iterations",
     "one row for each training iteration of each rank",
@@ -192,6 +210,7 @@ ITERATIONS = Table(
         Column("update", REAL, "s", "model update; 0 where a parameter server updates, as part of the communication"),
         Column("iteration_time", REAL, "s", "whole iteration"),
         Column("loss", REAL, None, "training loss of the worker's mini-batch"),
+        *SENSORS,
     ),
 )
 
@@ -234,6 +253,14 @@ VISITS = Table(
         Column("began", pa.timestamp("us", tz="UTC"), None, "start of the visit"),
         Column("duration", REAL, "s", "from there to its end, what is done before and after measuring included"),
         Column("measuring", REAL, "s", "of that: iterations, products, all-reduces and reads, warm-up included"),
+        Column("kernel", TEXT, None, "hash that tells the running kernel from others: ranks on one share its counters"),
+        Column("cpus", TEXT, None, "CPUs that the process may run on, such as 0-3,8"),
+        Column("threads", INT, None, "threads that the worker computes with"),
+        Column("node_busy_error", REAL, "s", "how far a difference of node_busy may be off"),
+        Column("product_before", REAL, "s", "sentinel: always the same matrix products, before measuring"),
+        Column("product_after", REAL, "s", "the same, after it"),
+        Column("all_reduce_before", REAL, "s", "sentinel: always the same all-reduces, before; null for one rank"),
+        Column("all_reduce_after", REAL, "s", "the same, after it"),
     ),
 )
 
@@ -554,6 +581,36 @@ CAUSES = Table(
     ),
 )  # fmt: skip
 
+DISTURBANCES = Table(
+    "disturbances",
+    "one row for each disturbed iteration, warm-up included",
+    (
+        CELL,
+        HARDWARE,
+        VISIT,
+        ITERATION,
+        Column("reason", TEXT, None, "another process, steal, quota or throttled clock; several joined by commas"),
+        Column("left_out", FLAG, None, "statistics do without it; not where too little of the cell would be left"),
+    ),
+)
+
+CONTROLS = Table(
+    "controls",
+    "A/A controls: cells on one worker that do the same, and whether their iteration times agree",
+    (
+        HARDWARE,
+        NETWORK,
+        STORAGE,
+        PREFETCH,
+        WORKER_BATCH,
+        Column("first", TEXT, None, "scaling and preset of the one, or compute"),
+        Column("second", TEXT, None, "the same of the other"),
+        *_estimate("ratio", None, "iteration time of the second over that of the first"),
+        Column("p", REAL, None, "chance of a ratio so far from 1 where it is 1"),
+        Column("agrees", FLAG, None, "no difference at 5 % over all pairs of the hardware entry (Holm)"),
+    ),
+)
+
 STALLING = Table(
     "stalling",
     "how many nodes: where each scaling curve stops getting faster, and what is worth its nodes",
@@ -562,6 +619,10 @@ STALLING = Table(
         *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold"),
         Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_nodes then holds"),
         Column("basis", TEXT, None, "measured, or predicted: by the DAG model beyond the measured nodes"),
+        Column("verdict", TEXT, None, "of what was measured: stalls, scales, undecided, or withheld (why: note)"),
+        Column("verdict_nodes", INT, None, "nodes where it stalls, up to which it scales, or where it is undecided"),
+        *_estimate("measured_speedup", None, "largest speedup at any node count measured"),
+        Column("measured_speedup_nodes", INT, None, "the node count of that"),
         *_estimate("crossing_nodes", None, "nodes where communication takes as long as compute; infinite: nowhere"),
         Column("crossing_after", REAL, None, "largest node count below that is known: between it and the next one"),
         *_estimate("worthwhile_nodes", None, "most nodes on which a sample costs at most 1/efficiency as much"),
@@ -825,8 +886,8 @@ TRAFFIC = Table(
 
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, VALIDATION, AMDAHL,
-    CRITICAL_PATH, CAUSES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS,
-    HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, COMPARISONS, TRAFFIC,
+    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE, RATES,
+    SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, COMPARISONS, TRAFFIC,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

@@ -46,6 +46,21 @@ def conclude(
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": list(_dag_errors(tables["predictions"])),
         "storages": list(_storages(tables["storage_rates"])),
+        "controls": [
+            {
+                **{name: row[name] for name in ("hardware", "network", "worker_batch", "first", "second", "agrees")},
+                "ratio": _estimate(row, "ratio"),
+            }
+            for row in _rows(tables["controls"])
+        ],
+        "disturbances": list(_disturbances(tables["disturbances"])),
+        "ended": tables["runs"]
+        .query("ended != ''")
+        .groupby(["hardware", "ended"])
+        .size()
+        .rename("cells")
+        .reset_index()
+        .to_dict("records"),
         "instrumentation": list(_instrumentation(tables["instrumentation"])),
         "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
@@ -81,6 +96,10 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "stall_nodes": _estimate(row, "stall_nodes") if row["reached"] else None,
             "stall_not_below": None if row["reached"] or row["note"] else int(row["stall_nodes_low"]),
             "reached": bool(row["reached"]),
+            "verdict": row["verdict"],
+            "verdict_nodes": int(row["verdict_nodes"]),
+            "measured_speedup": _estimate(row, "measured_speedup"),
+            "measured_speedup_nodes": int(row["measured_speedup_nodes"]),
             "basis": row["basis"],
             "note": row["note"],
             "dominant_cause": row["dominant_cause"],
@@ -191,6 +210,19 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 "samples_per_second": _estimate(row, "samples_per_second"),
                 "verdict": "fastest" if row is ranked[0] else other,
             }
+
+
+def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """How many iterations were disturbed on each hardware, by what, and how many of them count nevertheless."""
+    for (hardware, reason), rows in groups(table, ["hardware", "reason"]):
+        kept = int((~rows["left_out"].astype(bool)).sum())
+        yield {
+            "hardware": hardware,
+            "reason": reason,
+            "iterations": len(rows),
+            "cells": int(rows["cell"].nunique()),
+            "kept": kept,
+        }
 
 
 def _instrumentation(table: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stallpoint.claims import words as claims
@@ -40,7 +39,8 @@ def summary(conclusions: Conclusions) -> list[str]:
             c for c in conclusions["curves"]
             if (c["network"], c["hardware"], c["scaling"]) == (network, hardware, scaling)
         ]  # fmt: skip
-        lines.append(f"{network} on {hardware}, {scaling} scaling: {_stalls_in_words(alike)}")
+        lines.append(f"{network} on {hardware}, {scaling} scaling: {headline(alike)}")
+    lines += trust_lines(conclusions)
     lines.extend(_next_line(conclusions["curves"]))
     for error in conclusions["dag_errors"]:
         if error["sync"] == "all":
@@ -67,21 +67,44 @@ def _worth(curve: Mapping[str, Any]) -> float:
     return float((cell["width"] - cell["expected_width"]) / cell["node_hours"])
 
 
-def _stalls_in_words(curves: list[dict[str, Any]]) -> str:
-    stalled = [curve for curve in curves if curve["reached"]]
-    if not stalled and all(curve["note"] for curve in curves):
-        return f"not known: {curves[0]['note']} ({_count(len(curves), 'curve')})"
-    if not stalled:
-        largest = max(curve["largest_considered"] for curve in curves)
-        return f"no stall up to n = {largest} ({_count(len(curves), 'curve')})"
-    places = sorted(int(curve["stall_nodes"]["value"]) for curve in stalled)
-    where = f"{places[0]}" if places[0] == places[-1] else f"{places[0]} to {places[-1]}"
-    predicted = sum(curve["basis"] == "predicted" for curve in stalled)
-    basis = {0: "measured", len(stalled): "predicted, not measured"}.get(predicted, f"{predicted} of them predicted")
-    causes = Counter(curve["dominant_cause"] for curve in stalled)
-    why = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common())
-    which = f"{len(stalled)} of {_count(len(curves), 'curve')}"
-    return f"stalls at n = {where} ({which}; {basis}); dominant cause: {why}"
+def leading(curves: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The curve that leads: that with the largest speedup measured, among those with a verdict if there are any."""
+    told = [curve for curve in curves if curve["verdict"] in ("stalls", "scales")] or curves
+    return max(told, key=lambda curve: (curve["measured_speedup"] or {"value": 0})["value"] or 0)
+
+
+def headline(curves: Sequence[Mapping[str, Any]]) -> str:
+    """What was measured of curves that differ in preset, storage and the like, by the one that leads."""
+    best = leading(curves)
+    of_several = f" ({best['sync']}, {best['storage']}, the best of {len(curves)})" if len(curves) > 1 else ""
+    return f"{verdict_in_words(best)}{of_several}"
+
+
+def verdict_in_words(curve: Mapping[str, Any]) -> str:
+    """What was measured of one curve."""
+    nodes = curve["verdict_nodes"]
+    if curve["verdict"] == "withheld" or (curve["note"] and not nodes):
+        return f"withheld: {curve['note']}"
+    speedup = f"speedup {_with_interval(curve['measured_speedup'])} on n = {curve['measured_speedup_nodes']}"
+    return {
+        "stalls": f"stalls at n = {nodes}",
+        "scales": f"scales to n = {nodes}, {speedup}",
+        "undecided": f"undecided whether n = {2 * nodes} gains, {speedup}"
+        if nodes
+        else "undecided: one node count measured",
+    }[curve["verdict"]]
+
+
+def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:
+    """How sure that is: when visits ended, what was disturbed, and whether cells that do the same agree."""
+    for entry in conclusions["ended"]:
+        yield f"{entry['hardware']}: {_count(entry['cells'], 'cell')} visited until: {entry['ended']}"
+    for entry in conclusions["disturbances"]:
+        kept = f", {entry['kept']} of them kept for want of others" if entry["kept"] else ", left out"
+        yield f"{entry['hardware']}: {_count(entry['iterations'], 'iteration')} disturbed by {entry['reason']}{kept}"
+    if controls := conclusions["controls"]:
+        differ = [entry for entry in controls if not entry["agrees"]]
+        yield f"A/A controls: {len(controls) - len(differ)} of {len(controls)} pairs of cells that do the same agree"
 
 
 def _count(number: int, what: str) -> str:

@@ -18,6 +18,7 @@ from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, from_te
 from stallpoint.exchange.layer_types import layer_type
 from stallpoint.kinds import kind_of
 from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.sensors import Reading, between
 from stallpoint.models import dag
 from stallpoint.parquet import write_cell
 from stallpoint.presets import preset_from
@@ -93,10 +94,11 @@ def _check(cell: ImportedTrainCell, iterations: Sequence[TracedIteration], file:
 
 def _add_iterations(cell: ImportedTrainCell, iterations: Sequence[TracedIteration], keep: Recorder) -> None:
     start = 0.0
+    unwatched = between(Reading(), Reading())
     for index, iteration in enumerate(iterations):
         which = {"iteration": index, "warmup": index < cell.warmup}
         phases, layers = compose(cell, iteration)
-        keep.add(ITERATIONS, **which, start=start, **phases)
+        keep.add(ITERATIONS, **which, start=start, **phases, **unwatched)
         keep.add(LAYERS, **which, **layers)
         start += phases["iteration_time"]
 

@@ -35,6 +35,8 @@ from stallpoint.measure import environment, precision, slurm
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.sensors import Sensors, kernel_id
+from stallpoint.measure.sentinel import sentinel_of
 from stallpoint.measure.world import World, first_process
 from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, VISITS, Table
 from stallpoint.runs import run_row
@@ -146,10 +148,18 @@ class _Visit:
         if self.world.rank == 0 and (job := slurm.own_job()):
             self.recorder.add(SLURM_JOBS, **job)
         self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
+        sentinel = sentinel_of(self.world, torch.device(self.cell.device))
+        before = sentinel.run()
         measure(self.cell, self.world, self.recorder)
-        duration = (datetime.now(UTC) - self.started).total_seconds()
-        measuring = self.recorder.measuring
-        self.recorder.add(VISITS, turn=self.turn, began=self.started, duration=duration, measuring=measuring)
+        after = sentinel.run()
+        with Sensors() as sensors:
+            where = {"cpus": sensors.cpus, "node_busy_error": sensors.node_busy_error, "kernel": kernel_id()}
+        self.recorder.add(
+            VISITS, turn=self.turn, began=self.started, duration=(datetime.now(UTC) - self.started).total_seconds(),
+            measuring=self.recorder.measuring, **where, threads=self.cell.threads_per_worker,
+            product_before=before["product_seconds"], product_after=after["product_seconds"],
+            all_reduce_before=before["all_reduce_seconds"], all_reduce_after=after["all_reduce_seconds"],
+        )  # fmt: skip
 
     def _gather(self, table: Table) -> pa.Table | None:
         """Rows of all ranks, in the order of the ranks, on rank 0."""

@@ -24,8 +24,17 @@ VALUES = 1024
 """Single-precision values of an all-reduce, from and to the host's memory."""
 _MOST = 2**20
 
+_sentinels: dict[tuple[int, str], Sentinel] = {}
 _products: dict[str, int] = {}
 """How many products this process does, by type of device: counted once, so that the times of all visits compare."""
+
+
+def sentinel_of(world: World, device: torch.device) -> Sentinel:
+    """The sentinel of these ranks, who ask for it together; made once for each world and device."""
+    key = world.comm.handle, device.type
+    if key not in _sentinels:
+        _sentinels[key] = Sentinel(world, device)
+    return _sentinels[key]
 
 
 class Sentinel:

@@ -27,6 +27,7 @@ from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.precision import forward_context
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.sensors import Sensors, between
 from stallpoint.measure.synchronisation import Sent
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
@@ -193,16 +194,19 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
             resident.network(network, cell.seed, device), world, preset, device,
             precision=cell.precision, warmup=cell.warmup,
         ) as trainer,
+        Sensors(gpu=torch.cuda.current_device() if device.type == "cuda" else None) as sensors,
     ):  # fmt: skip
         progress = Progress("iteration", [1] * count, silent=world.rank > 0)
         world.comm.Barrier()
         begun = host_mark()
         for iteration in range(count):
             start = (host_mark() - begun) * 1e-9
+            reading = sensors.read()
             measured = trainer.step(next_batch)
+            meanwhile = between(reading, sensors.read())
             which = {"iteration": before + iteration, "warmup": iteration < cell.warmup}
             keep.measuring += measured.phases["iteration_time"]
-            keep.add(ITERATIONS, **which, start=start, **measured.phases)
+            keep.add(ITERATIONS, **which, start=start, **measured.phases, **meanwhile)
             keep.add(LAYERS, **which, **measured.layers)
             if not which["warmup"]:
                 instrumentation.add(measured.phases, measured.layers, measured.turns)

@@ -6,11 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
+from stallpoint import disturbances
 from stallpoint.models import (
     amdahl,
     attribution,
     communication,
     comparisons,
+    controls,
     critical_path,
     curve_distances,
     data,
@@ -58,6 +60,8 @@ def fit(
     records and `seed` give the same numbers.
     """
     tidy = {name: of_types(TABLES[name], rows) for name, rows in tidy.items()}
+    found = disturbances.table(tidy["iterations"], tidy["visits"])
+    tidy |= {name: disturbances.without(tidy[name], found) for name in ("iterations", "layers")}
     iterations, layers, runs = tidy["iterations"], tidy["layers"], tidy["runs"]
     steps = over_ranks(iterations, layers)
     points = measured(steps, seed)
@@ -82,8 +86,9 @@ def fit(
     compute = Compute(iterations, layers, seed, kernels)
     cluster = cluster_of(tidy, points, compute)
     curves = cluster.model.curves(points, nodes)
+    checked = controls.table(points)
     products = matrix_products.products(tidy["sgemm"], seed)
-    rows = {
+    rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
         "layer_scaling": layer_scaling(compute),
         "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
         "matrix_products": matrix_products.table(tidy["sgemm"], libraries, seed),
@@ -94,7 +99,9 @@ def fit(
         "amdahl": amdahl.table(compute, curves, threshold),
         "critical_path": critical_path.table(curves),
         "causes": attribution.causes(curves),
-        "stalling": stalling.table(curves, threshold, efficiency),
+        "controls": checked,
+        "disturbances": found,
+        "stalling": stalling.table(curves, threshold, efficiency, checked),
         "what_if": what_if.table(cluster, curves, scenarios, nodes, threshold),
         "next_cells": next_cells.table(curves, runs, links, cluster.presets, threshold, available or {}, seed),
         "storage_rates": data.storage_rates(tidy["storage_reads"], seed),

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from stallpoint.models.attribution import NOT_DISTINGUISHABLE, dominant
+from stallpoint.models.controls import withheld
 from stallpoint.models.measured import Measured
 from stallpoint.models.prediction import Basis, Predicted, ScalingCurve
-from stallpoint.models.statistics import REPLICATES, Ensemble, Reals, columns
+from stallpoint.models.statistics import REPLICATES, Ensemble, Reals, columns, estimate
 
 COMPUTE = ("forward", "backward", "update")
 
@@ -69,16 +70,18 @@ def worthwhile_nodes(nodes: Sequence[int], efficiencies: Reals, least: float) ->
     return largest
 
 
-def table(curves: Iterable[ScalingCurve], threshold: float, efficiency: float) -> list[dict[str, object]]:
-    """Rows of the stalling table, one for each curve.
+def table(
+    curves: Iterable[ScalingCurve], threshold: float, efficiency: float, controls: Sequence[Mapping[str, object]] = ()
+) -> list[dict[str, object]]:
+    """Rows of the stalling table, one for each curve; `controls` are the rows of that table.
 
     The dominant cause is that of the doubled count, where the gain stays away. Nodes are worthwhile while a sample
     costs at most 1/`efficiency` of the node-seconds it costs on the fewest nodes.
     """
-    return [_row(curve, threshold, efficiency) for curve in curves]
+    return [_row(curve, threshold, efficiency, withheld(curve, controls)) for curve in curves]
 
 
-def _row(curve: ScalingCurve, threshold: float, efficiency: float) -> dict[str, object]:
+def _row(curve: ScalingCurve, threshold: float, efficiency: float, mistrust: str) -> dict[str, object]:
     known, gained = curve.known, gains(curve)
     largest = max(known, default=curve.base)
     stalls = stall_nodes({nodes: gain for nodes, (_, gain) in gained.items()}, largest, threshold)
@@ -93,13 +96,44 @@ def _row(curve: ScalingCurve, threshold: float, efficiency: float) -> dict[str, 
         **columns("stall_nodes", stalls if known else unknown),
         "reached": reached,
         "basis": "measured" if last is None else gained[last][0],
+        **_verdict_columns(curve, gained, threshold, mistrust),
         **_crossing_columns(curve, known),
         **columns("worthwhile_nodes", _worthwhile(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", _best_speedup(curve, known) if known else unknown),
         "largest_measured": max(curve.measured),
         "largest_considered": largest,
         "dominant_cause": dominant(curve, decisive) if decisive > curve.base else NOT_DISTINGUISHABLE,
-        "note": _note(curve, known, gained),
+        "note": _note(curve, known, gained) or mistrust,
+    }
+
+
+def verdict(gained: Mapping[int, Ensemble], threshold: float) -> tuple[str, int]:
+    """``stalls``, ``scales`` or ``undecided``, and on how many nodes, by the measured gains of doubling.
+
+    A curve stalls at the first n whose gain is below the threshold with all of its interval, and scales as far as
+    gains are above it with all of theirs; the first gain that is neither leaves it undecided.
+    """
+    for nodes, gain in sorted(gained.items()):
+        _, low, high = estimate(gain)
+        if high < 1 + threshold:
+            return "stalls", nodes
+        if not low >= 1 + threshold:
+            return "undecided", nodes
+    return ("scales", 2 * max(gained)) if gained else ("undecided", 0)
+
+
+def _verdict_columns(
+    curve: ScalingCurve, gained: Mapping[int, tuple[Basis, Ensemble]], threshold: float, mistrust: str
+) -> dict[str, object]:
+    said, nodes = verdict({n: gain for n, (basis, gain) in gained.items() if basis == "measured"}, threshold)
+    there = [n for n in curve.known if curve.basis(n) == "measured"]
+    best = max(there, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
+    speedup = curve.speedup(best, "measured") if there else np.full(1 + REPLICATES, np.nan)
+    return {
+        "verdict": "withheld" if mistrust else said,
+        "verdict_nodes": nodes,
+        **columns("measured_speedup", speedup),
+        "measured_speedup_nodes": best,
     }
 
 

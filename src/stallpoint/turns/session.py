@@ -12,14 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow.compute as pc
-
-from stallpoint import parquet
+from stallpoint import disturbances, parquet
 from stallpoint.cells import Cell, TrainCell
 from stallpoint.durations import in_words
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.presets import forced
-from stallpoint.records import ITERATIONS, RUNS
+from stallpoint.records import ITERATIONS, RUNS, VISITS
 from stallpoint.runs import run_row
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.choice import Visited, choose, speedups
@@ -88,14 +86,24 @@ class Candidate:
         if run["status"] != "ok":
             self.visited.ended = True
         elif isinstance(self.measurement.cell, TrainCell):
-            self.visited.medians.append(_log_median(self.measurement, visit))
+            median = _log_median(self.measurement, visit)
+            if median is None:
+                self.visited.disturbed += 1
+            else:
+                self.visited.medians.append(median)
 
 
-def _log_median(measurement: Measurement, visit: int) -> float:
-    """Logarithm of the median time of a visit's iterations, each as long as its slowest rank took."""
-    rows = measurement.table(ITERATIONS, visit)
-    rows = rows.filter(pc.invert(rows["warmup"])).group_by("iteration").aggregate([("iteration_time", "max")])
-    return math.log(statistics.median(rows["iteration_time_max"].to_pylist()))
+def _log_median(measurement: Measurement, visit: int) -> float | None:
+    """Logarithm of the median time of a visit's iterations, each as long as its slowest rank took.
+
+    Disturbed ones do not count; None where half of them or more were.
+    """
+    iterations, visits = (measurement.table(table, visit).to_pandas() for table in (ITERATIONS, VISITS))
+    rows = iterations[~iterations["warmup"]]
+    found = disturbances.table(rows, visits)
+    times = rows.groupby("iteration")["iteration_time"].max()
+    good = times[~times.index.isin(found["iteration"])]
+    return math.log(good.median()) if 2 * len(good) > len(times) else None
 
 
 @dataclass

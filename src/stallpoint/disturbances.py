@@ -26,6 +26,8 @@ STEAL_ERROR = 0.02
 """How far stolen time may be off: /proc/stat shows 10 ms at a time, of each CPU, at both ends (s)."""
 SLOWER_CLOCK = 0.1
 """Clocks of one load differ by some percent as they follow the other cores' load; this is beyond."""
+FEWEST_VISITS = 2
+"""Visits with an undisturbed iteration that have to be left of a cell; else it keeps all of them."""
 REASONS = ("another process", "steal", "quota", "throttled clock")
 _GPU_SLOWS_DOWN = "Thermal|HwSlowdown|PowerBrake"
 _VISIT = ["cell", "visit"]
@@ -64,6 +66,28 @@ def together(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str
     joined = some.groupby(which)["reason"].agg(_union)
     found = pd.MultiIndex.from_frame(iterations[which])
     return pd.Series(joined.reindex(found).fillna("").to_numpy(dtype=object), index=iterations.index, dtype=object)
+
+
+def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the disturbances table, by the tables of iterations and visits."""
+    key = [*_VISIT, "rank"]
+    watched = iterations[iterations["node_busy"].notna()]
+    rows = watched.merge(visits[[*key, "kernel", "cpus", "threads", "node_busy_error"]], on=key, how="left")
+    rows = rows.assign(reason=together(rows, disturbed(rows)) if len(rows) else "")
+    steps = rows.drop_duplicates([*_VISIT, "iteration"])
+    good = steps[(steps["reason"] == "") & ~steps["warmup"].astype(bool)]
+    enough = good.groupby("cell")["visit"].nunique() >= FEWEST_VISITS
+    found = steps[steps["reason"] != ""][["cell", "hardware", "visit", "iteration", "reason"]]
+    return found.assign(left_out=found["cell"].map(enough).fillna(False).astype(bool))
+
+
+def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `frame` (iterations or layers) less those of iterations that are left out by the rows `found`."""
+    gone = found[found["left_out"].astype(bool)]
+    if gone.empty:
+        return frame
+    index = pd.MultiIndex.from_frame(gone[["cell", "iteration"]])
+    return frame[~pd.MultiIndex.from_frame(frame[["cell", "iteration"]]).isin(index)]
 
 
 def foreign(iterations: pd.DataFrame) -> pd.Series[float]:

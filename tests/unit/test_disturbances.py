@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.disturbances import disturbed, foreign, members, together
+from stallpoint.disturbances import disturbed, foreign, members, together
 
 TIME = 0.05
 COUNT = 40
