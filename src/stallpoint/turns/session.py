@@ -35,23 +35,20 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path) -> None:
     log.write_text("")
     cells = [Candidate.found(measurement) for measurement in agenda.measurements()]
     visited = [one.visited for one in cells]
-    problems = []
     with _processes([one.measurement.cell for one in cells], launcher, log) as processes:
         while (choice := choose(visited, agenda.limits, agenda.seed)).place is not None:
             chosen = cells[choice.place]
             turn = 1 + sum(one.visits for one in visited)
-            problem = chosen.visit(processes, turn)
-            if problem:
-                problems.append(problem)
+            chosen.visit(processes, turn)
             _say(
                 log, f"visit {turn}: {chosen.measurement.cell.path} in {in_words(visited[choice.place].durations[-1])}"
             )
     _say(log, f"{_ended(choice.reason)}; {_widths(visited)}")
     for one in cells:
-        if one.measurement.visits or one.measurement.recorded:
+        if not one.problem and (one.measurement.visits or one.measurement.recorded):
             one.measurement.write_record(choice.reason)
             one.measurement.finish()
-    if problems:
+    if problems := [one.problem for one in cells if one.problem]:
         raise InputError("\n".join(problems))
 
 
@@ -61,6 +58,8 @@ class Candidate:
 
     measurement: Measurement
     visited: Visited
+    problem: str = ""
+    """What was wrong, if a visit left nothing behind: there is no record, and the visits there are wait for the next job."""
 
     @classmethod
     def found(cls, measurement: Measurement) -> Candidate:
@@ -71,16 +70,15 @@ class Candidate:
             one._count(visit)
         return one
 
-    def visit(self, processes: Pool, turn: int) -> str:
-        """Visit it once more; what was wrong, if the visit left nothing behind."""
+    def visit(self, processes: Pool, turn: int) -> None:
+        """Visit it once more."""
         number = 1 + max(self.measurement.visits, default=0)
-        problem = processes.visit(self.measurement, number, turn)
-        if problem:
+        self.problem = processes.visit(self.measurement, number, turn)
+        if self.problem:
             self.visited.ended = True
             self.visited.durations.append(0.0)
         else:
             self._count(number)
-        return problem
 
     def _count(self, visit: int) -> None:
         run = self.measurement.run(visit)
