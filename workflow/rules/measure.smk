@@ -9,16 +9,20 @@
 # what it asks for alone) and written down for the jobs. On this machine a job takes every core (threads), so that
 # nothing runs beside a measurement; on a cluster it gets the nodes of its largest cell. How its processes are started
 # there is a matter of the site: resources.launcher in the profile. In an archive nothing is measured.
+#
+# What that is expected to take is printed first, and asked of the scheduler. A job that was killed (by its time limit,
+# or preempted) leaves its visits: on a cluster it is submitted again and goes on from there.
 from stallpoint.cells import MEASURED
-
 
 MEASUREMENTS = measurements()
 BLOCKS = blocks()
+PLAN = planned(BLOCKS)
 
 
 onstart:
     for name, block in BLOCKS.items():
         agenda_of(block).write(agenda_file(name))
+    PLAN.append(Path(RESULTS, "turns", plans.FILE))
 
 
 for name, block in BLOCKS.items():
@@ -32,8 +36,10 @@ for name, block in BLOCKS.items():
             [f"{one.folder}/done" for one in block],
         log:
             f"{LOGS}/turns/{name}.log",
+        retries: 2 if on_cluster() else 0
         threads: workflow.cores or 1
         resources:
+            runtime=runtime(name),
             nodes=max(one.cell.nodes for one in block),
             tasks=max(one.cell.ranks for one in block),
             cpus_per_task=max(one.cell.threads_per_worker for one in block),
@@ -53,8 +59,8 @@ for kind in [] if ARCHIVED else MEASURED:
             of_cell(kind, lambda cell: f"{MEASUREMENTS[cell.path].folder}/done"),
         output:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
+        localrule: True
         params:
             cell=of_cell(kind, Cell.to_json),
-        localrule: True
         shell:
             "cp -r $(dirname {input:q})/record {output.folder:q}.part && mv {output.folder:q}.part {output.folder:q}"
