@@ -19,6 +19,7 @@ import dry_run
 import layer_timing
 import message_rows
 import pandas as pd
+import plan_accuracy
 import presets
 import scaling_laws
 
@@ -32,6 +33,7 @@ BENCHMARKS = {
     "scaling-laws": scaling_laws.benchmark,
     "message-rows": message_rows.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
+    "plan": plan_accuracy.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -49,7 +49,7 @@ def _problem(job: Job) -> str:
             f"{count('visit', job.most_visits)} to each of {count('cell', len(job.orders))} are expected to take "
             f"{in_time(least)}",
             "what takes most:",
-            *(f"  {name}: {in_words(costs[name])} ({count('cell', len(groups[name]))})" for name in dearest),
+            *(f"  {name}: {in_words(round(costs[name], 3))} ({count('cell', len(groups[name]))})" for name in dearest),
             f"visits: {fitting} would fit"
             if fitting
             else "not even one visit to each cell fits: some would have to go",

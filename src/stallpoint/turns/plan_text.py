@@ -66,7 +66,8 @@ def count(what: str, number: int) -> str:
 
 def in_time(seconds: Interval) -> str:
     """A duration with its interval."""
-    return f"{in_words(seconds.typical)} [{in_words(seconds.low)}, {in_words(seconds.high)}]"
+    low, typical, high = (in_words(round(value, 3)) for value in seconds.values())
+    return f"{typical} [{low}, {high}]"
 
 
 def _hours(hours: Interval) -> str:
