@@ -6,6 +6,7 @@ import math
 
 from stallpoint.durations import in_words
 from stallpoint.errors import InputError
+from stallpoint.turns.expected import Interval
 from stallpoint.turns.plan import Job, Order, Plan, bases, total
 from stallpoint.turns.plan_text import count, in_time, rests_on
 
@@ -16,6 +17,7 @@ NAMED = 5
 def check_budget(plan: Plan) -> None:
     """Raise `InputError` where the visits that each cell gets at least do not fit the budget of their job.
 
+    Even the least that is expected must not fit: without earlier records, what is typical may be off by a factor of 2.
     The budget is that of the study, `agenda.Limits`. What was begun goes on, whatever is expected: it ends with its
     budget.
     """
@@ -27,7 +29,12 @@ def check_budget(plan: Plan) -> None:
 def _fits(job: Job) -> bool:
     if job.budget == math.inf or any(order.done for order in job.orders):
         return True
-    return _cost(job, job.most_visits) <= job.budget
+    return _least(job).low <= job.budget
+
+
+def _least(job: Job) -> Interval:
+    """Seconds that the visits that each cell gets at least are expected to take."""
+    return total(order.expected.visit.times(order.visits) for order in job.orders)
 
 
 def _cost(job: Job, visits: int) -> float:
@@ -36,7 +43,7 @@ def _cost(job: Job, visits: int) -> float:
 
 
 def _problem(job: Job) -> str:
-    least = total(order.expected.visit.times(order.visits) for order in job.orders)
+    least = _least(job)
     fitting = next((number for number in range(job.most_visits - 1, 0, -1) if _cost(job, number) <= job.budget), 0)
     groups: dict[str, list[Order]] = {}
     for order in job.orders:

@@ -65,7 +65,7 @@ class Candidate:
     measurement: Measurement
     visited: Visited
     problem: str = ""
-    """What was wrong, if a visit left nothing behind: then the visits there are wait for the next job, with no record."""
+    """What was wrong, if a visit left nothing behind: then there is no record, and its visits wait for the next job."""
 
     @classmethod
     def found(cls, measurement: Measurement) -> Candidate:
