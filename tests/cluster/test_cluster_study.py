@@ -7,20 +7,21 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import yaml
-from checkout import Checkout
+from checkout import Checkout, Ran
 from cluster import Cluster, run, wait_until
 
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS
-from stallpoint.records import COLLECTIVES, ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, SLURM_JOBS
+from stallpoint.records import COLLECTIVES, ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, SLURM_JOBS, VISITS
 
 pytestmark = pytest.mark.cluster
 
@@ -30,6 +31,8 @@ SMALL: dict[str, Any] = {
     "seed": 1,
     "iterations": 1,
     "warmup": 0,
+    "visits": 2,
+    "precision": 0,
     "hardware": {"cpu": {"device": "cpu", "nodes": 4}},
     "storage": {"jpeg": {"path": "images", "format": "files", "generate": 16}},
     "matrix": [
@@ -43,13 +46,16 @@ SMALL: dict[str, Any] = {
     "storage_reads": {"samples": 4},
 }
 ELSEWHERE: dict[str, Any] = {
-    **{key: SMALL[key] for key in ("study", "iterations", "warmup", "storage", "collectives")},
+    **{key: SMALL[key] for key in ("study", "iterations", "warmup", "visits", "precision", "storage", "collectives")},
     "hardware": {
         "slow": {"device": "cpu", "nodes": 2, "workers_per_node": 2},
+        "odd": {"device": "cpu", "nodes": 2, "workers_per_node": 2},
         "gpu": {"device": "cuda", "nodes": 1},
     },
     "matrix": [
-        {**BLOCK, "hardware": "slow", "nodes": 2},
+        {**BLOCK, "hardware": "slow", "nodes": [1, 2]},
+        {**BLOCK, "hardware": "slow", "nodes": 1, "scaling": "compute"},
+        {**BLOCK, "hardware": "odd", "nodes": 2},
         {**BLOCK, "hardware": "gpu", "nodes": 1, "scaling": "compute"},
     ],
 }
@@ -58,6 +64,8 @@ LONG = {**BLOCK, "nodes": 2, "sync": "wfbp", "prefetch": 0, "iterations": 1000}
 LONG_PATH = (
     "train/network~googlenet/hardware~cpu/nodes~2/batch~4/storage~jpeg/scaling~strong/sync~wfbp/prefetch~0/repeat~1"
 )
+
+LONG_TARGET = f"results/small/raw/{LONG_PATH}"
 
 ON_SLURM = (
     "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "3",
@@ -91,16 +99,17 @@ def with_long_cell(finished: Checkout) -> Iterator[Checkout]:
 def adapted(new_checkout: Callable[..., Checkout]) -> Checkout:
     """A checkout with the hardware and the profile of another site, run until its records are collected.
 
-    Its profile is right about the partitions, and wrong about how MPI jobs are launched, but for training; and its
-    nodes have no GPU.
+    Its profile is right about the partitions, and wrong about how MPI is launched on one of them; and its nodes have no
+    GPU.
     """
     checkout = new_checkout(ELSEWHERE)
     file = checkout.folder / "profiles/slurm/config.yaml"
     profile = yaml.safe_load(file.read_text())
-    profile["default-resources"]["slurm_partition"] = "{'slow': 'slow'}.get(wildcards.get('hardware'), 'cpu')"
-    train = profile["set-resources"]["train"]
-    wrong = {**train, "launcher": train["launcher"].replace("--mpi=pmix", "--mpi=none")}
-    profile["set-resources"]["collectives"] = wrong
+    defaults = profile["default-resources"]
+    defaults["slurm_partition"] = "{'slow': 'slow'}.get(wildcards.get('hardware'), 'cpu')"
+    right = defaults["launcher"]
+    wrong = right.replace("--mpi=pmix", "--mpi=none")
+    defaults["launcher"] = f"{{'odd': {wrong}}}.get(wildcards.get('hardware'), {right})"
     file.write_text(yaml.safe_dump(profile))
     ran = checkout.snakemake(*ON_SLURM, "--until", "collect")
     assert ran.status == 0, ran.text
@@ -136,19 +145,24 @@ def test_every_kind_of_job_ran_on_one_two_and_four_nodes(finished: Checkout) -> 
     }
 
 
-def test_every_cell_was_a_slurm_job_of_its_own(finished: Checkout) -> None:
-    jobs = environments(finished).groupby("cell")["slurm_job_id"].unique()
-    assert jobs.str.len().eq(1).all()
-    assert len(jobs) == len(runs(finished))
-    assert jobs.str[0].str.fullmatch(r"\d+").all()
-    assert jobs.str[0].is_unique
+def test_all_cells_of_a_hardware_entry_were_measured_by_one_slurm_job(finished: Checkout) -> None:
+    (job,) = environments(finished)["slurm_job_id"].unique()
+    assert re.fullmatch(r"\d+", job)
 
 
-def test_every_job_wrote_down_what_slurm_gave_it(finished: Checkout) -> None:
+def test_visits_took_turns_one_after_the_other(finished: Checkout) -> None:
+    rows = read(VISITS, finished.results("tables/visits.parquet")).to_pandas()
+    visits = rows.groupby("turn").agg(cells=("cell", "nunique"), ranks=("rank", "size"), wanted=("ranks", "first"))
+    assert visits.index.tolist() == list(range(1, len(visits) + 1))
+    assert visits["cells"].eq(1).all()
+    assert visits["ranks"].eq(visits["wanted"]).all()
+
+
+def test_every_cell_wrote_down_what_slurm_gave_its_job(finished: Checkout) -> None:
     jobs = read(SLURM_JOBS, finished.results("tables/slurm_jobs.parquet")).to_pandas().set_index("cell")
     ran = runs(finished).set_index("cell")
-    assert jobs["slurm_job_id"].is_unique
-    assert jobs["nodes"].to_dict() == ran["nodes"].to_dict()
+    assert set(jobs.index) == set(ran.index)
+    assert jobs["nodes"].eq(4).all(), "as many as the largest cell has"
     assert jobs["partition"].ne("").all()
     assert jobs["started"].ne("").all()
 
@@ -196,16 +210,21 @@ def test_a_second_run_has_nothing_to_do(finished: Checkout, options: tuple[str, 
 
 
 def test_hardware_is_found_in_its_partition_with_two_workers_on_each_node(adapted: Checkout) -> None:
-    ranks = environments(adapted).query("hardware == 'slow' and kind == 'train'")
-    assert ranks.sort_values("rank")["node"].tolist() == ["node3", "node3", "node4", "node4"]
+    ranks = environments(adapted).query("hardware == 'slow' and kind == 'train'").sort_values("rank")
+    nodes = {cell: rows["node"].tolist() for cell, rows in ranks.groupby("cell")}
+    strong = {cell.split("nodes~")[1][0]: found for cell, found in nodes.items() if "scaling~strong" in cell}
+    assert strong == {"1": ["node3", "node3"], "2": ["node3", "node3", "node4", "node4"]}
+    assert [found for cell, found in nodes.items() if "scaling~compute" in cell] == [["node3"]]
     assert ranks["slurm_job_id"].nunique() == 1
 
 
 def test_a_launcher_that_does_not_fit_mpi_is_recorded_with_a_hint(adapted: Checkout) -> None:
-    (cell,) = runs(adapted).query("kind == 'collectives'").to_dict("records")
-    assert cell["status"] == "failed"
-    assert cell["reason"].startswith("the job needs 4 MPI ranks and MPI started 1: srun started every task as an MPI")
-    assert "srun --mpi=list" in cell["reason"]
+    cells = runs(adapted).query("hardware == 'odd'")
+    assert set(cells["kind"]) >= {"train", "collectives", "storage"}
+    assert set(cells["status"]) == {"failed"}
+    for reason in cells["reason"]:
+        assert reason.startswith("the job needs 4 MPI ranks and MPI started 1: srun started every task as an MPI")
+        assert "srun --mpi=list" in reason
 
 
 def test_a_missing_gpu_is_recorded(adapted: Checkout) -> None:
@@ -214,35 +233,33 @@ def test_a_missing_gpu_is_recorded(adapted: Checkout) -> None:
     assert cell["reason"] == "no GPU that PyTorch can use (device: cuda)"
 
 
-def test_a_cell_beside_those_that_cannot_run_is_measured(adapted: Checkout) -> None:
-    (cell,) = runs(adapted).query("hardware == 'slow' and kind == 'train'").to_dict("records")
-    assert cell["status"] == "ok"
+def test_hardware_beside_that_where_nothing_runs_is_measured(adapted: Checkout) -> None:
+    assert set(runs(adapted).query("hardware == 'slow'")["status"]) == {"ok"}
 
 
 def test_a_wrong_partition_is_named(with_long_cell: Checkout) -> None:
-    target = with_long_cell.results("raw", LONG_PATH).relative_to(with_long_cell.folder)
-    ran = with_long_cell.snakemake(*ON_SLURM, "--default-resources", "slurm_partition=nosuch", "--", str(target))
+    ran = with_long_cell.snakemake(*ON_SLURM, "--default-resources", "slurm_partition=nosuch", "--", LONG_TARGET)
     assert ran.status != 0
     assert "invalid partition specified: nosuch" in ran.text
     assert "Traceback" not in ran.text
     assert queue() == []
 
 
+# -- Jobs that end early
+
+
 def test_a_cancelled_job_leaves_its_rows_and_nothing_half_written(with_long_cell: Checkout) -> None:
     folder = with_long_cell.results("raw", LONG_PATH)
-    log = with_long_cell.folder / f"logs/small/{LONG_PATH}.log"
-    with ThreadPoolExecutor() as pool:
-        ending = pool.submit(with_long_cell.snakemake, *ON_SLURM, str(folder.relative_to(with_long_cell.folder)))
-        try:
-            wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
-            time.sleep(1)
-        finally:
-            run("scancel", *queue())
+    with running(with_long_cell) as (log, ending):
+        wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
+        time.sleep(1)
+        run("scancel", *queue())
     ran = ending.result()
     assert ran.status != 0
     assert "SLURM status is: 'CANCELLED'" in ran.text
     assert "Traceback" not in ran.text
     assert not list(folder.parent.glob("*"))
+    assert visits(with_long_cell) == {}
     for rank in range(2):
         saved = with_long_cell.results("interrupted", LONG_PATH, f"rank~{rank}.{ITERATIONS.name}.parquet")
         assert 0 < len(read(ITERATIONS, saved)) < LONG["iterations"]
@@ -253,17 +270,10 @@ def test_a_cancelled_job_leaves_its_rows_and_nothing_half_written(with_long_cell
 
 def test_a_rank_that_dies_ends_its_job_and_the_others_rows_are_kept(with_long_cell: Checkout) -> None:
     folder = with_long_cell.results("raw", LONG_PATH)
-    log = with_long_cell.folder / f"logs/small/{LONG_PATH}.log"
-    log.unlink(missing_ok=True)
-    with ThreadPoolExecutor() as pool:
-        ending = pool.submit(with_long_cell.snakemake, *ON_SLURM, str(folder.relative_to(with_long_cell.folder)))
-        try:
-            wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
-            os.kill(process_of_rank(1), signal.SIGKILL)
-            wait_until(lambda: queue() == [], 60, "the job went on without its second rank")
-        finally:
-            if jobs := queue():
-                run("scancel", *jobs)
+    with running(with_long_cell) as (log, ending):
+        wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
+        os.kill(process_of_rank(1), signal.SIGKILL)
+        wait_until(lambda: queue() == [], 60, "the job went on without its second rank")
     assert ending.result().status == 0, "a job that was killed is a result: the study goes on"
     (row,) = read(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
     assert row["status"] == "failed"
@@ -271,6 +281,72 @@ def test_a_rank_that_dies_ends_its_job_and_the_others_rows_are_kept(with_long_ce
     saved = with_long_cell.results("interrupted", LONG_PATH, f"rank~0.{ITERATIONS.name}.parquet")
     assert 0 < len(read(ITERATIONS, saved)) < LONG["iterations"]
     shutil.rmtree(folder)
+    shutil.rmtree(with_long_cell.results("visits", LONG_PATH))
+
+
+def test_no_finished_visit_is_made_again_however_its_job_ends(with_long_cell: Checkout) -> None:
+    with_long_cell.write_study(include=[{**LONG, "iterations": 1}], visits=40)
+    made: dict[str, int] = {}
+    for end in ("cancelled", "time limit", "requeued"):
+        before, many = dict(made), len(made)
+        with running(with_long_cell) as (_, ending):
+            wait_until(lambda many=many: len(visits(with_long_cell)) > many + 1, 90, "there was no visit")
+            (job,) = queue()
+            if end == "cancelled":
+                run("scancel", job)
+            elif end == "time limit":  # looked after twice in a minute; but then it ends as any job out of time
+                run("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+            else:
+                run("scontrol", "requeue", job)
+                made = visits(with_long_cell)
+                # Slurm lets it wait for two minutes.
+                wait_until(lambda job=job: start_now(job), 60, "the job does not start again")
+        ran = ending.result()
+        assert "Traceback" not in ran.text
+        if end != "requeued":
+            assert ran.status != 0
+            assert f"SLURM status is: '{'CANCELLED' if end == 'cancelled' else 'TIMEOUT'}'" in ran.text
+            made = visits(with_long_cell)
+        else:
+            assert ran.status == 0, ran.text
+        assert before.items() <= made.items(), "visits of the job before are as they were"
+    rows = read(VISITS, with_long_cell.results("raw", LONG_PATH, f"{VISITS.name}.parquet")).to_pandas()
+    ranks = rows[rows["rank"] == 0]
+    assert ranks["visit"].is_unique
+    assert len(ranks) >= 40
+    assert ranks["began"].is_monotonic_increasing
+    jobs = read(SLURM_JOBS, with_long_cell.results("raw", LONG_PATH, f"{SLURM_JOBS.name}.parquet")).to_pandas()
+    assert jobs["slurm_job_id"].nunique() == 3
+    for folder in ("raw", "visits"):
+        shutil.rmtree(with_long_cell.results(folder, LONG_PATH))
+
+
+@contextmanager
+def running(study: Checkout) -> Iterator[tuple[Path, Future[Ran]]]:
+    """The long cell alone is measured: the log of its job, and how Snakemake will end. No job is left in the end."""
+    log = study.folder / "logs/small/turns/cpu.log"
+    log.unlink(missing_ok=True)
+    with ThreadPoolExecutor() as pool:
+        ending = pool.submit(study.snakemake, *ON_SLURM, LONG_TARGET)
+        try:
+            yield log, ending
+            ending.result()
+        finally:
+            if jobs := queue():
+                run("scancel", *jobs)
+
+
+def visits(study: Checkout) -> dict[str, int]:
+    """When each finished visit to the long cell was written, in ns, by its folder."""
+    return {str(one): one.stat().st_mtime_ns for one in study.results("visits", LONG_PATH).glob("*/visit~*")}
+
+
+def start_now(job: str) -> bool:
+    """Let a job that was put back into the queue start without waiting; whether it runs."""
+    state = run("squeue", "--noheader", "--format=%T", f"--jobs={job}").strip()
+    if state == "PENDING":
+        run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    return state == "RUNNING"
 
 
 def process_of_rank(rank: int) -> int:

@@ -26,7 +26,7 @@ from stallpoint.networks.own import file_of
 from stallpoint.sources import sources_of
 from stallpoint.turns import targets
 from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.processes import THIS_MACHINE
+from stallpoint.turns.processes import THIS_MACHINE, Shape
 
 SCHEMA_FILE = os.path.relpath(Path(workflow.basedir, "workflow/schemas/study.schema.yaml"))
 SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
@@ -193,6 +193,11 @@ def agenda_of(block):
     orders = [(one.cell.to_json(), str(one.folder)) for one in block]
     limits = Limits(STUDY.config["precision"], **STUDY.config["budget"])
     return Agenda(orders, limits, STUDY.config["seed"])
+
+
+def shape_of(block):
+    """What the processes are like that measure all of it."""
+    return Shape.of([one.cell for one in block])
 
 
 def storage_and_networks(block):
