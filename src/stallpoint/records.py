@@ -177,9 +177,9 @@ SENSORS = (
     Column("node_busy", REAL, "s", "time that any thread of this kernel ran on the CPUs this process may run on"),
     Column("steal", REAL, "s", "time that the hypervisor took from those CPUs, in steps of 10 ms"),
     Column("cpu_pressure", REAL, "s", "time in which some thread of this kernel waited for a CPU"),
-    Column("involuntary_switches", INT, None, "how often the computing thread lost its CPU to another one"),
+    Column("involuntary_switches", REAL, None, "how often the computing thread lost its CPU to another one"),
     Column("throttled", REAL, "s", "time that a quota kept threads of this process's cgroup from running, over CPUs"),
-    Column("thermal_throttles", INT, None, "how often those CPUs slowed down for heat; null where unknown"),
+    Column("thermal_throttles", REAL, None, "how often those CPUs slowed down for heat; null where unknown"),
     Column("frequency", REAL, "Hz", "mean clock of those CPUs at the end of the iteration; null where unknown"),
     Column(
         "gpu_clock", REAL, "Hz", "clock of the GPU's multiprocessors at the end of the iteration; null without NVML"
@@ -252,6 +252,7 @@ VISITS = Table(
         Column("turn", INT, None, "place of the visit among all visits of the hardware entry, from 1"),
         Column("began", pa.timestamp("us", tz="UTC"), None, "start of the visit"),
         Column("duration", REAL, "s", "from there to its end, what is done before and after measuring included"),
+        Column("preparing", REAL, "s", "of that: until the ranks begin to measure together"),
         Column("measuring", REAL, "s", "of that: iterations, products, all-reduces and reads, warm-up included"),
         Column("kernel", TEXT, None, "hash that tells the running kernel from others: ranks on one share its counters"),
         Column("cpus", TEXT, None, "CPUs that the process may run on, such as 0-3,8"),

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ SMALL: dict[str, Any] = {
     "seed": 1,
     "iterations": 1,
     "warmup": 0,
-    "visits": 2,
+    "visits": 1,
     "precision": 0,
     "hardware": {"cpu": {"device": "cpu", "nodes": 4}},
     "storage": {"jpeg": {"path": "images", "format": "files", "generate": 16}},
@@ -46,7 +47,8 @@ SMALL: dict[str, Any] = {
     "storage_reads": {"samples": 4},
 }
 ELSEWHERE: dict[str, Any] = {
-    **{key: SMALL[key] for key in ("study", "iterations", "warmup", "visits", "precision", "storage", "collectives")},
+    **{key: SMALL[key] for key in ("study", "iterations", "warmup", "precision", "storage", "collectives")},
+    "visits": 2,
     "hardware": {
         "slow": {"device": "cpu", "nodes": 2, "workers_per_node": 2},
         "odd": {"device": "cpu", "nodes": 2, "workers_per_node": 2},
@@ -65,6 +67,8 @@ LONG_PATH = (
     "train/network~googlenet/hardware~cpu/nodes~2/batch~4/storage~jpeg/scaling~strong/sync~wfbp/prefetch~0/repeat~1"
 )
 
+MANY = 30
+"""Visits that are not over before a test has ended their job several times."""
 LONG_TARGET = f"results/small/raw/{LONG_PATH}"
 
 ON_SLURM = (
@@ -253,7 +257,7 @@ def test_a_cancelled_job_leaves_its_rows_and_nothing_half_written(with_long_cell
     with running(with_long_cell) as (log, ending):
         wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
         time.sleep(1)
-        run("scancel", *queue())
+        wait_until(lambda: cancel() or ending.done(), 90, "Snakemake submits jobs for ever")
     ran = ending.result()
     assert ran.status != 0
     assert "SLURM status is: 'CANCELLED'" in ran.text
@@ -284,13 +288,12 @@ def test_a_rank_that_dies_ends_its_job_and_the_others_rows_are_kept(with_long_ce
     shutil.rmtree(with_long_cell.results("visits", LONG_PATH))
 
 
-def test_no_finished_visit_is_made_again_however_its_job_ends(with_long_cell: Checkout) -> None:
-    with_long_cell.write_study(include=[{**LONG, "iterations": 1}], visits=40)
-    made: dict[str, int] = {}
-    for end in ("cancelled", "time limit", "requeued"):
-        before, many = dict(made), len(made)
-        with running(with_long_cell) as (_, ending):
-            wait_until(lambda many=many: len(visits(with_long_cell)) > many + 1, 90, "there was no visit")
+def test_a_job_that_ended_early_goes_on_and_makes_no_finished_visit_again(with_long_cell: Checkout) -> None:
+    with_long_cell.write_study(include=[{**LONG, "iterations": 1}], visits=MANY)
+    made: list[dict[str, int]] = [{}]
+    with running(with_long_cell) as (_, ending):
+        for end in ("cancelled", "time limit", "requeued"):
+            wait_until(lambda: len(visits(with_long_cell)) > len(made[-1]) + 1, 90, f"no visit before it is {end}")
             (job,) = queue()
             if end == "cancelled":
                 run("scancel", job)
@@ -298,25 +301,24 @@ def test_no_finished_visit_is_made_again_however_its_job_ends(with_long_cell: Ch
                 run("scontrol", "update", f"JobId={job}", "EndTime=now+1")
             else:
                 run("scontrol", "requeue", job)
-                made = visits(with_long_cell)
-                # Slurm lets it wait for two minutes.
-                wait_until(lambda job=job: start_now(job), 60, "the job does not start again")
-        ran = ending.result()
-        assert "Traceback" not in ran.text
-        if end != "requeued":
-            assert ran.status != 0
-            assert f"SLURM status is: '{'CANCELLED' if end == 'cancelled' else 'TIMEOUT'}'" in ran.text
-            made = visits(with_long_cell)
-        else:
-            assert ran.status == 0, ran.text
-        assert before.items() <= made.items(), "visits of the job before are as they were"
+            wait_until(lambda job=job: not runs_now(job), 90, f"the job that was {end} goes on")
+            made.append(visits(with_long_cell))
+            if end == "requeued":  # Slurm lets it wait for two minutes
+                wait_until(lambda job=job: runs_now(job, start=True), 60, "the job does not start again")
+    ran = ending.result()
+    assert ran.status == 0, ran.text
+    assert "Traceback" not in ran.text
+    assert re.findall("SLURM status is: '(.*?)'", ran.text) == ["CANCELLED", "TIMEOUT"]
+    for before, after in pairwise(made):
+        assert before.items() < after.items(), "visits of the job before are as they were"
     rows = read(VISITS, with_long_cell.results("raw", LONG_PATH, f"{VISITS.name}.parquet")).to_pandas()
     ranks = rows[rows["rank"] == 0]
-    assert ranks["visit"].is_unique
-    assert len(ranks) >= 40
+    assert ranks["visit"].tolist() == list(range(1, len(ranks) + 1))
+    assert len(ranks) >= MANY
     assert ranks["began"].is_monotonic_increasing
+    assert ranks["visit"].lt(1 + len(made[-1])).sum() == len(made[-1])
     jobs = read(SLURM_JOBS, with_long_cell.results("raw", LONG_PATH, f"{SLURM_JOBS.name}.parquet")).to_pandas()
-    assert jobs["slurm_job_id"].nunique() == 3
+    assert jobs["slurm_job_id"].nunique() == 3, "one was cancelled, one out of time, and one put back into the queue"
     for folder in ("raw", "visits"):
         shutil.rmtree(with_long_cell.results(folder, LONG_PATH))
 
@@ -332,8 +334,7 @@ def running(study: Checkout) -> Iterator[tuple[Path, Future[Ran]]]:
             yield log, ending
             ending.result()
         finally:
-            if jobs := queue():
-                run("scancel", *jobs)
+            cancel()
 
 
 def visits(study: Checkout) -> dict[str, int]:
@@ -341,10 +342,17 @@ def visits(study: Checkout) -> dict[str, int]:
     return {str(one): one.stat().st_mtime_ns for one in study.results("visits", LONG_PATH).glob("*/visit~*")}
 
 
-def start_now(job: str) -> bool:
-    """Let a job that was put back into the queue start without waiting; whether it runs."""
-    state = run("squeue", "--noheader", "--format=%T", f"--jobs={job}").strip()
-    if state == "PENDING":
+def cancel() -> bool:
+    """Cancel all jobs, those that Snakemake submits again too; False, so that one can wait for an end of that."""
+    if jobs := queue():
+        run("scancel", *jobs)
+    return False
+
+
+def runs_now(job: str, *, start: bool = False) -> bool:
+    """Whether the job runs; with `start` it does not wait for that if it was put back into the queue."""
+    state = run("squeue", "--noheader", "--format=%T", "--states=all", f"--jobs={job}").strip()
+    if start and state == "PENDING":
         run("scontrol", "update", f"JobId={job}", "StartTime=now")
     return state == "RUNNING"
 

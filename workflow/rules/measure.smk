@@ -9,15 +9,20 @@
 # what it asks for alone) and written down for the jobs. On this machine a job takes every core (threads), so that
 # nothing runs beside a measurement; on a cluster it gets the nodes of its largest cell. How its processes are started
 # there is a matter of the site: resources.launcher in the profile. In an archive nothing is measured.
+#
+# What that is expected to take is printed first, and asked of the scheduler. A job that was killed (by its time limit,
+# or preempted) leaves its visits: on a cluster it is submitted again and goes on from there.
 from stallpoint.kinds import MEASURED
 
 MEASUREMENTS = measurements()
 BLOCKS = blocks()
+PLAN = planned(BLOCKS)
 
 
 onstart:
     for name, block in BLOCKS.items():
         agenda_of(block).write(agenda_file(name))
+    PLAN.append(Path(RESULTS, "turns", plans.FILE))
 
 
 for name, block in BLOCKS.items():
@@ -31,8 +36,10 @@ for name, block in BLOCKS.items():
             [done_pattern(one) for one in block],
         log:
             f"{LOGS}/turns/{{hardware}}{name.removeprefix(block[0].cell.hardware)}.log",
+        retries: 2 if on_cluster() else 0
         threads: workflow.cores or 1
         resources:
+            runtime=runtime(name),
             nodes=shape_of(block).nodes,
             tasks=shape_of(block).ranks,
             cpus_per_task=shape_of(block).threads_per_worker,
