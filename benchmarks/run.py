@@ -20,10 +20,13 @@ import dry_run
 import layer_timing
 import message_rows
 import pandas as pd
+import plan_accuracy
 import presets
+import repeatability
 import scaling_laws
 
 BENCHMARKS = {
+    "repeatability": repeatability.benchmark,
     "collect": collect.benchmark,
     "dry-run": dry_run.benchmark,
     "layer-timing": layer_timing.benchmark,
@@ -34,6 +37,7 @@ BENCHMARKS = {
     "message-rows": message_rows.benchmark,
     "disturbances": disturbances.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
+    "plan": plan_accuracy.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

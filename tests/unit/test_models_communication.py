@@ -106,8 +106,8 @@ def records(seconds_at: Callable[[int, np.ndarray], np.ndarray], nodes: Sequence
     labels = dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True))
     frames = [
         pd.DataFrame({
-            **labels, "nodes": n, "ranks": n * workers, "cell": f"collectives/nodes~{n}", "repeat": 1, "visit": 1, "rank": 0,
-            "message_bytes": SIZES, "sample": sample, "warmup": False, "messages": 2,
+            **labels, "nodes": n, "ranks": n * workers, "cell": f"collectives/nodes~{n}", "repeat": 1, "visit": 1,
+            "rank": 0, "message_bytes": SIZES, "sample": sample, "warmup": False, "messages": 2,
             "seconds": 2 * seconds_at(n, SIZES.astype(float)),
         })
         for n in nodes for sample in range(3)

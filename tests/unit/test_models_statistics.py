@@ -66,7 +66,11 @@ def test_replicates_of_visits_of_different_length_are_drawn_apart() -> None:
     assert np.unique(ensemble.round(9)) == pytest.approx([1.0, 3.0**apart, 5.0**apart])
 
 
-@given(st.integers(2, 6), arrays(float, 24, elements=st.floats(-10, 10).map(lambda value: round(value, 3))), st.integers(0, 5))
+@given(
+    st.integers(2, 6),
+    arrays(float, 24, elements=st.floats(-10, 10).map(lambda value: round(value, 3))),
+    st.integers(0, 5),
+)
 def test_drawing_apart_keeps_what_cannot_be_negative_so(visits: int, values: Reals, seed: int) -> None:
     of = np.arange(24) % visits
     assert (bootstrap(np.abs(values), of, generator(seed)) >= 0).all()
