@@ -32,8 +32,8 @@ Cells of a hardware entry are measured in turns, by one job: each is visited `vi
 that narrows the least certain speedup, until `precision` or `budget` is reached (`docs/measuring.md`). `iterations`,
 `warmup` and `samples` count for each visit.
 
-Changing a setting of a cell makes that cell stale, and nothing else: it is measured again, and what depends on it is made
-again. `visits`, `iterations`, `warmup` and `samples` are settings of cells; `precision` and `budget` are not, and count
+Changing a setting of a cell makes that cell stale, and nothing else: it is measured again, and what depends on it is
+made again. `visits`, `iterations`, `warmup` and `samples` are settings of cells; `precision` and `budget` are not, and count
 for what is measured from then on.
 
 (Generated from `workflow/schemas/study.schema.yaml` and stallpoint's registries by `scripts/document_config.py`.)

@@ -135,3 +135,14 @@ def test_speedups_are_of_one_curve_against_its_fewest_nodes() -> None:
     found = speedups(map(Visited, cells))
     assert [(one.base.cell.nodes, one.other.cell.nodes) for one in found] == [(1, 2), (1, 4)]
     assert all(one.half_width == math.inf for one in found)
+
+
+def test_a_speedup_that_no_machine_can_have_is_visited_as_often_again() -> None:
+    cells = [train(1, visits=4), train(2, visits=4), train(4, visits=4)]
+
+    def find(one: Visited) -> tuple[float, float]:
+        return (0.2 if one.cell.nodes == 2 else 1.0 / one.cell.nodes), 1.0
+
+    visited, _, reason = simulate(cells, find, Limits())
+    assert [one.visits for one in visited] == [8, 8, 4]
+    assert reason == "visits"

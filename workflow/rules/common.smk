@@ -30,7 +30,7 @@ from stallpoint.turns import plan as plans
 from stallpoint.turns.agenda import Agenda, Limits
 from stallpoint.turns.budget import check_budget
 from stallpoint.turns.plan_text import text as plan_text
-from stallpoint.turns.processes import THIS_MACHINE
+from stallpoint.turns.processes import THIS_MACHINE, Shape
 
 SCHEMA_FILE = os.path.relpath(Path(workflow.basedir, "workflow/schemas/study.schema.yaml"))
 SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
@@ -246,6 +246,11 @@ def runtime(block):
     """Minutes to ask a scheduler for; a job that had too few goes on from its visits, with twice as many."""
     minutes = {job.name: job.runtime for job in PLAN.jobs} if PLAN else {}
     return lambda wildcards, attempt: attempt * minutes.get(block, plans.LEAST_MINUTES)
+
+
+def shape_of(block):
+    """What the processes are like that measure all of it."""
+    return Shape.of([one.cell for one in block])
 
 
 def storage_and_networks(block):

@@ -40,9 +40,9 @@ for name, block in BLOCKS.items():
         threads: workflow.cores or 1
         resources:
             runtime=runtime(name),
-            nodes=max(one.cell.nodes for one in block),
-            tasks=max(one.cell.ranks for one in block),
-            cpus_per_task=max(one.cell.threads_per_worker for one in block),
+            nodes=shape_of(block).nodes,
+            tasks=shape_of(block).ranks,
+            cpus_per_task=shape_of(block).threads_per_worker,
             # For Snakemake's Slurm plugin: defined, so that the job starts its own srun; empty, since an MPI job of one
             # rank is refused. And without tasks_per_gpu all tasks of a node would be asked for on each GPU.
             mpi="",
