@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import cells_per_hour
 import cluster_accuracy
 import collect
 import cost_models
@@ -20,10 +21,13 @@ import dry_run
 import layer_timing
 import message_rows
 import pandas as pd
+import plan_accuracy
 import presets
+import repeatability
 import scaling_laws
 
 BENCHMARKS = {
+    "repeatability": repeatability.benchmark,
     "collect": collect.benchmark,
     "dry-run": dry_run.benchmark,
     "layer-timing": layer_timing.benchmark,
@@ -32,8 +36,10 @@ BENCHMARKS = {
     "cost-models": cost_models.benchmark,
     "scaling-laws": scaling_laws.benchmark,
     "message-rows": message_rows.benchmark,
+    "cells-per-hour": cells_per_hour.benchmark,
     "disturbances": disturbances.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
+    "plan": plan_accuracy.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from stallpoint.program import program
+from stallpoint.turns import durations
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.session import take_turns
 
@@ -16,4 +17,8 @@ signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 with program():
     agenda, log, launcher = sys.argv[1:]
-    take_turns(Agenda.read(Path(agenda)), launcher=launcher, log=Path(log))
+    took = durations.file_of(Path(agenda))
+    try:
+        take_turns(Agenda.read(Path(agenda)), launcher=launcher, log=Path(log), took=took)
+    except KeyboardInterrupt:
+        sys.exit("interrupted: finished visits are kept, and the next run goes on with them")

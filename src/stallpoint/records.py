@@ -252,6 +252,7 @@ VISITS = Table(
         Column("turn", INT, None, "place of the visit among all visits of the hardware entry, from 1"),
         Column("began", pa.timestamp("us", tz="UTC"), None, "start of the visit"),
         Column("duration", REAL, "s", "from there to its end, what is done before and after measuring included"),
+        Column("preparing", REAL, "s", "of that: until the ranks begin to measure together"),
         Column("measuring", REAL, "s", "of that: iterations, products, all-reduces and reads, warm-up included"),
         Column("kernel", TEXT, None, "hash that tells the running kernel from others: ranks on one share its counters"),
         Column("cpus", TEXT, None, "CPUs that the process may run on, such as 0-3,8"),

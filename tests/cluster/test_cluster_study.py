@@ -7,20 +7,22 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import yaml
-from checkout import Checkout
+from checkout import Checkout, Ran
 from cluster import Cluster, run, wait_until
 
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS
-from stallpoint.records import COLLECTIVES, ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, SLURM_JOBS
+from stallpoint.records import COLLECTIVES, ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, SLURM_JOBS, VISITS
 
 pytestmark = pytest.mark.cluster
 
@@ -30,6 +32,8 @@ SMALL: dict[str, Any] = {
     "seed": 1,
     "iterations": 1,
     "warmup": 0,
+    "visits": 1,
+    "precision": 0,
     "hardware": {"cpu": {"device": "cpu", "nodes": 4}},
     "storage": {"jpeg": {"path": "images", "format": "files", "generate": 16}},
     "matrix": [
@@ -43,13 +47,17 @@ SMALL: dict[str, Any] = {
     "storage_reads": {"samples": 4},
 }
 ELSEWHERE: dict[str, Any] = {
-    **{key: SMALL[key] for key in ("study", "iterations", "warmup", "storage", "collectives")},
+    **{key: SMALL[key] for key in ("study", "iterations", "warmup", "precision", "storage", "collectives")},
+    "visits": 2,
     "hardware": {
         "slow": {"device": "cpu", "nodes": 2, "workers_per_node": 2},
+        "odd": {"device": "cpu", "nodes": 2, "workers_per_node": 2},
         "gpu": {"device": "cuda", "nodes": 1},
     },
     "matrix": [
-        {**BLOCK, "hardware": "slow", "nodes": 2},
+        {**BLOCK, "hardware": "slow", "nodes": [1, 2]},
+        {**BLOCK, "hardware": "slow", "nodes": 1, "scaling": "compute"},
+        {**BLOCK, "hardware": "odd", "nodes": 2},
         {**BLOCK, "hardware": "gpu", "nodes": 1, "scaling": "compute"},
     ],
 }
@@ -58,6 +66,10 @@ LONG = {**BLOCK, "nodes": 2, "sync": "wfbp", "prefetch": 0, "iterations": 1000}
 LONG_PATH = (
     "train/network~googlenet/hardware~cpu/nodes~2/batch~4/storage~jpeg/scaling~strong/sync~wfbp/prefetch~0/repeat~1"
 )
+
+MANY = 30
+"""Visits that are not over before a test has ended their job several times."""
+LONG_TARGET = f"results/small/raw/{LONG_PATH}"
 
 ON_SLURM = (
     "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "3",
@@ -91,16 +103,17 @@ def with_long_cell(finished: Checkout) -> Iterator[Checkout]:
 def adapted(new_checkout: Callable[..., Checkout]) -> Checkout:
     """A checkout with the hardware and the profile of another site, run until its records are collected.
 
-    Its profile is right about the partitions, and wrong about how MPI jobs are launched, but for training; and its
-    nodes have no GPU.
+    Its profile is right about the partitions, and wrong about how MPI is launched on one of them; and its nodes have no
+    GPU.
     """
     checkout = new_checkout(ELSEWHERE)
     file = checkout.folder / "profiles/slurm/config.yaml"
     profile = yaml.safe_load(file.read_text())
-    profile["default-resources"]["slurm_partition"] = "{'slow': 'slow'}.get(wildcards.get('hardware'), 'cpu')"
-    train = profile["set-resources"]["train"]
-    wrong = {**train, "launcher": train["launcher"].replace("--mpi=pmix", "--mpi=none")}
-    profile["set-resources"]["collectives"] = wrong
+    defaults = profile["default-resources"]
+    defaults["slurm_partition"] = "{'slow': 'slow'}.get(wildcards.get('hardware'), 'cpu')"
+    right = defaults["launcher"]
+    wrong = right.replace("--mpi=pmix", "--mpi=none")
+    defaults["launcher"] = f"{{'odd': {wrong}}}.get(wildcards.get('hardware'), {right})"
     file.write_text(yaml.safe_dump(profile))
     ran = checkout.snakemake(*ON_SLURM, "--until", "collect")
     assert ran.status == 0, ran.text
@@ -136,19 +149,24 @@ def test_every_kind_of_job_ran_on_one_two_and_four_nodes(finished: Checkout) -> 
     }
 
 
-def test_every_cell_was_a_slurm_job_of_its_own(finished: Checkout) -> None:
-    jobs = environments(finished).groupby("cell")["slurm_job_id"].unique()
-    assert jobs.str.len().eq(1).all()
-    assert len(jobs) == len(runs(finished))
-    assert jobs.str[0].str.fullmatch(r"\d+").all()
-    assert jobs.str[0].is_unique
+def test_all_cells_of_a_hardware_entry_were_measured_by_one_slurm_job(finished: Checkout) -> None:
+    (job,) = environments(finished)["slurm_job_id"].unique()
+    assert re.fullmatch(r"\d+", job)
 
 
-def test_every_job_wrote_down_what_slurm_gave_it(finished: Checkout) -> None:
+def test_visits_took_turns_one_after_the_other(finished: Checkout) -> None:
+    rows = read(VISITS, finished.results("tables/visits.parquet")).to_pandas()
+    visits = rows.groupby("turn").agg(cells=("cell", "nunique"), ranks=("rank", "size"), wanted=("ranks", "first"))
+    assert visits.index.tolist() == list(range(1, len(visits) + 1))
+    assert visits["cells"].eq(1).all()
+    assert visits["ranks"].eq(visits["wanted"]).all()
+
+
+def test_every_cell_wrote_down_what_slurm_gave_its_job(finished: Checkout) -> None:
     jobs = read(SLURM_JOBS, finished.results("tables/slurm_jobs.parquet")).to_pandas().set_index("cell")
     ran = runs(finished).set_index("cell")
-    assert jobs["slurm_job_id"].is_unique
-    assert jobs["nodes"].to_dict() == ran["nodes"].to_dict()
+    assert set(jobs.index) == set(ran.index)
+    assert jobs["nodes"].eq(4).all(), "as many as the largest cell has"
     assert jobs["partition"].ne("").all()
     assert jobs["started"].ne("").all()
 
@@ -196,16 +214,21 @@ def test_a_second_run_has_nothing_to_do(finished: Checkout, options: tuple[str, 
 
 
 def test_hardware_is_found_in_its_partition_with_two_workers_on_each_node(adapted: Checkout) -> None:
-    ranks = environments(adapted).query("hardware == 'slow' and kind == 'train'")
-    assert ranks.sort_values("rank")["node"].tolist() == ["node3", "node3", "node4", "node4"]
+    ranks = environments(adapted).query("hardware == 'slow' and kind == 'train'").sort_values("rank")
+    nodes = {cell: rows["node"].tolist() for cell, rows in ranks.groupby("cell")}
+    strong = {cell.split("nodes~")[1][0]: found for cell, found in nodes.items() if "scaling~strong" in cell}
+    assert strong == {"1": ["node3", "node3"], "2": ["node3", "node3", "node4", "node4"]}
+    assert [found for cell, found in nodes.items() if "scaling~compute" in cell] == [["node3"]]
     assert ranks["slurm_job_id"].nunique() == 1
 
 
 def test_a_launcher_that_does_not_fit_mpi_is_recorded_with_a_hint(adapted: Checkout) -> None:
-    (cell,) = runs(adapted).query("kind == 'collectives'").to_dict("records")
-    assert cell["status"] == "failed"
-    assert cell["reason"].startswith("the job needs 4 MPI ranks and MPI started 1: srun started every task as an MPI")
-    assert "srun --mpi=list" in cell["reason"]
+    cells = runs(adapted).query("hardware == 'odd'")
+    assert set(cells["kind"]) >= {"train", "collectives", "storage"}
+    assert set(cells["status"]) == {"failed"}
+    for reason in cells["reason"]:
+        assert reason.startswith("the job needs 4 MPI ranks and MPI started 1: srun started every task as an MPI")
+        assert "srun --mpi=list" in reason
 
 
 def test_a_missing_gpu_is_recorded(adapted: Checkout) -> None:
@@ -214,35 +237,33 @@ def test_a_missing_gpu_is_recorded(adapted: Checkout) -> None:
     assert cell["reason"] == "no GPU that PyTorch can use (device: cuda)"
 
 
-def test_a_cell_beside_those_that_cannot_run_is_measured(adapted: Checkout) -> None:
-    (cell,) = runs(adapted).query("hardware == 'slow' and kind == 'train'").to_dict("records")
-    assert cell["status"] == "ok"
+def test_hardware_beside_that_where_nothing_runs_is_measured(adapted: Checkout) -> None:
+    assert set(runs(adapted).query("hardware == 'slow'")["status"]) == {"ok"}
 
 
 def test_a_wrong_partition_is_named(with_long_cell: Checkout) -> None:
-    target = with_long_cell.results("raw", LONG_PATH).relative_to(with_long_cell.folder)
-    ran = with_long_cell.snakemake(*ON_SLURM, "--default-resources", "slurm_partition=nosuch", "--", str(target))
+    ran = with_long_cell.snakemake(*ON_SLURM, "--default-resources", "slurm_partition=nosuch", "--", LONG_TARGET)
     assert ran.status != 0
     assert "invalid partition specified: nosuch" in ran.text
     assert "Traceback" not in ran.text
     assert queue() == []
 
 
+# -- Jobs that end early
+
+
 def test_a_cancelled_job_leaves_its_rows_and_nothing_half_written(with_long_cell: Checkout) -> None:
     folder = with_long_cell.results("raw", LONG_PATH)
-    log = with_long_cell.folder / f"logs/small/{LONG_PATH}.log"
-    with ThreadPoolExecutor() as pool:
-        ending = pool.submit(with_long_cell.snakemake, *ON_SLURM, str(folder.relative_to(with_long_cell.folder)))
-        try:
-            wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
-            time.sleep(1)
-        finally:
-            run("scancel", *queue())
+    with running(with_long_cell) as (log, ending):
+        wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
+        time.sleep(1)
+        wait_until(lambda: cancel() or ending.done(), 90, "Snakemake submits jobs for ever")
     ran = ending.result()
     assert ran.status != 0
     assert "SLURM status is: 'CANCELLED'" in ran.text
     assert "Traceback" not in ran.text
     assert not list(folder.parent.glob("*"))
+    assert visits(with_long_cell) == {}
     for rank in range(2):
         saved = with_long_cell.results("interrupted", LONG_PATH, f"rank~{rank}.{ITERATIONS.name}.parquet")
         assert 0 < len(read(ITERATIONS, saved)) < LONG["iterations"]
@@ -253,17 +274,10 @@ def test_a_cancelled_job_leaves_its_rows_and_nothing_half_written(with_long_cell
 
 def test_a_rank_that_dies_ends_its_job_and_the_others_rows_are_kept(with_long_cell: Checkout) -> None:
     folder = with_long_cell.results("raw", LONG_PATH)
-    log = with_long_cell.folder / f"logs/small/{LONG_PATH}.log"
-    log.unlink(missing_ok=True)
-    with ThreadPoolExecutor() as pool:
-        ending = pool.submit(with_long_cell.snakemake, *ON_SLURM, str(folder.relative_to(with_long_cell.folder)))
-        try:
-            wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
-            os.kill(process_of_rank(1), signal.SIGKILL)
-            wait_until(lambda: queue() == [], 60, "the job went on without its second rank")
-        finally:
-            if jobs := queue():
-                run("scancel", *jobs)
+    with running(with_long_cell) as (log, ending):
+        wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
+        os.kill(process_of_rank(1), signal.SIGKILL)
+        wait_until(lambda: queue() == [], 60, "the job went on without its second rank")
     assert ending.result().status == 0, "a job that was killed is a result: the study goes on"
     (row,) = read(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
     assert row["status"] == "failed"
@@ -271,6 +285,76 @@ def test_a_rank_that_dies_ends_its_job_and_the_others_rows_are_kept(with_long_ce
     saved = with_long_cell.results("interrupted", LONG_PATH, f"rank~0.{ITERATIONS.name}.parquet")
     assert 0 < len(read(ITERATIONS, saved)) < LONG["iterations"]
     shutil.rmtree(folder)
+    shutil.rmtree(with_long_cell.results("visits", LONG_PATH))
+
+
+def test_a_job_that_ended_early_goes_on_and_makes_no_finished_visit_again(with_long_cell: Checkout) -> None:
+    with_long_cell.write_study(include=[{**LONG, "iterations": 1}], visits=MANY)
+    made: list[dict[str, int]] = [{}]
+    with running(with_long_cell) as (_, ending):
+        for end in ("cancelled", "time limit", "requeued"):
+            wait_until(lambda: len(visits(with_long_cell)) > len(made[-1]) + 1, 90, f"no visit before it is {end}")
+            (job,) = queue()
+            if end == "cancelled":
+                run("scancel", job)
+            elif end == "time limit":  # looked after twice in a minute; but then it ends as any job out of time
+                run("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+            else:
+                run("scontrol", "requeue", job)
+            wait_until(lambda job=job: not runs_now(job), 90, f"the job that was {end} goes on")
+            made.append(visits(with_long_cell))
+            if end == "requeued":  # Slurm lets it wait for two minutes
+                wait_until(lambda job=job: runs_now(job, start=True), 60, "the job does not start again")
+    ran = ending.result()
+    assert ran.status == 0, ran.text
+    assert "Traceback" not in ran.text
+    assert re.findall("SLURM status is: '(.*?)'", ran.text) == ["CANCELLED", "TIMEOUT"]
+    for before, after in pairwise(made):
+        assert before.items() < after.items(), "visits of the job before are as they were"
+    rows = read(VISITS, with_long_cell.results("raw", LONG_PATH, f"{VISITS.name}.parquet")).to_pandas()
+    ranks = rows[rows["rank"] == 0]
+    assert ranks["visit"].tolist() == list(range(1, len(ranks) + 1))
+    assert len(ranks) >= MANY
+    assert ranks["began"].is_monotonic_increasing
+    assert ranks["visit"].lt(1 + len(made[-1])).sum() == len(made[-1])
+    jobs = read(SLURM_JOBS, with_long_cell.results("raw", LONG_PATH, f"{SLURM_JOBS.name}.parquet")).to_pandas()
+    assert jobs["slurm_job_id"].nunique() == 3, "one was cancelled, one out of time, and one put back into the queue"
+    for folder in ("raw", "visits"):
+        shutil.rmtree(with_long_cell.results(folder, LONG_PATH))
+
+
+@contextmanager
+def running(study: Checkout) -> Iterator[tuple[Path, Future[Ran]]]:
+    """The long cell alone is measured: the log of its job, and how Snakemake will end. No job is left in the end."""
+    log = study.folder / "logs/small/turns/cpu.log"
+    log.unlink(missing_ok=True)
+    with ThreadPoolExecutor() as pool:
+        ending = pool.submit(study.snakemake, *ON_SLURM, LONG_TARGET)
+        try:
+            yield log, ending
+            ending.result()
+        finally:
+            cancel()
+
+
+def visits(study: Checkout) -> dict[str, int]:
+    """When each finished visit to the long cell was written, in ns, by its folder."""
+    return {str(one): one.stat().st_mtime_ns for one in study.results("visits", LONG_PATH).glob("*/visit~*")}
+
+
+def cancel() -> bool:
+    """Cancel all jobs, those that Snakemake submits again too; False, so that one can wait for an end of that."""
+    if jobs := queue():
+        run("scancel", *jobs)
+    return False
+
+
+def runs_now(job: str, *, start: bool = False) -> bool:
+    """Whether the job runs; with `start` it does not wait for that if it was put back into the queue."""
+    state = run("squeue", "--noheader", "--format=%T", "--states=all", f"--jobs={job}").strip()
+    if start and state == "PENDING":
+        run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    return state == "RUNNING"
 
 
 def process_of_rank(rank: int) -> int:

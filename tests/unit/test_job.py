@@ -213,7 +213,7 @@ def test_a_rank_that_fails_alone_ends_the_others_and_leaves_the_reason(folder: P
     assert status == job.EXIT_FAILED
     assert "error: this GPU is broken" in output
     assert failure(folder) == "this GPU is broken"
-    assert job.record_failure(a_cell(2), folder, status, folder / "no.log")
+    assert job.record_failure(a_cell(2), folder, status, output)
     assert rows_saved(a_cell(2), folder)["rank~1.collectives.parquet"] == ROWS
 
 
@@ -229,17 +229,15 @@ def test_the_wrong_number_of_ranks_is_recorded(folder: Path) -> None:
     assert failure(folder).startswith("the job needs 3 MPI ranks and MPI started 1")
 
 
-def test_a_killed_job_is_recorded_as_out_of_memory(tmp_path: Path, folder: Path) -> None:
-    log = tmp_path / "job.log"
+def test_a_killed_job_is_recorded_as_out_of_memory(folder: Path) -> None:
     body = MEASURE_THEN.format(rows=1, then="import os; os.kill(os.getpid(), 9)")
     status, output = run_job(a_cell(2), folder, ranks=2, body=body)
-    log.write_text(output)
-    assert job.record_failure(a_cell(2), folder, status, log)
+    assert job.record_failure(a_cell(2), folder, status, output)
     assert re.fullmatch(r"rank [01] was killed \(signal 9\): most likely out of memory", failure(folder))
 
 
 @pytest.mark.parametrize(
-    ("log", "who"),
+    ("text", "who"),
     [
         (
             "prterun noticed that process rank 1 with PID 7 on node vm exited on\nsignal 9 (Killed).",
@@ -253,9 +251,8 @@ def test_a_killed_job_is_recorded_as_out_of_memory(tmp_path: Path, folder: Path)
         ("Killed", "killed"),
     ],
 )
-def test_the_rank_that_was_killed_is_named(tmp_path: Path, folder: Path, log: str, who: str) -> None:
-    (tmp_path / "job.log").write_text(log)
-    assert job.record_failure(a_cell(2), folder, 137, tmp_path / "job.log")
+def test_the_rank_that_was_killed_is_named(folder: Path, text: str, who: str) -> None:
+    assert job.record_failure(a_cell(2), folder, 137, text)
     assert failure(folder) == f"{who} (signal 9): most likely out of memory"
 
 
@@ -266,9 +263,8 @@ srun: error: node1: task 0: Exited with exit code 143
 """
 
 
-def test_srun_ends_as_the_ranks_it_interrupted(tmp_path: Path, folder: Path) -> None:
-    (tmp_path / "job.log").write_text(SRUN_KILLED)
-    assert job.record_failure(a_cell(2), folder, 143, tmp_path / "job.log")
+def test_srun_ends_as_the_ranks_it_interrupted(folder: Path) -> None:
+    assert job.record_failure(a_cell(2), folder, 143, SRUN_KILLED)
     assert failure(folder) == "rank 1 was killed (signal 9): most likely out of memory"
 
 
@@ -284,10 +280,8 @@ def test_srun_ends_as_the_ranks_it_interrupted(tmp_path: Path, folder: Path) -> 
         (job.EXIT_FAILED, "ended by force, but recorded nothing"),
     ],
 )
-def test_other_ends_are_not_results(tmp_path: Path, folder: Path, status: int, text: str) -> None:
-    log = tmp_path / "job.log"
-    log.write_text(text)
-    assert not job.record_failure(a_cell(1), folder, status, log)
+def test_other_ends_are_not_results(folder: Path, status: int, text: str) -> None:
+    assert not job.record_failure(a_cell(1), folder, status, text)
     assert not folder.exists()
 
 
@@ -326,8 +320,7 @@ def test_a_rank_that_dies_is_named_and_the_others_end(sync: str, tmp_path: Path)
     folder = tmp_path / "results" / "raw" / cell.path
     body = TRAINING.format(then="os.kill(os.getpid(), 9)")
     status, output = run_job(cell, folder, ranks=2, body=body)
-    (tmp_path / "log").write_text(output)
-    assert job.record_failure(cell, folder, status, tmp_path / "log")
+    assert job.record_failure(cell, folder, status, output)
     assert failure(folder) == "rank 1 was killed (signal 9): most likely out of memory"
 
 

@@ -59,7 +59,7 @@ def test_nothing_is_communicated_by_one_rank_or_of_nothing(fits: Communication) 
 def fit_of_two_ranks(sizes: np.ndarray, seconds: np.ndarray) -> Fit:
     rows = pd.DataFrame({"message_bytes": sizes, "seconds": seconds}).assign(
         **dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True)),
-        nodes=2, ranks=2, cell="c", repeat=1, rank=0, sample=0, warmup=False, messages=1,
+        nodes=2, ranks=2, cell="c", repeat=1, visit=1, rank=0, sample=0, warmup=False, messages=1,
     )  # fmt: skip
     return communication.fit(rows, seed=0)[SCHEME].by_nodes[2]
 
@@ -106,8 +106,8 @@ def records(seconds_at: Callable[[int, np.ndarray], np.ndarray], nodes: Sequence
     labels = dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True))
     frames = [
         pd.DataFrame({
-            **labels, "nodes": n, "ranks": n * workers, "cell": f"collectives/nodes~{n}", "repeat": 1, "rank": 0,
-            "message_bytes": SIZES, "sample": sample, "warmup": False, "messages": 2,
+            **labels, "nodes": n, "ranks": n * workers, "cell": f"collectives/nodes~{n}", "repeat": 1, "visit": 1,
+            "rank": 0, "message_bytes": SIZES, "sample": sample, "warmup": False, "messages": 2,
             "seconds": 2 * seconds_at(n, SIZES.astype(float)),
         })
         for n in nodes for sample in range(3)

@@ -12,12 +12,12 @@ def contention(
     random = np.random.default_rng(0)
     rows = [
         {
-            "hardware": "cpu", "nodes": nodes, "cell": cell, "message_bytes": 1024, "sample": sample, "rank": rank,
-            "warmup": sample == 0, "alone_operations": 20,
+            "hardware": "cpu", "nodes": nodes, "cell": cell, "repeat": repeat, "visit": 1,
+            "message_bytes": 1024, "sample": sample, "rank": rank, "warmup": sample == 0, "alone_operations": 20,
             "alone_computing": 20 * piece * (slowest if rank == 0 else 1.0)
             * (9 if sample == 0 else np.exp(noise * random.standard_normal())),
         }
-        for (nodes, cell), piece in pieces.items()
+        for repeat, ((nodes, cell), piece) in enumerate(pieces.items())
         for sample in range(samples)
         for rank in range(nodes)
     ]  # fmt: skip

@@ -1,11 +1,15 @@
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import nnls
+from scipy.stats import norm
+from scipy.stats import t as student_t
 
 from stallpoint.models.statistics import (
+    OTHERS_TELL,
     REPLICATES,
     Reals,
     bootstrap,
@@ -15,6 +19,7 @@ from stallpoint.models.statistics import (
     non_negative_fit,
     non_negative_least_squares,
     quasi_poisson_fit,
+    visits_of,
 )
 
 
@@ -43,10 +48,43 @@ def test_differences_between_repeats_widen_the_interval() -> None:
     assert high - low > 1.5 * (high_pooled - low_pooled)
 
 
-def test_repeats_of_different_length() -> None:
+@pytest.mark.parametrize("visits", [4, 8])
+def test_few_visits_of_equal_spread_cover_the_truth_as_often_as_they_say(visits: int) -> None:
+    covered = 0
+    for trial in range(300):
+        random = np.random.default_rng(trial)
+        values = random.normal(10, 1, size=(visits, 1)) + random.normal(0, 0.3, size=(visits, 10))
+        _, low, high = estimate(bootstrap(values.ravel(), np.repeat(range(visits), 10), random))
+        covered += low <= 10 <= high
+    assert 0.8 <= covered / 300 <= 0.98
+
+
+def test_replicates_of_visits_of_different_length_are_drawn_apart() -> None:
     ensemble = bootstrap([1.0] * 3 + [5.0], [7, 7, 7, 9], generator(0))
-    assert set(np.unique(ensemble)) <= {1.0, 3.0, 5.0}
-    assert (ensemble == 5.0).any()
+    # Two visits have half of the variance, and Student's t of 1 + 4 degrees of freedom wider quantiles.
+    apart = np.sqrt(2) * student_t.ppf(0.95, 1 + OTHERS_TELL) / norm.ppf(0.95)
+    assert np.unique(ensemble.round(9)) == pytest.approx([1.0, 3.0**apart, 5.0**apart])
+
+
+@given(
+    st.integers(2, 6),
+    arrays(float, 24, elements=st.floats(-10, 10).map(lambda value: round(value, 3))),
+    st.integers(0, 5),
+)
+def test_drawing_apart_keeps_what_cannot_be_negative_so(visits: int, values: Reals, seed: int) -> None:
+    of = np.arange(24) % visits
+    assert (bootstrap(np.abs(values), of, generator(seed)) >= 0).all()
+    assert np.isfinite(bootstrap(values, of, generator(seed))).all()
+
+
+def test_a_single_visit_is_drawn_as_it_is() -> None:
+    ensemble = bootstrap([1.0, 2.0, 3.0], [4, 4, 4], generator(0))
+    assert set(np.unique(ensemble)) <= {1.0, 2.0, 3.0}
+
+
+def test_a_visit_is_one_of_its_repeat() -> None:
+    rows = pd.DataFrame({"repeat": [1, 1, 2, 2, 2], "visit": [1, 2, 1, 2, 2]})
+    assert visits_of(rows).tolist() == [0, 1, 2, 3, 3]
 
 
 def test_random_numbers_depend_on_seed_and_key_alone() -> None:
@@ -71,10 +109,10 @@ def test_estimate_holds_its_value_and_tells_infinite_from_unknown() -> None:
 )
 def test_fit_is_the_non_negative_least_squares_solution(x: Reals, y: Reals) -> None:
     design = np.stack([np.ones(6), x], axis=-1)
-    _, norm = nnls(design / np.sqrt(y)[:, None], np.sqrt(y))
+    _, distance = nnls(design / np.sqrt(y)[:, None], np.sqrt(y))
     found = non_negative_fit(design, y)
     assert (found >= 0).all()
-    assert np.linalg.norm((design @ found - y) / np.sqrt(y)) == pytest.approx(norm, abs=1e-6)
+    assert np.linalg.norm((design @ found - y) / np.sqrt(y)) == pytest.approx(distance, abs=1e-6)
 
 
 @settings(deadline=None)

@@ -19,7 +19,7 @@ from stallpoint.measure.sentinel import Sentinel
 from stallpoint.measure.world import World
 torch.set_num_threads(1)
 world, cpu, told = World.start(3), torch.device("cpu"), []
-for part in (world, world.first(2, world.reduction)):
+for part in (world, world.part([0, 1], world.reduction)):
     if part:
         sentinel = Sentinel(part, cpu)
         told.append((sentinel.products, sentinel.all_reduces, sentinel.run()))

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from checkout import Checkout
+import yaml
+from checkout import ROOT, Checkout
 
 from stallpoint.charts import PAPERS
 from stallpoint.parquet import read
 from stallpoint.records import PAPER_FIGURES
+from stallpoint.study import expand
+from stallpoint.turns import durations
 
 
 @pytest.mark.parametrize(("name", "cells"), [("keuper-2016", "xeon"), ("shi-2018", "v100-4gpu")])
@@ -45,6 +48,31 @@ def test_wrong_entries_are_named_without_a_traceback(
     ran = study.snakemake("-n")
     assert ran.status != 0
     assert message in ran.text
+    assert "Traceback" not in ran.text
+
+
+def test_what_is_to_be_measured_is_expected_to_take_as_long_as_it_took_before(
+    new_checkout: Callable[..., Checkout],
+) -> None:
+    study = new_checkout(visits=3, precision=0)
+    schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
+    cells = expand({**study.study, "visits": 3}, schema).cells.values()
+    took = [durations.Took(cell, [19.0, 20.0, 21.0], []) for cell in cells]
+    sitting = durations.Sitting("2026-01-01T00:00:00+00:00", 2, 3 * len(took), 600.0, 630.0, starts=1, starting=30.0)
+    durations.add(study.results("turns", durations.FOLDER, "local.json"), took, sitting)
+    text = study.snakemake("-n").text
+    assert re.search(r"train +local +2 +1 +3  1 min 0 s \[46 s, 1 min 17 s\] +0.033 \[0.026, 0.043\]", text), text
+    assert f"expected from earlier visits to the same cell ({len(took)} cells)" in text
+    assert not study.results("turns/plan.json").exists()
+
+    study.write_study(budget={"minutes": 2})
+    ran = study.snakemake("-n")
+    assert ran.status != 0
+    assert (
+        f"budget: hardware local has 2 min 0 s (minutes: 2, on 2 nodes), but 3 visits to each of {len(took)} cells"
+        in ran.text
+    )
+    assert "  train alexnet on 1 node: " in ran.text
     assert "Traceback" not in ran.text
 
 

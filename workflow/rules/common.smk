@@ -5,6 +5,7 @@ import io
 import os
 import shlex
 import sys
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
@@ -25,8 +26,11 @@ from stallpoint.kinds import KINDS, MEASURED
 from stallpoint.networks.own import file_of
 from stallpoint.sources import sources_of
 from stallpoint.turns import targets
+from stallpoint.turns import plan as plans
 from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.processes import THIS_MACHINE
+from stallpoint.turns.budget import check_budget
+from stallpoint.turns.plan_text import text as plan_text
+from stallpoint.turns.processes import THIS_MACHINE, Shape
 
 SCHEMA_FILE = os.path.relpath(Path(workflow.basedir, "workflow/schemas/study.schema.yaml"))
 SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
@@ -145,16 +149,28 @@ def own_network(cell):
     return f"{RESULTS}/networks/{cell.network}.parquet" if cell.own_network else ""
 
 
-def asked():
-    """What the command line asks for: Snakemake says it to rules only once all of them exist."""
+@cache
+def command_line():
+    """What the command line and the profile say: Snakemake tells it to rules only once all of them exist, or never."""
     if not workflow.is_main_process:
-        return targets.Asked()
+        return None
     try:
         with redirect_stderr(io.StringIO()):
-            _, arguments = parse_args(sys.argv[1:])
+            return parse_args(sys.argv[1:])[1]
     except SystemExit:  # started by another program than Snakemake's own
+        return None
+
+
+def on_cluster():
+    """Whether jobs are submitted, or would be: not so in a dry run, for Snakemake."""
+    return command_line() is not None and command_line().executor not in (None, "local", "dryrun", "touch")
+
+
+def asked():
+    """What the command line asks for."""
+    if not (arguments := command_line()):
         return targets.Asked()
-    forced = arguments.forcerun | (arguments.targets if arguments.force else set())
+    forced = set(arguments.forcerun) | set(arguments.targets if arguments.force else ())
     return targets.Asked(frozenset(arguments.targets), frozenset(forced), arguments.forceall)
 
 
@@ -191,8 +207,50 @@ def agenda_file(block):
 
 def agenda_of(block):
     orders = [(one.cell.to_json(), str(one.folder)) for one in block]
-    limits = Limits(STUDY.config["precision"], **STUDY.config["budget"])
-    return Agenda(orders, limits, STUDY.config["seed"])
+    return Agenda(orders, limits(), STUDY.config["seed"])
+
+
+def limits():
+    return Limits(STUDY.config["precision"], **STUDY.config["budget"])
+
+
+def planned(blocks):
+    """What the blocks are expected to take, printed; raises where that exceeds the budget."""
+    if not workflow.is_main_process:
+        return None
+    plan = plans.planned(
+        STUDY.name,
+        blocks,
+        limits(),
+        Path(RESULTS),
+        cores=None if on_cluster() else workflow.cores or os.cpu_count(),
+        together=on_cluster(),
+        asks=scheduler_settings(),
+    )
+    print(plan_text(plan), file=sys.stderr)
+    try:
+        check_budget(plan)
+    except InputError as error:
+        raise WorkflowError(f"The study does not fit its budget.\n{error}") from None
+    return plan
+
+
+def scheduler_settings():
+    """Partition and account as the profile says them, which may be expressions that differ from job to job."""
+    given = (workflow.resource_settings.default_resources or {}) if on_cluster() else {}
+    names = {"slurm_partition": "partition", "slurm_account": "account"}
+    return {word: str(given[name]) for name, word in names.items() if name in given}
+
+
+def runtime(block):
+    """Minutes to ask a scheduler for; a job that had too few goes on from its visits, with twice as many."""
+    minutes = {job.name: job.runtime for job in PLAN.jobs} if PLAN else {}
+    return lambda wildcards, attempt: attempt * minutes.get(block, plans.LEAST_MINUTES)
+
+
+def shape_of(block):
+    """What the processes are like that measure all of it."""
+    return Shape.of([one.cell for one in block])
 
 
 def storage_and_networks(block):

@@ -9,15 +9,20 @@
 # what it asks for alone) and written down for the jobs. On this machine a job takes every core (threads), so that
 # nothing runs beside a measurement; on a cluster it gets the nodes of its largest cell. How its processes are started
 # there is a matter of the site: resources.launcher in the profile. In an archive nothing is measured.
+#
+# What that is expected to take is printed first, and asked of the scheduler. A job that was killed (by its time limit,
+# or preempted) leaves its visits: on a cluster it is submitted again and goes on from there.
 from stallpoint.kinds import MEASURED
 
 MEASUREMENTS = measurements()
 BLOCKS = blocks()
+PLAN = planned(BLOCKS)
 
 
 onstart:
     for name, block in BLOCKS.items():
         agenda_of(block).write(agenda_file(name))
+    PLAN.append(Path(RESULTS, "turns", plans.FILE))
 
 
 for name, block in BLOCKS.items():
@@ -31,11 +36,13 @@ for name, block in BLOCKS.items():
             [done_pattern(one) for one in block],
         log:
             f"{LOGS}/turns/{{hardware}}{name.removeprefix(block[0].cell.hardware)}.log",
+        retries: 2 if on_cluster() else 0
         threads: workflow.cores or 1
         resources:
-            nodes=max(one.cell.nodes for one in block),
-            tasks=max(one.cell.ranks for one in block),
-            cpus_per_task=max(one.cell.threads_per_worker for one in block),
+            runtime=runtime(name),
+            nodes=shape_of(block).nodes,
+            tasks=shape_of(block).ranks,
+            cpus_per_task=shape_of(block).threads_per_worker,
             # For Snakemake's Slurm plugin: defined, so that the job starts its own srun; empty, since an MPI job of one
             # rank is refused. And without tasks_per_gpu all tasks of a node would be asked for on each GPU.
             mpi="",

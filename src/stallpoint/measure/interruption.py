@@ -99,9 +99,9 @@ def _in_own_session(step: Callable[[], None]) -> bool:
 
 
 def interrupted_folder(cell: Cell, folder: Path) -> Path:
-    """Where rows of a job that did not end go: ``results/interrupted/<cell>`` for ``results/raw/<cell>``."""
-    raw = next((parent for parent in folder.parents if parent.name == "raw"), folder)
-    return raw.parent / "interrupted" / cell.path
+    """Where rows of a visit that did not end go: ``results/interrupted/<cell>`` for ``results/visits/<cell>/...``."""
+    visits = next((parent for parent in folder.parents if parent.name in ("visits", "raw")), folder)
+    return visits.parent / "interrupted" / cell.path
 
 
 def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:

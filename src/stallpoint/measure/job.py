@@ -150,13 +150,15 @@ class _Visit:
         self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
         sentinel = sentinel_of(self.world, torch.device(self.cell.device))
         before = sentinel.run()
+        self.recorder.prepared = datetime.now(UTC)
         measure(self.cell, self.world, self.recorder)
         after = sentinel.run()
         with Sensors() as sensors:
             where = {"cpus": sensors.cpus, "node_busy_error": sensors.node_busy_error, "kernel": kernel_id()}
         self.recorder.add(
             VISITS, turn=self.turn, began=self.started, duration=(datetime.now(UTC) - self.started).total_seconds(),
-            measuring=self.recorder.measuring, **where, threads=self.cell.threads_per_worker,
+            preparing=(self.recorder.prepared - self.started).total_seconds(), measuring=self.recorder.measuring,
+            **where, threads=self.cell.threads_per_worker,
             product_before=before["product_seconds"], product_after=after["product_seconds"],
             all_reduce_before=before["all_reduce_seconds"], all_reduce_after=after["all_reduce_seconds"],
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import chain, repeat
 from typing import Any
 
@@ -26,6 +27,8 @@ class Recorder:
         self._constants = {**_constants(cell, rank), "visit": visit}
         self.visit = visit
         """Which visit to the cell this is, from 1."""
+        self.prepared: datetime | None = None
+        """When the ranks began to measure together; until then they prepare."""
         self.measuring = 0.0
         """Time spent on what is measured itself, warm-up included, s."""
         self._blocks: dict[str, list[_Block]] = {}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -198,7 +199,7 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     ):  # fmt: skip
         progress = Progress("iteration", [1] * count, silent=world.rank > 0)
         world.comm.Barrier()
-        begun = host_mark()
+        begun, keep.prepared = host_mark(), datetime.now(UTC)
         for iteration in range(count):
             start = (host_mark() - begun) * 1e-9
             reading = sensors.read()

@@ -15,11 +15,10 @@ from scipy.stats import norm
 from stallpoint.models.measured import Measured
 from stallpoint.models.prediction import ScalingCurve
 from stallpoint.models.statistics import Ensemble, columns, estimate
+from stallpoint.turns.choice import SUPERLINEAR
 
 LEVEL = 0.05
 """Chance that any pair of a hardware entry is said to differ where none does."""
-SUPERLINEAR = 1.1
-"""Times the ideal speedup that is beyond what larger caches give."""
 _ALIKE = ("hardware", "network", "storage", "prefetch", "worker_batch")
 
 

@@ -1,9 +1,10 @@
 """Which cell is visited next, and when it is enough.
 
 First every cell gets its own number of visits (`Cell.visits`), one round after the other, each round in another random
-order: whatever slows the machine down for a while then hits all cells alike. Then, where a precision is wanted, visits
-go to the answer that is least certain: of the two cells of that speedup, to the one whose visit narrows it most for the
-node-seconds it takes.
+order: whatever slows the machine down for a while then hits all cells alike. A speedup that no machine can have is
+visited as often again before anything is concluded from it. Then, where a precision is wanted, visits go to the answer
+that is least certain: of the two cells of that speedup, to the one whose visit narrows it most for the node-seconds it
+takes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from scipy.stats import t as student_t
-
 from stallpoint.cells import Cell, TrainCell
 from stallpoint.turns.agenda import Limits
 
@@ -24,6 +23,8 @@ FEWEST = 2
 """Visits without which nothing is known of how much visits differ."""
 MOST = 4
 """No cell is visited more often than this times its own number of visits."""
+SUPERLINEAR = 1.1
+"""Times the ideal speedup that is beyond what larger caches give: such a speedup is visited again before it counts."""
 SERIES = ("network", "storage", "scaling", "sync", "prefetch", "batch", "repeat")
 """Axes that stay fixed along one scaling curve of a hardware entry."""
 
@@ -67,12 +68,26 @@ class Speedup:
     half_width: float
     """Half the length of its 90 % interval, relative; infinite where a cell has too few visits."""
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether all of its interval is more than such workers can have."""
+        if not math.isfinite(self.half_width):
+            return False
+        base, other = self.base.cell, self.other.cell
+        assert isinstance(base, TrainCell)
+        assert isinstance(other, TrainCell)
+        faster = math.exp(statistics.fmean(self.base.medians) - statistics.fmean(self.other.medians))
+        low = faster * other.global_batch / base.global_batch / (1 + self.half_width)
+        return low > SUPERLINEAR * other.ranks / base.ranks
+
 
 def half_width(medians: Sequence[float]) -> float:
     """Half the length of the 90 % interval of the mean of a cell's visits: Student's t; of logarithms."""
     count = len(medians)
     if count < FEWEST:
         return math.inf
+    from scipy.stats import t as student_t  # only here: a plan starts faster without it
+
     quantile = float(student_t.ppf((1 + INTERVAL) / 2, count - 1))
     return quantile * statistics.stdev(medians) / math.sqrt(count)
 
@@ -113,6 +128,10 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
         order = list(range(len(visited)))
         random.Random(f"{seed} {fewest}").shuffle(order)
         return Choice(next(place for place in order if place in left and visited[place].visits == fewest), "")
+    doubtful = [one for one in speedups(visited) if one.doubtful]
+    for one in (end for speedup in doubtful for end in (speedup.base, speedup.other)):
+        if one.visits < 2 * one.wanted:
+            return Choice(next(place for place, known in enumerate(visited) if known is one), "")
     if not limits.precision:
         return Choice(None, "visits")
     unmet = [one for one in speedups(visited) if one.half_width > limits.precision]

@@ -9,9 +9,11 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 from stallpoint.cells import Cell
 from stallpoint.errors import CannotRun, InputError
@@ -24,35 +26,49 @@ READY, ENDED, CANNOT_RUN = "stallpoint: ready", "stallpoint: visit ended ", "sta
 _PR_SET_PDEATHSIG = 1
 PATIENCE = 40.0
 """How long processes may take to end when they are told to, s: srun gives its own 30."""
-FIELDS = ("ranks", "nodes", "workers_per_node", "threads_per_worker")
-"""What a launcher's text can name in braces."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What processes for several cells are like: what a launcher's text can name in braces."""
+
+    ranks: int
+    nodes: int
+    workers_per_node: int
+    threads_per_worker: int
+
+    @classmethod
+    def of(cls, cells: Collection[Cell]) -> Self:
+        """Large enough for each of the cells: one may have the most nodes and another the most workers on each."""
+        nodes, workers, threads = (
+            max(getattr(cell, field) for cell in cells) for field in ("nodes", "workers_per_node", "threads_per_worker")
+        )
+        return cls(nodes * workers, nodes, workers, threads)
 
 
 class Processes:
-    """The processes of one MPI job, which visit one cell after another; a context manager.
+    """The processes of one MPI job, which visit one cell after another.
 
-    They are as many as the largest of `cells` has ranks, and reduce by `scheme`. `launcher` starts MPI processes, e.g.
-    ``mpirun -n {ranks}`` (see `FIELDS`); one rank is started without it. Raises `InputError` where it cannot be used,
-    `CannotRun` where MPI says why it does not work here.
+    They are enough for every one of `cells` (`Shape`), and reduce by `scheme`. `launcher` starts MPI processes, e.g.
+    ``mpirun -n {ranks}`` (with the fields of `Shape`); one rank is started without it. Raises `InputError` where it
+    cannot be used, `CannotRun` where MPI says why it does not work here.
     """
 
-    def __init__(self, cells: Sequence[Cell], scheme: str, *, launcher: str, log: Path) -> None:
+    def __init__(self, cells: Collection[Cell], scheme: str, *, launcher: str, log: Path) -> None:
         self._log = log
-        largest = max(cells, key=lambda cell: cell.ranks)
-        if launcher == THIS_MACHINE and largest.nodes > 1 and "SLURM_JOB_ID" in os.environ:
-            raise InputError(
-                f"{largest.nodes} nodes of Slurm, but the profile has no resource launcher (profiles/slurm)"
-            )
+        shape = Shape.of(cells)
+        if launcher == THIS_MACHINE and shape.nodes > 1 and "SLURM_JOB_ID" in os.environ:
+            raise InputError(f"{shape.nodes} nodes of Slurm, but the profile has no resource launcher (profiles/slurm)")
         command = [
             sys.executable,
             "-m",
             "stallpoint.measure",
-            str(largest.ranks),
-            str(largest.workers_per_node),
+            str(shape.ranks),
+            str(shape.workers_per_node),
             scheme,
         ]
-        if largest.ranks > 1:
-            command = [*_started_by(launcher, largest), *command]
+        if shape.ranks > 1:
+            command = [*_started_by(launcher, shape), *command]
         log.parent.mkdir(parents=True, exist_ok=True)
         self._said_before = log.stat().st_size if log.exists() else 0
         try:
@@ -68,7 +84,7 @@ class Processes:
                 )
         except FileNotFoundError:
             raise InputError(
-                f"no program {command[0]!r} to start {largest.ranks} ranks with; set resource launcher in the profile"
+                f"no program {command[0]!r} to start {shape.ranks} ranks with; set resource launcher in the profile"
             ) from None
         answer = self._answer(READY, CANNOT_RUN)
         if answer is None:
@@ -113,7 +129,10 @@ class Processes:
         with suppress(BrokenPipeError):
             self._job.stdin.write("\n")  # an order for nothing: not every launcher passes the end of its input on
             self._job.stdin.close()
-        self._job.wait()
+        try:
+            self._job.wait(PATIENCE)
+        except subprocess.TimeoutExpired:  # what was measured is on disk
+            self.stop()
 
     def stop(self) -> None:
         """End them in the middle of a visit; they save the rows they have."""
@@ -133,12 +152,13 @@ class Processes:
         return self._log.read_bytes()[self._said_before :].decode(errors="replace")
 
 
-def _started_by(launcher: str, cell: Cell) -> list[str]:
-    """The launcher's command line for this cell."""
+def _started_by(launcher: str, shape: Shape) -> list[str]:
+    """The launcher's command line for processes like this."""
+    values = asdict(shape)
     try:
-        return shlex.split(launcher.format(**{field: getattr(cell, field) for field in FIELDS}))
+        return shlex.split(launcher.format(**values))
     except (KeyError, IndexError, ValueError) as error:
-        names = ", ".join(f"{{{field}}}" for field in FIELDS)
+        names = ", ".join(f"{{{field}}}" for field in values)
         raise InputError(f"resource launcher {launcher!r}: {error}; it can name {names}") from None
 
 

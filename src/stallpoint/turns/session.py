@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,39 +20,41 @@ from stallpoint.errors import CannotRun, InputError
 from stallpoint.presets import forced
 from stallpoint.records import ITERATIONS, RUNS, VISITS
 from stallpoint.runs import run_row
+from stallpoint.turns import durations
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.choice import Visited, choose, speedups
 from stallpoint.turns.ledger import Measurement
 from stallpoint.turns.processes import Processes
 
 
-def take_turns(agenda: Agenda, *, launcher: str, log: Path) -> None:
+def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
     """Visit the cells of the agenda until it is enough, and write their records.
 
     Visits that are there already count. A cell that cannot run here gets a record that says so; raises `InputError`
-    in the end, when the others are recorded, for cells whose visits ended otherwise.
+    in the end, when the others are recorded, for cells whose visits ended otherwise. How long visits took is added to
+    the file `took`, also when it is interrupted.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     cells = [Candidate.found(measurement) for measurement in agenda.measurements()]
     visited = [one.visited for one in cells]
-    problems = []
-    with _processes([one.measurement.cell for one in cells], launcher, log) as processes:
+    with (
+        _processes([one.measurement.cell for one in cells], launcher, log) as processes,
+        _durations_kept(took, visited, processes),
+    ):
         while (choice := choose(visited, agenda.limits, agenda.seed)).place is not None:
             chosen = cells[choice.place]
             turn = 1 + sum(one.visits for one in visited)
-            problem = chosen.visit(processes, turn)
-            if problem:
-                problems.append(problem)
+            chosen.visit(processes, turn)
             _say(
                 log, f"visit {turn}: {chosen.measurement.cell.path} in {in_words(visited[choice.place].durations[-1])}"
             )
     _say(log, f"{_ended(choice.reason)}; {_widths(visited)}")
     for one in cells:
-        if one.measurement.visits or one.measurement.recorded:
+        if not one.problem and (one.measurement.visits or one.measurement.recorded):
             one.measurement.write_record(choice.reason)
             one.measurement.finish()
-    if problems:
+    if problems := [one.problem for one in cells if one.problem]:
         raise InputError("\n".join(problems))
 
 
@@ -61,6 +64,8 @@ class Candidate:
 
     measurement: Measurement
     visited: Visited
+    problem: str = ""
+    """What was wrong, if a visit left nothing behind: then there is no record, and its visits wait for the next job."""
 
     @classmethod
     def found(cls, measurement: Measurement) -> Candidate:
@@ -71,16 +76,15 @@ class Candidate:
             one._count(visit)
         return one
 
-    def visit(self, processes: Pool, turn: int) -> str:
-        """Visit it once more; what was wrong, if the visit left nothing behind."""
+    def visit(self, processes: Pool, turn: int) -> None:
+        """Visit it once more."""
         number = 1 + max(self.measurement.visits, default=0)
-        problem = processes.visit(self.measurement, number, turn)
-        if problem:
+        self.problem = processes.visit(self.measurement, number, turn)
+        if self.problem:
             self.visited.ended = True
             self.visited.durations.append(0.0)
         else:
             self._count(number)
-        return problem
 
     def _count(self, visit: int) -> None:
         run = self.measurement.run(visit)
@@ -117,6 +121,9 @@ class Pool:
     log: Path
     running: dict[str, Processes] = field(default_factory=dict)
     deaths: Counter[str] = field(default_factory=Counter)
+    starts: int = 0
+    starting: float = 0.0
+    """Time that starting them took, s."""
 
     def visit(self, measurement: Measurement, number: int, turn: int) -> str:
         """Let the processes for this cell visit it; what was wrong, if the visit left nothing behind."""
@@ -136,7 +143,10 @@ class Pool:
     def _started(self, scheme: str, cell: Cell) -> Processes:
         if scheme not in self.running:
             alike = [one for one in self.cells if forced(one.scheme) == scheme]
+            begin = time.monotonic()
             self.running[scheme] = Processes(alike, cell.scheme, launcher=self.launcher, log=self.log)
+            self.starts += 1
+            self.starting += time.monotonic() - begin
         return self.running[scheme]
 
 
@@ -151,6 +161,29 @@ def _processes(cells: Sequence[Cell], launcher: str, log: Path) -> Iterator[Pool
         raise
     for processes in pool.running.values():
         processes.end()
+
+
+@contextmanager
+def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Pool) -> Iterator[None]:
+    """Whatever ends the visits, add to `file` how long they took."""
+    began, begin = datetime.now(UTC), time.monotonic()
+    before = [(one.visits, sum(one.durations)) for one in visited]
+    try:
+        yield
+    finally:
+        visits = sum(one.visits for one in visited) - sum(count for count, _ in before)
+        if file and visits:
+            sitting = durations.Sitting(
+                began=began.isoformat(timespec="seconds"),
+                nodes=max(one.cell.nodes for one in visited),
+                visits=visits,
+                visiting=sum(sum(one.durations) for one in visited) - sum(seconds for _, seconds in before),
+                wall=time.monotonic() - begin,
+                starts=processes.starts,
+                starting=processes.starting,
+            )
+            good = [one for one in visited if not one.ended]
+            durations.add(file, [durations.Took(one.cell, one.durations, one.medians) for one in good], sitting)
 
 
 def _ended(reason: str) -> str:

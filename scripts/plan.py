@@ -1,0 +1,45 @@
+"""Say what running a study would measure, and what that is expected to take: the plan of `snakemake -n`, alone.
+
+usage: plan.py [CONFIG] [--json] [--cluster]
+
+--cluster: jobs are submitted, and each has the cores that the study says; else all share this machine's.
+"""
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+import yaml
+
+from stallpoint.kinds import MEASURED
+from stallpoint.program import program
+from stallpoint.study import expand
+from stallpoint.turns import targets
+from stallpoint.turns.agenda import Limits
+from stallpoint.turns.budget import check_budget
+from stallpoint.turns.plan import planned
+from stallpoint.turns.plan_text import text
+
+with program():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", nargs="?", default="config/config.yaml", type=Path)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--cluster", action="store_true")
+    asked = parser.parse_args()
+    schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
+    study = expand(yaml.safe_load(asked.config.read_text()), schema)
+    results = Path("results", study.name)
+    kinds = () if study.config["archived"] else MEASURED
+    cells = [cell for cell in study.cells.values() if cell.kind in kinds]
+    measurements = [targets.measurement(cell, results / "visits", again=False) for cell in cells]
+    plan = planned(
+        study.name,
+        targets.blocks(measurements, targets.Asked(), str(results)),
+        Limits(study.config["precision"], **study.config["budget"]),
+        results,
+        cores=None if asked.cluster else os.cpu_count(),
+        together=asked.cluster,
+    )
+    print(json.dumps(plan.to_json(), indent=1) if asked.json else f"{study.plan()}\n{text(plan)}")
+    check_budget(plan)

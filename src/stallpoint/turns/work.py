@@ -1,0 +1,127 @@
+"""How long a visit takes where nothing was measured yet: the work that the cell asks for, over rates stated here.
+
+The rates are those of no machine in particular: such a time may well be wrong by a factor of two (`FACTOR`), and
+serves to find out before submission whether a study takes minutes or days. Once a machine has measured anything, what
+it really took replaces them (`expected`). No tensor library is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stallpoint import parquet
+from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.networks import NETWORKS
+from stallpoint.records import NETWORK_LAYERS
+
+FACTOR = 2.5
+"""Times from stated rates are right to within this factor, up or down, nine times out of ten."""
+FACTOR_UNKNOWN = 10.0
+"""The same for a network of the study's own of which nothing is known yet but its inputs."""
+CPU_RATE = 20e9
+"""FLOP/s of each thread in training: a core of 2.5 to 3 GHz with AVX2 has 80 to 96 at most, of which convolutions and
+products of small mini-batches reach about a quarter."""
+CPU_PRODUCTS_RATE = 40e9
+"""FLOP/s of each thread in plain matrix products, which are larger: about half of the most."""
+CUDA_RATES = {"float32": 5e12, "tf32": 20e12, "bf16": 40e12}
+"""FLOP/s of a GPU in training: about a third of the most of a V100 (15.7e12) or A100 (19.5e12) in float32, and less
+than a fifth of that of an A100's tensor cores (156e12, 312e12)."""
+PASSES = 3
+"""Forward passes that an iteration's products are worth: the backward pass takes two."""
+BANDWIDTH = 1e9
+"""B/s that each worker sends and receives: a link of 10 Gbit/s, or memory of one machine shared by processes."""
+MEMORY = 10e9
+"""B/s of a CPU core's memory; a GPU's is not what an update waits for."""
+UPDATE_BYTES = 5
+"""Times that an update reads or writes as many bytes as there are gradients: weights, momentum, gradients."""
+SAMPLE = {"files": 0.01, "tar": 0.01}
+"""Seconds that a reader takes to read and decode one image; other formats are decoded already (`SAMPLE_DECODED`)."""
+SAMPLE_DECODED = 0.001
+ITERATION = 0.02
+"""Seconds of an iteration that the size of the network does not matter for: calls of layers, rows that are kept."""
+VISIT = 0.3
+"""Seconds of a visit beside its iterations: setting up, agreeing, writing, the order for the next one."""
+ROW = 0.25
+"""Seconds of a row of all-reduces and of the one beside computing, unless one message takes longer."""
+READ = 0.002
+"""Seconds to read one sample, of cold and warm ones on average."""
+START = 10.0
+"""Seconds until processes have started: imports, MPI."""
+BETWEEN = 0.2
+"""Seconds between two visits."""
+_MACHINE_PRODUCTS = 2048**3 + 8192**2 + 2470 * 4096 * 6144
+"""Multiply-adds of the products that tell about the machine (`stallpoint.measure.sgemm.machine`)."""
+_REFERENCE = 4096 * 9216
+"""Multiply-adds of the reference product for each sample of a mini-batch."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is known of a network without building it."""
+
+    multiply_adds: float
+    gradient_bytes: float
+    known: bool = True
+    """Else both are guessed from its inputs."""
+
+
+def size_of(network: str, own: Mapping[str, Any] | None, descriptions: Path) -> Size:
+    """The size of a network: of the registry, or the study's `own`, as described in `descriptions` by an earlier run.
+
+    A network that was not described yet counts like ResNet-50 for images of its size, or like 12 million weights for
+    each token.
+    """
+    if own is None and network in NETWORKS:
+        return Size(NETWORKS[network].multiply_adds, NETWORKS[network].gradient_bytes)
+    file = descriptions / f"{network}.parquet"
+    if file.exists():
+        rows = parquet.read(NETWORK_LAYERS, file).to_pydict()
+        return Size(float(sum(rows["multiply_adds"])), float(sum(rows["gradient_bytes"])))
+    entry = own or {}
+    if "sequence_length" in entry:
+        return Size(12e6 * entry["sequence_length"], 4 * 12e6, known=False)
+    resnet = NETWORKS["resnet50"]
+    part = (entry.get("image_size", 224) / 224) ** 2
+    return Size(part * resnet.multiply_adds, resnet.gradient_bytes, known=False)
+
+
+def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
+    """Typical duration of one visit to a cell that is measured, s.
+
+    `size` is that of its network, if it has one. All ranks share `cores`, where they are on one machine; None: every
+    rank has the cores that the study says.
+    """
+    crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores else 1.0
+    if isinstance(cell, TrainCell):
+        assert size
+        return VISIT + (cell.warmup + cell.iterations) * _iteration(cell, size, crowd)
+    if isinstance(cell, SgemmCell):
+        assert size
+        each = (size.multiply_adds + _REFERENCE) * sum(cell.batches) + _MACHINE_PRODUCTS
+        rate = CUDA_RATES[cell.precision] if cell.device == "cuda" else CPU_PRODUCTS_RATE * cell.threads_per_worker
+        return VISIT + (1 + cell.samples) * 2 * each * crowd / rate
+    if isinstance(cell, CollectivesCell):
+        rows = sum(ROW * crowd + 4 * _all_reduce(bytes_, cell.ranks) for bytes_ in cell.message_bytes)
+        return VISIT + (1 + cell.samples) * rows
+    if isinstance(cell, StorageCell):
+        return VISIT + 4 * cell.samples * READ * crowd
+    return VISIT  # of a kind that nothing is known of until it was visited
+
+
+def _iteration(cell: TrainCell, size: Size, crowd: float) -> float:
+    operations = 2 * PASSES * size.multiply_adds * cell.worker_batch
+    if cell.device == "cuda":
+        computing = operations / CUDA_RATES[cell.precision]
+    else:
+        computing = operations / (CPU_RATE * cell.threads_per_worker) + UPDATE_BYTES * size.gradient_bytes / MEMORY
+    reading = cell.worker_batch * SAMPLE.get(cell.storage_format, SAMPLE_DECODED) / max(1, cell.readers)
+    busy = max(computing, reading) if cell.prefetch else computing + reading
+    return ITERATION + crowd * busy + _all_reduce(size.gradient_bytes, cell.ranks)
+
+
+def _all_reduce(size: float, ranks: int) -> float:
+    """Seconds in which every rank sends and receives what a ring does."""
+    return 2 * (ranks - 1) / ranks * size / BANDWIDTH

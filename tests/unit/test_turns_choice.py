@@ -1,0 +1,148 @@
+"""Which cell is visited next: properties that hold whatever visits find."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from visiting_cells import collectives, sgemm, train
+
+from stallpoint.cells import Cell, TrainCell
+from stallpoint.turns.agenda import Limits
+from stallpoint.turns.choice import MOST, Visited, choose, half_width, speedups
+
+Find = Callable[[Visited], tuple[float, float]]
+"""Median iteration time and duration that a visit finds."""
+
+
+def simulate(
+    cells: Sequence[Cell], find: Find, limits: Limits, seed: int = 1, failing: Sequence[int] = ()
+) -> tuple[list[Visited], list[int], str]:
+    """Visit as chosen until it is enough: what was found, places in their order, and why it ended."""
+    visited, order = [Visited(cell) for cell in cells], []
+    while (choice := choose(visited, limits, seed)).place is not None:
+        again = choose(visited, limits, seed)
+        assert again == choice, "the same visits give the same choice"
+        one = visited[choice.place]
+        median, duration = find(one)
+        one.durations.append(duration)
+        order.append(choice.place)
+        if choice.place in failing:
+            one.ended = True
+        elif isinstance(one.cell, TrainCell):
+            one.medians.append(math.log(median))
+        assert len(order) < 1000
+    return visited, order, choice.reason
+
+
+def steady(one: Visited) -> tuple[float, float]:
+    return 1.0 / one.cell.nodes, 1.0
+
+
+CELLS = [train(1, visits=4), train(2, visits=4), train(4, visits=4), sgemm(visits=4), collectives(visits=4)]
+numbers = st.lists(st.integers(1, 5), min_size=1, max_size=6)
+
+
+@given(numbers, st.integers(0, 5))
+def test_without_a_precision_every_cell_gets_its_visits_in_rounds(visits: list[int], seed: int) -> None:
+    cells = [sgemm(f"network{place}", visits=count) for place, count in enumerate(visits)]
+    visited, order, reason = simulate(cells, steady, Limits(), seed)
+    assert [one.visits for one in visited] == visits
+    assert reason == "visits"
+    for end in range(len(order) + 1):
+        done = [order[:end].count(place) for place in range(len(cells))]
+        unfinished = [count for count, wanted in zip(done, visits, strict=True) if count < wanted]
+        assert not unfinished or max(done) <= min(unfinished) + 1, "rounds stay within one visit of each other"
+
+
+@given(st.integers(0, 100))
+def test_rounds_differ_in_their_order_and_studies_in_their_rounds(seed: int) -> None:
+    cells = [sgemm(f"network{place}", visits=4) for place in range(8)]
+    _, order, _ = simulate(cells, steady, Limits(), seed)
+    _, other, _ = simulate(cells, steady, Limits(), seed + 1)
+    rounds = [tuple(order[begin : begin + 8]) for begin in range(0, 32, 8)]
+    assert len(set(rounds)) > 1
+    assert order != other
+
+
+@given(st.integers(0, 30))
+def test_the_speedup_that_is_least_certain_gets_the_further_visits(seed: int) -> None:
+    noise = random.Random(seed)
+    cells = [train(nodes, visits=4, network=network) for network in ("quiet", "noisy") for nodes in (1, 2)]
+
+    def find(one: Visited) -> tuple[float, float]:
+        spread = 0.3 if isinstance(one.cell, TrainCell) and one.cell.network == "noisy" else 0.001
+        return math.exp(noise.gauss(0, spread)), 1.0
+
+    visited, _, reason = simulate(cells, find, Limits(precision=0.05), seed)
+    quiet, noisy = visited[:2], visited[2:]
+    assert [one.visits for one in quiet] == [4, 4]
+    assert reason in ("precision", "most visits")
+    worst = max(one.half_width for one in speedups(noisy))
+    assert worst <= 0.05 or all(one.visits == MOST * 4 for one in noisy)
+    assert sum(one.visits for one in noisy) > 8 or worst <= 0.05
+
+
+def test_of_two_cells_that_are_as_uncertain_the_cheaper_one_is_visited() -> None:
+    one, two = Visited(train(1, visits=2)), Visited(train(2, visits=2))
+    for visited, seconds in ((one, 10.0), (two, 1.0)):
+        visited.medians, visited.durations = [0.0, 0.2], [seconds] * 2
+    assert choose([one, two], Limits(precision=0.01), 1).place == 1
+
+
+@given(numbers, st.floats(0.0, 0.2), st.booleans(), st.integers(0, 5))
+def test_a_budget_ends_it_only_when_every_cell_was_seen(
+    visits: list[int], minutes: float, of_nodes: bool, seed: int
+) -> None:
+    cells = [sgemm(f"network{place}", visits=count) for place, count in enumerate(visits)]
+    limits = Limits(node_hours=minutes / 60) if of_nodes else Limits(minutes=minutes)
+    visited, order, reason = simulate(cells, steady, limits, seed)
+    assert all(one.visits for one in visited)
+    complete = [one.visits for one in visited] == visits
+    assert reason == ("visits" if complete and len(order) < 60 * minutes else "budget") or complete
+    assert len(order) <= max(len(cells), 60 * minutes + 1e-9)
+
+
+@given(st.lists(st.integers(0, 4), max_size=4, unique=True), st.sampled_from([0.0, 0.05]))
+def test_what_failed_is_not_visited_again(failing: list[int], precision: float) -> None:
+    visited, order, _ = simulate(CELLS, steady, Limits(precision=precision), failing=failing)
+    for place, one in enumerate(visited):
+        assert order.count(place) == (1 if place in failing else 4)
+        assert one.ended == (place in failing)
+
+
+def test_disturbed_visits_are_made_up_for_but_not_for_ever() -> None:
+    one = Visited(train(1, visits=3))
+    assert one.wanted == 3
+    one.disturbed = 2
+    assert one.wanted == 5
+    one.disturbed = 50
+    assert one.wanted == 6
+
+
+def test_intervals_of_few_visits_are_wide() -> None:
+    assert half_width([]) == half_width([1.0]) == math.inf
+    assert half_width([1.0, 1.0]) == 0
+    # Student's t of one degree of freedom: 6.31 standard errors.
+    assert half_width([0.0, 0.2]) == pytest.approx(6.314 * 0.1, rel=1e-3)
+    assert half_width([0.0, 0.2] * 2) < half_width([0.0, 0.2]) / 4
+
+
+def test_speedups_are_of_one_curve_against_its_fewest_nodes() -> None:
+    cells = [train(4), train(1), train(2), train(2, network="vgg16"), train(1, scaling="compute"), sgemm()]
+    found = speedups(map(Visited, cells))
+    assert [(one.base.cell.nodes, one.other.cell.nodes) for one in found] == [(1, 2), (1, 4)]
+    assert all(one.half_width == math.inf for one in found)
+
+
+def test_a_speedup_that_no_machine_can_have_is_visited_as_often_again() -> None:
+    cells = [train(1, visits=4), train(2, visits=4), train(4, visits=4)]
+
+    def find(one: Visited) -> tuple[float, float]:
+        return (0.2 if one.cell.nodes == 2 else 1.0 / one.cell.nodes), 1.0
+
+    visited, _, reason = simulate(cells, find, Limits())
+    assert [one.visits for one in visited] == [8, 8, 4]
+    assert reason == "visits"

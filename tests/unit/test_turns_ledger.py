@@ -1,0 +1,188 @@
+"""Visits on disk: what is killed goes on, and nothing is lost on the way into a record."""
+
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from visiting_cells import agenda, collectives, sgemm
+
+from stallpoint.errors import InputError
+from stallpoint.measure.recorder import Recorder
+from stallpoint.parquet import read, write_cell
+from stallpoint.records import COLLECTIVES, RUNS
+from stallpoint.runs import run_row
+from stallpoint.turns.agenda import Agenda, Limits
+from stallpoint.turns.ledger import DONE, RECORD, Measurement, round_folder
+from stallpoint.turns.targets import Asked, block_of, blocks, measurement
+
+CELL = collectives()
+STARTED = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Measurement:
+    return Measurement(CELL, round_folder(CELL.to_json(), tmp_path / CELL.path, again=False))
+
+
+def visit(measured: Measurement, number: int, *, failure: str = "", duration: float = 2.0) -> None:
+    recorder = Recorder(measured.cell, rank=0, visit=number)
+    recorder.add(COLLECTIVES, message_bytes=4, sample=[10 * number, 10 * number + 1], warmup=False, messages=1,
+                 seconds=0.5)  # fmt: skip
+    row = {**run_row(measured.cell, STARTED, failure=failure), "duration": duration}
+    rows = {} if failure else {COLLECTIVES.name: recorder.arrow(COLLECTIVES)}
+    write_cell(measured.visit_folder(number), {RUNS.name: [row], **rows})
+
+
+def recorded(measured: Measurement) -> tuple[dict[str, object], list[int]]:
+    (run,) = read(RUNS, measured.folder / RECORD / "runs.parquet").to_pylist()
+    file = measured.folder / RECORD / "collectives.parquet"
+    return run, read(COLLECTIVES, file)["sample"].to_pylist() if file.exists() else []
+
+
+def test_settings_and_rounds_have_folders_of_their_own(tmp_path: Path) -> None:
+    def folder(again: bool, text: str = CELL.to_json()) -> Path:
+        return round_folder(text, tmp_path, again=again)
+
+    first = folder(False)
+    assert folder(True) == first, "what was not finished goes on"
+    assert first.name.endswith("~1")
+    (first / "visit~1").mkdir(parents=True)
+    assert folder(True) == folder(False) == first
+    (first / DONE).touch()
+    assert folder(False) == first
+    second = folder(True)
+    assert second.name == first.name.replace("~1", "~2")
+    second.mkdir()
+    assert folder(False) == folder(True) == second, "the latest counts, finished or not"
+    other = folder(False, replace(CELL, samples=9).to_json())
+    assert other.name.endswith("~1")
+    assert other.name[:8] != first.name[:8]
+    for round_ in range(3, 12):
+        (first.with_name(f"{first.name[:8]}~{round_}")).mkdir()
+    assert folder(False).name.endswith("~11"), "rounds are numbers, not names"
+
+
+def test_a_record_holds_the_rows_of_all_visits_in_their_order(measured: Measurement) -> None:
+    for number in (2, 10, 1):
+        visit(measured, number)
+    assert measured.visits == [1, 2, 10]
+    measured.write_record("precision")
+    run, samples = recorded(measured)
+    assert samples == [10, 11, 20, 21, 100, 101]
+    assert (run["status"], run["duration"], run["ended"]) == ("ok", 6.0, "precision")
+    assert measured.visits == []
+    assert not (measured.folder / DONE).exists()
+    measured.finish()
+    assert (measured.folder / DONE).exists()
+
+
+def test_failed_visits_are_left_out_unless_all_failed(measured: Measurement) -> None:
+    visit(measured, 1)
+    visit(measured, 2, failure="out of memory")
+    measured.write_record("visits")
+    run, samples = recorded(measured)
+    assert (run["status"], samples, run["duration"]) == ("ok", [10, 11], 2.0)
+
+
+def test_a_cell_all_of_whose_visits_failed_says_why(measured: Measurement) -> None:
+    visit(measured, 1, failure="out of memory")
+    visit(measured, 2, failure="no such device")
+    measured.write_record("visits")
+    run, samples = recorded(measured)
+    assert (run["status"], run["reason"], run["ended"], samples) == ("failed", "no such device", "", [])
+
+
+def test_nothing_is_lost_between_the_record_and_the_removal_of_visits(
+    measured: Measurement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visit(measured, 1)
+    visit(measured, 2)
+    remove = shutil.rmtree
+
+    def killed(path: Path, *_: object, **__: object) -> None:
+        if "visit~2" in str(path):
+            raise KeyboardInterrupt
+        remove(path)
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        measured.write_record("visits")
+    monkeypatch.undo()
+    assert measured.recorded
+    assert measured.visits == [2], "only what the record holds was removed"
+    measured.write_record("something else")
+    run, samples = recorded(measured)
+    assert (samples, run["ended"]) == ([10, 11, 20, 21], "visits")
+    assert measured.visits == []
+
+
+def test_a_record_that_was_not_written_whole_leaves_the_visits(
+    measured: Measurement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visit(measured, 1)
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(InputError, match="no space left"):
+        measured.write_record("visits")
+    monkeypatch.undo()
+    assert (measured.visits, measured.recorded) == ([1], False)
+
+
+def test_an_agenda_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = agenda([CELL, sgemm()], tmp_path / "visits", Limits(0.1, 7.0, None))
+    written.write(tmp_path / "turns" / "cpu.json")
+    found = Agenda.read(tmp_path / "turns" / "cpu.json")
+    assert (list(found.orders), found.limits, found.seed) == (list(written.orders), written.limits, written.seed)
+    assert [one.cell for one in found.measurements()] == [CELL, sgemm()]
+    assert pa.types.is_integer(COLLECTIVES.schema.field("visit").type)
+
+
+def test_an_agenda_that_never_shows_up_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cpu\.json: the workflow writes it"):
+        Agenda.read(tmp_path / "cpu.json", patience=0)
+
+
+RAW = f"results/tiny/raw/{CELL.path}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "again"),
+    [
+        (Asked(), False),
+        (Asked(forced=frozenset({"collectives"})), True),
+        (Asked(forced=frozenset({"train"})), False),
+        (Asked(forced=frozenset({RAW})), True),
+        (Asked(targets=frozenset({RAW})), False),
+        (Asked(everything=True), True),
+    ],
+)
+def test_what_is_forced_is_measured_again(asked: Asked, again: bool) -> None:
+    assert asked.again("collectives", RAW) == again
+
+
+def test_only_cells_asked_for_are_measured_alone() -> None:
+    def alone(*targets: str) -> frozenset[str] | None:
+        return Asked(frozenset(targets)).alone("results/tiny")
+
+    assert alone() is None
+    assert alone("all") is None
+    assert alone(RAW) == {CELL.path}
+    assert alone(f"{RAW}/") == {CELL.path}
+    assert alone("results/tiny/traces/train/a/layers") == {"train/a/layers"}
+    assert alone(RAW, "results/tiny/conclusions.md") is None
+    assert alone("results/other/raw/x") is None
+
+
+def test_blocks_are_of_a_hardware_entry_and_a_repeat(tmp_path: Path) -> None:
+    cells = [CELL, sgemm(), sgemm(repeat=2), sgemm(hardware="gpu")]
+    assert [block_of(cell) for cell in cells] == ["cpu", "cpu", "cpu.repeat2", "gpu"]
+    found = [measurement(cell, tmp_path, again=False) for cell in cells]
+    everything = blocks(found, Asked(), "results/tiny")
+    assert everything == {"cpu": found[:2], "cpu.repeat2": found[2:3], "gpu": found[3:]}
+    assert blocks(found, Asked(frozenset({RAW})), "results/tiny") == {"cpu": found[:1]}
+    found[0].folder.mkdir(parents=True)
+    found[0].finish()
+    assert blocks(found, Asked(), "results/tiny")["cpu"] == found[1:2]
+    assert blocks([measurement(CELL, tmp_path, again=True)], Asked(), "results/tiny")["cpu"][0].folder.name[-2:] == "~2"

@@ -1,0 +1,353 @@
+"""The plan before submission: what visits are expected to take, jobs, budgets, and what was used of it."""
+
+import json
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import t as student_t
+
+from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.errors import InputError
+from stallpoint.parquet import write_cell
+from stallpoint.records import RUNS
+from stallpoint.runs import run_row
+from stallpoint.turns import durations, precision, work
+from stallpoint.turns.accounts import BESIDE_VISITS, accounts
+from stallpoint.turns.agenda import Limits
+from stallpoint.turns.budget import check_budget
+from stallpoint.turns.durations import Durations, Sitting, Took
+from stallpoint.turns.expected import DEFAULTS, Expectations, Expected, Interval
+from stallpoint.turns.ledger import Measurement
+from stallpoint.turns.plan import FILE, LEAST_MINUTES, Plan, planned, read
+from stallpoint.turns.plan_text import text
+from stallpoint.turns.targets import block_of
+
+COMMON = {
+    "hardware": "cpu", "repeat": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1, "seed": 1,
+    "precision": "float32", "anonymise": True, "visits": 4,
+}  # fmt: skip
+TRAIN = TrainCell(
+    **COMMON, nodes=1, network="alexnet", batch=8, storage="raw", scaling="strong", sync="naive", prefetch=0,
+    worker_batch=8, iterations=4, warmup=1, readers=1, storage_path="images", storage_format="raw",
+    preset={"reduction": "library"}, own_network=None,
+)  # fmt: skip
+SGEMM = SgemmCell(**COMMON, nodes=1, network="alexnet", batches=[1, 2], samples=3, own_network=None)
+COLLECTIVES = CollectivesCell(
+    **COMMON, nodes=4, backend="mpi", reduction="library", message_bytes=[1024, 2**20], samples=3
+)  # fmt: skip
+STORAGE = StorageCell(**COMMON, nodes=2, storage="raw", storage_path="images", storage_format="raw", samples=50)
+ALL = [TRAIN, SGEMM, COLLECTIVES, STORAGE]
+SITTING = Sitting("2026-01-01T00:00:00+00:00", nodes=4, visits=8, visiting=80.0, wall=96.0, starts=1, starting=12.0)
+
+
+NO_LIMITS = Limits()
+
+
+def on(nodes: int, **changes: object) -> TrainCell:
+    return replace(TRAIN, **{"nodes": nodes, "worker_batch": 8 // nodes, **changes})
+
+
+def a_plan(cells: list[Cell], results: Path, limits: Limits = NO_LIMITS, *, together: bool = False) -> Plan:
+    blocks: dict[str, list[Measurement]] = {}
+    for cell in cells:
+        folder = results / "visits" / cell.path / "0~1"
+        blocks.setdefault(block_of(cell), []).append(Measurement(cell, folder))
+    return planned("tiny", blocks, limits, results, together=together)
+
+
+def knows(results: Path, *took: Took) -> None:
+    durations.add(results / "turns" / durations.FOLDER / "cpu.json", took, SITTING)
+
+
+# -- Rates
+
+
+def test_training_takes_its_products_three_times_over_the_rate() -> None:
+    size = work.Size(multiply_adds=1e9, gradient_bytes=0)
+    computing = 2 * 3 * 1e9 * 8 / 20e9
+    reading = 8 * work.SAMPLE_DECODED
+    expected = work.VISIT + 5 * (work.ITERATION + computing + reading)
+    assert work.seconds(TRAIN, size) == pytest.approx(expected)
+    assert work.seconds(replace(TRAIN, prefetch=1), size) == pytest.approx(expected - 5 * reading)
+
+
+def test_gradients_take_the_time_of_a_ring() -> None:
+    size = work.Size(multiply_adds=0, gradient_bytes=1e9)
+    alone, four = (work.seconds(on(nodes, worker_batch=8), size) for nodes in (1, 4))
+    assert four - alone == pytest.approx(5 * 2 * 3 / 4)
+
+
+def test_ranks_that_share_cores_take_longer() -> None:
+    size = work.Size(1e9, 1e6)
+    assert work.seconds(on(4), size, cores=2) > work.seconds(on(4), size) == work.seconds(on(4), size, cores=4)
+
+
+def test_a_network_that_nobody_described_counts_like_a_known_one_of_its_inputs(tmp_path: Path) -> None:
+    images = work.size_of("mine", {"build": "x:y", "image_size": 112}, tmp_path)
+    known = work.size_of("resnet50", None, tmp_path)
+    assert images.multiply_adds == known.multiply_adds / 4
+    assert not images.known
+    mine = replace(TRAIN, network="mine", own_network={"build": "x:y", "sequence_length": 8, "vocabulary": 9})
+    expected = Expectations([], tmp_path).of(mine)
+    assert expected.visit.high == pytest.approx(work.FACTOR_UNKNOWN * expected.visit.typical)
+
+
+# -- What is expected of a visit
+
+
+@pytest.mark.parametrize("cell", ALL, ids=lambda cell: cell.kind)
+def test_without_any_record_it_is_the_work_to_within_a_factor(cell: Cell, tmp_path: Path) -> None:
+    found = Expectations([], tmp_path).of(cell)
+    assert found.basis == DEFAULTS
+    assert found.visit.high / found.visit.typical == pytest.approx(work.FACTOR)
+
+
+@pytest.mark.parametrize("cell", ALL, ids=lambda cell: cell.kind)
+def test_a_cell_that_was_visited_takes_as_long_again(cell: Cell, tmp_path: Path) -> None:
+    found = Expectations([Took(cell, [100.0, 110.0, 90.0], [])], tmp_path).of(cell)
+    assert found.basis == "cell"
+    assert found.visit.typical == pytest.approx(100)
+    assert found.visit.low < 90
+    assert 110 < found.visit.high < 150
+
+
+def test_records_are_scaled_by_what_a_cell_asks_more(tmp_path: Path) -> None:
+    expectations = Expectations([Took(TRAIN, [50.0], [])], tmp_path)
+    longer = expectations.of(replace(TRAIN, iterations=9))
+    assert longer.basis == "cell"
+    assert longer.visit.typical == pytest.approx(100, rel=0.1)
+    assert expectations.of(replace(TRAIN, batch=16, worker_batch=16)).basis == "nodes"
+    assert expectations.of(on(2)).basis == "network"
+    assert expectations.of(replace(TRAIN, network="vgg16")).basis == "kind"
+    assert expectations.of(SGEMM).basis == "hardware"
+    assert expectations.of(replace(TRAIN, hardware="gpu")).basis == DEFAULTS
+
+
+def test_the_more_similar_the_visited_cells_the_narrower_the_interval(tmp_path: Path) -> None:
+    expectations = Expectations([Took(TRAIN, [50.0], [])], tmp_path)
+    cells = [TRAIN, replace(TRAIN, batch=16, worker_batch=16), on(2), replace(TRAIN, network="vgg16"), SGEMM]
+    widths = [found.visit.high / found.visit.low for found in map(expectations.of, cells)]
+    assert widths == sorted(widths)
+
+
+@given(
+    seconds=st.lists(st.floats(0, 1e4), max_size=6),
+    cell=st.sampled_from([*ALL, on(2), on(4), replace(TRAIN, batch=64, worker_batch=64)]),
+    known=st.sampled_from(ALL),
+)
+def test_intervals_hold_what_is_typical(seconds: list[float], cell: Cell, known: Cell) -> None:
+    found = Expectations([Took(known, seconds, [])], Path("nowhere")).of(cell).visit
+    assert 0 < found.low < found.typical < found.high < math.inf
+
+
+# -- How many visits
+
+
+@pytest.mark.parametrize("freedom", [3, 4, 7, 15, 40])
+def test_students_quantile_is_near_enough(freedom: int) -> None:
+    assert precision._student(freedom) == pytest.approx(float(student_t.ppf(0.95, freedom)), rel=3e-3)
+
+
+def test_noise_asks_for_visits() -> None:
+    assert precision.wanted(0.0, 4, 0.1) == 4
+    assert precision.wanted(0.03, 4, 0.1) == 4
+    assert precision.wanted(0.08, 4, 0.1) in (6, 7, 8)
+    assert precision.wanted(1.0, 4, 0.1) == 16
+
+
+def test_only_cells_of_a_speedup_get_further_visits(tmp_path: Path) -> None:
+    noisy = [Took(cell, [10.0] * 4, [0.0, 0.5, 1.0, 1.5]) for cell in (on(1), on(2), replace(TRAIN, scaling="compute"))]
+    knows(tmp_path, *noisy)
+    (job,) = a_plan([one.cell for one in noisy], tmp_path, Limits(0.1)).jobs
+    assert [order.further for order in job.orders] == [(12, 12), (12, 12), (0, 0)]
+    (job,) = a_plan([one.cell for one in noisy], tmp_path, Limits(0)).jobs
+    assert {order.further for order in job.orders} == {(0, 0)}
+
+
+# -- The plan
+
+
+def test_more_visits_cost_more(tmp_path: Path) -> None:
+    few, many = (a_plan([replace(cell, visits=visits) for cell in ALL], tmp_path) for visits in (2, 4))
+    for place in range(3):
+        assert many.seconds.values()[place] > few.seconds.values()[place]
+    assert sum(row.visits for row in many.rows) == 2 * sum(row.visits for row in few.rows) == 16
+
+
+def test_a_study_with_records_is_planned_as_long_as_it_took(tmp_path: Path) -> None:
+    knows(tmp_path, *(Took(cell, [9.0, 10.0, 11.0], []) for cell in ALL))
+    plan = a_plan(ALL, tmp_path)
+    (job,) = plan.jobs
+    assert plan.basis == {"cell": 4}
+    between = (96 - 80 - 12) / 8
+    assert job.seconds.typical == pytest.approx(12 + 16 * (10 + between))
+    assert job.seconds.low < job.seconds.typical < job.seconds.high < 2 * job.seconds.typical
+    assert job.node_hours.typical == pytest.approx(4 * job.seconds.typical / 3600), "all nodes, all the time"
+    assert job.runtime == math.ceil(1.25 * job.seconds.high / 60)
+
+
+def test_visits_that_are_there_are_not_made_again_and_tell_how_long_they_take(tmp_path: Path) -> None:
+    folder = tmp_path / "visits" / TRAIN.path / "0~1"
+    for visit in (1, 2, 3):
+        write_cell(folder / f"visit~{visit}", {RUNS.name: [{**run_row(TRAIN, datetime.now(UTC)), "duration": 7.0}]})
+    (row,) = a_plan([TRAIN], tmp_path).rows
+    assert row.visits == 1
+    assert row.seconds.typical == pytest.approx(7)
+
+
+def test_a_job_asks_for_some_minutes_at_least_and_no_more_than_its_budget_lets_it_take(tmp_path: Path) -> None:
+    knows(tmp_path, *(Took(cell, [0.1], []) for cell in ALL))
+    (job,) = a_plan(ALL, tmp_path).jobs
+    assert job.runtime == LEAST_MINUTES
+    knows(tmp_path, *(Took(cell, [300.0], []) for cell in ALL))
+    (free,) = a_plan(ALL, tmp_path).jobs
+    (bound,) = a_plan(ALL, tmp_path, Limits(minutes=85)).jobs
+    assert bound.seconds.high < free.seconds.high
+
+
+def test_jobs_of_a_cluster_run_at_once_and_those_of_a_machine_one_after_the_other(tmp_path: Path) -> None:
+    cells = [TRAIN, replace(TRAIN, hardware="gpu", device="cuda"), replace(TRAIN, repeat=2)]
+    alone, together = a_plan(cells, tmp_path), a_plan(cells, tmp_path, together=True)
+    assert [job.name for job in alone.jobs] == ["cpu", "gpu", "cpu.repeat2"]
+    assert alone.seconds.typical == pytest.approx(sum(job.seconds.typical for job in alone.jobs))
+    assert together.seconds.typical == max(job.seconds.typical for job in together.jobs)
+    assert "asks for" in text(together)
+    assert "asks for" not in text(alone)
+
+
+def test_the_plan_in_words(tmp_path: Path) -> None:
+    knows(tmp_path, *(Took(cell, [60.0], []) for cell in ALL))
+    lines = text(a_plan(ALL, tmp_path)).splitlines()
+    assert lines[1].split() == ["kind", "hardware", "nodes", "cells", "visits", "time", "node-hours"]
+    assert [line.split()[:5] for line in lines[2:6]] == [
+        ["train", "cpu", "1", "1", "4"],
+        ["sgemm", "cpu", "1", "1", "4"],
+        ["collectives", "cpu", "4", "1", "4"],
+        ["storage", "cpu", "2", "1", "4"],
+    ]
+    assert "4 min 0 s [3 min 8 s, 5 min 7 s]" in lines[2]
+    assert lines[6].startswith("  in all: 1 job, 16 min 20 s [")
+    assert lines[-1] == "  expected from earlier visits to the same cell (4 cells)"
+    assert text(Plan("tiny", [])) == "  to measure now: nothing"
+
+
+def test_plans_are_kept_one_after_the_other(tmp_path: Path) -> None:
+    file = tmp_path / FILE
+    plan = a_plan(ALL, tmp_path)
+    Plan("tiny", []).append(file)
+    assert read(file) == []
+    plan.append(file)
+    plan.append(file)
+    first, second = json.loads(file.read_text())
+    assert first["rows"] == second["rows"]
+    assert first["total"]["visits"] == 16
+    assert first["jobs"][0]["runtime_minutes"] == plan.jobs[0].runtime
+    file.write_text("{")
+    with pytest.raises(InputError, match=r"plan.json: holds no plans"):
+        read(file)
+
+
+# -- Budgets
+
+
+def test_a_budget_that_the_least_visits_exceed_is_refused_and_what_would_fit_is_said(tmp_path: Path) -> None:
+    cells = [on(1), on(2), on(4), COLLECTIVES]
+    knows(
+        tmp_path, *(Took(cell, [seconds], []) for cell, seconds in zip(cells, (100.0, 60.0, 40.0, 10.0), strict=True))
+    )
+    with pytest.raises(InputError) as refused:
+        check_budget(a_plan(cells, tmp_path, Limits(minutes=10)))
+    lines = str(refused.value).splitlines()
+    assert lines[0].startswith(
+        "budget: hardware cpu has 10 min 0 s (minutes: 10, on 4 nodes), but 4 visits to each of 4"
+    )
+    assert "14 min 0 s [" in lines[0]
+    assert lines[2:6] == [
+        "  train alexnet on 1 node: 6 min 40 s (1 cell)",
+        "  train alexnet on 2 nodes: 4 min 0 s (1 cell)",
+        "  train alexnet on 4 nodes: 2 min 40 s (1 cell)",
+        "  collectives on 4 nodes: 40 s (1 cell)",
+    ]
+    assert lines[6] == "visits: 2 would fit"
+    with pytest.raises(
+        InputError, match=r"node_hours: 0.1.*\n.*\n.*\n.*\n.*\n.*\nnot even one visit to each cell fits"
+    ):
+        check_budget(a_plan(cells, tmp_path, Limits(node_hours=0.1)))
+
+
+def test_what_fits_or_has_no_budget_or_was_begun_is_not_refused(tmp_path: Path) -> None:
+    knows(tmp_path, Took(TRAIN, [100.0], []))
+    check_budget(a_plan([TRAIN], tmp_path))
+    check_budget(a_plan([TRAIN], tmp_path, Limits(minutes=7)))
+    begun = tmp_path / "visits" / TRAIN.path / "0~1" / "visit~1"
+    write_cell(begun, {RUNS.name: [{**run_row(TRAIN, datetime.now(UTC)), "duration": 100.0}]})
+    check_budget(a_plan([TRAIN], tmp_path, Limits(minutes=1)))
+
+
+# -- Durations on disk
+
+
+def test_durations_are_kept_and_the_last_ones_count(tmp_path: Path) -> None:
+    file = tmp_path / "cpu.json"
+    durations.add(file, [Took(TRAIN, [1.0], [0.1]), Took(SGEMM, [], [])], SITTING)
+    durations.add(file, [Took(TRAIN, [2.0], [0.2]), Took(STORAGE, [3.0], [])], SITTING)
+    found = Durations.read(file)
+    assert found.cells == {one.cell.path: one for one in (Took(TRAIN, [2.0], [0.2]), Took(STORAGE, [3.0], []))}
+    assert found.sittings == [SITTING, SITTING]
+    assert Durations.read_all(tmp_path) == found
+
+
+@pytest.mark.parametrize("words", ["", "{", "[]", '{"format": 0}', '{"format": 1, "cells": [{"cell": {"kind": "?"}}]}'])
+def test_a_file_that_says_nothing_useful_is_no_error(tmp_path: Path, words: str) -> None:
+    (tmp_path / "a.json").write_text(words)
+    assert Durations.read_all(tmp_path) == Durations()
+    assert Durations.read(tmp_path / "none.json") == Durations()
+
+
+# -- Planned beside used
+
+
+def test_visits_count_for_the_plan_before_them() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    row = {
+        "kind": "train",
+        "hardware": "cpu",
+        "nodes": 1,
+        "seconds": [5.0, 10.0, 20.0],
+        "node_hours": [0.0, 40 / 3600, 0.0],
+    }
+    job = {"name": "cpu", "nodes": 4, "seconds": [6.0, 12.0, 24.0], "node_hours": [0.0, 48 / 3600, 0.0]}
+    plans = [
+        {"time": (start + timedelta(hours=hour)).isoformat(), "rows": [row], "jobs": [job]} for hour in (0, 1)
+    ]  # fmt: skip
+    visits = pd.DataFrame(
+        [
+            {"cell": "a", "kind": "train", "hardware": "cpu", "nodes": 1, "rank": rank, "visit": visit,
+             "began": start + timedelta(minutes=minutes), "duration": duration + rank}
+            for visit, minutes, duration in ((0, -5, 99.0), (1, 1, 6.0), (2, 2, 7.0), (3, 61, 3.0))
+            for rank in (0, 1)
+        ]
+    )  # fmt: skip
+    sitting = replace(SITTING, began=(start + timedelta(minutes=1)).isoformat())
+    table = accounts(plans, visits, [sitting])
+    assert table["plan"].to_list() == [1, 1, 2, 2]
+    train = table[table["kind"] == "train"].set_index("plan")
+    assert train["used_seconds"].to_dict() == {1: 15.0, 2: 4.0}
+    assert train["planned_seconds"].to_dict() == {1: 10.0, 2: 10.0}
+    assert train["used_node_hours"].to_dict() == pytest.approx({1: 60 / 3600, 2: 16 / 3600})
+    beside = table[table["kind"] == BESIDE_VISITS].set_index("plan")
+    assert beside["planned_seconds"].to_dict() == {1: 2.0, 2: 2.0}
+    assert beside["used_seconds"].to_dict() == {1: 16.0, 2: 0.0}
+    assert accounts([], visits).empty
+
+
+def test_intervals_are_added_by_their_ends() -> None:
+    assert Interval(1, 2, 3) + Interval(1, 1, 1) == Interval(2, 3, 4)
+    assert Interval(1, 2, 3).times(2).at_most(5) == Interval(2, 4, 5)
+    assert Expected(Interval(), DEFAULTS, None).visit.values() == [0, 0, 0]
