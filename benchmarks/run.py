@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import cells_per_hour
 import cluster_accuracy
 import collect
 import cost_models
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "cost-models": cost_models.benchmark,
     "scaling-laws": scaling_laws.benchmark,
     "message-rows": message_rows.benchmark,
+    "cells-per-hour": cells_per_hour.benchmark,
     "disturbances": disturbances.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
     "plan": plan_accuracy.benchmark,

@@ -25,6 +25,16 @@ class NotHere(Exception):
 @contextmanager
 def slow_nodes() -> Iterator[Mapping[str, str]]:
     """The environment of jobs on the nodes, which are up while the block runs; raises `NotHere`."""
+    with cluster_up("eight.toml") as nap:
+        yield os.environ | LIKE_HARDWARE | ({"LD_PRELOAD": str(nap)} if nap.exists() else {})
+
+
+@contextmanager
+def cluster_up(config: str) -> Iterator[Path]:
+    """A test cluster that is up while the block runs; the library that lets its ranks wait without polling.
+
+    Raises `NotHere`.
+    """
     sys.path.insert(0, str(FOLDER))
     import cluster as test_cluster
 
@@ -32,9 +42,8 @@ def slow_nodes() -> Iterator[Mapping[str, str]]:
         raise NotHere(problem)
     was_up = test_cluster.Cluster.running().is_up()
     try:
-        test_cluster.Cluster.read(FOLDER / "eight.toml").up()
-        nap = {"LD_PRELOAD": str(test_cluster.NAP)} if test_cluster.NAP.exists() else {}
-        yield os.environ | LIKE_HARDWARE | nap
+        test_cluster.Cluster.read(FOLDER / config).up()
+        yield test_cluster.NAP
     except test_cluster.ClusterError as error:
         raise NotHere(str(error)) from error
     finally:

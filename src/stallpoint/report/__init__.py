@@ -39,8 +39,9 @@ def write_report(
     """Write the page to `path`, whole or not at all.
 
     `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are by name the model tables, the tidy tables
-    ``runs``, ``environments``, ``collectives`` and ``contention``, and ``network_layers`` and ``published``; `study` is
-    its name and `left_out` what it does not run, `papers` are folders of the papers' exhibits, below that of `path`.
+    ``runs``, ``environments``, ``collectives``, ``contention`` and ``visits``, and ``network_layers`` and
+    ``published``; `study` is its name and `left_out` what it does not run, `papers` are folders of the papers'
+    exhibits, below that of `path`.
     """
     first, verdicts = answer(conclusions, tables)
     topics, charts = evidence(tables)
