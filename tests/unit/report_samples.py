@@ -21,7 +21,7 @@ NOTHING: Conclusions = {
     "threshold": 0.1,
     **{
         name: []
-        for name in (  # fmt: skip
+        for name in (
             "claims",
             "curves",
             "controls",
