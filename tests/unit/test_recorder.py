@@ -20,11 +20,12 @@ def measured(table: Table, names: str) -> dict[str, float]:
 def test_columns_of_the_cell_are_added_to_every_row() -> None:
     recorder = Recorder(CELL, rank=3)
     phases = "start data_wait read decode host_to_device forward backward communication exposed_communication update"
-    recorder.add(ITERATIONS, **measured(ITERATIONS, f"{phases} iteration_time loss"))
+    recorder.add(ITERATIONS, **measured(ITERATIONS, f"{phases} iteration_time loss"), **asdict(Reading()))
     (row,) = recorder.arrow(ITERATIONS).to_pylist()
     assert row["cell"] == CELL.path
     assert (row["rank"], row["ranks"], row["nodes"], row["repeat"]) == (3, 4, 2, 3)
     assert (row["batch"], row["global_batch"], row["worker_batch"]) == (32, 32, 8)
+    assert row["visit"] == 1
     assert row["warmup"] is False  # the row's, not the number of warm-up iterations that the cell has
 
 

@@ -109,8 +109,9 @@ def test_every_cell_has_its_visits(study: Checkout) -> None:
 
 
 def cells_of_disk(checkout: Checkout) -> list[str]:
-    found = checkout.results("raw").rglob("runs.parquet")
-    return sorted(str(file.parent.relative_to(checkout.folder)) for file in found)
+    return sorted(
+        str(file.parent.relative_to(checkout.folder)) for file in checkout.results("raw").rglob("runs.parquet")
+    )
 
 
 def test_nothing_is_left_to_do_and_what_was_deleted_is_only_copied(study: Checkout) -> None:
@@ -166,8 +167,8 @@ def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signa
     study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3 + end}])
     (study.folder / "wait").touch()
     command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", TRAIN[0]]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-    run = subprocess.Popen(command, cwd=study.folder, start_new_session=True, **quiet)
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    run = subprocess.Popen(command, cwd=study.folder, start_new_session=True, **silent)
     folder = study.results("visits") / Path(TRAIN[0]).relative_to(RAW)
     known = set(folder.iterdir())
     log = study.folder / "logs/tiny/turns/local.log"
