@@ -230,8 +230,8 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
         start += max(times["iteration_time"] for times, _ in ranks)
     rows["instrumentation"].extend(
         {
-            **axes, "visit": visit, "rank": rank, "layers": len(truth.layers), "turns": len(truth.layers), "timing_cost": 3e-6,
-            "timing_share": 0.001, "forward_closure": 0.999, "backward_closure": 1.0,
+            **axes, "visit": visit, "rank": rank, "layers": len(truth.layers), "turns": len(truth.layers),
+            "timing_cost": 3e-6, "timing_share": 0.001, "forward_closure": 0.999, "backward_closure": 1.0,
         }
         for visit, rank in product(range(1, 1 + cell.visits), range(cell.ranks))
     )  # fmt: skip
