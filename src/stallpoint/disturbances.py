@@ -78,7 +78,7 @@ def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
     good = steps[(steps["reason"] == "") & ~steps["warmup"].astype(bool)]
     enough = good.groupby("cell")["visit"].nunique() >= FEWEST_VISITS
     found = steps[steps["reason"] != ""][["cell", "hardware", "visit", "iteration", "reason"]]
-    return found.assign(left_out=found["cell"].map(enough).fillna(False).astype(bool))
+    return found.assign(left_out=found["cell"].isin(enough[enough].index))
 
 
 def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:

@@ -142,9 +142,10 @@ def study(
         b = batch // (n * workers) if axes["scaling"] == "strong" else axes["batch"]
         return TrainCell(
             **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
+            visits=visits,
             storage_path=f"data/{axes['storage']}", storage_format="images",
             preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset),
-            own_network=None, visits=visits, **axes,
+            own_network=None, **axes,
         )  # fmt: skip
 
     for network, repeat in product(networks, range(1, repeats + 1)):
@@ -189,8 +190,9 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
         "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(),
         "ended": "" if reason else "visits", "source": "",
     })  # fmt: skip
+    before = rows["visits"][-1]["turn"] if rows["visits"] else 0
     for visit, rank in product(range(1, 1 + cell.visits), range(0 if reason else cell.ranks)):
-        turn = 1 + len({(row["cell"], row["visit"]) for row in rows["visits"]} - {(cell.path, visit)})
+        turn = before + visit
         rows["visits"].append({
             "cell": cell.path, "kind": cell.kind, "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks,
             "rank": rank, "visit": visit, "turn": turn, "duration": 4.0, "preparing": 0.5, "measuring": 3.0,

@@ -87,6 +87,7 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
     curves = scaling.groupby(["storage", "scaling", "sync", "prefetch"]).ngroups
     types = layers["layer_type"].nunique() - 1
     batches = layers["worker_batch"].nunique()
+    visits = (tables["visits"]["rank"] == 0).sum()
     panels = 3  # strong on local, strong on shared, weak
     return {
         # measured points, and a triangle for each stalling point
@@ -125,6 +126,8 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         },
         "scaling-laws": {"symbol": scaling["measured_speedup"].notna().sum(), "line": 3 * curves, "area": curves},
         "extrapolation": {"symbol": 2 * 2, "rule": 2 * 2, "line": 1},
+        # a bar for each visit, the sentinel before and after it with the range of its ranks, and the usual speed
+        "turns": {"rect": visits, "symbol": 2 * visits, "rule": 2 * visits + 1},
     }[name]
 
 
@@ -153,6 +156,7 @@ AXIS_TITLES = {
     "validation": {"measured iteration [s]", "predicted iteration [s]"},
     "scaling-laws": {"nodes", "throughput [samples/s]"},
     "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
+    "turns": {"time since the first visit [min]"},
 }
 
 
@@ -258,13 +262,33 @@ def test_overlap_offers_every_network_and_starts_with_wait_free_back_propagation
     assert menu["value"].endswith("4 nodes")
 
 
+def test_turns_show_when_the_machine_was_slower_and_what_disturbed_which_visit(tables: Tables) -> None:
+    visits = tables["visits"].copy()
+    slow = (visits["rank"] == 1) & (visits["turn"] == visits.loc[visits["rank"] == 1, "turn"].iloc[0])
+    visits.loc[slow, "product_after"] *= 4
+    cell, visit, began = visits.loc[slow, ["cell", "visit", "began"]].iloc[0]
+    reasons = ["steal", "another process, steal", "steal"]
+    disturbed = pd.DataFrame(
+        {"cell": cell, "hardware": "cpu", "visit": visit, "iteration": range(3), "reason": reasons}
+    )
+    rows = data_of(spec("turns", {"visits": visits, "disturbances": disturbed}))
+    usual = rows.loc[rows["mark"] == "usual", "place"].item()
+    slowest = rows.loc[rows["at_high"].idxmax()]
+    assert slowest["shown"].endswith("(1 to 4 over ranks)")
+    assert (rows.loc[rows["mark"] == "sentinel", "at_low"] == usual).all()
+    ticks = rows[rows["mark"] == "disturbed"].set_index("reason")
+    assert ticks["iterations"].to_dict() == {"another process": 1, "steal": 3}
+    middle = (began - visits["began"].min()).total_seconds() / 60 + 2 / 60
+    assert ticks["start"].to_numpy() == pytest.approx(middle, rel=1e-3)
+
+
 # --- size, sameness, missing data -----------------------------------------------------------------
 
 
 def test_specs_do_not_grow_with_raw_rows(tables: Tables) -> None:
     more = tables_of(iterations=12, repeats=4)
     assert len(more["iterations"]) > 3 * len(tables["iterations"])
-    for name in CHARTS:
+    for name in set(CHARTS) - {"turns"}:  # it has a bar for each visit
         assert len(json.dumps(spec(name, more))) < 1.05 * len(json.dumps(spec(name, tables)))
 
 

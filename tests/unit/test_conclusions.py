@@ -6,7 +6,7 @@ import pytest
 from synthetic import Layer, Truth, study
 
 from stallpoint.conclusions.numbers import conclude
-from stallpoint.conclusions.words import summary, to_markdown
+from stallpoint.conclusions.words import headline, leading, summary, to_markdown, trust_lines, verdict_in_words
 from stallpoint.models import fit
 from stallpoint.models.what_if import scenarios
 
@@ -41,7 +41,10 @@ def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
     weak = next(curve for curve in conclusions["curves"] if curve["scaling"] == "weak")
     assert weak["stall_nodes"] is None
     assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in to_markdown(conclusions)
-    assert "alexnet on cpu, weak scaling: no stall up to n = 128 (1 curve)" in summary(conclusions)
+    speedup = weak["measured_speedup"]
+    said = f"{speedup['value']:.3g} [{speedup['low']:.3g}, {speedup['high']:.3g}]"
+    expected = f"scales to n = 4, speedup {said} on n = 4 (wfbp); predicted not to stall up to n = 128"
+    assert f"alexnet on cpu, weak scaling: {expected}" in summary(conclusions)
 
 
 def test_dag_errors_stand_next_to_the_published_ones(conclusions: dict[str, Any]) -> None:
@@ -91,7 +94,8 @@ def test_failed_cells_are_listed_with_their_reason(conclusions: dict[str, Any]) 
 
 def test_page_marks_predictions_and_gives_intervals(conclusions: dict[str, Any]) -> None:
     page = to_markdown(conclusions)
-    assert "| strong, B = 64, wfbp, prefetch 2, shared | 4 [4, 4], predicted, not measured | matrix shapes |" in page
+    assert "| strong, B = 64, wfbp, prefetch 2, shared | scales to n = 4, speedup " in page
+    assert " on n = 4 | 4 [4, 4], predicted, not measured | matrix shapes |" in page
     row = next(
         line for line in page.splitlines() if line.startswith("| strong, B = 64, naive, prefetch 2, local | comm")
     )
@@ -130,12 +134,16 @@ def test_what_if_and_what_next_are_said_in_words(conclusions: dict[str, Any]) ->
 
 def test_summary_is_short(conclusions: dict[str, Any]) -> None:
     lines = summary(conclusions)
-    assert len(lines) == 5
-    assert lines[2].startswith("measure next: alexnet on cpu (")
-    assert lines[0] == (
-        "alexnet on cpu, strong scaling: stalls at n = 4 (8 of 8 curves; predicted, not measured); "
-        "dominant cause: communication (4), matrix shapes (4)"
+    assert len(lines) == 8
+    assert lines[0].startswith("alexnet on cpu, strong scaling: scales to n = 4, speedup ")
+    assert lines[0].endswith(
+        " on n = 4 (wfbp, local, no prefetch, the fastest of 8 curves); predicted to stall at n = 4 [4, 4]"
     )
+    runs = len(study()["runs"]) - 1
+    assert lines[2] == f"cpu: {runs} cells, {runs} visits: fixed number of visits reached"
+    assert lines[3].startswith("cpu: measured speedups known to ± ")
+    assert lines[4] == "A/A controls: 8 of 8 pairs of cells that do the same agree"
+    assert lines[5].startswith("measure next: alexnet on cpu (")
 
 
 def test_unbounded_is_not_a_number() -> None:
@@ -180,3 +188,89 @@ def test_an_empty_study_has_conclusions() -> None:
     assert found["curves"] == found["failed"] == []
     assert summary(found) == []
     assert to_markdown(found).startswith("# Conclusions\n")
+
+
+# --- what was measured, in words ------------------------------------------------------------------
+
+
+def curve(verdict: str = "scales", nodes: int = 2, **changes: Any) -> dict[str, Any]:
+    """A curve that was measured on 1 and 2 nodes."""
+    speedup = {"value": 1.8, "low": 1.7, "high": 1.9}
+    return {
+        "verdict": verdict, "verdict_nodes": nodes, "note": "", "reached": False, "stall_nodes": None,
+        "basis": "measured", "largest_measured": 2, "largest_considered": 2, "measured_speedup": speedup,
+        "measured_speedup_nodes": 2, "measured_speedups": [{"nodes": 2, "speedup": speedup, "half_width": 0.056}],
+        "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong", "hardware": "cpu", **changes,
+    }  # fmt: skip
+
+
+ALONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured_speedups": []}
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (curve(), "scales to n = 2, speedup 1.8 [1.7, 1.9] on n = 2"),
+        (curve("stalls", 2), "stalls at n = 2, speedup 1.8 [1.7, 1.9] on n = 2"),
+        (curve("stalls", 1), "stalls at n = 1, speedup 1.8 [1.7, 1.9] on n = 2"),
+        (curve("undecided", 1), "undecided whether n = 2 gains, speedup 1.8 [1.7, 1.9] on n = 2"),
+        (curve("undecided", 0, **ALONE), "undecided: only n = 1 was measured"),
+        (
+            curve("undecided", 0, **{**ALONE, "largest_measured": 3}),
+            "undecided: no node count was measured together with its double",
+        ),
+        (curve("undecided", 0, **ALONE, note="needs two node counts"), "undecided: needs two node counts"),
+        (curve("withheld", 2, note="cells differ"), "withheld: cells differ"),
+    ],
+)
+def test_a_verdict_is_said_in_words(found: dict[str, Any], words: str) -> None:
+    assert verdict_in_words(found) == words
+
+
+def test_a_prediction_stands_behind_what_was_measured() -> None:
+    stall = {"reached": True, "basis": "predicted", "stall_nodes": {"value": 8, "low": 4, "high": 16}}
+    assert headline([curve(**stall)]).endswith("on n = 2 (wfbp); predicted to stall at n = 8 [4, 16]")
+    assert headline([curve(largest_considered=64)]).endswith("(wfbp); predicted not to stall up to n = 64")
+    assert "predicted" not in headline([curve("stalls", 1, **stall)])
+    assert "predicted" not in headline([curve("withheld", 2, **stall)])
+
+
+def test_the_fastest_curve_with_a_verdict_leads() -> None:
+    faster = {"value": 1.95, "low": 1.9, "high": 2.0}
+    slow, fast = curve(), curve(sync="naive", measured_speedup=faster)
+    open_ = curve("undecided", 1, storage="tar", measured_speedup=faster)
+    assert leading([slow, fast]) is fast
+    assert leading([slow, open_]) is slow
+    assert leading([open_]) is open_
+    assert headline([slow, open_]).endswith("(wfbp, jpeg, the fastest of 2 curves)")
+
+
+def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
+    control = {"hardware": "cpu", "agrees": True}
+    found = {
+        "curves": [curve(), curve(**ALONE)],
+        "ended": [
+            {"hardware": "cpu", "ended": "precision", "cells": 7, "visits": 25},
+            {"hardware": "gpu", "ended": "budget", "cells": 1, "visits": 1},
+        ],
+        "disturbances": [
+            {"hardware": "cpu", "reason": "steal", "iterations": 3, "cells": 1, "kept": 0},
+            {"hardware": "cpu", "reason": "quota", "iterations": 3, "cells": 1, "kept": 2},
+            {"hardware": "cpu", "reason": "another process", "iterations": 1, "cells": 1, "kept": 1},
+        ],
+        "controls": [control],
+    }
+    assert list(trust_lines(found)) == [
+        "cpu: 7 cells, 25 visits: precision reached",
+        "gpu: 1 cell, 1 visit: budget used up",
+        "cpu: measured speedup known to ± 5.6 %",
+        "cpu: 3 iterations disturbed by steal, left out",
+        "cpu: 3 iterations disturbed by quota, 1 left out, 2 kept for want of others",
+        "cpu: 1 iteration disturbed by another process, kept for want of others",
+        "A/A controls: 1 of 1 pair of cells that do the same agrees",
+    ]
+    found["controls"] = [control, {**control, "agrees": False}]
+    assert list(trust_lines(found))[-2:] == [
+        "A/A controls: 1 of 2 pairs of cells that do the same agree",
+        "cpu: verdicts are withheld, as cells that do the same differ",
+    ]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.disturbances import disturbed, foreign, members, together
+from stallpoint.disturbances import disturbed, foreign, members, table, together, without
 
 TIME = 0.05
 COUNT = 40
@@ -169,3 +169,49 @@ def test_the_order_of_rows_does_not_matter(order: list[int], begin: int, length:
 @pytest.mark.parametrize(("text", "cpus"), [("0-2,8", {0, 1, 2, 8}), ("3", {3}), ("", set())])
 def test_lists_of_cpus(text: str, cpus: set[int]) -> None:
     assert members(text) == cpus
+
+
+OF_VISITS = ["kernel", "cpus", "threads", "node_busy_error"]
+
+
+def recorded(visits: int, disturbed_visits: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Tables of iterations and visits: another process is there all the time of the first `disturbed_visits`."""
+    parts = [rows(count=5, visit=visit, runnable_wait=0.0) for visit in range(visits)]
+    parts = [with_another_process(part, 0, 5) if i < disturbed_visits else part for i, part in enumerate(parts)]
+    whole = pd.concat([part.assign(iteration=part["iteration"] + 5 * i) for i, part in enumerate(parts)])
+    whole = whole.assign(hardware="cpu", warmup=whole["iteration"] % 5 == 0).reset_index(drop=True)
+    return whole.drop(columns=OF_VISITS), whole.drop_duplicates(["cell", "visit", "rank"])
+
+
+@pytest.mark.parametrize(("visits", "left_out"), [(3, True), (2, False), (1, False)])
+def test_disturbed_iterations_are_left_out_where_two_visits_remain(visits: int, left_out: bool) -> None:
+    iterations, of_visits = recorded(visits, 1)
+    found = table(iterations, of_visits)
+    assert found["iteration"].tolist() == list(range(5))
+    assert set(found["reason"]) == {"another process"}
+    assert set(found["left_out"]) == {left_out}
+    kept = without(iterations, found)
+    assert kept["iteration"].nunique() == 5 * visits - (5 if left_out else 0)
+    assert set(kept["rank"]) == {0, 1}
+
+
+def test_where_all_visits_are_disturbed_all_count() -> None:
+    iterations, of_visits = recorded(3, 3)
+    found = table(iterations, of_visits)
+    assert len(found) == 15
+    assert not found["left_out"].any()
+    assert without(iterations, found).equals(iterations)
+
+
+def test_a_visit_whose_warm_up_alone_was_left_alone_does_not_count() -> None:
+    iterations, of_visits = recorded(3, 1)
+    second = (iterations["visit"] == 1) & ~iterations["warmup"]
+    iterations.loc[second, "node_busy"] += TIME
+    iterations.loc[second, "runnable_wait"] = TIME
+    assert not table(iterations, of_visits)["left_out"].any()
+
+
+def test_what_was_not_watched_is_not_disturbed() -> None:
+    iterations, of_visits = recorded(3, 1)
+    assert table(iterations.assign(node_busy=np.nan), of_visits).empty
+    assert table(iterations.iloc[:0], of_visits.iloc[:0]).empty

@@ -86,6 +86,8 @@ def test_measured_stall() -> None:
     assert (row["stall_nodes"], row["stall_nodes_low"], row["stall_nodes_high"]) == (2, 2, 2)
     assert row["reached"]
     assert row["basis"] == "measured"
+    assert (row["verdict"], row["verdict_nodes"]) == ("stalls", 2)
+    assert (row["measured_speedup"], row["measured_speedup_nodes"]) == (pytest.approx(320 / 272, rel=0.02), 4)
     assert row["dominant_cause"] == "matrix shapes"
     assert (row["largest_measured"], row["largest_considered"]) == (4, 64)
     assert row["best_speedup"] == pytest.approx(320 / 260, abs=0.03)
@@ -96,6 +98,7 @@ def test_predicted_stall() -> None:
     found = tables(Truth(**FREE, layers=(Layer("fc", "fully-connected", 16e-3, 1e-3, 4),)))
     row = found["stalling"].query("scaling == 'strong'").iloc[0]
     assert (row["reached"], row["stall_nodes"], row["basis"]) == (True, 32, "predicted")
+    assert (row["verdict"], row["verdict_nodes"]) == ("scales", 4)  # as far as was measured
 
 
 def test_no_stall() -> None:
@@ -114,11 +117,13 @@ def test_a_stall_between_two_node_counts_has_an_interval() -> None:
     row = fit(noisy, nodes=[1, 2, 4, 8])["stalling"].query("scaling == 'strong'").iloc[0]
     assert row["stall_nodes_low"] < row["stall_nodes_high"]
     assert {row["stall_nodes_low"], row["stall_nodes_high"]} <= {1, 2, 4, 8}
+    assert (row["verdict"], row["verdict_nodes"]) == ("undecided", 1)
 
 
 def test_one_node_count_alone_cannot_be_judged() -> None:
     records = study(nodes=(1,), **ONE)
     row = fit(records, nodes=[])["stalling"].iloc[0]
     assert not row["reached"]
+    assert (row["verdict"], row["verdict_nodes"]) == ("undecided", 0)
     assert row["largest_considered"] == 1
     assert row["dominant_cause"] == "not distinguishable"

@@ -10,8 +10,8 @@ from synthetic import Layer, Truth, study
 from stallpoint.models import fit
 from stallpoint.models.measured import Measured, Point
 from stallpoint.models.prediction import Predicted, ScalingCurve
-from stallpoint.models.stalling import crossing, table, worthwhile_nodes
-from stallpoint.models.statistics import REPLICATES
+from stallpoint.models.stalling import crossing, table, verdict, worthwhile_nodes
+from stallpoint.models.statistics import REPLICATES, Ensemble
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 COUNTS = (1, 2, 4, 8)
@@ -145,3 +145,65 @@ def test_one_node_count_says_what_is_missing() -> None:
     apart["collectives"] = apart["collectives"].iloc[:0]
     note = fit(apart, nodes=[])["stalling"].iloc[0]["note"]
     assert note == "needs a node count and its double, measured or predicted"
+
+
+# --- the verdict: of what was measured alone ------------------------------------------------------
+
+
+def gain(value: float, spread: float = 0.02) -> Ensemble:
+    return value * np.concatenate([[1.0], np.linspace(1 - spread, 1 + spread, REPLICATES)])
+
+
+@pytest.mark.parametrize(
+    ("gains", "expected"),
+    [
+        ({1: gain(1.8), 2: gain(1.7), 4: gain(1.5)}, ("scales", 8)),
+        ({1: gain(1.8), 2: gain(1.02), 4: gain(1.5)}, ("stalls", 2)),
+        ({1: gain(0.9)}, ("stalls", 1)),
+        ({1: gain(1.8), 2: gain(1.1), 4: gain(1.01)}, ("undecided", 2)),  # what comes after it does not decide
+        ({1: gain(1.5, spread=0.5)}, ("undecided", 1)),
+        ({1: gain(1.8), 2: gain(np.nan)}, ("undecided", 2)),
+        ({}, ("undecided", 0)),
+    ],
+)
+def test_a_verdict_needs_the_whole_interval(gains: dict[int, Ensemble], expected: tuple[str, int]) -> None:
+    assert verdict(gains, 0.1) == expected
+
+
+def test_predictions_do_not_count_for_the_verdict() -> None:
+    whole = curve([8.0, 4.5, 2.5, 2.45])
+    (found,) = table([ScalingCurve({n: whole.measured[n] for n in (1, 2, 4)}, whole.predicted)], 0.1, 0.5)
+    assert (found["reached"], found["stall_nodes"], found["basis"]) == (True, 4, "predicted")
+    assert (found["verdict"], found["verdict_nodes"]) == ("scales", 4)
+    assert (found["measured_speedup"], found["measured_speedup_nodes"]) == (pytest.approx(3.2), 4)
+    (found,) = table([whole], 0.1, 0.5)
+    assert (found["verdict"], found["verdict_nodes"]) == ("stalls", 4)
+    assert (found["measured_speedup"], found["measured_speedup_nodes"]) == (pytest.approx(8 / 2.45), 8)
+
+
+# --- disturbed iterations -------------------------------------------------------------------------
+
+
+def test_disturbed_iterations_do_not_change_what_is_found() -> None:
+    records = study(nodes=(1, 2), compute_batches=(64,), visits=3, repeats=1, **ONE)
+    iterations = records["iterations"]
+    time = iterations["iteration_time"]
+    quiet = {"steal": 0.0, "throttled": 0.0, "runnable_wait": 0.0, "frequency": 2e9, "thermal_throttles": 0.0}
+    records["iterations"] = iterations = iterations.assign(node_busy=time, process_time=time, **quiet)
+    undisturbed = {name: table.copy() for name, table in records.items()}
+    planted = (iterations["visit"] == 2) & (iterations["iteration"] % 7 > 3)
+    iterations.loc[planted, ["iteration_time", "forward"]] *= 5
+    iterations.loc[planted, "node_busy"] += 0.8 * iterations["iteration_time"]
+    iterations.loc[planted, "runnable_wait"] = 0.8 * iterations["iteration_time"]
+    found = fit(records, nodes=[])
+    disturbed = found["disturbances"]
+    assert len(disturbed) == len(iterations[planted].drop_duplicates(["cell", "iteration"]))
+    assert disturbed["left_out"].all()
+    gone = pd.MultiIndex.from_frame(disturbed[["cell", "iteration"]])
+    for name in ("iterations", "layers"):
+        table = undisturbed[name]
+        undisturbed[name] = table[~pd.MultiIndex.from_frame(table[["cell", "iteration"]]).isin(gone)]
+    expected = fit(undisturbed, nodes=[])
+    assert expected["disturbances"].empty
+    for name in ("predictions", "stalling", "causes"):
+        pd.testing.assert_frame_equal(found[name], expected[name])

@@ -35,7 +35,8 @@ def table(points: Sequence[Measured]) -> list[dict[str, object]]:
 def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
     alike: dict[tuple[object, ...], list[Measured]] = {}
     for one in points:
-        if one.point.ranks == 1:
+        seconds = one.times["iteration_time"]
+        if one.point.ranks == 1 and (np.isfinite(seconds) & (seconds > 0)).all():
             alike.setdefault(tuple(getattr(one.point, name) for name in _ALIKE), []).append(one)
     for key, (first, *others) in alike.items():
         for other in others:

@@ -1,0 +1,144 @@
+"""Cells that do the same must agree, and no speedup is more than its machine can have: answers that are known."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic import study
+
+from stallpoint.models import fit
+from stallpoint.models.controls import chance, holm, table, withheld
+from stallpoint.models.measured import Measured, Point
+from stallpoint.models.prediction import Predicted, ScalingCurve
+from stallpoint.models.stalling import table as stalling
+from stallpoint.models.statistics import REPLICATES, Ensemble
+
+SCATTER = 0.02
+
+
+def ensemble(seconds: float, random: np.random.Generator, scatter: float = SCATTER) -> Ensemble:
+    """What would be measured of something that takes `seconds`: off by the scatter that its replicates have."""
+    value = seconds * np.exp(scatter * random.standard_normal())
+    return value * np.exp(scatter * np.concatenate([[0.0], random.standard_normal(REPLICATES)]))
+
+
+def alone(seconds: Ensemble, **axes: Any) -> Measured:
+    """A point on one worker."""
+    values = {"hardware": "cpu", "scaling": "strong", "sync": "wfbp", "worker_batch": 64, "ranks": 1, **axes}
+    point = Point(
+        network="alexnet", storage="local", prefetch=0, batch=64, nodes=1, global_batch=values["worker_batch"], **values
+    )
+    return Measured(point, (), {"iteration_time": seconds})
+
+
+def pairs(*factors: float, seed: int = 0, hardware: str = "cpu") -> list[dict[str, object]]:
+    """Rows for a compute cell and presets that take so many times as long."""
+    random = np.random.default_rng(seed)
+    presets = [
+        alone(ensemble(factor, random), sync=f"preset {place}", hardware=hardware)
+        for place, factor in enumerate(factors)
+    ]
+    return table([alone(ensemble(1, random), scaling="compute", sync="none", hardware=hardware), *presets])
+
+
+def test_equal_cells_agree_in_95_of_100_studies() -> None:
+    differ = sum(not row["agrees"] for seed in range(400) for row in pairs(1, seed=seed))
+    assert 8 <= differ <= 35  # 20 expected
+
+
+def test_all_pairs_of_a_study_agree_together_as_often() -> None:
+    differ = sum(any(not row["agrees"] for row in pairs(*[1] * 6, seed=seed)) for seed in range(200))
+    assert differ <= 20
+
+
+def test_a_pair_that_differs_is_found_among_those_that_agree() -> None:
+    rows = pairs(1, 1.3, 1)
+    assert [row["agrees"] for row in rows] == [True, False, True]
+    assert [(row["first"], row["second"]) for row in rows] == [("compute", f"strong, preset {i}") for i in range(3)]
+    assert rows[1]["ratio"] == pytest.approx(1.3, rel=0.1)
+    assert float(str(rows[1]["ratio_low"])) > 1.1
+
+
+def test_only_what_does_the_same_is_compared() -> None:
+    one = np.ones(1 + REPLICATES)
+    first = alone(one)
+    others = [alone(one, worker_batch=32), alone(one, hardware="gpu"), alone(one, ranks=2)]
+    assert table([first, *others]) == []
+    assert len(table([first, alone(one, sync="naive")])) == 1
+
+
+@pytest.mark.parametrize("broken", [0.0, np.nan, np.inf])
+def test_times_that_cannot_be_are_compared_with_nothing(broken: float) -> None:
+    one = np.ones(1 + REPLICATES)
+    assert table([alone(one), alone(broken * one, sync="naive")]) == []
+
+
+def test_pairs_of_other_hardware_do_not_count() -> None:
+    rows = pairs(1) + pairs(1.3, hardware="gpu")
+    steady = np.ones(1 + REPLICATES)
+    assert withheld(curve(1.8 * steady), rows) == ""
+    assert "the second takes 1.3" in withheld(curve(1.8 * steady, hardware="gpu"), rows)
+
+
+def test_holm_rejects_as_long_as_chances_are_small_enough() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == [True, False, False, True]
+    assert holm([0.04]) == [True]
+    assert holm([0.04, 0.04]) == [False, False]
+    assert holm([]) == []
+
+
+def test_times_without_scatter_are_equal_or_not() -> None:
+    one = np.ones(1 + REPLICATES)
+    assert chance(one) == 1
+    assert chance(1.01 * one) == 0
+
+
+def curve(speedup: Ensemble, hardware: str = "cpu") -> ScalingCurve:
+    """Weak scaling from one to two nodes, with this speedup."""
+    one = np.ones(1 + REPLICATES)
+    times = {nodes: one * 2 / speedup if nodes == 2 else one for nodes in (1, 2)}
+    zero = dict.fromkeys(
+        ("data", "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication",
+         "update", "matrix", "fully-connected", "latency_share"), 0 * one,
+    )  # fmt: skip
+    measured = {
+        nodes: Measured(
+            Point("alexnet", hardware, "local", "weak", "wfbp", 0, 64, nodes, nodes, 64 * nodes, 64), (),
+            {**zero, "forward": time, "iteration_time": time},
+        )
+        for nodes, time in times.items()
+    }  # fmt: skip
+    predicted = {
+        nodes: Predicted(one.point, "eq. 5", "measured at b", one.times, None, frozenset())
+        for nodes, one in measured.items()
+    }
+    return ScalingCurve(measured, predicted)
+
+
+@pytest.mark.parametrize(("speedup", "spread", "doubted"), [(2.5, 0.01, True), (2.1, 0.01, False), (2.5, 0.3, False)])
+def test_a_speedup_beyond_any_machine_is_withheld_if_it_is_sure(speedup: float, spread: float, doubted: bool) -> None:
+    found = curve(speedup * np.concatenate([[1.0], np.linspace(1 - spread, 1 + spread, REPLICATES)]))
+    reason = withheld(found, [])
+    assert reason == ("a speedup of 2.50 on n = 2 is more than any machine has" if doubted else "")
+
+
+def test_a_verdict_that_is_withheld_says_why() -> None:
+    steady = np.ones(1 + REPLICATES)
+    (row,) = stalling([curve(2.5 * steady)], 0.1, 0.5)
+    assert (row["verdict"], row["note"]) == ("withheld", "a speedup of 2.50 on n = 2 is more than any machine has")
+    (row,) = stalling([curve(1.8 * steady)], 0.1, 0.5, pairs(1.3))
+    assert row["verdict"] == "withheld"
+    assert str(row["note"]).startswith("on one worker compute and strong, preset 0 do the same, but of alexnet, b = 64")
+    (row,) = stalling([curve(1.8 * steady)], 0.1, 0.5, pairs(1))
+    assert (row["verdict"], row["note"]) == ("scales", "")
+
+
+def test_a_preset_that_is_slower_on_one_worker_withholds_all_verdicts() -> None:
+    records = study(storages=("local",), prefetches=(0,), nodes=(1, 2), compute_batches=(64,), visits=3, repeats=1)
+    slower = (records["iterations"]["sync"] == "naive") & (records["iterations"]["ranks"] == 1)
+    records["iterations"].loc[slower, ["forward", "iteration_time"]] *= 1.5
+    found = fit(records, nodes=[])
+    assert found["controls"].set_index("second")["agrees"].to_dict()["strong, naive"] is False
+    strong = found["stalling"].query("scaling == 'strong'")
+    assert set(strong["verdict"]) == {"withheld"}
+    assert strong["note"].str.contains("do the same").all()
