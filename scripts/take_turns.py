@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+from stallpoint.planning import durations
 from stallpoint.program import program
-from stallpoint.turns import durations
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.session import take_turns
 

@@ -109,7 +109,8 @@ def test_every_cell_has_its_visits(study: Checkout) -> None:
 
 
 def cells_of_disk(checkout: Checkout) -> list[str]:
-    return sorted(str(file.parent.relative_to(checkout.folder)) for file in checkout.results("raw").rglob("runs.parquet"))
+    found = checkout.results("raw").rglob("runs.parquet")
+    return sorted(str(file.parent.relative_to(checkout.folder)) for file in found)
 
 
 def test_nothing_is_left_to_do_and_what_was_deleted_is_only_copied(study: Checkout) -> None:
@@ -165,7 +166,8 @@ def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signa
     study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3 + end}])
     (study.folder / "wait").touch()
     command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", TRAIN[0]]
-    run = subprocess.Popen(command, cwd=study.folder, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)  # fmt: skip
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    run = subprocess.Popen(command, cwd=study.folder, start_new_session=True, **quiet)
     folder = study.results("visits") / Path(TRAIN[0]).relative_to(RAW)
     known = set(folder.iterdir())
     log = study.folder / "logs/tiny/turns/local.log"

@@ -23,6 +23,7 @@ from stallpoint.report.networks import networks
 from stallpoint.report.page import page
 from stallpoint.report.papers import papers_section
 from stallpoint.report.raw_tables import raw_tables
+from stallpoint.report.sure import sure
 from stallpoint.report.validation import validation
 from stallpoint.study import LeftOut
 
@@ -48,6 +49,7 @@ def write_report(
     last, rows = raw_tables(tables)
     sections = [
         first,
+        sure(conclusions),
         *([claims_section(conclusions["claims"])] if conclusions["claims"] else []),
         *topics,
         curves(conclusions),
