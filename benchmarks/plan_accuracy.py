@@ -1,7 +1,8 @@
 """Planned against used node-hours: three small studies of tiny networks, first without any record, then with their own.
 
 Each study is measured twice, as the workflow measures it: before the first time the plan knows of no visit on this
-machine, before the second it knows those of the first. Nothing of it depends on rounds.
+machine, but the networks were described (`snakemake results/<study>/networks/<network>.parquet`); before the second it
+knows the visits of the first. Nothing of it depends on rounds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ import yaml
 from paired import Figure, Timing, figure
 
 from stallpoint.kinds import MEASURED
+from stallpoint.networks.description import describe
+from stallpoint.networks.own import own_network
+from stallpoint.parquet import write
+from stallpoint.records import NETWORK_LAYERS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
 from stallpoint.study import expand
@@ -56,6 +61,7 @@ def studies(scratch: Path) -> dict[str, dict[str, Any]]:
         "seed": 1,
         "anonymise": True,
         "precision": 0,
+        "visits": 2,
         "hardware": {"here": {"device": "cpu", "nodes": 2}},
         "storage": {"raw": {"path": str(scratch / "images"), "format": "raw", "generate": 256}},
     }
@@ -69,18 +75,18 @@ def studies(scratch: Path) -> dict[str, dict[str, Any]]:
         },
         "presets": {
             **common,
-            "iterations": 20,
+            "iterations": 10,
             "networks": {"wide": networks["wide"]},
-            "matrix": [{**BLOCK, "network": "wide", "batch": 16, "sync": ["naive", "wfbp", "ddp"]}],
-            "sgemm": {"batches": [1, 8, 32], "samples": 2},
-            "collectives": {"largest": 4194304, "samples": 4},
+            "matrix": [{**BLOCK, "network": "wide", "batch": 16, "sync": ["naive", "wfbp"]}],
+            "sgemm": {"batches": [1, 8], "samples": 1},
+            "collectives": {"largest": 1048576, "samples": 2},
         },
         "precision": {
             **common,
             "iterations": 10,
             "precision": 0.1,
             "networks": {"deep": networks["deep"]},
-            "matrix": [{**BLOCK, "network": "deep", "batch": [4, 16], "sync": "wfbp"}],
+            "matrix": [{**BLOCK, "network": "deep", "batch": 16, "sync": "wfbp"}],
         },
     }
 
@@ -125,6 +131,8 @@ def measured(name: str, config: Mapping[str, Any], folder: Path, *, again: bool)
     study = expand({"study": name, **config}, yaml.safe_load(SCHEMA.read_text()))
     for storage, entry in study.config["storage"].items():
         prepare(Storage(storage, Path(entry["path"]), entry["format"]), generate=entry["generate"], seed=1)
+    for network, entry in study.config["networks"].items():
+        write(NETWORK_LAYERS, describe(own_network(network, entry)), folder / "networks" / f"{network}.parquet")
     cells = [cell for cell in study.cells.values() if cell.kind in MEASURED]
     measurements = [targets.measurement(cell, folder / "visits", again=again) for cell in cells]
     ((block, orders),) = targets.blocks(measurements, targets.Asked(), str(folder)).items()

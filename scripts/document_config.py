@@ -28,7 +28,13 @@ that holds images) is left out and listed by `snakemake -n` with the reason.
 `network` is one of {", ".join(f"`{name}`" for name in NETWORKS)}, or one
 under `networks`; `sync` is one of the presets in `docs/presets.md`, or one under `presets`.
 
-Changing a setting of a cell makes that cell stale, and nothing else: Snakemake runs it again, and what depends on it.
+Cells of a hardware entry are measured in turns, by one job: each is visited `visits` times at least, and further where
+that narrows the least certain speedup, until `precision` or `budget` is reached (`docs/measuring.md`). `iterations`,
+`warmup` and `samples` count for each visit.
+
+Changing a setting of a cell makes that cell stale, and nothing else: it is measured again, and what depends on it is
+made again. `visits`, `iterations`, `warmup` and `samples` are settings of cells; `precision` and `budget` are not, and count
+for what is measured from then on.
 
 (Generated from `workflow/schemas/study.schema.yaml` and stallpoint's registries by `scripts/document_config.py`.)
 """

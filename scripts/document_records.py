@@ -28,6 +28,10 @@ iterations[~iterations["warmup"]].groupby(["network", "sync", "nodes"])["iterati
 Times are in seconds, sizes in bytes. A quantity with `_low` and `_high` is a median or a fit with its 90 % interval.
 What was not measured, or cannot be known from what was, is empty and never 0.
 
+Cells are measured in several *visits*, in turns with other cells ([How it measures](measuring.md#cells-take-turns)).
+Rows say which visit they are from; iterations and samples are counted on from visit to visit. Disturbed iterations are
+in the raw records and the collected tables, listed in [disturbances](#disturbances), and left out of model tables.
+
 (Generated from `src/stallpoint/records.py` by `scripts/document_records.py`.)
 """
 
@@ -52,14 +56,15 @@ class Section:
 def jobs(table: Table) -> str:
     """The jobs whose cells hold this raw table."""
     kinds = [f"`{name.replace('-', '_')}`" for name, kind in KINDS.items() if table in kind.tables]
-    return f"Written by: {', '.join(kinds)}."
+    return f"In cells of: {', '.join(kinds)}."
 
 
 SECTIONS = (
     Section(
         "Raw records",
-        "One file for each cell, written by the rule of its kind: `results/<study>/raw/<cell>/<table>.parquet`. A cell "
-        "that could not run holds `runs` alone. The rule `collect` puts the rows of all cells together, under the same "
+        "One file for each cell, with the rows of all its visits: `results/<study>/raw/<cell>/<table>.parquet`. The "
+        "rule of its kind copies it from `results/<study>/visits`, where the job that measures writes it. A cell that could "
+        "not run holds `runs` alone. The rule `collect` puts the rows of all cells together, under the same "
         "names and columns: `results/<study>/tables/<table>.parquet`.",
         records.TIDY_TABLES,
     ),

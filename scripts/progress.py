@@ -1,4 +1,4 @@
-"""Say how far a study is, from its records and logs alone: also while it runs, also from another terminal.
+"""Say how far a study is, from its visits, records and logs alone: also while it runs, also from another terminal.
 
 usage: progress.py [CONFIG]
 """
@@ -17,6 +17,5 @@ with program():
     config = Path(sys.argv[1] if len(sys.argv) > 1 else "config/config.yaml")
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
     study = expand(yaml.safe_load(config.read_text()), schema, further)
-    print(
-        *summary(states(study.cells.values(), Path("results", study.name, "raw"), Path("logs", study.name))), sep="\n"
-    )
+    found = states(study.cells.values(), Path("results", study.name))
+    print(*summary(found, Path("logs", study.name, "turns")), sep="\n")

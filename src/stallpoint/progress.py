@@ -1,4 +1,4 @@
-"""How far a study is: what records and logs of its cells say, also while jobs run."""
+"""How far a study is: what visits and records of its cells and the logs of their turns say, also while jobs run."""
 
 from __future__ import annotations
 
@@ -14,75 +14,83 @@ from stallpoint.cells import Cell
 from stallpoint.durations import in_words
 from stallpoint.parquet import read
 from stallpoint.records import RUNS
+from stallpoint.turns.ledger import RECORD
+from stallpoint.turns.targets import block_of, measurement
 
 STATES = ("done", "failed", "started", "left")
 SILENT = 60.0
-"""A started job that has said nothing for this long is named as such, s: it may have been ended."""
+"""Turns of which nothing was heard for this long are named as such, s: their job may have been ended."""
 
 
 @dataclass(frozen=True)
 class State:
-    """One cell: done or failed (then with its ``duration``, s), started (with its log's last words), or left."""
+    """One cell: done or failed (it has a record), started (it was visited), or left."""
 
     cell: Cell
     state: str
+    visits: int = 0
+    """Visits so far; of a record, those that the cell has at least."""
     duration: float = 0.0
-    words: str = ""
+    """Of all of them, s."""
 
 
-def states(cells: Iterable[Cell], raw: Path, logs: Path) -> list[State]:
-    """The state of each cell, from its records below `raw` and its log below `logs`."""
-    return [_state(cell, raw / cell.path / f"{RUNS.name}.parquet", logs / f"{cell.path}.log") for cell in cells]
+def states(cells: Iterable[Cell], results: Path) -> list[State]:
+    """The state of each cell of the study with these results."""
+    return [_state(cell, results) for cell in cells]
 
 
-def _state(cell: Cell, record: Path, log: Path) -> State:
-    if record.exists():
-        run = read(RUNS, record).to_pylist()[0]
-        return State(cell, "failed" if run["status"] == "failed" else "done", run["duration"])
-    if log.exists():
-        return State(cell, "started", words=_last_words(log))
-    return State(cell, "left")
+def _state(cell: Cell, results: Path) -> State:
+    found = measurement(cell, results / "visits", again=False)
+    record = found.folder / RECORD if found.recorded else results / "raw" / cell.path
+    if found.recorded or (not found.folder.parent.exists() and record.exists()):  # what is imported has no visits
+        (run,) = read(RUNS, record / f"{RUNS.name}.parquet").to_pylist()
+        return State(cell, "failed" if run["status"] == "failed" else "done", cell.visits, run["duration"])
+    durations = [float(str(found.run(visit)["duration"])) for visit in found.visits]
+    return State(cell, "started" if durations else "left", len(durations), sum(durations))
 
 
-def _last_words(log: Path) -> str:
-    """The last line that says how far the job is or what was wrong, and when it is old, its age."""
-    said = log.read_text(errors="replace").splitlines()
-    lines = [line for line in said if re.search(r" \d+/\d+ after |^error: ", line)]
-    silent = time.time() - log.stat().st_mtime
-    words = lines[-1] if lines else "no step done yet"
-    return words + (f" (nothing new for {in_words(silent)})" if silent > SILENT else "")
+def summary(found: list[State], logs: Path) -> Iterator[str]:
+    """How many cells of each kind are in which state, what the turns that go on say last, and how much work is left.
 
-
-def summary(found: list[State]) -> Iterator[str]:
-    """How many cells of each kind are in which state, what the started ones say, and how much work is left."""
+    `logs` is the folder of the logs of the turns.
+    """
     for kind in dict.fromkeys(state.cell.kind for state in found):
         counts = Counter(state.state for state in found if state.cell.kind == kind)
         yield f"{kind}: " + ", ".join(f"{counts[name]} {name}" for name in STATES if counts[name])
-    for state in found:
-        if state.state == "started":
-            yield f"  {state.cell.path}: {state.words}"
-    yield _work_left(found)
-
-
-def _work_left(found: list[State]) -> str:
-    """The time of the cells left, each as long as its kind's median so far."""
     left = [state for state in found if state.state in ("started", "left")]
+    for block in dict.fromkeys(block_of(state.cell) for state in left):
+        if (log := logs / f"{block}.log").exists():
+            yield f"  {block}: {_last_words(log)}"
+    yield _work_left(left, _typical(found))
+
+
+def _last_words(log: Path) -> str:
+    """The last line that says how far the turns are or what was wrong, and when it is old, its age."""
+    said = log.read_text(errors="replace").splitlines()
+    lines = [line for line in said if re.search(r"^visit \d+: | \d+/\d+ after |^error: ", line)]
+    silent = time.time() - log.stat().st_mtime
+    words = lines[-1] if lines else "no visit yet"
+    return words + (f" (nothing new for {in_words(silent)})" if silent > SILENT else "")
+
+
+def _work_left(left: list[State], typical: Mapping[str, float]) -> str:
+    """The time of the visits left, each as long as its kind's median so far."""
     if not left:
         return "every cell was measured"
-    typical = _typical(found)
+    counts = Counter({state.cell.kind: 0 for state in left})
+    for state in left:
+        counts[state.cell.kind] += max(0, state.cell.visits - state.visits)
+    words = f"{len(left)} cell{'' if len(left) == 1 else 's'} and {counts.total()} visits to go"
     if not typical:
-        return f"{_cells(len(left))} to go; how long they take is not known before the first is done"
-    seconds = sum(typical.get(state.cell.kind, statistics.median(typical.values())) for state in left)
-    return f"{_cells(len(left))} to go: about {in_words(seconds)} if one runs at a time"
-
-
-def _cells(count: int) -> str:
-    return f"{count} cell{'' if count == 1 else 's'}"
+        return f"{words}; how long they take is not known before the first"
+    seconds = sum(count * typical.get(kind, statistics.median(typical.values())) for kind, count in counts.items())
+    return f"{words}: about {in_words(seconds)}, and what precision asks for"
 
 
 def _typical(found: list[State]) -> Mapping[str, float]:
+    """The median duration of a visit, by kind."""
     durations: dict[str, list[float]] = {}
     for state in found:
-        if state.state == "done":
-            durations.setdefault(state.cell.kind, []).append(state.duration)
+        if state.visits and state.state != "failed":
+            durations.setdefault(state.cell.kind, []).append(state.duration / state.visits)
     return {kind: statistics.median(values) for kind, values in durations.items()}

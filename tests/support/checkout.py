@@ -78,6 +78,8 @@ made up,16,4,1460
 TINY: dict[str, Any] = {
     "study": "tiny",
     "seed": 1,
+    "visits": 1,
+    "precision": 0,
     "iterations": 2,
     "warmup": 1,
     "hardware": {"local": {"device": "cpu", "nodes": 2}},

@@ -13,6 +13,8 @@ from stallpoint.parquet import write_cell
 from stallpoint.progress import states, summary
 from stallpoint.records import RUNS
 from stallpoint.runs import run_row
+from stallpoint.turns.ledger import Measurement
+from stallpoint.turns.targets import measurement
 
 COMMON = {
     "hardware": "cpu", "nodes": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1, "seed": 1,
@@ -67,60 +69,82 @@ def test_silent_ranks_say_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def sgemm(repeat: int) -> SgemmCell:
-    return SgemmCell(**COMMON, repeat=repeat, network="alexnet", batches=[1], samples=1, own_network=None)
+def sgemm(repeat: int, visits: int = 2) -> SgemmCell:
+    return SgemmCell(
+        **COMMON, repeat=repeat, visits=visits, network="alexnet", batches=[1], samples=1, own_network=None
+    )
 
 
-def record(cell: Cell, raw: Path, seconds: float, failure: str = "") -> None:
+def visit(cell: Cell, results: Path, number: int, seconds: float, failure: str = "") -> Measurement:
+    found = measurement(cell, results / "visits", again=False)
     row = {**run_row(cell, datetime.now(UTC), failure=failure), "duration": seconds}
-    write_cell(raw / cell.path, {RUNS.name: [row]})
+    write_cell(found.visit_folder(number), {RUNS.name: [row]})
+    return found
 
 
-def log(cell: Cell, logs: Path, text: str) -> Path:
-    path = logs / f"{cell.path}.log"
+def record(cell: Cell, results: Path, seconds: float, failure: str = "") -> None:
+    found = visit(cell, results, 1, seconds, failure)
+    found.write_record("visits")
+    found.finish()
+
+
+def log(block: str, logs: Path, text: str) -> Path:
+    path = logs / f"{block}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
-def test_records_and_logs_say_how_far_a_study_is(tmp_path: Path) -> None:
-    raw, logs = tmp_path / "raw", tmp_path / "logs"
-    cells = [sgemm(repeat) for repeat in range(1, 7)]
-    record(cells[0], raw, 20)
-    record(cells[1], raw, 40)
-    record(cells[2], raw, 1, failure="out of memory")
-    log(cells[0], logs, "product 9/9 after 20 s\n")
-    log(cells[3], logs, "a warning\nproduct 3/9 after 12 s, about 24 s left\nanother warning\n")
-    old = log(cells[4], logs, "error: no such device\n")
+def test_visits_records_and_logs_say_how_far_a_study_is(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    cells = [sgemm(repeat) for repeat in (1, 2, 3)] + [
+        replace(sgemm(1), network=network) for network in ("vgg16", "googlenet", "resnet50")
+    ]
+    record(cells[0], tmp_path, 20)
+    record(cells[3], tmp_path, 40)
+    record(cells[4], tmp_path, 1, failure="out of memory")
+    visit(cells[1], tmp_path, 1, 12)
+    log("cpu", logs, "visit 7: sgemm/a in 9.9 s\nproduct 3/9 after 12 s, about 24 s left\na warning\n")
+    old = log("cpu.repeat2", logs, "visit 1: sgemm/b in 12 s\n")
     os.utime(old, (time.time() - 600,) * 2)
-    lines = list(summary(states(cells, raw, logs)))
-    assert lines == [
-        "sgemm: 2 done, 1 failed, 2 started, 1 left",
-        f"  {cells[3].path}: product 3/9 after 12 s, about 24 s left",
-        f"  {cells[4].path}: error: no such device (nothing new for 10 min 0 s)",
-        "3 cells to go: about 1 min 30 s if one runs at a time",
+    assert list(summary(states(cells, tmp_path), logs)) == [
+        "sgemm: 2 done, 1 failed, 1 started, 2 left",
+        "  cpu.repeat2: visit 1: sgemm/b in 12 s (nothing new for 10 min 0 s)",
+        "  cpu: product 3/9 after 12 s, about 24 s left",
+        "3 cells and 5 visits to go: about 1 min 0 s, and what precision asks for",
     ]
 
 
-def test_a_kind_none_of_which_is_done_is_judged_by_the_others(tmp_path: Path) -> None:
+def test_a_kind_none_of_which_was_visited_is_judged_by_the_others(tmp_path: Path) -> None:
     storage = StorageCell(
         **COMMON, repeat=1, storage="local", storage_path="data", storage_format="files", samples=1
     )  # fmt: skip
-    assert list(summary(states([storage], tmp_path, tmp_path)))[-1].startswith(
-        "1 cell to go; how long they take is not"
+    assert list(summary(states([storage], tmp_path), tmp_path))[-1].startswith(
+        "1 cell and 1 visits to go; how long they take is not"
     )
     record(sgemm(1), tmp_path, 30)
-    *_, judged = summary(states([sgemm(1), storage], tmp_path, tmp_path))
-    assert judged == "1 cell to go: about 30 s if one runs at a time"
+    *_, judged = summary(states([sgemm(1), storage], tmp_path), tmp_path)
+    assert judged == "1 cell and 1 visits to go: about 15 s, and what precision asks for"
 
 
 def test_a_finished_study_says_so(tmp_path: Path) -> None:
     record(sgemm(1), tmp_path, 30)
-    assert list(summary(states([sgemm(1)], tmp_path, tmp_path))) == ["sgemm: 1 done", "every cell was measured"]
+    assert list(summary(states([sgemm(1)], tmp_path), tmp_path)) == ["sgemm: 1 done", "every cell was measured"]
 
 
-def test_a_cell_measured_again_is_started_once_its_records_are_gone(tmp_path: Path) -> None:
-    cell = replace(sgemm(1), samples=2)
-    log(cell, tmp_path, "")
-    (state,) = states([cell], tmp_path, tmp_path)
-    assert (state.state, state.words) == ("started", "no step done yet")
+def test_what_has_records_alone_is_done(tmp_path: Path) -> None:
+    write_cell(tmp_path / "raw" / sgemm(1).path, {RUNS.name: [run_row(sgemm(1), datetime.now(UTC))]})
+    assert [one.state for one in states([sgemm(1)], tmp_path)] == ["done"]
+
+
+def test_a_cell_whose_settings_changed_is_left(tmp_path: Path) -> None:
+    record(sgemm(1), tmp_path, 30)
+    write_cell(tmp_path / "raw" / sgemm(1).path, {RUNS.name: [run_row(sgemm(1), datetime.now(UTC))]})
+    assert [one.state for one in states([replace(sgemm(1), samples=2)], tmp_path)] == ["left"]
+
+
+def test_a_cell_that_is_measured_again_is_started(tmp_path: Path) -> None:
+    record(sgemm(1), tmp_path, 30)
+    again = measurement(sgemm(1), tmp_path / "visits", again=True)
+    write_cell(again.visit_folder(1), {RUNS.name: [run_row(sgemm(1), datetime.now(UTC))]})
+    assert [one.state for one in states([sgemm(1)], tmp_path)] == ["started"]

@@ -170,7 +170,7 @@ def asked():
     """What the command line asks for."""
     if not (arguments := command_line()):
         return targets.Asked()
-    forced = arguments.forcerun | (arguments.targets if arguments.force else set())
+    forced = set(arguments.forcerun) | set(arguments.targets if arguments.force else ())
     return targets.Asked(frozenset(arguments.targets), frozenset(forced), arguments.forceall)
 
 

@@ -25,8 +25,8 @@ WORKFLOW = (
 )  # fmt: skip
 """The workflow itself; what is about a site (its profile) stays there."""
 CONFIG = "config/config.yaml"
-_APART = ("raw", "archives", "interrupted", "traces")
-"""Folders of the results that are not copied as they are: records, rows of jobs that did not end, files for others."""
+_APART = ("raw", "archives", "visits", "turns", "interrupted", "traces")
+"""Folders of the results that are not copied as they are: records, what they were made of, files for others."""
 _HEAD = "# The study as it was archived, with every default filled in. With archived: true nothing is measured again.\n"
 
 

@@ -10,9 +10,9 @@ import pandas as pd
 from stallpoint.claims.conditions import chosen, is_end, meets
 from stallpoint.claims.facts import Facts, column_of
 from stallpoint.claims.language import FACTS, Selection, wanted_in_words
-from stallpoint.kinds import KINDS, MEASURED
+from stallpoint.kinds import KINDS
 
-_TRAIN, _SGEMM, _COLLECTIVES, _STORAGE = (KINDS[name].missing for name in MEASURED)
+_TRAIN, _SGEMM, _COLLECTIVES, _STORAGE = (KINDS[name].missing for name in ("train", "sgemm", "collectives", "storage"))
 CELLS = {
     "layer_scaling": f"{_TRAIN} on one worker, at several b (scaling compute)",
     "halvings": f"{_TRAIN} on one worker or {_SGEMM}, at two b",

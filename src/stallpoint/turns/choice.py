@@ -74,7 +74,8 @@ class Speedup:
         if not math.isfinite(self.half_width):
             return False
         base, other = self.base.cell, self.other.cell
-        assert isinstance(base, TrainCell) and isinstance(other, TrainCell)
+        assert isinstance(base, TrainCell)
+        assert isinstance(other, TrainCell)
         faster = math.exp(statistics.fmean(self.base.medians) - statistics.fmean(self.other.medians))
         low = faster * other.global_batch / base.global_batch / (1 + self.half_width)
         return low > SUPERLINEAR * other.ranks / base.ranks

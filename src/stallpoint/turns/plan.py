@@ -261,7 +261,7 @@ def planned(
             if begun and one.recorded:
                 done = least
             elif one.cell.path in compared:
-                typical, high = precision.visits(expected.noise, least, limits.precision)
+                typical, high = precision.visits(expected.noise, least, limits.precision, shared=cores is not None)
                 further = max(0, typical - max(done, least)), max(0, high - max(done, least))
             orders.append(Order(one.cell, done, max(0, least - done), expected, further))
         starts = len({forced(one.cell.scheme) for one in block})

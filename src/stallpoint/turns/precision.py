@@ -9,14 +9,14 @@ from statistics import NormalDist
 from stallpoint.cells import Cell, TrainCell
 from stallpoint.turns.choice import FEWEST, MOST, SERIES
 
-NOISE, NOISE_HIGH = 0.03, 0.08
+NOISE = {"own nodes": (0.03, 0.08), "shared": (0.08, 0.2)}
 """How far visits to one cell differ where nothing is known of it, and how far they may: standard deviation of the
-logarithm of their median iteration times."""
+logarithm of their median iteration times. On nodes that a job has for itself, and where workers share one machine."""
 
 
-def visits(noise: float | None, least: int, precision: float) -> tuple[int, int]:
+def visits(noise: float | None, least: int, precision: float, *, shared: bool = False) -> tuple[int, int]:
     """Visits that each cell of a speedup is expected to get and may get, of `least` ones; `noise`: see `NOISE`."""
-    typical, high = (NOISE, NOISE_HIGH) if noise is None else (noise, 1.5 * noise)
+    typical, high = NOISE["shared" if shared else "own nodes"] if noise is None else (noise, 1.5 * noise)
     return wanted(typical, least, precision), wanted(high, least, precision)
 
 

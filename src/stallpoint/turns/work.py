@@ -42,7 +42,7 @@ SAMPLE = {"files": 0.01, "tar": 0.01}
 SAMPLE_DECODED = 0.001
 ITERATION = 0.02
 """Seconds of an iteration that the size of the network does not matter for: calls of layers, rows that are kept."""
-VISIT = 0.7
+VISIT = 0.3
 """Seconds of a visit beside its iterations: setting up, agreeing, writing, the order for the next one."""
 ROW = 0.25
 """Seconds of a row of all-reduces and of the one beside computing, unless one message takes longer."""
