@@ -18,4 +18,7 @@ signal.signal(signal.SIGTERM, signal.default_int_handler)
 with program():
     agenda, log, launcher = sys.argv[1:]
     took = durations.file_of(Path(agenda))
-    take_turns(Agenda.read(Path(agenda)), launcher=launcher, log=Path(log), took=took)
+    try:
+        take_turns(Agenda.read(Path(agenda)), launcher=launcher, log=Path(log), took=took)
+    except KeyboardInterrupt:
+        sys.exit("interrupted: visits that were finished are kept, and the next job goes on from there")
