@@ -9,35 +9,34 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
-from operator import attrgetter
 from pathlib import Path
-from random import Random
 
-import in_turns
 import yaml
 from paired import Figure, Timing
-from slow_nodes import SRUN, NotHere, slow_nodes
+from slow_nodes import NotHere, slow_nodes
 
 from stallpoint import accuracy
 from stallpoint.cells import Cell
-from stallpoint.measure.job import reduction_of
-from stallpoint.measure.mpi_parameters import forced
 from stallpoint.parquet import read
 from stallpoint.records import VALIDATION
 from stallpoint.study import Study, expand
+from stallpoint.turns.agenda import Agenda, Limits
+from stallpoint.turns.ledger import DONE
+from stallpoint.turns.targets import measurement
 
 HERE = Path(__file__).parent
 STUDY = "cluster-accuracy"
 RESULTS = Path("results") / STUDY
 CONFIG = HERE / "cluster_accuracy.yaml"
 SCHEMA = HERE.parent / "workflow" / "schemas" / "study.schema.yaml"
-# Snakemake's rules did not measure the cells, and must not do so again, whatever is newer than their records.
+# Snakemake measures nothing here: it copies the records of cells that took turns, whatever is newer than these.
 SNAKEMAKE = (
     str(Path(sys.executable).with_name("snakemake")), "--configfile", str(CONFIG), "--quiet", "all",
-    "--rerun-triggers", "mtime", "--allowed-rules", "prepare_storage", "describe_network", "collect", "fit", "--",
+    "--rerun-triggers", "mtime", "--allowed-rules", "prepare_storage", "describe_network", "train", "sgemm",
+    "collectives", "storage", "collect", "fit", "--",
 )  # fmt: skip
+ALLOCATION = "salloc --quiet --exclusive --nodes={nodes} --ntasks-per-node=1"
+LAUNCHER = "srun --mpi=pmix --overlap --nodes={nodes} --ntasks={ranks} --kill-on-bad-exit=1"
 
 
 def benchmark(scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[str]]:
@@ -45,8 +44,8 @@ def benchmark(scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[
         study = expand(yaml.safe_load(CONFIG.read_text()), yaml.safe_load(SCHEMA.read_text()))
         _make(f"{RESULTS}/storage/{storage}.json" for storage in study.config["storage"])
         with slow_nodes() as environment:
-            for cells in _jobs(study):
-                _measure(cells, environment, scratch / "cells.json")
+            for number, cells in _rounds(study):
+                _measure(cells, study.config["seed"] + number, environment, scratch / f"round{number}.json")
         _make(["fit"])
     except (NotHere, subprocess.CalledProcessError) as error:
         return [], [f"cluster-accuracy: not run, or not to the end: {error}"]
@@ -73,28 +72,25 @@ def _make(targets: Iterable[str]) -> None:
     subprocess.run([*SNAKEMAKE, *targets], check=True)
 
 
-def _jobs(study: Study) -> Iterator[list[Cell]]:
-    """The cells of each job, round by round; MPI is told before it starts which scheme to reduce by.
+def _rounds(study: Study) -> Iterator[tuple[int, list[Cell]]]:
+    """The cells of each round, which take turns; as many rounds as the study has repeats.
 
-    There are as many rounds as the study has repeats; of what it repeats more often, each has several. What is to be
-    compared stays together, on more and more nodes. The rest has another order in every round: what slows the machine
-    down for some minutes is not to hit the same cells each time.
+    Of what it repeats more often, each round has several. The order is another one in every round: what slows the
+    machine down for some minutes is not to hit the same cells each time.
     """
-    jobs: dict[tuple[int, str], dict[str, list[Cell]]] = {}
-    for cell in sorted(study.cells.values(), key=attrgetter("nodes")):
-        alike = replace(cell, nodes=0).path
-        number = (cell.repeat - 1) % study.config["repeats"]
-        jobs.setdefault((number, forced(reduction_of(cell))), {}).setdefault(alike, []).append(cell)
-    for place, job in sorted(jobs.items()):
-        together = list(job.values())
-        Random(str(place)).shuffle(together)
-        yield list(chain.from_iterable(together))
+    rounds: dict[int, list[Cell]] = {}
+    for cell in study.cells.values():
+        rounds.setdefault((cell.repeat - 1) % study.config["repeats"], []).append(cell)
+    yield from sorted(rounds.items())
 
 
-def _measure(cells: Sequence[Cell], environment: Mapping[str, str], file: Path) -> None:
-    in_turns.write(cells, file)
-    most = max(cell.nodes for cell in cells)
-    srun = SRUN.format(nodes=most, ranks=most).split()
-    subprocess.run(
-        [*srun, sys.executable, in_turns.__file__, str(RESULTS / "raw"), str(file)], env=environment, check=True
-    )
+def _measure(cells: Sequence[Cell], seed: int, environment: Mapping[str, str], file: Path) -> None:
+    """Let the cells take turns that were not measured yet, in one allocation of as many nodes as the largest has."""
+    found = [measurement(cell, RESULTS / "visits", again=False) for cell in cells]
+    left = [one for one in found if not (one.folder / DONE).exists()]
+    if not left:
+        return
+    Agenda([(one.cell.to_json(), str(one.folder)) for one in left], Limits(), seed).write(file)
+    most = max(one.cell.nodes for one in left)
+    turns = [sys.executable, "scripts/take_turns.py", str(file), str(file.with_suffix(".log")), LAUNCHER]
+    subprocess.run([*ALLOCATION.format(nodes=most).split(), *turns], env=environment, check=True)

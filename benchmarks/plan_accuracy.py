@@ -19,13 +19,14 @@ from stallpoint.kinds import MEASURED
 from stallpoint.networks.description import describe
 from stallpoint.networks.own import own_network
 from stallpoint.parquet import write
+from stallpoint.planning import durations
+from stallpoint.planning.plan import Job, planned
 from stallpoint.records import NETWORK_LAYERS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
 from stallpoint.study import expand
-from stallpoint.turns import durations, targets
+from stallpoint.turns import targets
 from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.plan import Job, planned
 from stallpoint.turns.processes import THIS_MACHINE
 from stallpoint.turns.session import take_turns
 

@@ -13,10 +13,10 @@ from stallpoint.conclusions.numbers import conclude
 from stallpoint.conclusions.words import to_markdown
 from stallpoint.parquet import atomic, read, read_frames, write
 from stallpoint.program import program
-from stallpoint.records import CLAIMS, EXTRAPOLATED_TABLES, INSTRUMENTATION, MODEL_TABLES, NETWORK_LAYERS, RUNS
+from stallpoint.records import CLAIMS, EXTRAPOLATED_TABLES, INSTRUMENTATION, MODEL_TABLES, NETWORK_LAYERS, RUNS, VISITS
 
 with program(Path(snakemake.log[0])):
-    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, RUNS, INSTRUMENTATION), snakemake.input)
+    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, RUNS, INSTRUMENTATION, VISITS), snakemake.input)
     networks = pd.concat([read(NETWORK_LAYERS, Path(file)).to_pandas() for file in snakemake.input.networks])
     evidence = Evidence(
         {**tables, NETWORK_LAYERS.name: networks}, facts(tables[RUNS.name], snakemake.params.shared_links)

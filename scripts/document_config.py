@@ -33,8 +33,8 @@ that narrows the least certain speedup, until `precision` or `budget` is reached
 `warmup` and `samples` count for each visit.
 
 Changing a setting of a cell makes that cell stale, and nothing else: it is measured again, and what depends on it is
-made again. `visits`, `iterations`, `warmup` and `samples` are settings of cells; `precision` and `budget` are not, and count
-for what is measured from then on.
+made again. `visits`, `iterations`, `warmup` and `samples` are settings of cells; `precision` and `budget` are not, and
+count for what is measured from then on.
 
 (Generated from `workflow/schemas/study.schema.yaml` and stallpoint's registries by `scripts/document_config.py`.)
 """

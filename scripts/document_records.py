@@ -63,8 +63,8 @@ SECTIONS = (
     Section(
         "Raw records",
         "One file for each cell, with the rows of all its visits: `results/<study>/raw/<cell>/<table>.parquet`. The "
-        "rule of its kind copies it from `results/<study>/visits`, where the job that measures writes it. A cell that could "
-        "not run holds `runs` alone. The rule `collect` puts the rows of all cells together, under the same "
+        "rule of its kind copies it from `results/<study>/visits`, where the job that measures writes it. A cell that "
+        "could not run holds `runs` alone. The rule `collect` puts the rows of all cells together, under the same "
         "names and columns: `results/<study>/tables/<table>.parquet`.",
         records.TIDY_TABLES,
     ),

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import yaml
 
+from stallpoint.archive.further import further
 from stallpoint.kinds import MEASURED
+from stallpoint.planning.budget import check_budget
+from stallpoint.planning.plan import planned
+from stallpoint.planning.plan_text import text
 from stallpoint.program import program
 from stallpoint.study import expand
 from stallpoint.turns import targets
 from stallpoint.turns.agenda import Limits
-from stallpoint.turns.budget import check_budget
-from stallpoint.turns.plan import planned
-from stallpoint.turns.plan_text import text
 
 with program():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -28,7 +29,7 @@ with program():
     parser.add_argument("--cluster", action="store_true")
     asked = parser.parse_args()
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
-    study = expand(yaml.safe_load(asked.config.read_text()), schema)
+    study = expand(yaml.safe_load(asked.config.read_text()), schema, further)
     results = Path("results", study.name)
     kinds = () if study.config["archived"] else MEASURED
     cells = [cell for cell in study.cells.values() if cell.kind in kinds]

@@ -17,12 +17,13 @@ from stallpoint.records import (
     NETWORK_LAYERS,
     PUBLISHED,
     RUNS,
+    VISITS,
 )
 from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
 with program(Path(snakemake.log[0])):
-    tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION)
+    tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS)
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy), snakemake.input)
     networks = descriptions(snakemake.input.networks, snakemake.input.archives)
     for table, files in ((NETWORK_LAYERS, networks), (PUBLISHED, snakemake.input.published)):

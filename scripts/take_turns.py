@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+from stallpoint.planning import durations
 from stallpoint.program import program
-from stallpoint.turns import durations
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.session import take_turns
 
@@ -21,4 +21,4 @@ with program():
     try:
         take_turns(Agenda.read(Path(agenda)), launcher=launcher, log=Path(log), took=took)
     except KeyboardInterrupt:
-        sys.exit("interrupted: visits that were finished are kept, and the next job goes on from there")
+        sys.exit("interrupted: finished visits are kept, and the next run goes on with them")

@@ -19,7 +19,20 @@ LEFT_OUT = [
 NOTHING: Conclusions = {
     "interval": 0.9,
     "threshold": 0.1,
-    **{name: [] for name in ("claims", "curves", "dag_errors", "instrumentation", "imported", "failed")},
+    **{
+        name: []
+        for name in (
+            "claims",
+            "curves",
+            "controls",
+            "disturbances",
+            "ended",
+            "dag_errors",
+            "instrumentation",
+            "imported",
+            "failed",
+        )
+    },
 }
 
 

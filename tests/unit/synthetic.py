@@ -118,9 +118,12 @@ def study(
     compute_batches: Sequence[int] = (64, 32, 16, 8, 4),
     repeats: int = 2,
     iterations: int = 6,
+    visits: int = 1,
     seed: int = 0,
 ) -> dict[str, pd.DataFrame]:
     """All tidy tables of the made-up study: strong, weak and compute scaling, sgemm, collectives, storage.
+
+    Training cells have `iterations` (and warm-up) in each of their `visits`, other cells one visit.
 
     One train cell at 8 nodes failed for want of memory, and is in ``runs`` alone.
     """
@@ -141,7 +144,7 @@ def study(
             **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
             storage_path=f"data/{axes['storage']}", storage_format="images",
             preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset),
-            own_network=None, **axes,
+            own_network=None, visits=visits, **axes,
         )  # fmt: skip
 
     for network, repeat in product(networks, range(1, repeats + 1)):
@@ -183,8 +186,19 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
     rows["runs"].append({
         "cell": cell.path, "kind": cell.kind, "status": "failed" if reason else "ok", "reason": reason,
         "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks, "repeat": cell.repeat,
-        "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(), "source": "",
+        "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(),
+        "ended": "" if reason else "visits", "source": "",
     })  # fmt: skip
+    for visit, rank in product(range(1, 1 + cell.visits), range(0 if reason else cell.ranks)):
+        turn = 1 + len({(row["cell"], row["visit"]) for row in rows["visits"]} - {(cell.path, visit)})
+        rows["visits"].append({
+            "cell": cell.path, "kind": cell.kind, "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks,
+            "rank": rank, "visit": visit, "turn": turn, "duration": 4.0, "preparing": 0.5, "measuring": 3.0,
+            "began": pd.Timestamp("2025-01-01", tz="UTC") + pd.Timedelta(seconds=5 * turn), "kernel": f"node{rank}",
+            "cpus": "0", "threads": 1, "node_busy_error": 0.005, "product_before": 0.03, "product_after": 0.03,
+            "all_reduce_before": 0.1 if cell.ranks > 1 else np.nan,
+            "all_reduce_after": 0.1 if cell.ranks > 1 else np.nan,
+        })  # fmt: skip
     for rank in range(0 if reason else cell.ranks):
         rows["environments"].append({
             "cell": cell.path, "rank": rank, "node": f"node{rank // cell.workers_per_node}", "device": "cpu",
@@ -200,23 +214,24 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
         "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "storage": cell.storage,
         "scaling": cell.scaling, "sync": cell.sync, "prefetch": cell.prefetch, "batch": cell.batch,
         "nodes": cell.nodes, "ranks": cell.ranks, "global_batch": cell.global_batch,
-        "worker_batch": cell.worker_batch, "repeat": cell.repeat, "visit": 1,
+        "worker_batch": cell.worker_batch, "repeat": cell.repeat,
     }  # fmt: skip
-    start = 0.0
-    for iteration in range(cell.warmup + cell.iterations):
-        slow = 3.0 if iteration < cell.warmup else 1.0  # warm-up must not count
+    start, each = 0.0, cell.warmup + cell.iterations
+    for iteration in range(cell.visits * each):
+        warmup = iteration % each < cell.warmup
+        slow = 3.0 if warmup else 1.0  # warm-up must not count
         ranks = list(_iteration(truth, cell, rng, slow))
         for rank, (times, layers) in enumerate(ranks):
-            label = {**axes, "rank": rank, "iteration": iteration, "warmup": iteration < cell.warmup}
+            label = {**axes, "visit": 1 + iteration // each, "rank": rank, "iteration": iteration, "warmup": warmup}
             rows["iterations"].append({**label, **times, "start": start, "loss": 7.0})
             rows["layers"].extend({**label, **layer} for layer in layers)
         start += max(times["iteration_time"] for times, _ in ranks)
     rows["instrumentation"].extend(
         {
-            **axes, "rank": rank, "layers": len(truth.layers), "turns": len(truth.layers), "timing_cost": 3e-6,
-            "timing_share": 0.001, "forward_closure": 0.999, "backward_closure": 1.0,
+            **axes, "visit": visit, "rank": rank, "layers": len(truth.layers), "turns": len(truth.layers),
+            "timing_cost": 3e-6, "timing_share": 0.001, "forward_closure": 0.999, "backward_closure": 1.0,
         }
-        for rank in range(cell.ranks)
+        for visit, rank in product(range(1, 1 + cell.visits), range(cell.ranks))
     )  # fmt: skip
 
 

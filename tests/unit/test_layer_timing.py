@@ -369,3 +369,22 @@ def test_layers_add_up_to_the_whole_pass_and_timing_leaves_the_gradients_alone()
     ready = [time for time in times.gradient_ready if time is not None]
     assert clock.seconds(end_of_forward) < min(ready)
     assert max(ready) <= clock.seconds(end_of_backward)
+
+
+def test_a_timer_leaves_the_layers_as_they_were() -> None:
+    clock = WorkClock()
+    network = Branches(clock)
+    network.relu.forward = network.relu.forward  # type: ignore[method-assign]  # somebody's own
+    before = [(dict(vars(module)), module.forward) for module in network.modules()]
+    hooks = [parameter._post_accumulate_grad_hooks for parameter in network.parameters()]
+    ready: list[int] = []
+    for _ in range(2):
+        timer = LayerTimer(layers(network), clock, ready.append)
+        network(torch.ones(1, 2)).sum().backward()
+        timer.remove()
+    assert len(ready) == 2 * len(hooks)
+    network(torch.ones(1, 2)).sum().backward()
+    assert len(ready) == 2 * len(hooks), "nobody is told any more"
+    assert [(dict(vars(module)), module.forward) for module in network.modules()] == before
+    assert not any(parameter._post_accumulate_grad_hooks for parameter in network.parameters())
+    assert not any(hooks)

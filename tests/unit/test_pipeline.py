@@ -109,3 +109,14 @@ def test_leaving_with_mini_batches_under_way_stops_the_readers(images: Storage) 
 def test_a_missing_storage_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="storage gone"):
         pipeline(Storage("gone", tmp_path / "gone", "files"))
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_visit_goes_on_in_the_order_of_samples(images: Storage, prefetch: int) -> None:
+    def batches(begin: int, count: int) -> list[torch.Tensor]:
+        settings = {"batch": 4, "rank": 0, "ranks": 1, "prefetch": prefetch, "readers": 2, "seed": 5}
+        with InputPipeline(images, takes=Images(32), begin=begin, **settings) as visit:
+            return [visit.next_batch().inputs.clone() for _ in range(count)]
+
+    one_after_the_other = [*batches(0, 2), *batches(2, 3)]
+    assert torch.equal(torch.stack(one_after_the_other), torch.stack(batches(0, 5)))

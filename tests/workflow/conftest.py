@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from checkout import TINY, Checkout
 
-CHECKOUTS = ("finished", "imported", "study", "folder")
+CHECKOUTS = ("finished", "imported", "study", "folder", "measured")
 """Fixtures in which several tests run studies."""
 
 

@@ -10,9 +10,9 @@ from checkout import ROOT, Checkout
 
 from stallpoint.charts import PAPERS
 from stallpoint.parquet import read
+from stallpoint.planning import durations
 from stallpoint.records import PAPER_FIGURES
 from stallpoint.study import expand
-from stallpoint.turns import durations
 
 
 @pytest.mark.parametrize(("name", "cells"), [("keuper-2016", "xeon"), ("shi-2018", "v100-4gpu")])

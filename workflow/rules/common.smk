@@ -26,10 +26,10 @@ from stallpoint.kinds import KINDS, MEASURED
 from stallpoint.networks.own import file_of
 from stallpoint.sources import sources_of
 from stallpoint.turns import targets
-from stallpoint.turns import plan as plans
+from stallpoint.planning import plan as plans
 from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.budget import check_budget
-from stallpoint.turns.plan_text import text as plan_text
+from stallpoint.planning.budget import check_budget
+from stallpoint.planning.plan_text import text as plan_text
 from stallpoint.turns.processes import THIS_MACHINE, Shape
 
 SCHEMA_FILE = os.path.relpath(Path(workflow.basedir, "workflow/schemas/study.schema.yaml"))

@@ -55,6 +55,7 @@ class Chart:
 
 ANSWER, COMMUNICATION, COMPUTE = "Where scaling stalls", "Communication of gradients", "Compute"
 DATA, MODEL, LAWS = "Training data", "Accuracy of the DAG model", "Scaling laws"
+MEASURING = "How it was measured"
 
 _CHARTS = (
     Chart(
@@ -233,6 +234,17 @@ _CHARTS = (
         "from up to a quarter of the largest count of the series, with the 90 % interval. On the grey line prediction "
         "and measurement agree. The title of a panel says how many intervals hold the measured rate, 90 % of which "
         "should, and the median error.",
+    ),
+    Chart(
+        "turns",
+        MEASURING,
+        "Visits in turns",
+        "",
+        ("visits", "disturbances"),
+        "The whole time of the study: each bar is a visit to a cell, from top to bottom follow the sentinel and what "
+        "disturbed iterations. The sentinel, always the same matrix products, is measured before and after each visit; "
+        "its points are the median rank (bars: all ranks) over the median of the study, and the grey line is the usual "
+        "speed. Where it rises, the machine was slower for all cells.",
     ),
 )
 

@@ -75,6 +75,16 @@ COLOURS: dict[str, dict[str, str]] = {
     },
     "time": {"compute": VERMILION, "communication": BLUE, "exposed communication": SKY},
     "task": {"backward pass": VERMILION, "all-reduce": BLUE},
+    "turn": {
+        "train": BLUE,
+        "sgemm": ORANGE,
+        "collectives": GREEN,
+        "storage": PINK,
+        "another process": VERMILION,
+        "steal": VIOLET,
+        "quota": LIME,
+        "throttled clock": RED,
+    },
 }
 """Fixed colours: what is coloured -> its value -> colour."""
 

@@ -32,7 +32,7 @@ def conclude(
     efficiency: float = 0.5,
     claims: Sequence[Judged] = (),
 ) -> Conclusions:
-    """Conclusions from the model tables, ``runs`` and ``instrumentation``, ready for JSON.
+    """Conclusions from the model tables, ``runs``, ``visits`` and ``instrumentation``, ready for JSON.
 
     What is unknown or unbounded is None. `threshold` and `efficiency` are those the models were fitted with. Estimates
     are objects with value, low and high. `claims` are those judged by the same tables.
@@ -54,13 +54,7 @@ def conclude(
             for row in _rows(tables["controls"])
         ],
         "disturbances": list(_disturbances(tables["disturbances"])),
-        "ended": tables["runs"]
-        .query("ended != ''")
-        .groupby(["hardware", "ended"])
-        .size()
-        .rename("cells")
-        .reset_index()
-        .to_dict("records"),
+        "ended": list(_ended(tables["runs"], tables["visits"])),
         "instrumentation": list(_instrumentation(tables["instrumentation"])),
         "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
@@ -84,9 +78,9 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """One entry for each scaling curve."""
-    causes, shares, paths, scenarios, cells = (
+    causes, shares, paths, scenarios, cells, points = (
         {key: _rows(rows) for key, rows in groups(tables[name], SERIES)}
-        for name in ("causes", "data_share", "critical_path", "what_if", "next_cells")
+        for name in ("causes", "data_share", "critical_path", "what_if", "next_cells", "predictions")
     )
     for row in _rows(tables["stalling"]):
         key = tuple(row[name] for name in SERIES)
@@ -100,6 +94,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "verdict_nodes": int(row["verdict_nodes"]),
             "measured_speedup": _estimate(row, "measured_speedup"),
             "measured_speedup_nodes": int(row["measured_speedup_nodes"]),
+            "measured_speedups": list(_measured_speedups(points.get(key, []))),
             "basis": row["basis"],
             "note": row["note"],
             "dominant_cause": row["dominant_cause"],
@@ -114,6 +109,18 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "critical_path": list(_critical_path(paths.get(key, []))),
             "what_if": list(_what_if(scenarios.get(key, []), int(row["largest_measured"]))),
             "next_cell": _next_cell(cells.get(key, [])),
+        }
+
+
+def _measured_speedups(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Speedup over the fewest nodes at each larger node count that was measured, and its half-width over its value."""
+    known = [row for row in rows if not math.isnan(row["measured_speedup"])]
+    for row in sorted(known, key=lambda row: row["nodes"])[1:]:
+        half_width = (row["measured_speedup_high"] - row["measured_speedup_low"]) / (2 * row["measured_speedup"])
+        yield {
+            "nodes": int(row["nodes"]),
+            "speedup": _estimate(row, "measured_speedup"),
+            "half_width": _number(half_width),
         }
 
 
@@ -210,6 +217,15 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 "samples_per_second": _estimate(row, "samples_per_second"),
                 "verdict": "fastest" if row is ranked[0] else other,
             }
+
+
+def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each hardware and reason why there was no further visit: its cells, and visits to them in all."""
+    visited = visits.groupby("cell")["visit"].nunique()
+    measured = runs[runs["ended"].fillna("") != ""]
+    for (hardware, ended), rows in groups(measured, ["hardware", "ended"]):
+        count = int(visited.reindex(rows["cell"]).fillna(0).sum())
+        yield {"hardware": hardware, "ended": ended, "cells": len(rows), "visits": count}
 
 
 def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from stallpoint.claims import words as claims
@@ -18,6 +19,7 @@ def to_markdown(conclusions: Conclusions) -> str:
         f"gains less than {threshold} in throughput. Nodes are worth paying for while a sample costs at most "
         f"{_figure(1 / conclusions['efficiency'])} times the node-seconds it costs on the fewest. *Predicted* means: "
         "by the DAG model, not measured; its intervals hold the uncertainty of its inputs, not that of the model.",
+        *_trust_blocks(conclusions),
         *_scaling_blocks(conclusions["curves"]),
         *claims.blocks(conclusions["claims"]),
         *_amdahl_blocks(conclusions["amdahl"]),
@@ -74,37 +76,120 @@ def leading(curves: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def headline(curves: Sequence[Mapping[str, Any]]) -> str:
-    """What was measured of curves that differ in preset, storage and the like, by the one that leads."""
+    """What was measured of curves that differ in preset, storage and the like, by the one that leads, and predicted."""
     best = leading(curves)
-    of_several = f" ({best['sync']}, {best['storage']}, the best of {len(curves)})" if len(curves) > 1 else ""
-    return f"{verdict_in_words(best)}{of_several}"
+    predicted = predicted_in_words(best)
+    return f"{verdict_in_words(best)} ({which(best, curves)})" + (f"; {predicted}" if predicted else "")
+
+
+def which(best: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> str:
+    """Which curve one of `curves` is: its preset, and the other axes in which they differ."""
+    texts = {
+        "sync": best["sync"],
+        "storage": best["storage"],
+        "prefetch": _ahead(best),
+        "batch": _batch(best),
+    }
+    varied = [text for axis, text in texts.items() if axis == "sync" or len({curve[axis] for curve in curves}) > 1]
+    return ", ".join(varied) + (f", the fastest of {len(curves)} curves" if len(curves) > 1 else "")
+
+
+def verdict_in_short(curve: Mapping[str, Any]) -> str:
+    """The verdict in a few words, without its reason."""
+    nodes = curve["verdict_nodes"]
+    return {
+        "stalls": f"stalls at n = {nodes}",
+        "scales": f"scales to n = {nodes}",
+        "undecided": f"undecided whether n = {2 * nodes} gains" if nodes else "undecided",
+        "withheld": "withheld",
+    }[curve["verdict"]]
+
+
+def reason_in_words(curve: Mapping[str, Any]) -> str:
+    """What the verdict rests on: the speedup measured there, or what is missing."""
+    if curve["verdict"] == "withheld" or (curve["note"] and not curve["verdict_nodes"]):
+        return str(curve["note"])
+    if not curve["verdict_nodes"]:
+        largest = curve["largest_measured"]
+        return "only n = 1 was measured" if largest == 1 else "no node count was measured together with its double"
+    measured = {at["nodes"]: at["speedup"] for at in curve["measured_speedups"]}
+    # Where it stalls on the fewest nodes, or gains nothing for sure, the doubled count says so.
+    nodes = curve["verdict_nodes"]
+    if curve["verdict"] == "undecided" or nodes not in measured:
+        nodes *= 2
+    if nodes not in measured:
+        nodes, measured = curve["measured_speedup_nodes"], {curve["measured_speedup_nodes"]: curve["measured_speedup"]}
+    return f"speedup {_with_interval(measured[nodes])} on n = {nodes}"
 
 
 def verdict_in_words(curve: Mapping[str, Any]) -> str:
     """What was measured of one curve."""
-    nodes = curve["verdict_nodes"]
-    if curve["verdict"] == "withheld" or (curve["note"] and not nodes):
-        return f"withheld: {curve['note']}"
-    speedup = f"speedup {_with_interval(curve['measured_speedup'])} on n = {curve['measured_speedup_nodes']}"
-    return {
-        "stalls": f"stalls at n = {nodes}",
-        "scales": f"scales to n = {nodes}, {speedup}",
-        "undecided": f"undecided whether n = {2 * nodes} gains, {speedup}"
-        if nodes
-        else "undecided: one node count measured",
-    }[curve["verdict"]]
+    told = curve["verdict"] != "withheld" and curve["verdict_nodes"]
+    return f"{verdict_in_short(curve)}{', ' if told else ': '}{reason_in_words(curve)}"
+
+
+def predicted_in_words(curve: Mapping[str, Any]) -> str:
+    """What is predicted beyond the measured nodes; empty where nothing is, or where it stalls before."""
+    if curve["note"] or curve["verdict"] in ("stalls", "withheld"):
+        return ""
+    if curve["reached"]:
+        where = _with_interval(curve["stall_nodes"])
+        return f"predicted to stall at n = {where}" if curve["basis"] == "predicted" else ""
+    largest = curve["largest_considered"]
+    return f"predicted not to stall up to n = {largest}" if largest > curve["largest_measured"] else ""
+
+
+ENDED = {
+    "precision": "precision reached",
+    "budget": "budget used up",
+    "visits": "fixed number of visits reached",
+    "most visits": "no cell is to be visited more often",
+}
+"""Why there was no further visit, as readers are told."""
+
+
+def ended_in_words(entry: Mapping[str, Any]) -> str:
+    """How the visits to cells of a hardware entry ended."""
+    cells, visits = _count(entry["cells"], "cell"), _count(entry["visits"], "visit")
+    return f"{cells}, {visits}: {ENDED.get(entry['ended'], entry['ended'])}"
+
+
+def disturbed_in_words(entry: Mapping[str, Any]) -> str:
+    """What became of iterations that were disturbed for one reason."""
+    kept, left_out = entry["kept"], entry["iterations"] - entry["kept"]
+    if not kept:
+        return "left out"
+    return f"{left_out} left out, {kept} kept for want of others" if left_out else "kept for want of others"
+
+
+def mistrusted(conclusions: Mapping[str, Any]) -> list[str]:
+    """Hardware entries on which cells that do the same differ: no verdict of theirs is to be trusted."""
+    return list(dict.fromkeys(entry["hardware"] for entry in conclusions["controls"] if not entry["agrees"]))
 
 
 def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:
-    """How sure that is: when visits ended, what was disturbed, and whether cells that do the same agree."""
+    """How sure that is: how visits ended and how narrow intervals are, what was disturbed, and whether cells agree."""
     for entry in conclusions["ended"]:
-        yield f"{entry['hardware']}: {_count(entry['cells'], 'cell')} visited until: {entry['ended']}"
+        yield f"{entry['hardware']}: {ended_in_words(entry)}"
+    for hardware in dict.fromkeys(curve["hardware"] for curve in conclusions["curves"]):
+        if widths := half_widths(curve for curve in conclusions["curves"] if curve["hardware"] == hardware):
+            several = f" in the median, ± {100 * max(widths):.2g} % at most" if len(widths) > 1 else ""
+            what = "speedups" if len(widths) > 1 else "speedup"
+            yield f"{hardware}: measured {what} known to ± {100 * median(widths):.2g} %{several}"
     for entry in conclusions["disturbances"]:
-        kept = f", {entry['kept']} of them kept for want of others" if entry["kept"] else ", left out"
-        yield f"{entry['hardware']}: {_count(entry['iterations'], 'iteration')} disturbed by {entry['reason']}{kept}"
+        iterations = _count(entry["iterations"], "iteration")
+        yield f"{entry['hardware']}: {iterations} disturbed by {entry['reason']}, {disturbed_in_words(entry)}"
     if controls := conclusions["controls"]:
-        differ = [entry for entry in controls if not entry["agrees"]]
-        yield f"A/A controls: {len(controls) - len(differ)} of {len(controls)} pairs of cells that do the same agree"
+        agree = sum(bool(entry["agrees"]) for entry in controls)
+        verb = "agrees" if len(controls) == 1 else "agree"
+        yield f"A/A controls: {agree} of {_count(len(controls), 'pair')} of cells that do the same {verb}"
+    for hardware in mistrusted(conclusions):
+        yield f"{hardware}: verdicts are withheld, as cells that do the same differ"
+
+
+def half_widths(curves: Iterable[Mapping[str, Any]]) -> list[float]:
+    """Half-widths of the intervals of all measured speedups, over their values."""
+    return [at["half_width"] for curve in curves for at in curve["measured_speedups"] if at["half_width"] is not None]
 
 
 def _count(number: int, what: str) -> str:
@@ -135,9 +220,15 @@ def _percent(estimate: Estimate | None) -> str:
 
 
 def _series(curve: Mapping[str, Any]) -> str:
-    batch = "B" if curve["scaling"] == "strong" else "b"
-    ahead = f"prefetch {curve['prefetch']}" if curve["prefetch"] else "no prefetch"
-    return f"{curve['scaling']}, {batch} = {curve['batch']}, {curve['sync']}, {ahead}, {curve['storage']}"
+    return f"{curve['scaling']}, {_batch(curve)}, {curve['sync']}, {_ahead(curve)}, {curve['storage']}"
+
+
+def _batch(curve: Mapping[str, Any]) -> str:
+    return f"{'B' if curve['scaling'] == 'strong' else 'b'} = {curve['batch']}"
+
+
+def _ahead(curve: Mapping[str, Any]) -> str:
+    return f"prefetch {curve['prefetch']}" if curve["prefetch"] else "no prefetch"
 
 
 def stall_in_words(curve: Mapping[str, Any]) -> str:
@@ -153,18 +244,25 @@ def stall_in_words(curve: Mapping[str, Any]) -> str:
     return f"not reached up to n = {largest}{below}{beyond if largest > curve['largest_measured'] else ''}"
 
 
+def _trust_blocks(conclusions: Conclusions) -> Iterator[str]:
+    if lines := list(trust_lines(conclusions)):
+        yield "## How sure this is"
+        yield "\n".join(f"- {line}" for line in lines)
+
+
 def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
     for network, hardware in dict.fromkeys((curve["network"], curve["hardware"]) for curve in curves):
         here = [curve for curve in curves if (curve["network"], curve["hardware"]) == (network, hardware)]
         yield f"## {network} on {hardware}"
         yield _table(
             [
-                "curve", "stalls at n", "dominant cause there (or at the largest n)",
+                "curve", "as measured", "stalls at n", "dominant cause there (or at the largest n)",
                 "communication reaches compute at n", "worth paying for up to n", "best speedup", "waiting for data",
             ],
             (
                 [
                     _series(curve),
+                    verdict_in_words(curve),
                     stall_in_words(curve),
                     curve["dominant_cause"],
                     crossing_in_words(curve),

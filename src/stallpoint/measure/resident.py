@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -29,7 +29,7 @@ def network(known: Network, seed: int, device: torch.device) -> nn.Module:
     """
     resident = _built(cast(Hashable, known), seed, device)
     with torch.no_grad():
-        for name, values in resident.network.state_dict().items():
+        for name, values in _state(resident.network):
             values.copy_(resident.initial[name])
     return resident.network
 
@@ -37,4 +37,10 @@ def network(known: Network, seed: int, device: torch.device) -> nn.Module:
 @lru_cache(MOST)
 def _built(known: Hashable, seed: int, device: torch.device) -> _Resident:
     built = cast(Network, known).build(seed).to(device)
-    return _Resident(built, {name: values.detach().clone() for name, values in built.state_dict().items()})
+    return _Resident(built, {name: values.detach().clone() for name, values in _state(built)})
+
+
+def _state(built: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """All that a forward pass reads or writes; what is not in the network's ``state_dict`` too."""
+    yield from built.named_parameters()
+    yield from built.named_buffers()

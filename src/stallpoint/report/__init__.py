@@ -23,6 +23,7 @@ from stallpoint.report.networks import networks
 from stallpoint.report.page import page
 from stallpoint.report.papers import papers_section
 from stallpoint.report.raw_tables import raw_tables
+from stallpoint.report.sure import sure
 from stallpoint.report.validation import validation
 from stallpoint.study import LeftOut
 
@@ -39,14 +40,16 @@ def write_report(
     """Write the page to `path`, whole or not at all.
 
     `conclusions` come from `stallpoint.conclusions.conclude`; `tables` are by name the model tables, the tidy tables
-    ``runs``, ``environments``, ``collectives`` and ``contention``, and ``network_layers`` and ``published``; `study` is
-    its name and `left_out` what it does not run, `papers` are folders of the papers' exhibits, below that of `path`.
+    ``runs``, ``environments``, ``collectives``, ``contention`` and ``visits``, and ``network_layers`` and
+    ``published``; `study` is its name and `left_out` what it does not run, `papers` are folders of the papers'
+    exhibits, below that of `path`.
     """
     first, verdicts = answer(conclusions, tables)
     topics, charts = evidence(tables)
     last, rows = raw_tables(tables)
     sections = [
         first,
+        sure(conclusions),
         *([claims_section(conclusions["claims"])] if conclusions["claims"] else []),
         *topics,
         curves(conclusions),

@@ -9,15 +9,29 @@ from html import escape
 from typing import Any, TypeAlias
 
 from stallpoint.charts import Tables, verdict
-from stallpoint.charts.frames import number
 from stallpoint.charts.render import Spec, drawn
 from stallpoint.conclusions.numbers import Conclusions
-from stallpoint.conclusions.words import instrumentation_warnings
-from stallpoint.report.html import Section, belongs_to, downloads, interval, paragraph
+from stallpoint.conclusions.words import (
+    instrumentation_warnings,
+    leading,
+    mistrusted,
+    predicted_in_words,
+    reason_in_words,
+    verdict_in_short,
+    which,
+)
+from stallpoint.report.html import Section, belongs_to, downloads, paragraph
 
 Curve: TypeAlias = Mapping[str, Any]
 
 UNKNOWN = "not distinguishable"
+VERBS = {
+    "stalls": ("stalls", "stall"),
+    "scales": ("scales", "scale"),
+    "undecided": ("is undecided", "are undecided"),
+    "withheld": ("is withheld", "are withheld"),
+}
+"""What one curve, and several, are said to do."""
 KEY = (
     '<p class="key"><span class="measured">measured</span><span class="predicted">predicted by the DAG model</span>'
     '<span class="ideal">ideal</span><span class="stall">stalls here, and the interval of that</span></p>'
@@ -64,69 +78,37 @@ def _card(name: str, network: str, hardware: str, curves: Sequence[Curve]) -> st
 
 
 def _verdict(curves: Sequence[Curve], *, name_storage: bool) -> str:
-    """Where curves of one network, hardware, scaling and storage stall, and why."""
-    first = curves[0]
-    stalled = [curve for curve in curves if curve["reached"]]
-    which = f"{first['scaling']} scaling" + (f" from {first['storage']}" if name_storage else "")
-    if stalled:
-        headline, basis = _stall(stalled)
-    elif all(curve["note"] for curve in curves):
-        headline, basis = "Not known where it stalls", ""
-    else:
-        headline, basis = f"No stall up to n = {max(curve['largest_considered'] for curve in curves)}", _reach(curves)
-    tag = f' <span class="tag">{basis}</span>' if basis else ""
-    sentence = f"{which}: {'; '.join(_because(curves, stalled))}."
+    """What was measured of curves of one network, hardware, scaling and storage, by the one that leads, and why."""
+    best = leading(curves)
+    scaling = f"{best['scaling']} scaling" + (f" from {best['storage']}" if name_storage else "")
+    headline = _capital(verdict_in_short(best))
+    tag = "" if best["verdict"] == "withheld" or not best["verdict_nodes"] else ' <span class="tag">measured</span>'
+    sentence = f"{scaling}: {'; '.join(_because(best, curves))}."
     return (
-        f'<div class="verdict"{belongs_to(first)}><p class="headline">{escape(headline)}{tag}</p>'
-        f"<p>{escape(sentence[0].upper() + sentence[1:])}</p></div>"
+        f'<div class="verdict"{belongs_to(best)}><p class="headline">{escape(headline)}{tag}</p>'
+        f"<p>{escape(_capital(sentence))}</p></div>"
     )
 
 
-def _stall(stalled: Sequence[Curve]) -> tuple[str, str]:
-    """From the first to the last stalling point, the reach of their intervals, and whether they were measured."""
-    points = [curve["stall_nodes"] for curve in stalled]
-    values = sorted(point["value"] for point in points)
-    where = number(values[0]) if values[0] == values[-1] else f"{number(values[0])} to {number(values[-1])}"
-    low = min(point["low"] for point in points)
-    high = None if any(point["high"] is None for point in points) else max(point["high"] for point in points)
-    bases = {curve["basis"] for curve in stalled}
-    basis = bases.pop() if len(bases) == 1 else "partly predicted"
-    reach = f"[{number(low)}, {'∞' if high is None else number(high)}]"
-    certain = not any(map(_covers_all, stalled))
-    return f"{'Stalls' if certain else 'May stall'} at n = {where} {reach}", basis
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
-def _reach(curves: Sequence[Curve]) -> str:
-    """How far the answer was measured."""
-    measured = max(curve["largest_measured"] for curve in curves)
-    considered = max(curve["largest_considered"] for curve in curves)
-    return "measured" if measured >= considered else f"measured up to {measured}, then predicted"
-
-
-def _because(curves: Sequence[Curve], stalled: Sequence[Curve]) -> Iterator[str]:
-    """The rest of the sentence: how many curves, how sure, why, and how far it is worth going."""
-    if 0 < len(stalled) < len(curves):
-        yield f"{len(stalled)} of {len(curves)} curves"
-    if notes := [curve["note"] for curve in curves if curve["note"]]:
-        yield notes[0]
-    if any(_covers_all(curve) for curve in stalled):
-        yield "the interval covers every node count"
-    causes = Counter(curve["dominant_cause"] for curve in stalled or curves if curve["dominant_cause"])
-    if causes:
-        cause = causes.most_common(1)[0][0]
-        reason = "because of" if stalled else "most time is lost to"
+def _because(best: Curve, curves: Sequence[Curve]) -> Iterator[str]:
+    """The rest of the sentence: by which curve, how sure, what is predicted, why, and what the other curves do."""
+    yield f"{reason_in_words(best)} ({which(best, curves)})"
+    if best["verdict"] == "withheld":
+        return
+    if predicted := predicted_in_words(best):
+        yield predicted
+    if cause := best["dominant_cause"]:
+        reason = "because of" if best["verdict"] == "stalls" else "most time is lost to"
         yield f"{reason} {cause}" if cause != UNKNOWN else "causes cannot be told apart"
-    fastest = [curve for curve in curves if curve["best_speedup"]]
-    if fastest:
-        best = max(fastest, key=lambda curve: curve["best_speedup"]["value"] or 0)
-        measured, considered = best["largest_measured"], best["largest_considered"]
-        seen = f" ({measured} measured)" if considered > measured else ""
-        yield f"best speedup {interval(best['best_speedup'])}, n ≤ {considered}{seen}"
-
-
-def _covers_all(curve: Curve) -> bool:
-    low, high = curve["stall_nodes"]["low"], curve["stall_nodes"]["high"]
-    return low <= 1 and (high is None or high >= curve["largest_considered"])
+    said = Counter(curve["verdict"] for curve in curves)
+    if len(said) > 1:
+        yield f"of {len(curves)} curves " + ", ".join(
+            f"{count} {VERBS[verdict][count > 1]}" for verdict, count in said.items()
+        )
 
 
 def _warnings(conclusions: Conclusions) -> Iterator[str]:
@@ -134,6 +116,11 @@ def _warnings(conclusions: Conclusions) -> Iterator[str]:
     texts = [
         (line.removeprefix("warning: "), "timing") for line in instrumentation_warnings(conclusions["instrumentation"])
     ]
+    for hardware in mistrusted(conclusions):
+        texts.append((f"{hardware}: cells that do the same differ, so verdicts are withheld", "sure"))
+    if kept := sum(entry["kept"] for entry in conclusions["disturbances"]):
+        one = kept == 1
+        texts.append((f"{kept} disturbed iteration{'' if one else 's'} count{'s' * one} for want of others", "sure"))
     for name, what in (("failed", "could not run"), ("imported", "imported, not measured here")):
         if count := len(conclusions[name]):
             texts.append((f"{count} cell{'s' if count > 1 else ''} {what}", "cells"))

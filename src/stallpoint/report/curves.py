@@ -9,11 +9,17 @@ import pandas as pd
 
 from stallpoint.charts.frames import AXES, label
 from stallpoint.conclusions.numbers import Conclusions
-from stallpoint.conclusions.words import crossing_in_words, next_in_words, stall_in_words, worthwhile_in_words
+from stallpoint.conclusions.words import (
+    crossing_in_words,
+    next_in_words,
+    stall_in_words,
+    verdict_in_words,
+    worthwhile_in_words,
+)
 from stallpoint.report.html import Section, interval, paragraph, table
 
 HEAD = [
-    "curve", "stalls at n", "why there (or at the largest n)", "communication reaches compute at n",
+    "curve", "as measured", "stalls at n", "why there (or at the largest n)", "communication reaches compute at n",
     "worth paying for up to n", "best speedup", "waiting for data", "measure next",
 ]  # fmt: skip
 
@@ -30,8 +36,8 @@ def curves(conclusions: Conclusions) -> Section:
 
 def _row(curve: Mapping[str, Any]) -> list[str]:
     return [
-        _stall(curve), curve["dominant_cause"], crossing_in_words(curve), worthwhile_in_words(curve),
-        interval(curve["best_speedup"]), _wait(curve["data_wait"]), next_in_words(curve),
+        verdict_in_words(curve), _stall(curve), curve["dominant_cause"], crossing_in_words(curve),
+        worthwhile_in_words(curve), interval(curve["best_speedup"]), _wait(curve["data_wait"]), next_in_words(curve),
     ]  # fmt: skip
 
 

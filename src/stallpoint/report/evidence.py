@@ -10,6 +10,7 @@ import pandas as pd
 from stallpoint.charts import CHARTS, Chart, Tables
 from stallpoint.charts.frames import FILTERS
 from stallpoint.charts.render import Spec, spec
+from stallpoint.records import TIDY_TABLES
 from stallpoint.report.html import Section, downloads
 
 MOST_ROWS = 4000
@@ -33,7 +34,7 @@ def _figure(chart: Chart, left_out: int) -> str:
     name, title = chart.name, escape(chart.title)
     more = (
         f" {left_out:,} panels are left out of this page, which would grow too large; figures/{name}.html and the "
-        f"tables ({', '.join(f'models/{table}.parquet' for table in chart.tables)}) hold them all."
+        f"tables ({', '.join(f'{_folder(table)}/{table}.parquet' for table in chart.tables)}) hold them all."
         if left_out
         else ""
     )
@@ -45,6 +46,10 @@ def _figure(chart: Chart, left_out: int) -> str:
         f'</button></div><div class="data"><details data-chart="{name}"><summary>Data</summary><div class="wide"></div>'
         f"</details>{downloads(name, chart.title)}</div></figure>"
     )
+
+
+def _folder(table: str) -> str:
+    return "tables" if any(table == tidy.name for tidy in TIDY_TABLES) else "models"
 
 
 def bounded(chart: Spec, most: int = MOST_ROWS) -> tuple[Spec, int]:

@@ -18,10 +18,10 @@ from stallpoint import disturbances, parquet
 from stallpoint.cells import Cell, TrainCell
 from stallpoint.durations import in_words
 from stallpoint.errors import CannotRun, InputError
+from stallpoint.planning import durations
 from stallpoint.presets import forced
 from stallpoint.records import ITERATIONS, RUNS, VISITS
 from stallpoint.runs import run_row
-from stallpoint.turns import durations
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.beside import SideBySide
 from stallpoint.turns.choice import Visited, choose, speedups

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from stallpoint.turns.durations import Sitting
+from stallpoint.planning.durations import Sitting
 
 if TYPE_CHECKING:
     import pandas as pd

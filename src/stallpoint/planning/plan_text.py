@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stallpoint.durations import in_words
-from stallpoint.turns.expected import DEFAULTS, Interval
-from stallpoint.turns.plan import Plan
+from stallpoint.planning.expected import DEFAULTS, Interval
+from stallpoint.planning.plan import Plan
 
 JOBS = 5
 """Jobs that are named."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
-from stallpoint.turns.durations import Took
-from stallpoint.turns.work import FACTOR, FACTOR_UNKNOWN, Size, seconds, size_of
+from stallpoint.planning.durations import Took
+from stallpoint.planning.work import FACTOR, FACTOR_UNKNOWN, Size, seconds, size_of
 
 QUANTILE = 1.645
 """Of the normal distribution: 90 % lie within so many standard deviations."""

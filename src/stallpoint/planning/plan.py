@@ -21,13 +21,13 @@ from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS
 from stallpoint.parquet import atomic
+from stallpoint.planning import precision
+from stallpoint.planning.durations import FOLDER, Durations, Sitting, Took
+from stallpoint.planning.expected import BASES, Expectations, Expected, Interval, around
+from stallpoint.planning.work import BETWEEN, FACTOR, START
 from stallpoint.presets import forced
-from stallpoint.turns import precision
 from stallpoint.turns.agenda import Limits
-from stallpoint.turns.durations import FOLDER, Durations, Sitting, Took
-from stallpoint.turns.expected import BASES, Expectations, Expected, Interval, around
 from stallpoint.turns.ledger import Measurement
-from stallpoint.turns.work import BETWEEN, FACTOR, START
 
 MARGIN = 1.25
 """Wall time asked of Slurm over the upper end of what is expected."""

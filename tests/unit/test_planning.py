@@ -15,17 +15,17 @@ from scipy.stats import t as student_t
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.errors import InputError
 from stallpoint.parquet import write_cell
+from stallpoint.planning import durations, precision, work
+from stallpoint.planning.accounts import BESIDE_VISITS, accounts
+from stallpoint.planning.budget import check_budget
+from stallpoint.planning.durations import Durations, Sitting, Took
+from stallpoint.planning.expected import DEFAULTS, Expectations, Expected, Interval
+from stallpoint.planning.plan import FILE, LEAST_MINUTES, Plan, planned, read
+from stallpoint.planning.plan_text import text
 from stallpoint.records import RUNS
 from stallpoint.runs import run_row
-from stallpoint.turns import durations, precision, work
-from stallpoint.turns.accounts import BESIDE_VISITS, accounts
 from stallpoint.turns.agenda import Limits
-from stallpoint.turns.budget import check_budget
-from stallpoint.turns.durations import Durations, Sitting, Took
-from stallpoint.turns.expected import DEFAULTS, Expectations, Expected, Interval
 from stallpoint.turns.ledger import Measurement
-from stallpoint.turns.plan import FILE, LEAST_MINUTES, Plan, planned, read
-from stallpoint.turns.plan_text import text
 from stallpoint.turns.targets import block_of
 
 COMMON = {

@@ -6,9 +6,9 @@ import math
 
 from stallpoint.durations import in_words
 from stallpoint.errors import InputError
-from stallpoint.turns.expected import Interval
-from stallpoint.turns.plan import Job, Order, Plan, bases, total
-from stallpoint.turns.plan_text import count, in_time, rests_on
+from stallpoint.planning.expected import Interval
+from stallpoint.planning.plan import Job, Order, Plan, bases, total
+from stallpoint.planning.plan_text import count, in_time, rests_on
 
 NAMED = 5
 """Groups of cells that are named as those that take most."""

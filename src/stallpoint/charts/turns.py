@@ -1,0 +1,185 @@
+"""The strip of the whole study's time: visits in the order of their turns, the sentinel, disturbed iterations."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from stallpoint.charts import Tables, marks, theme
+from stallpoint.charts.frames import compact, number, rows
+from stallpoint.disturbances import REASONS
+
+CELLS = "cells that were visited"
+WIDTH, ROW = 640, 26
+SENTINEL_ROWS = 4
+"""Height of the sentinel's lane, in rows of the others."""
+LEAST_REACH = 1.0
+"""Doublings that the sentinel's lane shows at least, up and down."""
+_VISIT = ["cell", "visit"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A panel for each hardware entry, with lanes below each other on one axis of time."""
+    visits = _placed(rows(tables, "visits", CELLS))
+    first = visits[visits["rank"] == 0]
+    sentinels, disturbed = _sentinels(visits, first), _disturbed(tables, first)
+    reach = _reach(sentinels)
+    places, labels = _lanes(first, disturbed, reach)
+    top = max(places.values()) + 0.75
+    bars = first.assign(mark="visit", what=first["kind"], place=first["lane"].map(places))
+    ticks = disturbed.assign(mark="disturbed", place=disturbed["lane"].map(places))
+    height = SENTINEL_ROWS / sum(reach)
+    for name in ("value", "low", "high"):
+        sentinels[f"at_{name}"] = places["sentinel"] + height * np.log2(sentinels[name])
+    points = sentinels.assign(mark="sentinel", place=sentinels["at_value"])
+    usual = first[["hardware"]].drop_duplicates().assign(mark="usual", place=places["sentinel"])
+    frame = pd.concat([bars, points, ticks, usual])
+    frame = frame.assign(panel=frame["hardware"], below=frame["place"] - 0.36, above=frame["place"] + 0.36)
+    frame = compact(
+        frame,
+        [
+            "panel", "mark", "what", "start", "end", "place", "below", "above", "at_low", "at_high", "of", "visit",
+            "turn", "seconds", "share", "value", "when", "shown", "reason", "iterations",
+        ],
+    )  # fmt: skip
+    chart = _chart(frame, labels, [-0.75, top]).properties(width=WIDTH, height=round(ROW * (top + 0.75)))
+    facet = chart.facet(facet=alt.Facet("panel:N", title=None, header=alt.Header(labelAnchor="start")), columns=1)
+    whole: alt.FacetChart = facet.resolve_scale(x="independent")  # each entry has a time of its own
+    return whole
+
+
+def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -> alt.LayerChart:
+    """All marks on one axis of time; `labels` stand beside the lanes, at their places."""
+    x = alt.X("start:Q", title="time since the first visit [min]", scale=alt.Scale(zero=True, nice=False))
+    texts = {f"{place:.3f}": text for place, text in labels.items()}
+    axis = alt.Axis(
+        values=list(labels),
+        labelExpr=f"({json.dumps(texts)})[format(datum.value, '.3f')]",
+        labelOverlap=False,
+        ticks=False,
+        grid=False,
+        domain=False,
+    )
+    y = alt.Y("place:Q", title=None, scale=alt.Scale(domain=domain, nice=False, zero=False), axis=axis)
+    # Reasons are named by the axis.
+    named = set(frame.loc[frame["mark"] == "visit", "what"])
+    kinds = theme.colours("turn", frame["what"].dropna())
+    legend = alt.Legend(title=None, values=[kind for kind in kinds["domain"] if kind in named])
+    colour = alt.Color("what:N", scale=kinds, legend=legend)
+
+    def only(mark: str) -> alt.Chart:
+        chart: alt.Chart = alt.Chart().transform_filter(f"datum.mark == '{mark}'")
+        return chart
+
+    bars = only("visit").encode(
+        x=x, x2="end:Q", y=marks.at(y, "below"), y2="above:Q", color=colour,
+        stroke=alt.Stroke("what:N", scale=kinds, legend=None),
+        tooltip=marks.tips(
+            of="cell", visit="visit", turn="turn", seconds="duration", share="of that measured", what="kind"
+        ),
+    )  # fmt: skip
+    sentinel = only("sentinel").encode(
+        x=x, tooltip=marks.tips(shown="sentinel over its median", when="measured", of="cell", visit="visit")
+    )
+    ticks = only("disturbed").encode(
+        x=x, y=marks.at(y, "below"), y2="above:Q", color=colour,
+        tooltip=marks.tips(reason="disturbed by", iterations="iterations", of="cell", visit="visit"),
+    )  # fmt: skip
+    layers = (
+        only("usual").mark_rule(style="ideal").encode(y=y),
+        bars.mark_bar(strokeWidth=0.6),
+        sentinel.mark_rule(color=theme.GREY, opacity=0.6).encode(y=marks.at(y, "at_low"), y2="at_high:Q"),
+        sentinel.mark_point(filled=True, size=22, opacity=1, color=theme.GREY).encode(y=y),
+        ticks.mark_rule(strokeWidth=2),
+    )
+    chart: alt.LayerChart = alt.LayerChart(layer=layers, data=frame)
+    return chart
+
+
+def _placed(visits: pd.DataFrame) -> pd.DataFrame:
+    """Visits with ``start`` and ``end`` in minutes since the hardware entry's first one, and what tooltips say."""
+    began = pd.to_datetime(visits["began"], utc=True)
+    start = (began - began.groupby(visits["hardware"]).transform("min")).dt.total_seconds() / 60
+    return visits.assign(
+        start=start,
+        end=start + visits["duration"] / 60,
+        lane=[f"n = {nodes}" for nodes in visits["nodes"]],
+        of=visits["cell"].map({path: _name(path) for path in visits["cell"].unique()}),
+        seconds=[f"{number(seconds)} s" for seconds in visits["duration"]],
+        share=[f"{share:.0%}" for share in visits["measuring"] / visits["duration"]],
+    )
+
+
+def _name(path: str) -> str:
+    """A cell as readers say it, less the hardware entry, which names the panel: ``train, alexnet, nodes 2, ...``."""
+    kind, *axes = path.split("/")
+    named = [axis.replace("~", " ").removeprefix("network ") for axis in axes if not axis.startswith("hardware~")]
+    return ", ".join([kind, *named])
+
+
+def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
+    """For each visit before and after it the sentinel over its median: the median rank and the range of ranks."""
+    columns = ["product_before", "product_after"]
+    both = pd.concat([visits.set_index("hardware")[column] for column in columns])
+    usual = both.groupby(level=0).median()
+    found = []
+    for column, when, at in zip(columns, ("before", "after"), ("start", "end"), strict=True):
+        ratio = visits[column] / visits["hardware"].map(usual)
+        ranks = ratio[ratio > 0].groupby([visits[name] for name in _VISIT]).agg(["median", "min", "max"])
+        ranks = ranks.set_axis(["value", "low", "high"], axis=1).reset_index()
+        rows = first[["hardware", *_VISIT, "of", "start", "end"]].merge(ranks, on=_VISIT)
+        found.append(rows.assign(when=f"{when} the visit", start=rows[at], end=rows[at]))
+    frame = pd.concat(found, ignore_index=True)
+    texts = [
+        number(value) + (f" ({number(low)} to {number(high)} over ranks)" if low < high else "")
+        for value, low, high in zip(frame["value"], frame["low"], frame["high"], strict=True)
+    ]
+    return frame.assign(shown=texts)
+
+
+def _disturbed(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
+    """A row for each visit and reason, in the middle of the visit, with the number of iterations."""
+    table = tables.get("disturbances")
+    columns = ["hardware", "of", "visit", "start", "what", "lane", "reason", "iterations"]
+    if table is None or table.empty:
+        return pd.DataFrame(columns=columns)
+    single = table.assign(what=table["reason"].str.split(", ")).explode("what")
+    counts = single.groupby([*_VISIT, "what"]).size().rename("iterations").reset_index()
+    found = counts.merge(first[["hardware", *_VISIT, "of", "start", "end"]], on=_VISIT)
+    return found.assign(start=(found["start"] + found["end"]) / 2, lane=found["what"], reason=found["what"])[columns]
+
+
+def _reach(sentinels: pd.DataFrame) -> tuple[float, float]:
+    """Doublings below and above the usual speed that are shown."""
+    logs = np.log2(sentinels[["low", "high"]].to_numpy(dtype=float).ravel())
+    return (max(LEAST_REACH, -logs.min(initial=0.0) * 1.05), max(LEAST_REACH, logs.max(initial=0.0) * 1.05))
+
+
+def _lanes(
+    first: pd.DataFrame, disturbed: pd.DataFrame, reach: tuple[float, float]
+) -> tuple[dict[str, float], dict[float, str]]:
+    """Places of lanes from below: disturbed by each reason, the sentinel at its usual speed, visits by nodes.
+
+    And the texts of the axis beside them.
+    """
+    present = set(disturbed["what"])
+    reasons = [reason for reason in REASONS if reason in present]
+    places = {reason: float(at) for at, reason in enumerate(reversed(reasons))}
+    labels = {at: reason for reason, at in places.items()}
+    if not reasons:
+        labels[0.0] = "none disturbed"
+    bottom = max(len(reasons), 1) + 0.25
+    height = SENTINEL_ROWS / sum(reach)
+    places["sentinel"] = round(bottom + height * reach[0], 3)
+    step = max(1, math.ceil(sum(reach) / SENTINEL_ROWS))
+    for power in range(-int(reach[0] // step) * step, int(reach[1] // step) * step + 1, step):
+        text = number(2.0**power)
+        labels[round(places["sentinel"] + height * power, 3)] = f"sentinel × {text}" if power == 0 else f"× {text}"
+    for at, nodes in enumerate(sorted(first["nodes"].unique())):
+        places[f"n = {nodes}"] = bottom + SENTINEL_ROWS + 0.75 + at
+        labels[places[f"n = {nodes}"]] = f"visits, n = {nodes}"
+    return places, labels

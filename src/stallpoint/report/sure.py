@@ -1,0 +1,108 @@
+"""How sure the answers are: how visits ended, how narrow intervals are, what was disturbed, and the A/A controls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.charts.frames import AXES, label
+from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.conclusions.words import ENDED, disturbed_in_words, mistrusted
+from stallpoint.report.html import Section, interval, paragraph, table
+
+
+def sure(conclusions: Conclusions) -> Section:
+    """The section; it says so where nothing was visited."""
+    if not any(conclusions[name] for name in ("ended", "curves", "disturbances", "controls")):
+        return Section("sure", "How sure this is", paragraph("Nothing was visited."))
+    blocks = [
+        *_visits(conclusions["ended"]),
+        *_speedups(conclusions["curves"]),
+        *_disturbed(conclusions["disturbances"]),
+        *_controls(conclusions),
+    ]
+    return Section("sure", "How sure this is", "\n".join(blocks))
+
+
+def _visits(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if entries:
+        yield "<h3>Visits</h3>"
+        yield paragraph(
+            "Cells that are compared take turns: each is visited several times, in random order, so that what slows "
+            "the machine down for a while hits all alike."
+        )
+        yield table(
+            ["hardware", "cells", "visits", "ended because"],
+            [
+                [row["hardware"], str(row["cells"]), str(row["visits"]), ENDED.get(row["ended"], row["ended"])]
+                for row in entries
+            ],
+            entries,
+        )
+
+
+def _speedups(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    rows = [(curve, at) for curve in curves for at in curve["measured_speedups"]]
+    if rows:
+        names = label(pd.DataFrame([curve for curve, _ in rows]), list(AXES))
+        yield "<h3>Measured speedups</h3>"
+        yield table(
+            ["curve", "nodes", "speedup", "half-width"],
+            [
+                [name, str(at["nodes"]), interval(at["speedup"]), _percent(at["half_width"])]
+                for name, (_, at) in zip(names, rows, strict=True)
+            ],
+            [curve for curve, _ in rows],
+        )
+
+
+def _percent(part: float | None) -> str:
+    return "∞" if part is None else f"± {100 * part:.2g} %"
+
+
+def _disturbed(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "<h3>Disturbed iterations</h3>"
+    if not entries:
+        yield paragraph("None were found.")
+        return
+    yield paragraph(
+        "Iterations that something else disturbed are left out of statistics, unless too little of their cell would "
+        "be left."
+    )
+    yield table(
+        ["hardware", "reason", "iterations", "cells", ""],
+        [
+            [row["hardware"], row["reason"], str(row["iterations"]), str(row["cells"]), disturbed_in_words(row)]
+            for row in entries
+        ],
+        entries,
+    )
+
+
+def _controls(conclusions: Conclusions) -> Iterator[str]:
+    yield "<h3>A/A controls</h3>"
+    rows = conclusions["controls"]
+    if not rows:
+        yield paragraph("None: no two cells on one worker do the same.")
+        return
+    yield paragraph(
+        "On one worker all presets do the same, and so does a compute cell of the same b. Their iteration times must "
+        "agree; on hardware where any pair differs (at 5 % over all its pairs), verdicts are withheld."
+    )
+    for hardware in mistrusted(conclusions):
+        text = f"Verdicts on {hardware} are withheld: cells that do the same differ."
+        yield f"<p><strong>{escape(text)}</strong></p>"
+    yield table(
+        ["hardware", "network", "b", "first", "second", "second over first", "agrees"],
+        [
+            [
+                row["hardware"], row["network"], str(row["worker_batch"]), row["first"], row["second"],
+                interval(row["ratio"]), "yes" if row["agrees"] else "no",
+            ]
+            for row in rows
+        ],
+        rows,
+    )  # fmt: skip

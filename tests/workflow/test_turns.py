@@ -1,0 +1,192 @@
+"""Cells take turns in one job, and still are what Snakemake takes them for: each a target that is made when needed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from checkout import Checkout
+
+from stallpoint.parquet import read
+from stallpoint.records import COLLECTIVES, ITERATIONS, SGEMM
+
+SOURCE = """
+import os
+import time
+
+from torch import nn
+
+
+class Waiting(nn.Module):
+    '''While the file `wait` is there, the second call lasts.'''
+
+    calls = 0
+
+    def forward(self, values):
+        Waiting.calls += 1
+        while Waiting.calls > 1 and os.path.exists("wait"):
+            time.sleep(0.05)
+        return values
+
+
+def build():
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10), Waiting())
+"""
+BLOCK = {
+    "network": "mine",
+    "hardware": "local",
+    "nodes": [1, 2],
+    "batch": 2,
+    "storage": "jpeg",
+    "scaling": "strong",
+    "sync": "wfbp",
+}
+STUDY = {
+    "visits": 2,
+    "iterations": 1,
+    "warmup": 0,
+    "networks": {"mine": {"build": "mine.py:build", "image_size": 8}},
+    "matrix": [BLOCK],
+    "collectives": {"largest": 4096, "samples": 1},
+    "storage_reads": {"samples": 2},
+    "external_tables": {},
+    "claims": [],
+}
+RAW = "results/tiny/raw"
+
+
+@pytest.fixture(scope="module")
+def measured(new_checkout: Callable[..., Checkout]) -> Checkout:
+    """A study whose cells are measured; nothing is derived from them."""
+    checkout = new_checkout(**STUDY)
+    (checkout.folder / "mine.py").write_text(SOURCE)
+    ran = checkout.snakemake("results/tiny/tables/runs.parquet")
+    assert ran.status == 0, ran.text
+    return checkout
+
+
+@pytest.fixture
+def study(measured: Checkout) -> Iterator[Checkout]:
+    """The measured study, with its configuration put back afterwards."""
+    yield measured
+    (measured.folder / "wait").unlink(missing_ok=True)
+    measured.write_study()
+
+
+TRAIN = [
+    f"{RAW}/train/network~mine/hardware~local/nodes~{nodes}/batch~2/storage~jpeg/scaling~strong/sync~wfbp/prefetch~1/repeat~1"
+    for nodes in (1, 2)
+]
+
+
+def contents(checkout: Checkout) -> dict[str, tuple[bytes, int]]:
+    """What is in the records of the cells, and when each of their files was written."""
+    files = [*checkout.results("raw").rglob("*.parquet"), *checkout.results("visits").rglob("*/record/*")]
+    return {
+        str(file.relative_to(checkout.results())): (file.read_bytes(), file.stat().st_mtime_ns)
+        for file in files
+        if file.is_file()
+    }
+
+
+def changed(before: dict[str, tuple[bytes, int]], after: dict[str, tuple[bytes, int]]) -> set[str]:
+    """Cells whose records differ, as targets."""
+    files = {file for file in before | after if before.get(file) != after.get(file) and file.startswith("raw/")}
+    return {f"results/tiny/{Path(file).parent}" for file in files}
+
+
+def test_every_cell_has_its_visits(study: Checkout) -> None:
+    for cell in cells_of_disk(study):
+        name = {"train": ITERATIONS, "sgemm": SGEMM, "collectives": COLLECTIVES}.get(cell.split("/")[3])
+        if name:
+            visits = set(read(name, study.folder / cell / f"{name.name}.parquet")["visit"].to_pylist())
+            assert {1, 2} <= visits, cell
+    assert not list(study.results("visits").rglob("visit~*"))
+
+
+def cells_of_disk(checkout: Checkout) -> list[str]:
+    found = checkout.results("raw").rglob("runs.parquet")
+    return sorted(str(file.parent.relative_to(checkout.folder)) for file in found)
+
+
+def test_nothing_is_left_to_do_and_what_was_deleted_is_only_copied(study: Checkout) -> None:
+    cells = cells_of_disk(study)
+    assert len(cells) >= 4
+    assert "Nothing to be done" in study.snakemake("-n", *cells).text
+    before = contents(study)
+    subprocess.run(["rm", "-r", study.folder / cells[0]], check=True)
+    ran = study.snakemake(*cells)
+    assert ran.status == 0, ran.text
+    assert ran.jobs == {cells[0].split("/")[3]: 1}
+    assert {file: value[0] for file, value in contents(study).items()} == {
+        file: value[0] for file, value in before.items()
+    }
+
+
+def test_a_cell_is_measured_alone_again_with_its_kind_or_when_forced(study: Checkout) -> None:
+    cells = cells_of_disk(study)
+    assert study.snakemake("-n", "-f", TRAIN[0]).jobs == {"take_turns_local": 1, "train": 1}
+    assert study.snakemake("-n", "-R", "train", "--", *cells).jobs == {"take_turns_local": 1, "train": 2}
+    before = contents(study)
+    ran = study.snakemake("-f", TRAIN[0])
+    assert ran.status == 0, ran.text
+    after = contents(study)
+    assert changed(before, after) == {TRAIN[0]}
+    assert "Nothing to be done" in study.snakemake("-n", *cells).text
+
+    ran = study.snakemake("-R", "train", "--", *cells)
+    assert ran.status == 0, ran.text
+    assert changed(after, contents(study)) == set(TRAIN)
+    assert "Nothing to be done" in study.snakemake("-n", *cells).text
+
+
+def test_editing_a_cell_measures_it_and_nothing_else(study: Checkout) -> None:
+    cells, before = cells_of_disk(study), contents(study)
+    study.write_study(include=[{**BLOCK, "nodes": 2, "iterations": 3}])
+    assert study.snakemake("-n", *cells).jobs == {"take_turns_local": 1, "train": 1}
+    ran = study.snakemake(*cells)
+    assert ran.status == 0, ran.text
+    assert changed(before, contents(study)) == {TRAIN[1]}
+    assert len(set(read(ITERATIONS, study.folder / TRAIN[1] / "iterations.parquet")["iteration"].to_pylist())) >= 6
+    study.write_study()
+    assert study.snakemake("-n", *cells).jobs == {"train": 1}, "its visits with the former settings are still there"
+    assert study.snakemake(*cells).status == 0
+    assert {file: value[0] for file, value in contents(study).items() if file.startswith("raw/")} == {
+        file: value[0] for file, value in before.items() if file.startswith("raw/")
+    }
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signal.Signals) -> None:
+    """Ended while it measures: Ctrl-C, or everything is killed at once, as by a power failure."""
+    study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3 + end}])
+    (study.folder / "wait").touch()
+    command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", TRAIN[0]]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    run = subprocess.Popen(command, cwd=study.folder, start_new_session=True, **quiet)
+    folder = study.results("visits") / Path(TRAIN[0]).relative_to(RAW)
+    known = set(folder.iterdir())
+    log = study.folder / "logs/tiny/turns/local.log"
+
+    def waiting() -> bool:
+        return run.poll() is not None or (log.exists() and "iteration 1/" in log.read_text())
+
+    patience = time.monotonic() + 180
+    while not waiting() and time.monotonic() < patience:
+        time.sleep(0.05)
+    assert run.poll() is None
+    os.killpg(run.pid, end)
+    run.wait(180)
+    (study.folder / "wait").unlink()
+    assert not [path for path in set(folder.iterdir()) - known if (path / "done").exists()]
+    if end == signal.SIGKILL:
+        assert study.snakemake("--unlock").status == 0
+    ran = study.snakemake(TRAIN[0])
+    assert ran.status == 0, ran.text
+    assert ran.jobs == {"take_turns_local": 1, "train": 1}
+    iterations = read(ITERATIONS, study.folder / TRAIN[0] / "iterations.parquet").to_pandas()
+    assert {1, 2} <= set(iterations["visit"])
