@@ -250,6 +250,7 @@ VISITS = Table(
         RANK,
         VISIT,
         Column("turn", INT, None, "place of the visit among all visits of the hardware entry, from 1"),
+        Column("beside", INT, None, "other cells visited at the same moment, on other nodes of the job"),
         Column("began", pa.timestamp("us", tz="UTC"), None, "start of the visit"),
         Column("duration", REAL, "s", "from there to its end, what is done before and after measuring included"),
         Column("preparing", REAL, "s", "of that: until the ranks begin to measure together"),

@@ -61,13 +61,20 @@ class _Problem:
 
 
 def run(
-    cell: Cell, measure: Measure, folder: Path, world: World | None = None, *, visit: int = 1, turn: int = 1
+    cell: Cell,
+    measure: Measure,
+    folder: Path,
+    world: World | None = None,
+    *,
+    visit: int = 1,
+    turn: int = 1,
+    beside: int = 0,
 ) -> None:
     """Visit one cell and write the visit's `folder`.
 
     Every process of the launched job calls this, or of `world` where MPI was started before. `measure` gets the cell,
     the world and a recorder for its rank's rows. It is the cell's `visit`-th visit, and the `turn`-th of all cells
-    that take turns. Leaves by `SystemExit` when it ends in an error.
+    that take turns; `beside` others are visited meanwhile. Leaves by `SystemExit` when it ends in an error.
     """
     started = datetime.now(UTC)
     try:
@@ -79,7 +86,7 @@ def run(
         if first_process():
             write_failure(cell, folder, started, str(error))
         return
-    _Visit(cell, folder, started, turn, world, Recorder(cell, world.rank, visit)).run(measure)
+    _Visit(cell, folder, started, turn, beside, world, Recorder(cell, world.rank, visit)).run(measure)
 
 
 def record_failure(cell: Cell, folder: Path, exit_code: int, text: str) -> bool:
@@ -121,6 +128,7 @@ class _Visit:
     folder: Path
     started: datetime
     turn: int
+    beside: int
     world: World
     recorder: Recorder
 
@@ -156,7 +164,8 @@ class _Visit:
         with Sensors() as sensors:
             where = {"cpus": sensors.cpus, "node_busy_error": sensors.node_busy_error, "kernel": kernel_id()}
         self.recorder.add(
-            VISITS, turn=self.turn, began=self.started, duration=(datetime.now(UTC) - self.started).total_seconds(),
+            VISITS, turn=self.turn, beside=self.beside, began=self.started,
+            duration=(datetime.now(UTC) - self.started).total_seconds(),
             preparing=(self.recorder.prepared - self.started).total_seconds(), measuring=self.recorder.measuring,
             **where, threads=self.cell.threads_per_worker,
             product_before=before["product_seconds"], product_after=after["product_seconds"],

@@ -1,8 +1,9 @@
 """Processes that visit one cell after another: ``python -m stallpoint.measure RANKS PER_NODE REDUCTION``.
 
 Started once, or once for each rank by an MPI launcher, they import what they need and initialise MPI; then rank 0 takes
-orders from its standard input, a line each, and answers on its standard output (`stallpoint.turns.processes` is at the
-other end of both). Those who are not needed for a visit sleep.
+orders from its standard input, and answers on its standard output (`stallpoint.turns.processes` is at the other end of
+both). A line holds the orders for visits that begin at the same moment; the answer comes when the last of them ended.
+Those who are not needed for a visit sleep.
 """
 
 from __future__ import annotations
@@ -38,40 +39,50 @@ def serve(ranks: int, per_node: int, reduction: str) -> None:
         _answer(READY)
     else:
         threading.Thread(target=_leave_unread, daemon=True).start()
-    parts: dict[tuple[int, int, str], World | None] = {}
-    while order := _next(world):
-        cell = cell_from_json(order["cell"])
-        shape = cell.nodes, cell.workers_per_node, cell.scheme
-        if shape not in parts:
-            parts[shape] = world.part(members(cell, per_node), cell.scheme)
-        exit_code = _visit(cell, order, part) if (part := parts[shape]) else 0
+    parts: dict[tuple[int, int, int, str], World | None] = {}
+    while orders := _next(world):
+        exit_code, first = 0, []
+        for order in orders:
+            cell, node = cell_from_json(order["cell"]), int(order["node"])
+            shape = node, cell.nodes, cell.workers_per_node, cell.scheme
+            ranks_of_cell = members(cell, per_node, node)
+            first.append(ranks_of_cell[0])
+            if shape not in parts:
+                parts[shape] = world.part(ranks_of_cell, cell.scheme)
+            if part := parts[shape]:  # one order at most has a part for this rank
+                exit_code = _visit(cell, order, part, beside=len(orders) - 1)
         job.all_arrive(world.comm, math.inf)
-        if world.rank == 0:
-            _answer(f"{ENDED}{exit_code}")
+        if codes := world.comm.gather(exit_code):
+            _answer(f"{ENDED}{' '.join(str(codes[rank]) for rank in first)}")
 
 
-def members(cell: Cell, per_node: int) -> list[int]:
-    """The ranks that visit the cell, where `per_node` of all ranks share a node: as many of each node as it has."""
-    return [node * per_node + worker for node in range(cell.nodes) for worker in range(cell.workers_per_node)]
+def members(cell: Cell, per_node: int, node: int = 0) -> list[int]:
+    """The ranks that visit the cell, where `per_node` of all ranks share a node: as many of each node as it has.
+
+    `node` is the first one it uses.
+    """
+    nodes = range(node, node + cell.nodes)
+    return [number * per_node + worker for number in nodes for worker in range(cell.workers_per_node)]
 
 
-def _visit(cell: Cell, order: dict[str, Any], part: World) -> int:
+def _visit(cell: Cell, order: dict[str, Any], part: World, *, beside: int) -> int:
     """Visit the cell; exit status of the visit, the same on all ranks that took part."""
     try:
         job.run(
-            cell, kind_of(cell).measure(), Path(order["folder"]), part, visit=order["visit"], turn=order["turn"]
+            cell, kind_of(cell).measure(), Path(order["folder"]), part,
+            visit=order["visit"], turn=order["turn"], beside=beside,
         )  # fmt: skip
     except SystemExit as end:
         return int(end.code or 0)
     return 0
 
 
-def _next(world: World) -> dict[str, Any] | None:
-    """The next order, on all ranks; None at the end. Waiting takes no core from anybody."""
+def _next(world: World) -> list[dict[str, Any]]:
+    """The next orders, on disjoint nodes, on all ranks; none at the end. Waiting takes no core from anybody."""
     line = sys.stdin.readline() if world.rank == 0 else ""
     job.all_arrive(world.comm, math.inf)
     line = world.comm.bcast(line)
-    return dict(json.loads(line)) if line.strip() else None
+    return list(json.loads(line)) if line.strip() else []
 
 
 def _leave_unread() -> None:

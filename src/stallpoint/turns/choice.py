@@ -42,11 +42,18 @@ class Visited:
     """Visits that do not count, as they were disturbed."""
     ended: bool = False
     """It failed: no more visits."""
+    shared: float = 0.0
+    """Its part of the seconds that visits to several cells at the same time saved, less what trials of that took."""
 
     @property
     def visits(self) -> int:
         """All of them."""
         return len(self.durations)
+
+    @property
+    def seconds(self) -> float:
+        """Its part of the wall time of all visits."""
+        return sum(self.durations) - self.shared
 
     @property
     def wanted(self) -> int:
@@ -124,10 +131,7 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
     if not unseen and _used_up(visited, limits):
         return Choice(None, "budget")
     if left:
-        fewest = min(visited[place].visits for place in left)
-        order = list(range(len(visited)))
-        random.Random(f"{seed} {fewest}").shuffle(order)
-        return Choice(next(place for place in order if place in left and visited[place].visits == fewest), "")
+        return Choice(due(visited, seed)[0], "")
     doubtful = [one for one in speedups(visited) if one.doubtful]
     for one in (end for speedup in doubtful for end in (speedup.base, speedup.other)):
         if one.visits < 2 * one.wanted:
@@ -145,6 +149,15 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
     return Choice(None, "most visits")
 
 
+def due(visited: Sequence[Visited], seed: int) -> list[int]:
+    """The places of the cells that have not had their visit of this round, in the round's order."""
+    left = [place for place, one in enumerate(visited) if not one.ended and one.visits < one.wanted]
+    fewest = min((visited[place].visits for place in left), default=0)
+    order = list(range(len(visited)))
+    random.Random(f"{seed} {fewest}").shuffle(order)
+    return [place for place in order if place in left and visited[place].visits == fewest]
+
+
 def _narrowing(one: Visited) -> float:
     """How much of the interval's square a further visit is expected to take away, for each node-second."""
     count = len(one.medians)
@@ -155,7 +168,7 @@ def _narrowing(one: Visited) -> float:
 
 def _used_up(visited: Sequence[Visited], limits: Limits) -> bool:
     """Whether another visit would exceed the budget."""
-    seconds = sum(sum(one.durations) for one in visited)
+    seconds = sum(one.seconds for one in visited)
     typical = statistics.median([one.durations[-1] for one in visited if one.durations] or [0.0])
     if limits.minutes is not None and seconds + typical > 60 * limits.minutes:
         return True

@@ -51,6 +51,11 @@ class Measurement:
         """Whether the record is there."""
         return (self.folder / RECORD).is_dir()
 
+    @property
+    def trial_folder(self) -> Path:
+        """Where a visit goes that only finds out whether cells can be visited side by side."""
+        return self.folder / "beside"
+
     def visit_folder(self, visit: int) -> Path:
         """Where the visit of this number goes."""
         return self.folder / f"visit~{visit}"
@@ -90,6 +95,7 @@ class Measurement:
             parquet.write_cell(self.folder / RECORD, tables)
         for visit in self.visits:
             shutil.rmtree(self.visit_folder(visit))
+        shutil.rmtree(self.trial_folder, ignore_errors=True)
 
     def finish(self) -> None:
         """Say that the record is whole."""

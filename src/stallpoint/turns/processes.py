@@ -46,6 +46,25 @@ class Shape:
         return cls(nodes * workers, nodes, workers, threads)
 
 
+@dataclass(frozen=True)
+class Order:
+    """One visit to a cell."""
+
+    cell: Cell
+    folder: Path
+    """Where its tables go."""
+    visit: int
+    """Which visit to the cell it is."""
+    turn: int
+    """Which visit of all."""
+    node: int = 0
+    """The first node that it uses."""
+
+    def to_json(self) -> dict[str, object]:
+        """As the processes are told it."""
+        return {**vars(self), "cell": self.cell.to_json(), "folder": str(self.folder)}
+
+
 class Processes:
     """The processes of one MPI job, which visit one cell after another.
 
@@ -95,28 +114,33 @@ class Processes:
             self.end()
             raise CannotRun(answer.removeprefix(CANNOT_RUN))
 
-    def visit(self, cell: Cell, visit: int, turn: int, folder: Path) -> str:
-        """Visit `cell`, into `folder`; what was wrong, if it left nothing there, else nothing.
+    def visit(self, *orders: Order) -> list[str]:
+        """Carry the orders out at the same time; for each, what was wrong, if it left nothing behind, else nothing.
 
         Where all processes died, nothing more can be asked of them (`ended`); a visit that was killed for want of
-        memory is recorded as failed.
+        memory is recorded as failed. If there were several, nobody knows which one it was: there is nothing wrong with
+        any of them, but some left nothing behind.
         """
         self._said_before = self._log.stat().st_size
-        order = {"cell": cell.to_json(), "visit": visit, "turn": turn, "folder": str(folder)}
         assert self._job.stdin
         with suppress(BrokenPipeError):
-            self._job.stdin.write(json.dumps(order) + "\n")
+            self._job.stdin.write(json.dumps([order.to_json() for order in orders]) + "\n")
             self._job.stdin.flush()
         answer = self._answer(ENDED)
-        exit_code = self._job.wait() if answer is None else int(answer.removeprefix(ENDED))
-        if not exit_code and answer is not None:
-            return ""
+        if answer is not None:
+            codes = [int(code) for code in answer.removeprefix(ENDED).split()]
+            return [self._problem(order, code) if code else "" for order, code in zip(orders, codes, strict=True)]
+        exit_code = self._job.wait()
+        return [self._problem(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
+
+    def _problem(self, order: Order, exit_code: int) -> str:
+        """What was wrong with a visit that ended so; nothing, if that could be recorded."""
         from stallpoint.measure.job import record_failure  # only here: loads the tensor library
 
-        if record_failure(cell, folder, exit_code, self._said()):
+        if record_failure(order.cell, order.folder, exit_code, self._said()):
             return ""
         said = f"{self._log} ends with\n{_last_words(self._log)}"
-        return f"{cell.path}: visit {visit} ended with exit status {exit_code}; {said}"
+        return f"{order.cell.path}: visit {order.visit} ended with exit status {exit_code}; {said}"
 
     @property
     def ended(self) -> bool:

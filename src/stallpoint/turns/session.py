@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import shutil
 import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,9 +23,10 @@ from stallpoint.presets import forced
 from stallpoint.records import ITERATIONS, RUNS, VISITS
 from stallpoint.runs import run_row
 from stallpoint.turns.agenda import Agenda
+from stallpoint.turns.beside import SideBySide
 from stallpoint.turns.choice import Visited, choose, speedups
 from stallpoint.turns.ledger import Measurement
-from stallpoint.turns.processes import Processes
+from stallpoint.turns.processes import THIS_MACHINE, Order, Processes
 
 
 def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
@@ -42,13 +44,21 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = 
         _processes([one.measurement.cell for one in cells], launcher, log) as processes,
         _durations_kept(took, visited, processes),
     ):
+        company = SideBySide(1 if launcher == THIS_MACHINE else processes.nodes, agenda.seed)
         while (choice := choose(visited, agenda.limits, agenda.seed)).place is not None:
-            chosen = cells[choice.place]
             turn = 1 + sum(one.visits for one in visited)
-            chosen.visit(processes, turn)
-            _say(
-                log, f"visit {turn}: {chosen.measurement.cell.path} in {in_words(visited[choice.place].durations[-1])}"
-            )
+            group = [cells[place] for place in company.group(visited, choice.place)]
+            if len(group) > 1 and company.trial:
+                _try(company, group, processes, turn)
+                if not company.trial:
+                    _say(log, company.found)
+            elif not _visit(group, company.on_nodes(len(group), turn) if len(group) > 1 else [0], processes, turn):
+                company.failed()
+                _say(log, company.found)
+            for place, one in enumerate(group):
+                if one.visited.durations:
+                    seconds = in_words(one.visited.durations[-1])
+                    _say(log, f"visit {turn + place}: {one.measurement.cell.path} in {seconds}")
     _say(log, f"{_ended(choice.reason)}; {_widths(visited)}")
     for one in cells:
         if not one.problem and (one.measurement.visits or one.measurement.recorded):
@@ -76,27 +86,84 @@ class Candidate:
             one._count(visit)
         return one
 
-    def visit(self, processes: Pool, turn: int) -> None:
-        """Visit it once more."""
+    def order(self, turn: int, node: int = 0) -> Order:
+        """The order for its next visit."""
         number = 1 + max(self.measurement.visits, default=0)
-        self.problem = processes.visit(self.measurement, number, turn)
+        return Order(self.measurement.cell, self.measurement.visit_folder(number), number, turn, node)
+
+    def note(self, order: Order, problem: str) -> None:
+        """Count a visit that was made, or say what was wrong."""
+        self.problem = problem
         if self.problem:
             self.visited.ended = True
             self.visited.durations.append(0.0)
         else:
-            self._count(number)
+            self._count(order.visit)
 
     def _count(self, visit: int) -> None:
         run = self.measurement.run(visit)
-        self.visited.durations.append(float(str(run["duration"])))
+        duration = float(str(run["duration"]))
+        self.visited.durations.append(duration)
         if run["status"] != "ok":
             self.visited.ended = True
         elif isinstance(self.measurement.cell, TrainCell):
+            beside = self.measurement.table(VISITS, visit)["beside"][0].as_py()
+            self.visited.shared += duration * beside / (1 + beside)
             median = _log_median(self.measurement, visit)
             if median is None:
                 self.visited.disturbed += 1
             else:
                 self.visited.medians.append(median)
+
+
+def _visit(group: Sequence[Candidate], nodes: Sequence[int], processes: Pool, turn: int) -> bool:
+    """Visit the cells at the same time, each on its node; whether all of them left something behind."""
+    orders = [one.order(turn + place, node) for place, (one, node) in enumerate(zip(group, nodes, strict=True))]
+    problems = processes.visit(*orders)
+    whole = True
+    for one, order, problem in zip(group, orders, problems, strict=True):
+        if problem or order.folder.exists():
+            one.note(order, problem)
+        else:
+            whole = False
+    return whole
+
+
+def _try(company: SideBySide, group: Sequence[Candidate], processes: Pool, turn: int) -> None:
+    """Visit the cells side by side and, right before or after that, alone on the first node, which counts."""
+    numbers = [one.order(turn).visit for one in group]
+
+    def alone() -> None:
+        for place, one in enumerate(group):
+            _visit([one], [0], processes, turn + place)
+
+    def beside() -> None:
+        nodes = company.on_nodes(len(group), turn)
+        orders = [
+            replace(one.order(turn + place, node), folder=one.measurement.trial_folder, visit=number)
+            for place, (one, node, number) in enumerate(zip(group, nodes, numbers, strict=True))
+        ]
+        for order in orders:
+            shutil.rmtree(order.folder, ignore_errors=True)
+        begin = time.monotonic()
+        processes.visit(*orders)
+        group[0].visited.shared -= time.monotonic() - begin
+
+    for step in (alone, beside) if company.alone_first() else (beside, alone):
+        step()
+    company.add(
+        [_log_time(one.measurement.trial_folder) for one in group],
+        [_log_time(one.measurement.visit_folder(number)) for one, number in zip(group, numbers, strict=True)],
+    )
+
+
+def _log_time(folder: Path) -> float | None:
+    """Logarithm of the median time of all iterations of a visit to a one-node cell; None where it has none."""
+    file = folder / f"{ITERATIONS.name}.parquet"
+    if not file.exists():
+        return None
+    rows = parquet.read(ITERATIONS, file).to_pandas()
+    return math.log(rows[~rows["warmup"]].groupby("iteration")["iteration_time"].max().median())
 
 
 def _log_median(measurement: Measurement, visit: int) -> float | None:
@@ -125,20 +192,26 @@ class Pool:
     starting: float = 0.0
     """Time that starting them took, s."""
 
-    def visit(self, measurement: Measurement, number: int, turn: int) -> str:
-        """Let the processes for this cell visit it; what was wrong, if the visit left nothing behind."""
-        cell, folder = measurement.cell, measurement.visit_folder(number)
-        scheme = forced(cell.scheme)
+    @property
+    def nodes(self) -> int:
+        """The most nodes that processes of one start have."""
+        return max(one.nodes for one in self.cells)
+
+    def visit(self, *orders: Order) -> list[str]:
+        """Let the processes for these cells (of one scheme) visit them at the same time; see `Processes.visit`."""
+        scheme = forced(orders[0].cell.scheme)
         began = datetime.now(UTC)
         try:
-            processes = self._started(scheme, cell)
+            processes = self._started(scheme, orders[0].cell)
         except CannotRun as error:
-            parquet.write_cell(folder, {RUNS.name: [run_row(cell, began, failure=str(error))]})
-            return ""
-        problem = processes.visit(cell, number, turn, folder)
+            for order in orders:
+                failed = run_row(order.cell, began, failure=str(error))
+                parquet.write_cell(order.folder, {RUNS.name: [failed]})
+            return [""] * len(orders)
+        problems = processes.visit(*orders)
         if processes.ended:
             del self.running[scheme]
-        return problem
+        return problems
 
     def _started(self, scheme: str, cell: Cell) -> Processes:
         if scheme not in self.running:
@@ -167,7 +240,7 @@ def _processes(cells: Sequence[Cell], launcher: str, log: Path) -> Iterator[Pool
 def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Pool) -> Iterator[None]:
     """Whatever ends the visits, add to `file` how long they took."""
     began, begin = datetime.now(UTC), time.monotonic()
-    before = [(one.visits, sum(one.durations)) for one in visited]
+    before = [(one.visits, one.seconds) for one in visited]
     try:
         yield
     finally:
@@ -177,7 +250,7 @@ def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Po
                 began=began.isoformat(timespec="seconds"),
                 nodes=max(one.cell.nodes for one in visited),
                 visits=visits,
-                visiting=sum(sum(one.durations) for one in visited) - sum(seconds for _, seconds in before),
+                visiting=sum(one.seconds for one in visited) - sum(seconds for _, seconds in before),
                 wall=time.monotonic() - begin,
                 starts=processes.starts,
                 starting=processes.starting,
@@ -199,6 +272,8 @@ def _widths(visited: Sequence[Visited]) -> str:
     widths = [one.half_width for one in speedups(visited)]
     if not widths:
         return "no speedup among these cells"
+    if math.isinf(max(widths)):
+        return "speedups of cells with a single visit have no interval"
     return f"speedups to within {statistics.median(widths):.1%} in the median, {max(widths):.1%} at most"
 
 
