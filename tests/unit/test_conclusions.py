@@ -200,7 +200,8 @@ def curve(verdict: str = "scales", nodes: int = 2, **changes: Any) -> dict[str, 
         "verdict": verdict, "verdict_nodes": nodes, "note": "", "reached": False, "stall_nodes": None,
         "basis": "measured", "largest_measured": 2, "largest_considered": 2, "measured_speedup": speedup,
         "measured_speedup_nodes": 2, "measured_speedups": [{"nodes": 2, "speedup": speedup, "half_width": 0.056}],
-        "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong", "hardware": "cpu", **changes,
+        "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong", "hardware": "cpu",
+        **changes,
     }  # fmt: skip
 
 

@@ -1,8 +1,11 @@
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
 from stallpoint.cells import SgemmCell, TrainCell
 from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.sensors import Reading
 from stallpoint.records import ITERATIONS, LAYERS, SGEMM, Table
 
 CELL = TrainCell(
