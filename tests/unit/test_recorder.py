@@ -1,11 +1,9 @@
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 
 from stallpoint.cells import SgemmCell, TrainCell
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.sensors import Reading
+from stallpoint.measure.sensors import Reading, between
 from stallpoint.records import ITERATIONS, LAYERS, SGEMM, Table
 
 CELL = TrainCell(
@@ -23,7 +21,7 @@ def measured(table: Table, names: str) -> dict[str, float]:
 def test_columns_of_the_cell_are_added_to_every_row() -> None:
     recorder = Recorder(CELL, rank=3)
     phases = "start data_wait read decode host_to_device forward backward communication exposed_communication update"
-    recorder.add(ITERATIONS, **measured(ITERATIONS, f"{phases} iteration_time loss"), **asdict(Reading()))
+    recorder.add(ITERATIONS, **measured(ITERATIONS, f"{phases} iteration_time loss"), **between(Reading(), Reading()))
     (row,) = recorder.arrow(ITERATIONS).to_pylist()
     assert row["cell"] == CELL.path
     assert (row["rank"], row["ranks"], row["nodes"], row["repeat"]) == (3, 4, 2, 3)
