@@ -21,7 +21,6 @@ from stallpoint.parquet import read
 from stallpoint.records import VALIDATION
 from stallpoint.study import Study, expand
 from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.ledger import DONE
 from stallpoint.turns.targets import measurement
 
 HERE = Path(__file__).parent
@@ -87,7 +86,7 @@ def _rounds(study: Study) -> Iterator[tuple[int, list[Cell]]]:
 def _measure(cells: Sequence[Cell], seed: int, environment: Mapping[str, str], file: Path) -> None:
     """Let the cells take turns that were not measured yet, in one allocation of as many nodes as the largest has."""
     found = [measurement(cell, RESULTS / "visits", again=False) for cell in cells]
-    left = [one for one in found if not (one.folder / DONE).exists()]
+    left = [one for one in found if not one.done.exists()]
     if not left:
         return
     Agenda([(one.cell.to_json(), str(one.folder)) for one in left], Limits(), seed).write(file)

@@ -123,7 +123,7 @@ def test_a_session_visits_side_by_side_what_its_trial_allows(
     take_turns(ordered, launcher="mpirun --oversubscribe  --bind-to none -n {ranks}", log=log)
     company = []
     for measurement in ordered.measurements():
-        assert {path.name for path in measurement.folder.iterdir()} == {"record", "done"}
+        assert {path.name for path in measurement.folder.iterdir()} == {"record", measurement.done.name}
         rows = read(VISITS, measurement.folder / "record" / "visits.parquet").to_pandas()
         assert len(rows) >= measurement.cell.visits * measurement.cell.ranks
         if measurement.cell.nodes == 1:

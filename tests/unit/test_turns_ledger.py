@@ -9,13 +9,14 @@ import pyarrow as pa
 import pytest
 from visiting_cells import agenda, collectives, sgemm
 
+from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.measure.recorder import Recorder
 from stallpoint.parquet import read, write_cell
 from stallpoint.records import COLLECTIVES, RUNS
 from stallpoint.runs import run_row
 from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.ledger import DONE, RECORD, Measurement, round_folder
+from stallpoint.turns.ledger import RECORD, Measurement, round_folder
 from stallpoint.turns.targets import Asked, block_of, blocks, measurement
 
 CELL = collectives()
@@ -24,7 +25,7 @@ STARTED = datetime(2030, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def measured(tmp_path: Path) -> Measurement:
-    return Measurement(CELL, round_folder(CELL.to_json(), tmp_path / CELL.path, again=False))
+    return Measurement(CELL, round_folder(CELL, tmp_path / CELL.path, again=False))
 
 
 def visit(measured: Measurement, number: int, *, failure: str = "", duration: float = 2.0) -> None:
@@ -43,21 +44,21 @@ def recorded(measured: Measurement) -> tuple[dict[str, object], list[int]]:
 
 
 def test_settings_and_rounds_have_folders_of_their_own(tmp_path: Path) -> None:
-    def folder(again: bool, text: str = CELL.to_json()) -> Path:
-        return round_folder(text, tmp_path, again=again)
+    def folder(again: bool, cell: Cell = CELL) -> Path:
+        return round_folder(cell, tmp_path, again=again)
 
     first = folder(False)
     assert folder(True) == first, "what was not finished goes on"
     assert first.name.endswith("~1")
     (first / "visit~1").mkdir(parents=True)
     assert folder(True) == folder(False) == first
-    (first / DONE).touch()
+    Measurement(CELL, first).done.touch()
     assert folder(False) == first
     second = folder(True)
     assert second.name == first.name.replace("~1", "~2")
     second.mkdir()
     assert folder(False) == folder(True) == second, "the latest counts, finished or not"
-    other = folder(False, replace(CELL, samples=9).to_json())
+    other = folder(False, replace(CELL, samples=9))
     assert other.name.endswith("~1")
     assert other.name[:8] != first.name[:8]
     for round_ in range(3, 12):
@@ -74,9 +75,9 @@ def test_a_record_holds_the_rows_of_all_visits_in_their_order(measured: Measurem
     assert samples == [10, 11, 20, 21, 100, 101]
     assert (run["status"], run["duration"], run["ended"]) == ("ok", 6.0, "precision")
     assert measured.visits == []
-    assert not (measured.folder / DONE).exists()
+    assert not measured.done.exists()
     measured.finish()
-    assert (measured.folder / DONE).exists()
+    assert measured.done.exists()
 
 
 def test_failed_visits_are_left_out_unless_all_failed(measured: Measurement) -> None:

@@ -21,7 +21,7 @@ from stallpoint.records import COLLECTIVES, ITERATIONS, RUNS, VISITS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.turns.agenda import Limits
-from stallpoint.turns.ledger import DONE, RECORD, Measurement, round_folder
+from stallpoint.turns.ledger import RECORD, Measurement, round_folder
 from stallpoint.turns.processes import THIS_MACHINE
 from stallpoint.turns.session import take_turns
 
@@ -77,12 +77,12 @@ def own(name: str, *, nodes: int = 1, visits: int = 3) -> TrainCell:
 
 
 def measurement(cell: Cell, place: Path) -> Measurement:
-    return Measurement(cell, round_folder(cell.to_json(), place / "visits" / cell.path, again=False))
+    return Measurement(cell, round_folder(cell, place / "visits" / cell.path, again=False))
 
 
 def run_of(cell: Cell, place: Path) -> dict[str, object]:
     """The row of runs in a cell's record; checks that it is said to be whole."""
-    assert (measurement(cell, place).folder / DONE).exists()
+    assert measurement(cell, place).done.exists()
     (run,) = read(RUNS, measurement(cell, place).folder / RECORD / "runs.parquet").to_pylist()
     return dict(run)
 

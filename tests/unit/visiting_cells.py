@@ -35,5 +35,5 @@ def sgemm(network: str = "alexnet", *, visits: int = 2, **settings: object) -> S
 
 def agenda(cells: list[Cell], visits: Path, limits: Limits | None = None) -> Agenda:
     """The cells in turns, with their visits below `visits`."""
-    orders = [(cell.to_json(), str(round_folder(cell.to_json(), visits / cell.path, again=False))) for cell in cells]
+    orders = [(cell.to_json(), str(round_folder(cell, visits / cell.path, again=False))) for cell in cells]
     return Agenda(orders, limits or Limits(), seed=1)

@@ -196,9 +196,8 @@ def blocks():
 
 
 def done_pattern(measurement):
-    """What a measurement is done with, for each cell; its hardware is a wildcard, by which profiles find nodes."""
-    hardware = f"/hardware~{measurement.cell.hardware}/"
-    return f"{measurement.folder}/done".replace(hardware, "/hardware~{hardware}/", 1)
+    """What a measurement is done with; its hardware is a wildcard, by which profiles find nodes."""
+    return f"{measurement.folder}/done~{{hardware}}"
 
 
 def agenda_file(block):

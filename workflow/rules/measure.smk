@@ -60,7 +60,7 @@ for kind in [] if ARCHIVED else MEASURED:
         name:
             kind
         input:
-            of_cell(kind, lambda cell: f"{MEASUREMENTS[cell.path].folder}/done"),
+            of_cell(kind, lambda cell: str(MEASUREMENTS[cell.path].done)),
         output:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
         localrule: True

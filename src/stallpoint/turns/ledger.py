@@ -3,8 +3,8 @@
 ``<visits>/<cell>/<settings>~<round>/`` belongs to one measurement of a cell: ``settings`` is a digest of all that the
 cell says, so that visits with other settings never mix; ``round`` counts how often it was measured anew. In it are
 ``visit~1``, ``visit~2``, ... (each written whole or not at all), later ``record``, the tables of all of them, and at
-last ``done``. Nothing here is deleted before the record that holds it is written: a job that is killed, preempted or
-out of time goes on where it was.
+last ``done~<hardware>``. Nothing here is deleted before the record that holds it is written: a job that is killed,
+preempted or out of time goes on where it was.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from stallpoint.cells import Cell
 from stallpoint.kinds import kind_of
 from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, Table
 
-DONE = "done"
 RECORD = "record"
 
 
-def round_folder(cell_json: str, folder: Path, *, again: bool) -> Path:
+def round_folder(cell: Cell, folder: Path, *, again: bool) -> Path:
     """Where a cell's visits are below `folder` (that of all visits to the cell); `again`: it is measured anew.
 
     A measurement that was not finished goes on, whether the cell is to be measured anew or not.
     """
-    settings = hashlib.sha256(cell_json.encode()).hexdigest()[:8]
+    settings = hashlib.sha256(cell.to_json().encode()).hexdigest()[:8]
     rounds = [int(path.name.rpartition("~")[2]) for path in folder.glob(f"{settings}~*")]
     latest = max(rounds, default=1)
-    if again and (folder / f"{settings}~{latest}" / DONE).exists():
+    if again and Measurement(cell, folder / f"{settings}~{latest}").done.exists():
         latest += 1
     return folder / f"{settings}~{latest}"
 
@@ -45,6 +44,12 @@ class Measurement:
 
     cell: Cell
     folder: Path
+
+    @property
+    def done(self) -> Path:
+        """The file that says that the record is whole. Its hardware stands at the end of its name, where a wildcard in
+        its place leaves Snakemake a beginning by which it finds one output among thousands."""
+        return self.folder / f"done~{self.cell.hardware}"
 
     @property
     def recorded(self) -> bool:
@@ -99,7 +104,7 @@ class Measurement:
 
     def finish(self) -> None:
         """Say that the record is whole."""
-        (self.folder / DONE).touch()
+        self.done.touch()
 
     def _together(self, table: Table, visits: Sequence[int]) -> pa.Table:
         parts = [self.table(table, visit) for visit in visits]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stallpoint.cells import Cell
-from stallpoint.turns.ledger import DONE, Measurement, round_folder
+from stallpoint.turns.ledger import Measurement, round_folder
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Asked:
 
 def measurement(cell: Cell, visits: Path, *, again: bool) -> Measurement:
     """The measurement of a cell that counts: the latest one, or the next one where it is to be measured `again`."""
-    return Measurement(cell, round_folder(cell.to_json(), visits / cell.path, again=again))
+    return Measurement(cell, round_folder(cell, visits / cell.path, again=again))
 
 
 def block_of(cell: Cell) -> str:
@@ -57,6 +57,6 @@ def blocks(measurements: Iterable[Measurement], asked: Asked, results: str) -> d
     found: dict[str, list[Measurement]] = {}
     for one in measurements:
         wanted = alone is None or any(path == one.cell.path or path.startswith(f"{one.cell.path}/") for path in alone)
-        if wanted and not (one.folder / DONE).exists():
+        if wanted and not one.done.exists():
             found.setdefault(block_of(one.cell), []).append(one)
     return found
