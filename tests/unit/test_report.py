@@ -80,7 +80,8 @@ def test_a_headline_says_what_was_measured_and_what_is_predicted_stands_behind(c
     [
         (
             {"verdict": "stalls", "verdict_nodes": 2},
-            "Stalls at n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (wfbp); because of communication.",
+            "Stalls at n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (wfbp); because of "
+            "communication.",
         ),
         (
             {"verdict": "undecided", "verdict_nodes": 1, "dominant_cause": "not distinguishable"},
