@@ -11,6 +11,8 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from stallpoint.presets import preset_from
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -95,7 +97,7 @@ class TrainCell(Cell):
     @property
     def scheme(self) -> str:
         """As `Cell.scheme`."""
-        return str(self.preset["reduction"])
+        return preset_from(self.preset).reduction
 
     @property
     def global_batch(self) -> int:
