@@ -272,11 +272,11 @@ def test_turns_show_when_the_machine_was_slower_and_what_disturbed_which_visit(t
         {"cell": cell, "hardware": "cpu", "visit": visit, "iteration": range(3), "reason": reasons}
     )
     rows = data_of(spec("turns", {"visits": visits, "disturbances": disturbed}))
-    usual = rows.loc[rows["mark"] == "usual", "place"].item()
+    usual = rows.loc[rows["basis"] == "usual", "place"].item()
     slowest = rows.loc[rows["at_high"].idxmax()]
     assert slowest["shown"].endswith("(1 to 4 over ranks)")
-    assert (rows.loc[rows["mark"] == "sentinel", "at_low"] == usual).all()
-    ticks = rows[rows["mark"] == "disturbed"].set_index("reason")
+    assert (rows.loc[rows["basis"] == "sentinel", "at_low"] == usual).all()
+    ticks = rows[rows["basis"] == "disturbed"].set_index("reason")
     assert ticks["iterations"].to_dict() == {"another process": 1, "steal": 3}
     middle = (began - visits["began"].min()).total_seconds() / 60 + 2 / 60
     assert ticks["start"].to_numpy() == pytest.approx(middle, rel=1e-3)

@@ -11,7 +11,7 @@ from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.published import compare
-from stallpoint.report import answer, curves, networks, not_measured, timing, write_report
+from stallpoint.report import answer, curves, networks, not_measured, sure, timing, write_report
 from stallpoint.report.evidence import bounded
 from stallpoint.report.html import MOST_ROWS, table
 from stallpoint.report.raw_tables import raw_tables
@@ -34,7 +34,7 @@ def text(report: Path) -> str:
 
 def test_the_answer_comes_first_then_charts_in_order_then_the_rest(text: str) -> None:
     titles = [f"{network} on {hardware}" for network in ("alexnet", "googlenet") for hardware in ("cpu", "gpu")]
-    titles += [chart.title for chart in CHARTS.values()]
+    titles += ["How sure this is", *(chart.title for chart in CHARTS.values())]
     titles += ["Every curve", "What the timing of layers costs", "Could not run", "Left out of the matrix"]
     titles += ["made-up CPU", "Raw tables"]
     places = [text.index(f" {title} ") for title in titles]
@@ -55,42 +55,95 @@ def verdicts(conclusions: Conclusions, **changes: object) -> str:
     return words(answer({**conclusions, "curves": [curve]}, {})[0].html)
 
 
-SURE = {"reached": True, "stall_nodes": {"value": 4.0, "low": 2.0, "high": 4.0}, "largest_considered": 16}
+SPEEDUP = {"value": 1.8, "low": 1.7, "high": 1.9}
+MEASURED = {
+    "verdict": "scales", "verdict_nodes": 2, "sync": "wfbp", "reached": False, "stall_nodes": None,
+    "largest_measured": 2, "largest_considered": 2, "measured_speedup": SPEEDUP, "measured_speedup_nodes": 2,
+    "measured_speedups": [{"nodes": 2, "speedup": SPEEDUP, "half_width": 0.056}],
+}  # fmt: skip
+PREDICTED = {
+    "reached": True, "basis": "predicted", "stall_nodes": {"value": 8.0, "low": 4.0, "high": 16.0},
+    "largest_considered": 16,
+}  # fmt: skip
 
 
-def test_a_verdict_says_where_it_stalls_how_that_is_known_and_why(conclusions: Conclusions) -> None:
-    found = verdicts(conclusions, **SURE, basis="predicted", best_speedup={"value": 3.1, "low": 2.9, "high": 3.4})
+def test_a_headline_says_what_was_measured_and_what_is_predicted_stands_behind(conclusions: Conclusions) -> None:
+    found = verdicts(conclusions, **{**MEASURED, **PREDICTED})
     assert (
-        "Stalls at n = 4 [2, 4] predicted Strong scaling: because of communication; best speedup 3.1 [2.9, 3.4], n ≤ 16"
-        in found
-    )
+        "Scales to n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (wfbp); predicted to stall at n = 8 "
+        "[4, 16]; most time is lost to communication."
+    ) in found
 
 
-def test_a_verdict_does_not_claim_what_the_interval_leaves_open(conclusions: Conclusions) -> None:
-    open_to_all = {"value": 4.0, "low": 1.0, "high": None}
-    found = verdicts(
-        conclusions, reached=True, stall_nodes=open_to_all, basis="measured", dominant_cause="not distinguishable"
-    )
-    assert "May stall at n = 4 [1, ∞] measured" in found
-    assert "the interval covers every node count; causes cannot be told apart" in found
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"verdict": "stalls", "verdict_nodes": 2},
+            "Stalls at n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (wfbp); because of "
+            "communication.",
+        ),
+        (
+            {"verdict": "undecided", "verdict_nodes": 1, "dominant_cause": "not distinguishable"},
+            "Undecided whether n = 2 gains measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (wfbp); causes "
+            "cannot be told apart.",
+        ),
+        (
+            {"verdict": "undecided", "verdict_nodes": 0, "largest_measured": 1, "dominant_cause": ""},
+            "Undecided Strong scaling: only n = 1 was measured (wfbp); predicted not to stall up to n = 2.",
+        ),
+        (
+            {"verdict": "withheld", "note": "cells that do the same differ"},
+            "Withheld Strong scaling: cells that do the same differ (wfbp).",
+        ),
+    ],
+)
+def test_every_verdict_has_its_words(changes: dict[str, object], text: str, conclusions: Conclusions) -> None:
+    assert text in verdicts(conclusions, **{**MEASURED, **changes})
 
 
-def test_a_verdict_without_a_stall_says_how_far_was_looked(conclusions: Conclusions) -> None:
-    reach = {"reached": False, "stall_nodes": None, "largest_measured": 4, "largest_considered": 16}
-    assert "No stall up to n = 16 measured up to 4, then predicted" in verdicts(conclusions, **reach)
-    assert "most time is lost to communication" in verdicts(conclusions, **reach)
-    assert "No stall up to n = 16 measured Strong" in verdicts(conclusions, **{**reach, "largest_measured": 16})
-    unknown = verdicts(conclusions, **{**reach, "note": "no cell on one node"})
-    assert "Not known where it stalls Strong scaling: no cell on one node" in unknown
-
-
-def test_the_verdict_of_several_curves_spans_them(conclusions: Conclusions) -> None:
-    first = {**conclusions["curves"][0], "note": "", "dominant_cause": "communication", "basis": "measured", **SURE}
-    second = {**first, "basis": "predicted", "stall_nodes": {"value": 8.0, "low": 4.0, "high": 16.0}}
-    third = {**first, "reached": False, "stall_nodes": None}
+def test_of_several_curves_the_fastest_with_a_verdict_leads(conclusions: Conclusions) -> None:
+    first = {**conclusions["curves"][0], "note": "", "dominant_cause": "communication", **MEASURED}
+    faster = {"value": 1.95, "low": 1.9, "high": 2.0}
+    second = {**first, "verdict": "stalls", "sync": "naive", "measured_speedup": faster, "measured_speedups": []}
+    third = {**first, "verdict": "undecided", "sync": "tree"}
     section, specs = answer({**conclusions, "curves": [first, second, third]}, {})
-    assert "Stalls at n = 4 to 8 [2, 16] partly predicted Strong scaling: 2 of 3 curves" in words(section.html)
+    assert (
+        "Stalls at n = 2 measured Strong scaling: speedup 1.95 [1.9, 2] on n = 2 (naive, the fastest of 3 curves); "
+        "because of communication; of 3 curves 1 scales, 1 stalls, 1 is undecided."
+    ) in words(section.html)
     assert list(specs) == ["verdict-0"]
+
+
+CONTROL = {
+    "hardware": "cpu", "network": "alexnet", "worker_batch": 64, "first": "compute", "second": "strong, wfbp",
+    "agrees": True, "ratio": {"value": 1.02, "low": 0.98, "high": 1.05},
+}  # fmt: skip
+DISTURBED = {"hardware": "cpu", "reason": "steal", "iterations": 3, "cells": 2, "kept": 1}
+
+
+def test_how_sure_it_is_has_a_section(conclusions: Conclusions) -> None:
+    curve = {**conclusions["curves"][0], **MEASURED}
+    ended = [{"hardware": "cpu", "ended": "budget", "cells": 7, "visits": 25}]
+    found = {**conclusions, "curves": [curve], "ended": ended, "disturbances": [DISTURBED], "controls": [CONTROL]}
+    text = words(sure(found).html)
+    assert "cpu 7 25 budget used up" in text
+    assert "2 1.8 [1.7, 1.9] ± 5.6 %" in text
+    assert "cpu steal 3 2 2 left out, 1 kept for want of others" in text
+    assert "cpu alexnet 64 compute strong, wfbp 1.02 [0.98, 1.05] yes" in text
+    assert "Verdicts on" not in text
+    differing = {**found, "controls": [{**CONTROL, "agrees": False}]}
+    assert "Verdicts on cpu are withheld: cells that do the same differ." in words(sure(differing).html)
+    undisturbed = words(sure({**found, "disturbances": [], "controls": []}).html)
+    assert "None were found." in undisturbed
+    assert "no two cells on one worker do the same" in undisturbed
+    assert "Nothing was visited" in sure(NOTHING).html
+
+
+def test_what_makes_verdicts_unsure_is_said_above_them(conclusions: Conclusions) -> None:
+    found = answer({**conclusions, "controls": [{**CONTROL, "agrees": False}], "disturbances": [DISTURBED]}, {})[0].html
+    assert '<a href="#sure">cpu: cells that do the same differ, so verdicts are withheld</a>' in found
+    assert '<a href="#sure">1 disturbed iteration counts for want of others</a>' in found
 
 
 def test_warnings_lead_to_what_is_behind_them(conclusions: Conclusions) -> None:

@@ -30,19 +30,20 @@ def draw(tables: Tables) -> alt.FacetChart:
     reach = _reach(sentinels)
     places, labels = _lanes(first, disturbed, reach)
     top = max(places.values()) + 0.75
-    bars = first.assign(mark="visit", what=first["kind"], place=first["lane"].map(places))
-    ticks = disturbed.assign(mark="disturbed", place=disturbed["lane"].map(places))
+    bars = first.assign(basis="visit", what=first["kind"], place=first["lane"].map(places))
+    ticks = disturbed.assign(basis="disturbed", place=disturbed["lane"].map(places))
     height = SENTINEL_ROWS / sum(reach)
     for name in ("value", "low", "high"):
         sentinels[f"at_{name}"] = places["sentinel"] + height * np.log2(sentinels[name])
-    points = sentinels.assign(mark="sentinel", place=sentinels["at_value"])
-    usual = first[["hardware"]].drop_duplicates().assign(mark="usual", place=places["sentinel"])
+    points = sentinels.assign(basis="sentinel", place=sentinels["at_value"])
+    usual = first[["hardware"]].drop_duplicates().assign(basis="usual", place=places["sentinel"])
     frame = pd.concat([bars, points, ticks, usual])
+    frame = frame.astype(dict.fromkeys(("visit", "turn", "iterations"), float))
     frame = frame.assign(panel=frame["hardware"], below=frame["place"] - 0.36, above=frame["place"] + 0.36)
     frame = compact(
         frame,
         [
-            "panel", "mark", "what", "start", "end", "place", "below", "above", "at_low", "at_high", "of", "visit",
+            "panel", "basis", "what", "start", "end", "place", "below", "above", "at_low", "at_high", "of", "visit",
             "turn", "seconds", "share", "value", "when", "shown", "reason", "iterations",
         ],
     )  # fmt: skip
@@ -66,31 +67,27 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
     )
     y = alt.Y("place:Q", title=None, scale=alt.Scale(domain=domain, nice=False, zero=False), axis=axis)
     # Reasons are named by the axis.
-    named = set(frame.loc[frame["mark"] == "visit", "what"])
+    named = set(frame.loc[frame["basis"] == "visit", "what"])
     kinds = theme.colours("turn", frame["what"].dropna())
     legend = alt.Legend(title=None, values=[kind for kind in kinds["domain"] if kind in named])
     colour = alt.Color("what:N", scale=kinds, legend=legend)
 
-    def only(mark: str) -> alt.Chart:
-        chart: alt.Chart = alt.Chart().transform_filter(f"datum.mark == '{mark}'")
-        return chart
-
-    bars = only("visit").encode(
+    bars = marks.only("visit").encode(
         x=x, x2="end:Q", y=marks.at(y, "below"), y2="above:Q", color=colour,
         stroke=alt.Stroke("what:N", scale=kinds, legend=None),
         tooltip=marks.tips(
             of="cell", visit="visit", turn="turn", seconds="duration", share="of that measured", what="kind"
         ),
     )  # fmt: skip
-    sentinel = only("sentinel").encode(
+    sentinel = marks.only("sentinel").encode(
         x=x, tooltip=marks.tips(shown="sentinel over its median", when="measured", of="cell", visit="visit")
     )
-    ticks = only("disturbed").encode(
+    ticks = marks.only("disturbed").encode(
         x=x, y=marks.at(y, "below"), y2="above:Q", color=colour,
         tooltip=marks.tips(reason="disturbed by", iterations="iterations", of="cell", visit="visit"),
     )  # fmt: skip
     layers = (
-        only("usual").mark_rule(style="ideal").encode(y=y),
+        marks.only("usual").mark_rule(style="ideal").encode(y=y),
         bars.mark_bar(strokeWidth=0.6),
         sentinel.mark_rule(color=theme.GREY, opacity=0.6).encode(y=marks.at(y, "at_low"), y2="at_high:Q"),
         sentinel.mark_point(filled=True, size=22, opacity=1, color=theme.GREY).encode(y=y),
