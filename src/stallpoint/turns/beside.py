@@ -49,14 +49,9 @@ class SideBySide:
 
     def group(self, visited: Sequence[Visited], place: int) -> list[int]:
         """The places in `visited` of the cells to be visited now: `place`, and others of its round beside it."""
-        first = visited[place]
-        if self.allowed is False or self.nodes < 2 or not _fits(first.cell):
+        if self.allowed is False or self.nodes < 2 or not _fits(visited[place].cell):
             return [place]
-        alike = [
-            other
-            for other in due(visited, self.seed)
-            if _fits(visited[other].cell) and forced(visited[other].cell.scheme) == forced(first.cell.scheme)
-        ]
+        alike = [other for other in due(visited, self.seed) if _fits(visited[other].cell)]
         if place not in alike or (self.trial and not self._pays(visited)):
             return [place]
         found = [place, *(other for other in alike if other != place)][: self.nodes]
@@ -107,4 +102,5 @@ class SideBySide:
 
 
 def _fits(cell: Cell) -> bool:
-    return isinstance(cell, TrainCell) and cell.nodes == 1
+    """Whether the cell may be among those visited side by side: all of them have the same processes."""
+    return isinstance(cell, TrainCell) and cell.nodes == 1 and not forced(cell.scheme)

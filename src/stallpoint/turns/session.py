@@ -194,8 +194,8 @@ class Pool:
 
     @property
     def nodes(self) -> int:
-        """The most nodes that processes of one start have."""
-        return max(one.nodes for one in self.cells)
+        """Those of the processes for cells whose reduction scheme MPI is not told before it starts."""
+        return max((one.nodes for one in self.cells if not forced(one.scheme)), default=1)
 
     def visit(self, *orders: Order) -> list[str]:
         """Let the processes for these cells (of one scheme) visit them at the same time; see `Processes.visit`."""
