@@ -63,8 +63,11 @@ for kind in [] if ARCHIVED else MEASURED:
             of_cell(kind, lambda cell: str(MEASUREMENTS[cell.path].done)),
         output:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
+        log:
+            cell_pattern(kind, LOGS) + ".log",
         localrule: True
         params:
             cell=of_cell(kind, Cell.to_json),
         shell:
-            "cp -r $(dirname {input:q})/record {output.folder:q}.part && mv {output.folder:q}.part {output.folder:q}"
+            "(cp -r $(dirname {input:q})/record {output.folder:q}.part"
+            " && mv {output.folder:q}.part {output.folder:q}) 2> {log:q}"

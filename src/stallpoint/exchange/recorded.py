@@ -35,7 +35,14 @@ def train_records(folder: Path) -> TrainRecords:
     if not isinstance(cell, TrainCell):
         raise InputError(f"{folder}: nothing to export, {cell.kind} cells have no iterations")
     iterations, layers = (read(table, folder / f"{table.name}.parquet").to_pandas() for table in (ITERATIONS, LAYERS))
-    return TrainRecords(cell, iterations, layers, _nodes(folder / f"{ENVIRONMENTS.name}.parquet"))
+    return TrainRecords(cell, _one_after_the_other(iterations), layers, _nodes(folder / f"{ENVIRONMENTS.name}.parquet"))
+
+
+def _one_after_the_other(iterations: pd.DataFrame) -> pd.DataFrame:
+    """Iterations whose starts count on from visit to visit, as if nothing had been between two visits."""
+    ends = (iterations["start"] + iterations["iteration_time"]).groupby(iterations["visit"]).max()
+    begins = (ends.cumsum() - ends).to_dict()
+    return iterations.assign(start=iterations["start"] + iterations["visit"].map(begins))
 
 
 def _nodes(file: Path) -> dict[int, str]:

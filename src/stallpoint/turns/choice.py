@@ -40,6 +40,8 @@ class Visited:
     """Duration of every visit, s."""
     disturbed: int = 0
     """Visits that do not count, as they were disturbed."""
+    fixed: bool = False
+    """Its number of visits is fixed: no precision is wanted."""
     ended: bool = False
     """It failed: no more visits."""
     shared: float = 0.0
@@ -57,8 +59,8 @@ class Visited:
 
     @property
     def wanted(self) -> int:
-        """Its own number of visits, and one more for each that was disturbed, twice as many at most."""
-        return self.cell.visits + min(self.disturbed, self.cell.visits)
+        """Its own number of visits; unless fixed, one more for each that was disturbed, twice as many at most."""
+        return self.cell.visits + (0 if self.fixed else min(self.disturbed, self.cell.visits))
 
     @property
     def cost(self) -> float:
@@ -132,12 +134,12 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
         return Choice(None, "budget")
     if left:
         return Choice(due(visited, seed)[0], "")
+    if not limits.precision:
+        return Choice(None, "visits")
     doubtful = [one for one in speedups(visited) if one.doubtful]
     for one in (end for speedup in doubtful for end in (speedup.base, speedup.other)):
         if one.visits < 2 * one.wanted:
             return Choice(next(place for place, known in enumerate(visited) if known is one), "")
-    if not limits.precision:
-        return Choice(None, "visits")
     unmet = [one for one in speedups(visited) if one.half_width > limits.precision]
     if not unmet:
         return Choice(None, "precision")

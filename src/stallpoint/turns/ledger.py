@@ -25,12 +25,15 @@ from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, Table
 RECORD = "record"
 
 
-def round_folder(cell: Cell, folder: Path, *, again: bool) -> Path:
+def round_folder(cell: Cell, folder: Path, *, again: bool, also: str = "") -> Path:
     """Where a cell's visits are below `folder` (that of all visits to the cell); `again`: it is measured anew.
+
+    `also` is what else the cell is measured with (the file of the study's own network, how its data was generated):
+    what was measured with another one does not count.
 
     A measurement that was not finished goes on, whether the cell is to be measured anew or not.
     """
-    settings = hashlib.sha256(cell.to_json().encode()).hexdigest()[:8]
+    settings = hashlib.sha256(f"{cell.to_json()}{also}".encode()).hexdigest()[:8]
     rounds = [int(path.name.rpartition("~")[2]) for path in folder.glob(f"{settings}~*")]
     latest = max(rounds, default=1)
     if again and Measurement(cell, folder / f"{settings}~{latest}").done.exists():

@@ -38,7 +38,8 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = 
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
-    cells = [Candidate.found(measurement) for measurement in agenda.measurements()]
+    fixed = not agenda.limits.precision
+    cells = [Candidate.found(measurement, fixed=fixed) for measurement in agenda.measurements()]
     visited = [one.visited for one in cells]
     with (
         _processes([one.measurement.cell for one in cells], launcher, log) as processes,
@@ -78,9 +79,9 @@ class Candidate:
     """What was wrong, if a visit left nothing behind: then there is no record, and its visits wait for the next job."""
 
     @classmethod
-    def found(cls, measurement: Measurement) -> Candidate:
-        """With the visits there are from an earlier job."""
-        one = cls(measurement, Visited(measurement.cell))
+    def found(cls, measurement: Measurement, *, fixed: bool) -> Candidate:
+        """With the visits there are from an earlier job; `fixed`: their number is."""
+        one = cls(measurement, Visited(measurement.cell, fixed=fixed))
         one.visited.ended = measurement.recorded
         for visit in measurement.visits:
             one._count(visit)

@@ -41,9 +41,12 @@ class Asked:
         return frozenset(found) or None
 
 
-def measurement(cell: Cell, visits: Path, *, again: bool) -> Measurement:
-    """The measurement of a cell that counts: the latest one, or the next one where it is to be measured `again`."""
-    return Measurement(cell, round_folder(cell, visits / cell.path, again=again))
+def measurement(cell: Cell, visits: Path, *, again: bool, also: str = "") -> Measurement:
+    """The measurement of a cell that counts: the latest one, or the next one where it is to be measured `again`.
+
+    `also` as in `ledger.round_folder`.
+    """
+    return Measurement(cell, round_folder(cell, visits / cell.path, again=again, also=also))
 
 
 def block_of(cell: Cell) -> str:
