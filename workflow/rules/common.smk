@@ -5,11 +5,10 @@ import io
 import os
 import shlex
 import sys
+from contextlib import redirect_stderr
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-
-from contextlib import redirect_stderr
 
 import yaml
 from snakemake.cli import parse_args
@@ -24,12 +23,12 @@ from stallpoint.claims.reading import claim_files, read_claims
 from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS, MEASURED
 from stallpoint.networks.own import file_of
-from stallpoint.sources import sources_of
-from stallpoint.turns import targets
 from stallpoint.planning import plan as plans
-from stallpoint.turns.agenda import Agenda, Limits
 from stallpoint.planning.budget import check_budget
 from stallpoint.planning.plan_text import text as plan_text
+from stallpoint.sources import sources_of
+from stallpoint.turns import targets
+from stallpoint.turns.agenda import Agenda, Limits
 from stallpoint.turns.processes import THIS_MACHINE, Shape
 
 SCHEMA_FILE = os.path.relpath(Path(workflow.basedir, "workflow/schemas/study.schema.yaml"))
@@ -111,12 +110,6 @@ def of_cell(kind, value):
     # Snakemake inspects the parameters several times for each job; found ready-made, planning is a tenth faster.
     overwrite_function_params(lookup_cell, inspect.signature(lookup_cell).parameters)
     return lookup_cell
-
-
-def of_hardware(kind, setting):
-    """A setting of the hardware: the value itself where all entries agree, which plans faster than a function."""
-    values = {entry[setting] for entry in STUDY.config["hardware"].values()}
-    return values.pop() if len(values) == 1 else of_cell(kind, attrgetter(setting))
 
 
 def code_of(script, also=lambda wildcards: ()):

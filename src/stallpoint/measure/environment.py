@@ -6,6 +6,7 @@ import os
 import platform
 import socket
 import subprocess
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from stallpoint.measure.world import World
 
 def describe(cell: Cell, world: World) -> dict[str, Any]:
     """This rank's row of `records.ENVIRONMENTS`, less cell and rank; all ranks call it together."""
-    commit, dirty = git_state()
+    commit, dirty = _own_git_state()
     return {
         "node": _node_name(world, cell.anonymise),
         "device": cell.device,
@@ -52,6 +53,12 @@ def cpu_model(cpuinfo: str) -> str:
         if key.strip() in ("model name", "Model"):
             return value.strip()
     return ""
+
+
+@cache
+def _own_git_state() -> tuple[str, bool]:
+    """`git_state` of the workflow, asked once by a process: visits are many, and each would wait for two programs."""
+    return git_state()
 
 
 def git_state(folder: Path = Path()) -> tuple[str, bool]:

@@ -140,11 +140,13 @@ class _Visit:
             if not all_arrive(agreement, _GRACE if problem else math.inf):
                 self._end_alone(problem)
             if self._ended(agreement.allgather(problem)):
+                agreement.Free()
                 return
             tables = {table.name: self._gather(table) for table in kind_of(self.cell).tables[1:]}
             with interruption.held_off():
                 problem = _attempt(lambda: self._write(tables)) if self.world.rank == 0 else None
             self._ended(agreement.allgather(problem))
+        agreement.Free()  # processes make many visits, and some libraries have two thousand communicators at most
 
     def _measure(self, measure: Measure) -> None:
         """Prepare this process as the cell asks, note what it runs on, and measure."""

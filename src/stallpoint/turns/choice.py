@@ -127,13 +127,12 @@ class Choice:
 
 def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
     """The place in `visited` of the cell to visit next. The same visits give the same choice."""
-    open_places = [place for place, one in enumerate(visited) if not one.ended]
-    left = [place for place in open_places if visited[place].visits < visited[place].wanted]
-    unseen = [place for place in left if not visited[place].visits]
+    round_ = due(visited, seed)
+    unseen = round_ and not visited[round_[0]].visits
     if not unseen and _used_up(visited, limits):
         return Choice(None, "budget")
-    if left:
-        return Choice(due(visited, seed)[0], "")
+    if round_:
+        return Choice(round_[0], "")
     if not limits.precision:
         return Choice(None, "visits")
     doubtful = [one for one in speedups(visited) if one.doubtful]

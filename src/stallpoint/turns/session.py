@@ -7,7 +7,6 @@ import shutil
 import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -188,7 +187,6 @@ class Pool:
     launcher: str
     log: Path
     running: dict[str, Processes] = field(default_factory=dict)
-    deaths: Counter[str] = field(default_factory=Counter)
     starts: int = 0
     starting: float = 0.0
     """Time that starting them took, s."""
