@@ -156,7 +156,7 @@ AXIS_TITLES = {
     "validation": {"measured iteration [s]", "predicted iteration [s]"},
     "scaling-laws": {"nodes", "throughput [samples/s]"},
     "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
-    "turns": {"time since the first visit [min]"},
+    "turns": {"time since the first visit, pauses left out [min]"},
 }
 
 
@@ -280,6 +280,16 @@ def test_turns_show_when_the_machine_was_slower_and_what_disturbed_which_visit(t
     assert ticks["iterations"].to_dict() == {"another process": 1, "steal": 3}
     middle = (began - visits["began"].min()).total_seconds() / 60 + 2 / 60
     assert ticks["start"].to_numpy() == pytest.approx(middle, rel=1e-3)
+
+
+def test_pauses_between_jobs_are_left_out(tables: Tables) -> None:
+    visits = tables["visits"].copy()
+    later = visits["turn"] > visits["turn"].median()
+    visits.loc[later, "began"] += pd.Timedelta(days=1)
+    rows = data_of(spec("turns", {"visits": visits}))
+    ended = visits.loc[~later, "began"].max() + pd.Timedelta(seconds=4)
+    assert rows["end"].max() < ((ended - visits["began"].min()).total_seconds() + len(visits) * 4) / 60
+    assert rows["end"].max() < 24 * 60
 
 
 # --- size, sameness, missing data -----------------------------------------------------------------

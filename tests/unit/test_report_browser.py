@@ -151,11 +151,12 @@ def test_choosing_changes_cards_charts_and_tables_and_stays_in_the_address(wide:
     everything = {name: marks(page, name) for name in CHARTS}
     assert shown(page, ".card h3") == [f"{n} on {h}" for n in ("alexnet", "googlenet") for h in ("cpu", "gpu")]
     for axis, value, unmoved in (
-        ("network", "googlenet", {"all-reduce", "storage", "extrapolation"}),
+        # The turns are of all networks and storages.
+        ("network", "googlenet", {"all-reduce", "storage", "turns", "extrapolation"}),
         ("hardware", "gpu", {"extrapolation"}),
         # These are of all storages together, or of none.
         ("storage", "shared", {"communication", "all-reduce", "free-communication", "layer-share", "layer-speedup",
-                               "sgemm", "amdahl", "extrapolation"}),
+                               "sgemm", "amdahl", "turns", "extrapolation"}),
     ):  # fmt: skip
         page.get_by_text(value, exact=True).first.click()
         drawn(page)

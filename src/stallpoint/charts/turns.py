@@ -19,6 +19,8 @@ SENTINEL_ROWS = 4
 """Height of the sentinel's lane, in rows of the others."""
 LEAST_REACH = 1.0
 """Doublings that the sentinel's lane shows at least, up and down."""
+LEAST_PAUSE = 1.0
+"""Minutes without a visit that are left out."""
 _VISIT = ["cell", "visit"]
 
 
@@ -43,19 +45,21 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = compact(
         frame,
         [
-            "panel", "basis", "what", "start", "end", "place", "below", "above", "at_low", "at_high", "of", "visit",
-            "turn", "seconds", "share", "value", "when", "shown", "reason", "iterations",
+            "panel", "basis", "what", "start", "end", "place", "below", "above", "at_low", "at_high", "of", "nodes",
+            "visit", "turn", "seconds", "share", "value", "when", "shown", "reason", "iterations",
         ],
     )  # fmt: skip
     chart = _chart(frame, labels, [-0.75, top]).properties(width=WIDTH, height=round(ROW * (top + 0.75)))
-    facet = chart.facet(facet=alt.Facet("panel:N", title=None, header=alt.Header(labelAnchor="start")), columns=1)
-    whole: alt.FacetChart = facet.resolve_scale(x="independent")  # each entry has a time of its own
-    return whole
+    facet: alt.FacetChart = chart.facet(
+        facet=alt.Facet("panel:N", title=None, header=alt.Header(labelAnchor="start")), columns=1
+    )
+    return facet
 
 
 def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -> alt.LayerChart:
     """All marks on one axis of time; `labels` stand beside the lanes, at their places."""
-    x = alt.X("start:Q", title="time since the first visit [min]", scale=alt.Scale(zero=True, nice=False))
+    span = alt.Scale(domain=[0, float(frame["end"].max())], nice=False)
+    x = alt.X("start:Q", title="time since the first visit, pauses left out [min]", scale=span)
     texts = {f"{place:.3f}": text for place, text in labels.items()}
     axis = alt.Axis(
         values=list(labels),
@@ -74,17 +78,19 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
 
     bars = marks.only("visit").encode(
         x=x, x2="end:Q", y=marks.at(y, "below"), y2="above:Q", color=colour,
-        stroke=alt.Stroke("what:N", scale=kinds, legend=None),
+        stroke=alt.Stroke("what:N", scale=kinds, legend=legend),
         tooltip=marks.tips(
-            of="cell", visit="visit", turn="turn", seconds="duration", share="of that measured", what="kind"
+            of="cell", nodes="nodes", visit="visit", turn="turn", seconds="duration", share="of that measured",
+            what="kind",
         ),
     )  # fmt: skip
     sentinel = marks.only("sentinel").encode(
-        x=x, tooltip=marks.tips(shown="sentinel over its median", when="measured", of="cell", visit="visit")
+        x=x,
+        tooltip=marks.tips(shown="sentinel over its median", when="measured", of="cell", nodes="nodes", visit="visit"),
     )
     ticks = marks.only("disturbed").encode(
         x=x, y=marks.at(y, "below"), y2="above:Q", color=colour,
-        tooltip=marks.tips(reason="disturbed by", iterations="iterations", of="cell", visit="visit"),
+        tooltip=marks.tips(reason="disturbed by", iterations="iterations", of="cell", nodes="nodes", visit="visit"),
     )  # fmt: skip
     layers = (
         marks.only("usual").mark_rule(style="ideal").encode(y=y),
@@ -100,15 +106,27 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
 def _placed(visits: pd.DataFrame) -> pd.DataFrame:
     """Visits with ``start`` and ``end`` in minutes since the hardware entry's first one, and what tooltips say."""
     began = pd.to_datetime(visits["began"], utc=True)
-    start = (began - began.groupby(visits["hardware"]).transform("min")).dt.total_seconds() / 60
+    visits = visits.assign(start=(began - began.min()).dt.total_seconds() / 60)
+    visits["start"] -= _pauses(visits)
     return visits.assign(
-        start=start,
-        end=start + visits["duration"] / 60,
+        end=visits["start"] + visits["duration"] / 60,
         lane=[f"n = {nodes}" for nodes in visits["nodes"]],
         of=visits["cell"].map({path: _name(path) for path in visits["cell"].unique()}),
         seconds=[f"{number(seconds)} s" for seconds in visits["duration"]],
         share=[f"{share:.0%}" for share in visits["measuring"] / visits["duration"]],
     )
+
+
+def _pauses(visits: pd.DataFrame) -> pd.Series:
+    """For each visit what lies before its hardware entry's first one, and the pauses between jobs since, in minutes."""
+    found = []
+    for _, here in visits.sort_values("start").groupby("hardware"):
+        ended = (here["start"] + here["duration"] / 60).cummax().shift(fill_value=0.0)
+        gap = here["start"] - ended
+        pauses = gap.where(gap > LEAST_PAUSE, 0.0)
+        pauses.iloc[0] = gap.iloc[0]
+        found.append(pauses.cumsum())
+    return pd.concat(found)
 
 
 def _name(path: str) -> str:
@@ -128,7 +146,7 @@ def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
         ratio = visits[column] / visits["hardware"].map(usual)
         ranks = ratio[ratio > 0].groupby([visits[name] for name in _VISIT]).agg(["median", "min", "max"])
         ranks = ranks.set_axis(["value", "low", "high"], axis=1).reset_index()
-        rows = first[["hardware", *_VISIT, "of", "start", "end"]].merge(ranks, on=_VISIT)
+        rows = first[["hardware", *_VISIT, "of", "nodes", "start", "end"]].merge(ranks, on=_VISIT)
         found.append(rows.assign(when=f"{when} the visit", start=rows[at], end=rows[at]))
     frame = pd.concat(found, ignore_index=True)
     texts = [
@@ -141,12 +159,12 @@ def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
 def _disturbed(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
     """A row for each visit and reason, in the middle of the visit, with the number of iterations."""
     table = tables.get("disturbances")
-    columns = ["hardware", "of", "visit", "start", "what", "lane", "reason", "iterations"]
+    columns = ["hardware", "of", "nodes", "visit", "start", "what", "lane", "reason", "iterations"]
     if table is None or table.empty:
         return pd.DataFrame(columns=columns)
     single = table.assign(what=table["reason"].str.split(", ")).explode("what")
     counts = single.groupby([*_VISIT, "what"]).size().rename("iterations").reset_index()
-    found = counts.merge(first[["hardware", *_VISIT, "of", "start", "end"]], on=_VISIT)
+    found = counts.merge(first[["hardware", *_VISIT, "of", "nodes", "start", "end"]], on=_VISIT)
     return found.assign(start=(found["start"] + found["end"]) / 2, lane=found["what"], reason=found["what"])[columns]
 
 

@@ -133,8 +133,10 @@ def predicted_in_words(curve: Mapping[str, Any]) -> str:
     if curve["note"] or curve["verdict"] in ("stalls", "withheld"):
         return ""
     if curve["reached"]:
-        where = _with_interval(curve["stall_nodes"])
-        return f"predicted to stall at n = {where}" if curve["basis"] == "predicted" else ""
+        stall = curve["stall_nodes"]
+        there = stall["value"] == stall["low"] == stall["high"] == curve["verdict_nodes"]
+        where = "there" if there else f"at n = {_with_interval(stall)}"
+        return f"predicted to stall {where}" if curve["basis"] == "predicted" else ""
     largest = curve["largest_considered"]
     return f"predicted not to stall up to n = {largest}" if largest > curve["largest_measured"] else ""
 

@@ -70,6 +70,5 @@ def _lead(study: str, conclusions: Conclusions) -> str:
     covered, threshold = 100 * conclusions["interval"], 100 * conclusions["threshold"]
     return (
         f"Study {study}. Intervals, in brackets, cover {covered:.0f} %. A curve stalls at the node count n from which "
-        f"doubling the nodes gains less than {threshold:.0f} % in throughput. Predicted means: by the DAG model, not "
-        "measured."
+        f"doubling the nodes gains less than {threshold:.0f} % in throughput."
     )

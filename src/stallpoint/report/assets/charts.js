@@ -82,8 +82,8 @@ function columnsOf(facet, room, least) {
 }
 
 function legendColumns(labels, width) {
-  const each = 55 + 6.5 * Math.max(0, ...labels.map(label => String(label).length));
-  const columns = Math.max(1, Math.floor((width - 60) / each));
+  const each = 35 + 5.5 * Math.max(0, ...labels.map(label => String(label).length));
+  const columns = Math.max(1, Math.floor((width - 30) / each));
   return columns < labels.length ? {columns, labelLimit: width - 60} : {};
 }
 
