@@ -43,7 +43,7 @@ def tables() -> dict[str, pd.DataFrame]:
     """Model tables of one network, fitted; and the same rows again under the names of the others."""
     layers = (*NETWORK, Layer("norm1", "lrn", 0.1e-3, 0.01e-3), Layer("drop6", "dropout", 0.3e-3, 0.001e-3))
     records = synthetic.study(
-        Truth(layers=layers), batch=128, compute_batches=(128, 64, 32, 16, 8, 4, 1), repeats=1, iterations=3
+        Truth(layers=layers), batch=128, compute_batches=(128, 64, 32, 16, 8, 4, 1), repeats=1, iterations=3, visits=3
     )
     fitted = models.fit(records, nodes=[64], scenarios=scenarios([{"compute_speed": 10}, {"gradient_bytes": 0.25}]))
     described = layers_of(layers)

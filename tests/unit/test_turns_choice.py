@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -145,4 +146,22 @@ def test_a_speedup_that_no_machine_can_have_is_visited_as_often_again() -> None:
 
     visited, _, reason = simulate(cells, find, Limits(precision=0.1))
     assert [one.visits for one in visited] == [8, 8, 4]
+    assert reason == "precision"
+
+
+@pytest.mark.parametrize(("spell", "visits"), [(True, [8, 8, 4]), (False, [4, 4, 4])])
+def test_cells_that_do_the_same_but_differ_are_visited_again(spell: bool, visits: list[int]) -> None:
+    """A slow spell hits the first visits to one of two presets on one worker; a compute cell of another b is apart."""
+    one = train(1, visits=4)
+    cells = [one, replace(one, sync="naive"), replace(one, scaling="compute", worker_batch=1)]
+    noise = random.Random(3)
+
+    def find(visited: Visited) -> tuple[float, float]:
+        slow = spell and visited.cell == cells[1] and visited.visits < 4
+        return (1.3 if slow else 1.0) * math.exp(noise.gauss(0, 0.01)), 1.0
+
+    visited, order, reason = simulate(cells, find, Limits(precision=0.5))
+    assert [one.visits for one in visited] == visits
+    assert {*order[12:14]} <= {0, 1}
+    assert all(abs(order[:end].count(0) - order[:end].count(1)) <= 1 for end in range(len(order)))
     assert reason == "precision"

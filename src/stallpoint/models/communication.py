@@ -18,7 +18,17 @@ from stallpoint.models.link import Traffic
 from stallpoint.models.measured import kept
 from stallpoint.models.pieces import PiecewiseLine, Samples
 from stallpoint.models.reductions import HIERARCHICAL, LAWS
-from stallpoint.models.statistics import REPLICATES, Ensemble, Reals, bootstrap, columns, generator, groups, visits_of
+from stallpoint.models.statistics import (
+    REPLICATES,
+    Ensemble,
+    Reals,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    scatter,
+    visits_of,
+)
 from stallpoint.models.valid import refuse
 from stallpoint.presets import Preset
 
@@ -255,10 +265,11 @@ _Key = tuple[int, int, int]
 
 def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int) -> Communication:
     samples: dict[_Key, Ensemble] = {}
+    usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
         # The same draws of visits for every size: a slow visit is slow throughout.
         random = generator(seed, "collectives", *scheme, nodes)
-        samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random)
+        samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random, usual=usual)
     counts = sorted({nodes for nodes, _, _ in samples})
     by_nodes = {n: _fit("nodes", {key: seconds for key, seconds in samples.items() if key[0] == n}) for n in counts}
     # Within a node messages take another way; a node alone speaks for the law only when nothing else was measured.

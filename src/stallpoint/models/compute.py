@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.models.batch_law import BatchCurve, Kernel
-from stallpoint.models.measured import kept
-from stallpoint.models.statistics import Ensemble, Reals, bootstrap, columns, generator, groups
+from stallpoint.models.measured import POINT, kept
+from stallpoint.models.statistics import Ensemble, Reals, bootstrap, columns, generator, groups, scatter
 from stallpoint.models.valid import refuse
 
 ALL = "all"
@@ -36,6 +36,7 @@ class Cell:
     """A training cell on one rank."""
 
     name: str
+    hardware: str
     scaling: str
     prefetch: int
     worker_batch: int
@@ -92,8 +93,11 @@ class Compute:
         self.layers = {network: _layers(rows) for network, rows in groups(layers, "network")}
         self.cells: dict[tuple[str, str], list[Cell]] = {}
         alone, of_layers = kept(iterations), kept(layers)
+        alone = alone[alone["ranks"] == 1]
+        computing = alone.assign(compute=alone["forward"] + alone["backward"])
+        self._usual = {at: scatter(rows, POINT, "compute") for at, rows in groups(computing, "hardware")}
         of_cell = dict(groups(of_layers[of_layers["ranks"] == 1], "cell"))
-        for (network, hardware, name), rows in groups(alone[alone["ranks"] == 1], ["network", "hardware", "cell"]):
+        for (network, hardware, name), rows in groups(alone, ["network", "hardware", "cell"]):
             if name in of_cell:
                 self.cells.setdefault((network, hardware), []).append(_cell(name, rows, of_cell[name]))
 
@@ -160,8 +164,12 @@ class Compute:
         key = tuple(cell.name for cell in cells)
         if key not in self._pools:
             values = np.concatenate([cell.seconds for cell in cells])
-            visits = [f"{cell.repeat}/{visit}" for cell in cells for visit in cell.visits]
-            self._pools[key] = bootstrap(values, visits, generator(self._seed, "compute", *key))
+            repeats = len({cell.repeat for cell in cells}) > 1  # as `statistics.visits_of`
+            visits = [
+                str(cell.repeat) if repeats else f"{cell.name}/{visit}" for cell in cells for visit in cell.visits
+            ]
+            random = generator(self._seed, "compute", *key)
+            self._pools[key] = bootstrap(values, visits, random, usual=self._usual[cells[0].hardware])
         return self._pools[key]
 
 
@@ -185,6 +193,7 @@ def _cell(name: str, rows: pd.DataFrame, layers: pd.DataFrame) -> Cell:
     first = rows.iloc[0]
     return Cell(
         name=name,
+        hardware=str(first["hardware"]),
         scaling=str(first["scaling"]),
         prefetch=int(first["prefetch"]),
         worker_batch=int(first["worker_batch"]),

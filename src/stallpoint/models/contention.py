@@ -16,18 +16,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.models.measured import Measured, Point, kept
+from stallpoint.models.measured import POINT, Measured, Point, kept
 from stallpoint.models.pace import Pace
 from stallpoint.models.statistics import (
     REPLICATES,
+    UNKNOWN,
     Ensemble,
     Reals,
+    Scatter,
     believed,
     bootstrap,
     generator,
     groups,
     non_negative_least_squares,
     quasi_poisson_fit,
+    scatter,
     visits_of,
 )
 from stallpoint.models.stragglers import OWN, expected_lead
@@ -257,13 +260,15 @@ class Contention:
         known = [measured for measured in together if measured.point.nodes == fewest[measured.point.hardware]]
         cells = {cell for measured in known for cell in measured.cells}
         of_iterations, of_layers = _of_cells(iterations, cells), _of_cells(layers, cells)
+        usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(kept(iterations), "hardware")}
         self._seen: list[Seen] = []
         for measured in known:
             cells_with_layers = [cell for cell in measured.cells if cell in of_iterations and cell in of_layers]
             for of_messages in _by_messages([of_layers[cell] for cell in cells_with_layers]):
                 steps = pd.concat([of_iterations[cell] for cell in of_messages["cell"].unique()])
                 steps = steps.merge(of_messages[["cell", "iteration"]].drop_duplicates())
-                observed = observe(steps, of_messages, generator(seed, "contention", *measured.point.series))
+                random = generator(seed, "contention", *measured.point.series)
+                observed = observe(steps, of_messages, random, usual[measured.point.hardware])
                 parts = alone(measured.point, observed.sent)
                 if parts is not None:
                     seen = Seen(measured.point, presets[measured.point.sync], observed, parts)
@@ -436,7 +441,9 @@ def _by_messages(of_cells: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     return (pd.concat(rows) for rows in alike.values())
 
 
-def observe(iterations: pd.DataFrame, layers: pd.DataFrame, random: np.random.Generator) -> Observed:
+def observe(
+    iterations: pd.DataFrame, layers: pd.DataFrame, random: np.random.Generator, usual: Scatter = UNKNOWN
+) -> Observed:
     """Reduce the rows of one point, whose iterations all sent the same messages; warm-up left out."""
     own = iterations[list(OWN)].sum(axis=1)
     begin = iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1)
@@ -455,7 +462,9 @@ def observe(iterations: pd.DataFrame, layers: pd.DataFrame, random: np.random.Ge
     wide = of_last.pivot(index=_STEP, columns="message", values=["seconds", "beside"])
     wide = wide.reindex(values.index).fillna(0.0)
     names, count = list(values.columns), wide.shape[1] // 2
-    found = bootstrap(np.hstack([values.to_numpy(), wide.to_numpy()]), visits_of(values.reset_index()), random)
+    found = bootstrap(
+        np.hstack([values.to_numpy(), wide.to_numpy()]), visits_of(values.reset_index()), random, usual=usual
+    )
     mean = steps["own"].transform("mean")
     return Observed(
         **{name: found[:, index] for index, name in enumerate(names)},

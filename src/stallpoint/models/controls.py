@@ -15,11 +15,10 @@ from scipy.stats import norm
 from stallpoint.models.measured import Measured
 from stallpoint.models.prediction import ScalingCurve
 from stallpoint.models.statistics import Ensemble, columns, estimate
-from stallpoint.turns.choice import SUPERLINEAR
+from stallpoint.turns.choice import ALIKE, SUPERLINEAR
 
 LEVEL = 0.05
 """Chance that any pair of a hardware entry is said to differ where none does."""
-_ALIKE = ("hardware", "network", "storage", "prefetch", "worker_batch")
 
 
 def table(points: Sequence[Measured]) -> list[dict[str, object]]:
@@ -37,12 +36,12 @@ def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
     for one in points:
         seconds = one.times["iteration_time"]
         if one.point.ranks == 1 and (np.isfinite(seconds) & (seconds > 0)).all():
-            alike.setdefault(tuple(getattr(one.point, name) for name in _ALIKE), []).append(one)
+            alike.setdefault(tuple(getattr(one.point, name) for name in ALIKE), []).append(one)
     for key, (first, *others) in alike.items():
         for other in others:
             ratio = other.times["iteration_time"] / first.times["iteration_time"]
             yield {
-                **dict(zip(_ALIKE, key, strict=True)),
+                **dict(zip(ALIKE, key, strict=True)),
                 "first": _does(first), "second": _does(other), **columns("ratio", ratio), "p": chance(ratio),
                 "agrees": True,
             }  # fmt: skip

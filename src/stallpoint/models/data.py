@@ -10,8 +10,8 @@ import pandas as pd
 
 from stallpoint.models.batch_law import BatchCurve, Kernel, choose
 from stallpoint.models.link import Traffic, together
-from stallpoint.models.measured import Measured, kept, trained
-from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups, visits_of
+from stallpoint.models.measured import POINT, Measured, kept, trained
+from stallpoint.models.statistics import Ensemble, Scatter, bootstrap, columns, generator, groups, scatter, visits_of
 from stallpoint.models.valid import refuse
 
 _CURVE = ("storage", "hardware", "order", "cache")
@@ -44,6 +44,8 @@ class TrainingData:
         self._readers = {path: cell.readers for path, cell in trained(runs).items()}
         frame = kept(iterations)
         self._alone = frame[frame["ranks"] == 1]
+        reading = self._alone.assign(ready=self._alone["read"] + self._alone["decode"])
+        self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
         self._samples: dict[tuple[str, ...], Ensemble] = {}
         self._curves: dict[tuple[str, str], list[tuple[bool, BatchCurve]]] = {}
         for (storage, hardware, order, cache), rows in groups(storage_reads, _CURVE):
@@ -96,7 +98,8 @@ class TrainingData:
         key = tuple(sorted(rows["cell"].unique()))
         if key not in self._samples:
             values = rows[["read", "decode"]].div(rows["worker_batch"], axis="index")
-            self._samples[key] = bootstrap(values, visits_of(rows), generator(self._seed, "data", *key))
+            random, usual = generator(self._seed, "data", *key), self._usual[rows["hardware"].iloc[0]]
+            self._samples[key] = bootstrap(values, visits_of(rows), random, usual=usual)
         return self._samples[key]
 
     def _slowdown(self, hardware: str, storage: str, read: float, ranks: int) -> Ensemble:
@@ -122,8 +125,9 @@ def _distance(seconds: float, other: float) -> float:
 def _read_curve(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> BatchCurve:
     """Mean time to read a sample against the ranks that read at once."""
     by_ranks = dict(groups(rows, "ranks"))
+    usual = scatter(rows, ["ranks"], "seconds")
     means = [
-        bootstrap(at_once[["seconds"]], visits_of(at_once), generator(seed, "reads", *key, ranks), np.mean)
+        bootstrap(at_once[["seconds"]], visits_of(at_once), generator(seed, "reads", *key, ranks), np.mean, usual)
         for ranks, at_once in by_ranks.items()
     ]
     ranks, seconds = [int(ranks) for ranks in by_ranks], np.stack(means, axis=1)
@@ -132,7 +136,9 @@ def _read_curve(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> BatchCur
 
 def storage_rates(storage_reads: pd.DataFrame, seed: int) -> list[dict[str, object]]:
     """Rows of the storage_rates table."""
-    return [_rates(key, rows, seed) for key, rows in groups(storage_reads, _PASS)]
+    usual = {at: scatter(rows, [*_PASS, "rank"], "seconds") for at, rows in groups(storage_reads, "hardware")}
+    passes = groups(storage_reads, _PASS)
+    return [_rates(key, rows, usual[rows["hardware"].iloc[0]], seed) for key, rows in passes]
 
 
 def data_share(points: Iterable[Measured]) -> list[dict[str, object]]:
@@ -147,7 +153,7 @@ def _shares(points: Iterable[Measured]) -> Iterator[dict[str, object]]:
         yield {**measured.point.labels("worker_batch"), **columns("data_wait", wait), **columns("share", share)}
 
 
-def _rates(key: tuple[Any, ...], rows: pd.DataFrame, seed: int) -> dict[str, object]:
+def _rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, seed: int) -> dict[str, object]:
     """Rates of one pass: everything read over the time until the last rank was through.
 
     Replicates draw the samples of each rank again: a rank takes as long as its reads together.
@@ -155,12 +161,14 @@ def _rates(key: tuple[Any, ...], rows: pd.DataFrame, seed: int) -> dict[str, obj
     of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
     # Each read's part of its rank's time, what passes between two reads included.
     spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
-    return _rate_row(key, spans, generator(seed, "rates", *key))
+    return _rate_row(key, spans, usual, generator(seed, "rates", *key))
 
 
-def _rate_row(key: tuple[Any, ...], spans: pd.DataFrame, random: np.random.Generator) -> dict[str, object]:
+def _rate_row(
+    key: tuple[Any, ...], spans: pd.DataFrame, usual: Scatter, random: np.random.Generator
+) -> dict[str, object]:
     seconds_per_sample = {
-        rank: bootstrap(rows["span"], visits_of(rows), random, np.mean) for rank, rows in groups(spans, "rank")
+        rank: bootstrap(rows["span"], visits_of(rows), random, np.mean, usual) for rank, rows in groups(spans, "rank")
     }
     slowest = np.max(np.stack(list(seconds_per_sample.values())), axis=0)
     samples = len(seconds_per_sample) / slowest

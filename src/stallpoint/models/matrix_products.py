@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.batch_law import FEWEST_TO_CHOOSE, LINEAR, BatchCurve, Bend, Kernel, choose, fit, left_out_errors
-from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups, visits_of
+from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups, scatter, visits_of
 from stallpoint.models.valid import refuse
 from stallpoint.records import MACHINE
 
@@ -104,11 +104,12 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[Shape]:
     """
     refuse(sgemm, "sgemm", ["seconds"], above_zero=True)
     found = []
+    usual = scatter(sgemm, ["layer", "worker_batch"], "seconds")
     # Equal shapes are recorded under the first layer's name, and which layers are equal may depend on b.
     for name, rows in groups(sgemm[~sgemm["layer"].isin(["peak", "bandwidth"])], "layer"):
         by_batch = dict(groups(rows, "worker_batch"))
         samples = [
-            bootstrap(at_b["seconds"], visits_of(at_b), generator(seed, "sgemm", name, b))
+            bootstrap(at_b["seconds"], visits_of(at_b), generator(seed, "sgemm", name, b), usual=usual)
             for b, at_b in by_batch.items()
         ]
         first = rows.iloc[0]

@@ -10,7 +10,7 @@ import pandas as pd
 from stallpoint import records
 from stallpoint.cells import ImportedTrainCell, TrainCell
 from stallpoint.kinds import cell_from_json
-from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups, visits_of
+from stallpoint.models.statistics import Ensemble, bootstrap, generator, groups, scatter, visits_of
 from stallpoint.presets import Preset, preset_from
 
 SERIES = tuple(column.name for column in records.SERIES)
@@ -108,9 +108,10 @@ def measured(steps: pd.DataFrame, seed: int) -> list[Measured]:
 
 def _points(steps: pd.DataFrame, seed: int) -> Iterator[Measured]:
     names = [*TIMES, "matrix", FULLY_CONNECTED]
+    usual = {hardware: scatter(rows, POINT, "iteration_time") for hardware, rows in groups(steps, "hardware")}
     for key, rows in groups(steps, POINT):
         point = Point(*key)
-        times = bootstrap(rows[names], visits_of(rows), generator(seed, "measured", *key))
+        times = bootstrap(rows[names], visits_of(rows), generator(seed, "measured", *key), usual=usual[point.hardware])
         of_cells = rows.groupby("cell")["iteration_time"].median()
         ensembles = {name: times[:, index] for index, name in enumerate(names)}
         yield Measured(point, tuple(of_cells.index), ensembles, tuple(of_cells))

@@ -13,7 +13,16 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.measured import kept
-from stallpoint.models.statistics import REPLICATES, Ensemble, believed, bootstrap, generator, groups, visits_of
+from stallpoint.models.statistics import (
+    REPLICATES,
+    Ensemble,
+    believed,
+    bootstrap,
+    generator,
+    groups,
+    scatter,
+    visits_of,
+)
 
 USUAL = 0.1
 """How far (logarithm) the ratio of two node counts usually is from 1."""
@@ -48,9 +57,10 @@ def fit(contention: pd.DataFrame, seed: int) -> Pace:
     leads: dict[str, dict[int, Ensemble]] = {}
     rows = kept(contention)
     rows = rows.assign(piece=rows["alone_computing"] / rows["alone_operations"])
+    usual = {hardware: scatter(here, ["nodes"], "piece") for hardware, here in groups(rows, "hardware")}
     for (hardware, nodes), here in groups(rows, ["hardware", "nodes"]):
         random = generator(seed, "pace", hardware, nodes)
-        known.setdefault(hardware, {})[nodes] = bootstrap(here["piece"], visits_of(here), random)
+        known.setdefault(hardware, {})[nodes] = bootstrap(here["piece"], visits_of(here), random, usual=usual[hardware])
         together = here.groupby(["repeat", "visit", "message_bytes", "sample"])["piece"]
         lead = together.max() / together.mean() - 1
         leads.setdefault(hardware, {})[nodes] = bootstrap(lead, visits_of(lead.index.to_frame(index=False)), random)

@@ -1,21 +1,22 @@
 """Medians with intervals over visits and iterations, and the small fits all models share.
 
-Every uncertain quantity is an *ensemble*: an array whose first entry along axis 0 is the value from the
-records as they are and whose other `REPLICATES` entries are the value from records drawn again with
-replacement (bootstrap). Models compute with whole ensembles, so that intervals follow from the inputs.
+Every uncertain quantity is an *ensemble*: an array whose first entry along axis 0 is the value from the records and
+whose other `REPLICATES` entries are what it may as well be (`bootstrap`). Models compute with whole ensembles, so that
+intervals follow from the inputs.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import norm
-from scipy.stats import t as student_t
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
 
 INTERVAL = 0.90
 """Probability that an interval is meant to cover."""
@@ -26,9 +27,8 @@ MANY = 10_000
 AT_ONCE = 100_000
 """Numbers that replicates are made of at a time."""
 
-OTHERS_TELL = 4
-"""Degrees of freedom that what is known of other cells adds to those of a cell's own visits: how much visits differ is
-a matter of the machine more than of the cell."""
+MOST_APART = 3.0
+"""Largest deviation of a replicate, as a logarithm: what is farther off tells nothing more."""
 MOST_BELIEVED = 20.0
 """Largest factor that is believed."""
 
@@ -52,63 +52,112 @@ def generator(seed: int, *key: object) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(repr(key).encode())])
 
 
+@dataclass(frozen=True)
+class Scatter:
+    """How far visits to one cell lie apart on a machine: a prior for what a cell's own few visits say of it."""
+
+    deviation: float
+    """Standard deviation of the logarithm of a visit's time."""
+    freedom: float
+    """How sure that is: as an estimate with so many degrees of freedom."""
+
+
+UNKNOWN = Scatter(0.05, 4.0)
+"""Where nothing was visited twice. Visits on shared machines were 1 to 10 % apart, so that is what four degrees of
+freedom leave open."""
+LEAST_SCATTER = 0.001
+"""Standard deviation below which visits are not taken to lie: clocks and caches alone make as much."""
+FREEDOM = (1.0, 50.0)
+"""Fewest and most degrees of freedom that other cells add to those of a cell's own visits."""
+ENOUGH_CELLS = 3
+"""Cells visited more than once without which the scatter's own scatter cannot be told."""
+
+
+def scatter(frame: pd.DataFrame, by: Sequence[str], column: str) -> Scatter:
+    """How far visits lie apart, from all cells (rows alike in the columns `by`) that were visited more than once.
+
+    Variances of cells are taken to be inverse-gamma distributed; its parameters follow from the mean and the variance
+    of their logarithms (Smyth 2004, "Linear models and empirical Bayes methods", section 6.2).
+    """
+    times = frame[(frame[column] > 0) & np.isfinite(frame[column])]
+    medians = np.log(times[column].groupby([*(times[name] for name in by), visits_of(times)]).median())
+    variances = medians.groupby(level=list(range(len(by)))).agg(["var", "count"]).query("count > 1")
+    freedom = variances["count"].to_numpy(dtype=np.float64) - 1
+    found = np.maximum(variances["var"].to_numpy(), LEAST_SCATTER**2)
+    if len(found) < ENOUGH_CELLS:
+        squares = UNKNOWN.freedom * UNKNOWN.deviation**2 + (freedom * found).sum()
+        return Scatter(float(np.sqrt(squares / (UNKNOWN.freedom + freedom.sum()))), UNKNOWN.freedom)
+    logs = np.log(found) - digamma(freedom / 2) + np.log(freedom / 2)
+    more = float(np.var(logs, ddof=1) - polygamma(1, freedom / 2).mean())
+    least, most = FREEDOM
+    if more <= polygamma(1, most / 2):
+        return Scatter(float(np.exp(logs.mean() / 2)), most)
+    known = float(brentq(lambda half: polygamma(1, half) - more, 1e-3, most / 2)) * 2
+    known = max(known, least)
+    return Scatter(float(np.exp((logs.mean() + digamma(known / 2) - np.log(known / 2)) / 2)), known)
+
+
 def bootstrap(
     values: npt.ArrayLike,
     visits: npt.ArrayLike,
     random: np.random.Generator,
     statistic: Callable[..., Reals] = np.median,
+    usual: Scatter = UNKNOWN,
 ) -> Ensemble:
-    """Statistic of `values` [observations, ...] over a hierarchy: visits (`visits_of`), observations in each.
+    """Mean over visits (`visits_of`) of the statistic of `values` [observations, ...] in each: [1 + REPLICATES, ...].
 
-    Visits are drawn first, then observations within them, so that what differs between visits and jobs (placement,
-    neighbours, the state of the machine) counts and not only what differs between iterations. Replicates of few visits
-    lie too near each other and are drawn apart (`_apart`). Returns [1 + REPLICATES, ...].
-
-    Of more than `MANY` observations in a visit as many are drawn, so that a million cost no more; a single visit's
-    replicates then lie too far apart, by the root of the ratio, and are drawn together (m out of n; Politis & Romano
-    1994).
+    What differs between visits (placement, neighbours, the state of the machine) makes the interval, not what differs
+    between iterations. Few visits may lie close together by chance: a variance below that of `usual` visits is brought
+    nearer to it, each for its degrees of freedom, and deviations are those of Student's t with the degrees of both
+    (moderated t; Smyth 2004). All quantities of one call deviate together: as the cell's own visits do, and what is
+    added is a factor on all of them. A single visit adds what its iterations differ by. What is above 0 stays so.
     """
     values = np.asarray(values, dtype=np.float64)
     _, group = np.unique(np.asarray(visits), return_inverse=True)
     order = np.argsort(group, kind="stable")
-    counts = np.bincount(group)
-    first = np.cumsum(counts) - counts
-    drawn = random.integers(len(counts), size=(REPLICATES, len(counts)))[:, :, None]
-    most = min(int(counts.max()), MANY)
-    closer = np.sqrt(most / counts.max()) if len(counts) == 1 else 1.0
-    value = statistic(values, axis=0)
-    result = [np.asarray(value)[None]]
+    parts = np.split(values[order], np.cumsum(np.bincount(group))[:-1])
+    each = np.stack([np.asarray(statistic(part, axis=0)) for part in parts])
+    count, value = len(each), each.mean(axis=0)
+    shape = (REPLICATES, *[1] * value.ndim)
+    freedom = count - 1 + usual.freedom
+    tails = np.sqrt(freedom / random.chisquare(freedom, size=shape) / count)
+    common = tails * random.standard_normal(shape)
+    prior = (usual.deviation * value) ** 2
+    if count == 1:
+        apart = _redrawn(parts[0], statistic, random) - value + common * np.sqrt(prior)
+    else:
+        own = ((each - value) ** 2).sum(axis=0) / (count - 1)
+        between = tails * np.tensordot(random.standard_normal((REPLICATES, count)), each - value, axes=1)
+        lacking = np.maximum(prior - own, 0.0) * usual.freedom / freedom
+        apart = between / np.sqrt(count - 1) + common * np.sqrt(lacking)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_ratio = value * np.exp(np.clip(apart / value, -MOST_APART, MOST_APART))
+    return np.concatenate([value[None], np.where(value > 0, by_ratio, value + apart)])
+
+
+def _redrawn(values: Reals, statistic: Callable[..., Reals], random: np.random.Generator) -> Reals:
+    """The statistic of the observations of a visit drawn again, [REPLICATES, ...].
+
+    Of more than `MANY` observations as many are drawn, so that a million cost no more; replicates then lie too far
+    apart, by the root of the ratio, and are drawn together (m out of n; Politis & Romano 1994).
+    """
+    most = min(len(values), MANY)
+    closer = np.sqrt(most / len(values))
+    value = np.asarray(statistic(values, axis=0))
     # Some replicates at a time: all at once would take too much memory.
-    size = max(1, AT_ONCE // max(1, len(counts) * most * int(np.prod(values.shape[1:]))))
+    size = max(1, AT_ONCE // max(1, most * int(np.prod(values.shape[1:]))))
+    found = []
     for begin in range(0, REPLICATES, size):
-        groups_drawn = drawn[begin : begin + size]
-        inside = random.random((len(groups_drawn), len(counts), most))
-        picks = order[first[groups_drawn] + (inside * counts[groups_drawn]).astype(np.int64)]
-        replicates = statistic(values[picks.reshape(len(picks), -1)], axis=1)
-        result.append(replicates if closer == 1 else value + closer * (replicates - value))
-    result[1:] = [_apart(value, replicates, len(counts)) for replicates in result[1:]]
-    return np.concatenate(result)
+        picks = random.integers(len(values), size=(min(size, REPLICATES - begin), most))
+        found.append(value + closer * (statistic(values[picks], axis=1) - value))
+    return np.concatenate(found)
 
 
 def visits_of(frame: pd.DataFrame) -> pd.Series[int]:
-    """For each row which visit it is from: a number for each repeat and visit."""
-    return frame.groupby(["repeat", "visit"]).ngroup()
-
-
-def _apart(value: Reals, replicates: Reals, visits: int) -> Reals:
-    """`replicates` as far from `value` as few visits leave it open.
-
-    Drawn from k visits, they have (k - 1)/k of the variance and the quantiles of a normal distribution, where Student's
-    t has wider ones. What is above 0 stays so.
-    """
-    if visits == 1:
-        return replicates
-    factor = np.sqrt(visits / (visits - 1)) * student_t.ppf(_TAILS[1], visits - 1 + OTHERS_TELL) / norm.ppf(_TAILS[1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        by_ratio = value * (replicates / value) ** factor
-    by_difference = value + factor * (replicates - value)
-    above = np.where((value > 0) & (replicates > 0), by_ratio, np.maximum(by_difference, 0.0))
-    return np.asarray(np.where(value >= 0, above, by_difference))
+    """For each row which visit it is from; with several repeats, which repeat: its visits share what is a job's own."""
+    if frame["repeat"].nunique() > 1:
+        return frame["repeat"]
+    return frame["visit"]
 
 
 def estimate(ensemble: Ensemble) -> tuple[float, float, float]:

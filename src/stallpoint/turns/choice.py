@@ -1,10 +1,10 @@
 """Which cell is visited next, and when it is enough.
 
 First every cell gets its own number of visits (`Cell.visits`), one round after the other, each round in another random
-order: whatever slows the machine down for a while then hits all cells alike. A speedup that no machine can have is
-visited as often again before anything is concluded from it. Then, where a precision is wanted, visits go to the answer
-that is least certain: of the two cells of that speedup, to the one whose visit narrows it most for the node-seconds it
-takes.
+order: whatever slows the machine down for a while then hits all cells alike. Cells of a speedup that no machine can
+have, and cells that do the same but differ, are visited as often again before anything is concluded from them. Then,
+where a precision is wanted, visits go to the answer that is least certain: of the two cells of that speedup, to the one
+whose visit narrows it most for the node-seconds it takes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stallpoint.cells import Cell, TrainCell
@@ -27,6 +27,8 @@ SUPERLINEAR = 1.1
 """Times the ideal speedup that is beyond what larger caches give: such a speedup is visited again before it counts."""
 SERIES = ("network", "storage", "scaling", "sync", "prefetch", "batch", "repeat")
 """Axes that stay fixed along one scaling curve of a hardware entry."""
+ALIKE = ("network", "hardware", "storage", "prefetch", "worker_batch")
+"""Axes in which cells on one worker have to be equal to do the same (A/A controls)."""
 
 
 @dataclass
@@ -135,19 +137,38 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
         return Choice(round_[0], "")
     if not limits.precision:
         return Choice(None, "visits")
-    doubtful = [one for one in speedups(visited) if one.doubtful]
-    for one in (end for speedup in doubtful for end in (speedup.base, speedup.other)):
-        if one.visits < 2 * one.wanted:
-            return Choice(next(place for place, known in enumerate(visited) if known is one), "")
-    unmet = [one for one in speedups(visited) if one.half_width > limits.precision]
+    known = speedups(visited)
+    again = [one for one in _doubtful(visited, known) if one.visits < 2 * one.wanted]
+    if again:
+        return _visit(min(again, key=lambda one: one.visits), visited)  # in turns: whatever slows one down hits all
+    unmet = [one for one in known if one.half_width > limits.precision]
     if not unmet:
         return Choice(None, "precision")
     for speedup in sorted(unmet, key=lambda one: -one.half_width):
         ends = [one for one in (speedup.base, speedup.other) if one.visits < MOST * one.cell.visits]
         if ends:
-            best = max(ends, key=_narrowing)
-            return Choice(next(place for place, one in enumerate(visited) if one is best), "")
+            return _visit(max(ends, key=_narrowing), visited)
     return Choice(None, "most visits")
+
+
+def _visit(chosen: Visited, visited: Sequence[Visited]) -> Choice:
+    return Choice(next(place for place, one in enumerate(visited) if one is chosen), "")
+
+
+def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[Visited]:
+    """Cells of what cannot be: a speedup beyond any machine, and cells that do the same but differ."""
+    for speedup in known:
+        if speedup.doubtful:
+            yield from (speedup.base, speedup.other)
+    alike: dict[tuple[object, ...], list[Visited]] = {}
+    for one in visited:
+        if isinstance(one.cell, TrainCell) and one.cell.ranks == 1 and len(one.medians) >= FEWEST and not one.ended:
+            alike.setdefault(tuple(getattr(one.cell, axis) for axis in ALIKE), []).append(one)
+    for first, *others in alike.values():
+        for other in others:
+            apart = abs(statistics.fmean(first.medians) - statistics.fmean(other.medians))
+            if apart > math.hypot(half_width(first.medians), half_width(other.medians)):
+                yield from (first, other)
 
 
 def due(visited: Sequence[Visited], seed: int) -> list[int]:
