@@ -112,6 +112,7 @@ RUNS = Table(
         REPEAT,
         Column("started", pa.timestamp("us", tz="UTC"), None, "start of the first visit"),
         Column("duration", REAL, "s", "duration of all its visits"),
+        *_estimate("planned", "s", "what that was expected to be when its job was submitted; not known if imported"),
         Column("settings", TEXT, None, "the whole cell as JSON"),
         Column(
             "ended",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "
         "reason": failure,
         "started": started,
         "duration": (datetime.now(UTC) - started).total_seconds(),
+        **dict.fromkeys(("planned", "planned_low", "planned_high"), math.nan),
         "settings": cell.to_json(),
         "ended": "",
         "source": source,

@@ -27,6 +27,7 @@ NOTHING: Conclusions = {
             "controls",
             "disturbances",
             "ended",
+            "planned",
             "dag_errors",
             "instrumentation",
             "imported",

@@ -189,6 +189,7 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
         "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks, "repeat": cell.repeat,
         "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(),
         "ended": "" if reason else "visits", "source": "",
+        "planned": 5.0, "planned_low": 2.5, "planned_high": 10.0,
     })  # fmt: skip
     before = rows["visits"][-1]["turn"] if rows["visits"] else 0
     for visit, rank in product(range(1, 1 + cell.visits), range(0 if reason else cell.ranks)):

@@ -132,6 +132,16 @@ def test_what_if_and_what_next_are_said_in_words(conclusions: dict[str, Any]) ->
     assert "training on n = 8 (" in page
 
 
+def test_what_was_planned_stands_beside_what_was_used(conclusions: dict[str, Any]) -> None:
+    rows = {(row["kind"], row["nodes"]): row for row in conclusions["planned"]}
+    storage = rows["storage", 4]  # two storages, two repeats; each 5 s [2.5, 10], and took 1 s
+    assert storage["cells"] == 4
+    assert storage["planned_seconds"] == {"value": 20, "low": 10, "high": 40}
+    assert storage["used_seconds"] == 4
+    assert storage["used_node_hours"] == pytest.approx(4 * 4 / 3600)
+    assert storage["cells_as_planned"] == 0
+
+
 def test_summary_is_short(conclusions: dict[str, Any]) -> None:
     lines = summary(conclusions)
     assert len(lines) == 8

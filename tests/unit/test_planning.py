@@ -3,10 +3,9 @@
 import json
 import math
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, Trai
 from stallpoint.errors import InputError
 from stallpoint.parquet import write_cell
 from stallpoint.planning import durations, precision, work
-from stallpoint.planning.accounts import BESIDE_VISITS, accounts
 from stallpoint.planning.budget import check_budget
 from stallpoint.planning.durations import Durations, Sitting, Took
 from stallpoint.planning.expected import DEFAULTS, Expectations, Expected, Interval
@@ -308,43 +306,6 @@ def test_a_file_that_says_nothing_useful_is_no_error(tmp_path: Path, words: str)
     (tmp_path / "a.json").write_text(words)
     assert Durations.read_all(tmp_path) == Durations()
     assert Durations.read(tmp_path / "none.json") == Durations()
-
-
-# -- Planned beside used
-
-
-def test_visits_count_for_the_plan_before_them() -> None:
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    row = {
-        "kind": "train",
-        "hardware": "cpu",
-        "nodes": 1,
-        "seconds": [5.0, 10.0, 20.0],
-        "node_hours": [0.0, 40 / 3600, 0.0],
-    }
-    job = {"name": "cpu", "nodes": 4, "seconds": [6.0, 12.0, 24.0], "node_hours": [0.0, 48 / 3600, 0.0]}
-    plans = [
-        {"time": (start + timedelta(hours=hour)).isoformat(), "rows": [row], "jobs": [job]} for hour in (0, 1)
-    ]  # fmt: skip
-    visits = pd.DataFrame(
-        [
-            {"cell": "a", "kind": "train", "hardware": "cpu", "nodes": 1, "rank": rank, "visit": visit,
-             "began": start + timedelta(minutes=minutes), "duration": duration + rank}
-            for visit, minutes, duration in ((0, -5, 99.0), (1, 1, 6.0), (2, 2, 7.0), (3, 61, 3.0))
-            for rank in (0, 1)
-        ]
-    )  # fmt: skip
-    sitting = replace(SITTING, began=(start + timedelta(minutes=1)).isoformat())
-    table = accounts(plans, visits, [sitting])
-    assert table["plan"].to_list() == [1, 1, 2, 2]
-    train = table[table["kind"] == "train"].set_index("plan")
-    assert train["used_seconds"].to_dict() == {1: 15.0, 2: 4.0}
-    assert train["planned_seconds"].to_dict() == {1: 10.0, 2: 10.0}
-    assert train["used_node_hours"].to_dict() == pytest.approx({1: 60 / 3600, 2: 16 / 3600})
-    beside = table[table["kind"] == BESIDE_VISITS].set_index("plan")
-    assert beside["planned_seconds"].to_dict() == {1: 2.0, 2: 2.0}
-    assert beside["used_seconds"].to_dict() == {1: 16.0, 2: 0.0}
-    assert accounts([], visits).empty
 
 
 def test_intervals_are_added_by_their_ends() -> None:

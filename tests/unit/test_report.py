@@ -122,11 +122,19 @@ CONTROL = {
 DISTURBED = {"hardware": "cpu", "reason": "steal", "iterations": 3, "cells": 2, "kept": 1}
 
 
+PLANNED = {
+    "hardware": "cpu", "kind": "train", "nodes": 4, "cells": 3, "cells_as_planned": 2, "used_seconds": 45.0,
+    "used_node_hours": 0.05, "planned_seconds": {"value": 60.0, "low": 30.0, "high": 120.0},
+}  # fmt: skip
+
+
 def test_how_sure_it_is_has_a_section(conclusions: Conclusions) -> None:
     curve = {**conclusions["curves"][0], **MEASURED}
     ended = [{"hardware": "cpu", "ended": "budget", "cells": 7, "visits": 25}]
     found = {**conclusions, "curves": [curve], "ended": ended, "disturbances": [DISTURBED], "controls": [CONTROL]}
+    found["planned"] = [PLANNED]
     text = words(sure(found).html)
+    assert "cpu train 4 3 60 [30, 120] 45 0.05 2" in text
     assert "cpu 7 25 budget used up" in text
     assert "2 1.8 [1.7, 1.9] ± 5.6 %" in text
     assert "cpu steal 3 2 2 left out, 1 kept for want of others" in text

@@ -70,9 +70,10 @@ def test_a_record_holds_the_rows_of_all_visits_in_their_order(measured: Measurem
     for number in (2, 10, 1):
         visit(measured, number)
     assert measured.visits == [1, 2, 10]
-    measured.write_record("precision")
+    measured.write_record("precision", (4.0, 5.0, 7.0))
     run, samples = recorded(measured)
     assert samples == [10, 11, 20, 21, 100, 101]
+    assert [run[name] for name in ("planned_low", "planned", "planned_high")] == [4, 5, 7]
     assert (run["status"], run["duration"], run["ended"]) == ("ok", 6.0, "precision")
     assert measured.visits == []
     assert not measured.done.exists()

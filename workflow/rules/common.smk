@@ -212,9 +212,10 @@ def agenda_file(block):
     return Path(RESULTS, "turns", f"{block}.json")
 
 
-def agenda_of(block):
+def agenda_of(block, job):
     orders = [(one.cell.to_json(), str(one.folder)) for one in block]
-    return Agenda(orders, limits(), STUDY.config["seed"])
+    planned = {order.cell.path: order.seconds.values() for order in job.orders}
+    return Agenda(orders, limits(), STUDY.config["seed"], planned)
 
 
 def limits():

@@ -20,8 +20,8 @@ PLAN = planned(BLOCKS)
 
 
 onstart:
-    for name, block in BLOCKS.items():
-        agenda_of(block).write(agenda_file(name))
+    for (name, block), job in zip(BLOCKS.items(), PLAN.jobs, strict=True):
+        agenda_of(block, job).write(agenda_file(name))
     PLAN.append(Path(RESULTS, "turns", plans.FILE))
 
 

@@ -21,7 +21,7 @@ from stallpoint.claims.conditions import chosen, is_end
 from stallpoint.claims.facts import Facts, column_of
 from stallpoint.claims.language import Quantity, Selection
 from stallpoint.claims.missing import no_rows, no_value, one_row
-from stallpoint.models.statistics import Reals, bootstrap, estimate, generator
+from stallpoint.models.statistics import Reals, estimate, generator, resampled
 
 AGGREGATES: dict[str, Callable[..., Any]] = {
     "median": np.median, "mean": np.mean, "min": np.min, "max": np.max, "sum": np.sum,
@@ -157,10 +157,8 @@ def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any
     if selection.exact:
         value = float(aggregate(values))
         return value, value, value
-    if len(values) == 1:
-        return float(values[0]), math.nan, math.nan
     random = generator(0, "claims", selection.table, selection.column, *labels.items())
-    return estimate(bootstrap(values, np.zeros(len(values)), random, aggregate))
+    return estimate(resampled(values, random, aggregate))
 
 
 def _censored(

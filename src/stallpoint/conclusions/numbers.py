@@ -11,7 +11,7 @@ import pandas as pd
 
 from stallpoint.claims.judge import Judged
 from stallpoint.models.measured import SERIES
-from stallpoint.models.statistics import INTERVAL, bootstrap, estimate, generator, groups
+from stallpoint.models.statistics import INTERVAL, estimate, generator, groups, resampled
 
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
 """Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
@@ -55,6 +55,7 @@ def conclude(
         ],
         "disturbances": list(_disturbances(tables["disturbances"])),
         "ended": list(_ended(tables["runs"], tables["visits"])),
+        "planned": list(_planned(tables["runs"])),
         "instrumentation": list(_instrumentation(tables["instrumentation"])),
         "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
@@ -191,7 +192,8 @@ def _dag_errors(predictions: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def _dag_error(network: str, sync: str, rows: pd.DataFrame) -> dict[str, Any]:
     sizes = rows["error"].abs().to_numpy()
-    value, low, high = estimate(bootstrap(sizes, np.zeros(len(sizes)), generator(0, "errors", network, sync)))
+    value, *ends = estimate(resampled(sizes, generator(0, "errors", network, sync), np.median))
+    low, high = (None if math.isnan(end) else end for end in ends)
     return {
         "network": network,
         "sync": sync,
@@ -226,6 +228,28 @@ def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]
     for (hardware, ended), rows in groups(measured, ["hardware", "ended"]):
         count = int(visited.reindex(rows["cell"]).fillna(0).sum())
         yield {"hardware": hardware, "ended": ended, "cells": len(rows), "visits": count}
+
+
+def _planned(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each hardware, kind and node count what its visits were expected to take, and took: seconds, node-hours.
+
+    Ends of intervals are added: what is wrong with one expectation is wrong with others. A job has the nodes of its
+    largest cell, whatever is visited.
+    """
+    measured = runs[(runs["ended"].fillna("") != "") & runs["planned"].notna()]
+    most = measured.groupby("hardware")["nodes"].max()
+    for (hardware, kind, nodes), rows in groups(measured, ["hardware", "kind", "nodes"]):
+        sums = {name: float(rows[name].sum()) for name in ("planned", "planned_low", "planned_high", "duration")}
+        yield {
+            "hardware": hardware,
+            "kind": kind,
+            "nodes": int(nodes),
+            "cells": len(rows),
+            "planned_seconds": _estimate(sums, "planned"),
+            "used_seconds": sums["duration"],
+            "used_node_hours": float(sums["duration"] * most[hardware] / 3600),
+            "cells_as_planned": int(rows["duration"].between(rows["planned_low"], rows["planned_high"]).sum()),
+        }
 
 
 def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -46,7 +46,7 @@ def summary(conclusions: Conclusions) -> list[str]:
     lines.extend(_next_line(conclusions["curves"]))
     for error in conclusions["dag_errors"]:
         if error["sync"] == "all":
-            lines.append(f"DAG model, {error['network']}: median error {_percent(error['median_error'])}")
+            lines.append(f"DAG model, {error['network']}: median error {_error_in_words(error)}")
     lines += claims.summary_line(conclusions["claims"])
     lines += instrumentation_warnings(conclusions["instrumentation"])
     if conclusions["imported"]:
@@ -398,6 +398,12 @@ def _limits(row: Mapping[str, Any]) -> list[str]:
     return [_with_interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_nodes")]
 
 
+def _error_in_words(error: Mapping[str, Any]) -> str:
+    """The median error, with an interval where its points tell one."""
+    median_error = error["median_error"]
+    return f"{_figure(100 * median_error['value'])} %" if median_error["low"] is None else _percent(median_error)
+
+
 def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
     yield "## Accuracy of the DAG model"
     if not errors:
@@ -413,7 +419,7 @@ def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
             [
                 error["network"],
                 error["sync"],
-                _percent(error["median_error"]),
+                _error_in_words(error),
                 str(error["points"]),
                 f"{100 * error['published']:.1f} %" if error["published"] else "–",
             ]

@@ -27,6 +27,8 @@ MANY = 10_000
 AT_ONCE = 100_000
 """Numbers that replicates are made of at a time."""
 
+FEWEST_VALUES = 4
+"""Independent values without which they do not tell an interval."""
 MOST_APART = 3.0
 """Largest deviation of a replicate, as a logarithm: what is farther off tells nothing more."""
 MOST_BELIEVED = 20.0
@@ -133,6 +135,14 @@ def bootstrap(
     with np.errstate(divide="ignore", invalid="ignore"):
         by_ratio = value * np.exp(np.clip(apart / value, -MOST_APART, MOST_APART))
     return np.concatenate([value[None], np.where(value > 0, by_ratio, value + apart)])
+
+
+def resampled(values: npt.ArrayLike, random: np.random.Generator, statistic: Callable[..., Reals]) -> Ensemble:
+    """The statistic of independent `values`, and of them drawn again; not a number where they are too few to tell."""
+    values = np.asarray(values, dtype=np.float64)
+    few = len(values) < FEWEST_VALUES
+    replicates = np.full(REPLICATES, np.nan) if few else _redrawn(values, statistic, random)
+    return np.concatenate([[statistic(values, axis=0)], replicates])
 
 
 def _redrawn(values: Reals, statistic: Callable[..., Reals], random: np.random.Generator) -> Reals:

@@ -20,6 +20,7 @@ def sure(conclusions: Conclusions) -> Section:
         return Section("sure", "How sure this is", paragraph("Nothing was visited."))
     blocks = [
         *_visits(conclusions["ended"]),
+        *_planned(conclusions["planned"]),
         *_speedups(conclusions["curves"]),
         *_disturbed(conclusions["disturbances"]),
         *_controls(conclusions),
@@ -42,6 +43,27 @@ def _visits(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             ],
             entries,
         )
+
+
+def _planned(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if entries:
+        yield "<h3>Planned and used</h3>"
+        yield paragraph(
+            "What visits were expected to take when their job was submitted, and what they took. Node-hours are those "
+            "of a job, which has as many nodes as its largest cell."
+        )
+        yield table(
+            ["hardware", "kind", "nodes", "cells", "planned [s]", "used [s]", "used [node-hours]", "cells as planned"],
+            [
+                [
+                    row["hardware"], row["kind"], str(row["nodes"]), str(row["cells"]),
+                    interval(row["planned_seconds"]), f"{row['used_seconds']:.3g}", f"{row['used_node_hours']:.3g}",
+                    str(row["cells_as_planned"]),
+                ]
+                for row in entries
+            ],
+            entries,
+        )  # fmt: skip
 
 
 def _speedups(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from stallpoint.errors import InputError
 from stallpoint.kinds import cell_from_json
 from stallpoint.parquet import atomic
-from stallpoint.turns.ledger import Measurement
+from stallpoint.turns.ledger import Measurement, Seconds
 
 PATIENCE = 60.0
 """How long to wait for a file that another node wrote to a shared file system, s."""
@@ -42,6 +42,8 @@ class Agenda:
     """Each cell as JSON, and the folder of its visits (`ledger.round_folder`)."""
     limits: Limits
     seed: int
+    planned: Mapping[str, Seconds] = field(default_factory=dict)
+    """What the visits still to come to each cell, by its path, are expected to take: low, typical, high."""
 
     def write(self, file: Path) -> None:
         """Write it whole."""
@@ -58,7 +60,7 @@ class Agenda:
             time.sleep(1)
         values: dict[str, Any] = json.loads(file.read_text())
         orders = [(str(cell), str(folder)) for cell, folder in values["orders"]]
-        return cls(orders, Limits(**values["limits"]), int(values["seed"]))
+        return cls(orders, Limits(**values["limits"]), int(values["seed"]), values["planned"])
 
     def measurements(self) -> list[Measurement]:
         """The measurements that are to be made."""

@@ -10,10 +10,12 @@ preempted or out of time goes on where it was.
 from __future__ import annotations
 
 import hashlib
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -23,6 +25,9 @@ from stallpoint.kinds import kind_of
 from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, Table
 
 RECORD = "record"
+Seconds: TypeAlias = tuple[float, float, float]
+"""A low, a typical and a high duration."""
+UNKNOWN: Seconds = (math.nan, math.nan, math.nan)
 
 
 def round_folder(cell: Cell, folder: Path, *, again: bool, also: str = "") -> Path:
@@ -73,7 +78,7 @@ class Measurement:
         """Numbers of the visits there are, rising."""
         return sorted(int(path.name.rpartition("~")[2]) for path in self.folder.glob("visit~*"))
 
-    def run(self, visit: int) -> dict[str, object]:
+    def run(self, visit: int) -> dict[str, Any]:
         """The row of `records.RUNS` that a visit left."""
         (row,) = parquet.read(RUNS, self.visit_folder(visit) / f"{RUNS.name}.parquet").to_pylist()
         return dict(row)
@@ -83,20 +88,20 @@ class Measurement:
         file = self.visit_folder(visit) / f"{table.name}.parquet"
         return parquet.read(table, file) if file.exists() else table.schema.empty_table()
 
-    def write_record(self, ended: str) -> None:
+    def write_record(self, ended: str, planned: Seconds = UNKNOWN) -> None:
         """Put the visits together, those that failed left out unless all did; then they are not needed any more.
 
-        `ended` says why there was no further visit.
+        `ended` says why there was no further visit, `planned` what all of them were expected to take.
         """
         if not self.recorded:
             runs = {visit: self.run(visit) for visit in self.visits}
             good = [visit for visit, run in runs.items() if run["status"] == "ok"]
             chosen = good or list(runs)[-1:]
             first = runs[chosen[0]]
-            duration = sum(float(str(runs[visit]["duration"])) for visit in chosen)
-            tables: dict[str, parquet.Rows] = {
-                RUNS.name: [{**first, "duration": duration, "ended": ended if good else ""}]
-            }
+            expected = dict(zip(("planned_low", "planned", "planned_high"), planned, strict=True))
+            duration = sum(runs[visit]["duration"] for visit in chosen)
+            row = {**first, "duration": duration, **expected, "ended": ended if good else ""}
+            tables: dict[str, parquet.Rows] = {RUNS.name: [row]}
             for table in kind_of(self.cell).tables[1:]:
                 if good and (rows := self._together(table, good)).num_rows:
                     tables[table.name] = rows

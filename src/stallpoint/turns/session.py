@@ -24,7 +24,7 @@ from stallpoint.runs import run_row
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.beside import SideBySide
 from stallpoint.turns.choice import Visited, choose, speedups
-from stallpoint.turns.ledger import Measurement
+from stallpoint.turns.ledger import UNKNOWN, Measurement, Seconds
 from stallpoint.turns.processes import THIS_MACHINE, Order, Processes
 
 
@@ -38,7 +38,10 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = 
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     fixed = not agenda.limits.precision
-    cells = [Candidate.found(measurement, fixed=fixed) for measurement in agenda.measurements()]
+    cells = [
+        Candidate.found(measurement, fixed=fixed, planned=agenda.planned.get(measurement.cell.path, UNKNOWN))
+        for measurement in agenda.measurements()
+    ]
     visited = [one.visited for one in cells]
     with (
         _processes([one.measurement.cell for one in cells], launcher, log) as processes,
@@ -62,7 +65,7 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = 
     _say(log, f"{_ended(choice.reason)}; {_widths(visited)}")
     for one in cells:
         if not one.problem and (one.measurement.visits or one.measurement.recorded):
-            one.measurement.write_record(choice.reason)
+            one.measurement.write_record(choice.reason, one.planned)
             one.measurement.finish()
     if problems := [one.problem for one in cells if one.problem]:
         raise InputError("\n".join(problems))
@@ -74,16 +77,21 @@ class Candidate:
 
     measurement: Measurement
     visited: Visited
+    planned: Seconds
+    """What all its visits were expected to take when this job was submitted."""
     problem: str = ""
     """What was wrong, if a visit left nothing behind: then there is no record, and its visits wait for the next job."""
 
     @classmethod
-    def found(cls, measurement: Measurement, *, fixed: bool) -> Candidate:
-        """With the visits there are from an earlier job; `fixed`: their number is."""
-        one = cls(measurement, Visited(measurement.cell, fixed=fixed))
+    def found(cls, measurement: Measurement, *, fixed: bool, planned: Seconds) -> Candidate:
+        """With the visits there are from an earlier job; their number may be `fixed`. `planned`: those to come."""
+        one = cls(measurement, Visited(measurement.cell, fixed=fixed), planned)
         one.visited.ended = measurement.recorded
         for visit in measurement.visits:
             one._count(visit)
+        low, typical, high = planned
+        earlier = sum(one.visited.durations)
+        one.planned = (earlier + low, earlier + typical, earlier + high)
         return one
 
     def order(self, turn: int, node: int = 0) -> Order:
@@ -102,7 +110,7 @@ class Candidate:
 
     def _count(self, visit: int) -> None:
         run = self.measurement.run(visit)
-        duration = float(str(run["duration"]))
+        duration = run["duration"]
         self.visited.durations.append(duration)
         if run["status"] != "ok":
             self.visited.ended = True
