@@ -89,7 +89,7 @@ def _measure(cells: Sequence[Cell], seed: int, environment: Mapping[str, str], f
     left = [one for one in found if not one.done.exists()]
     if not left:
         return
-    Agenda([(one.cell.to_json(), str(one.folder)) for one in left], Limits(), seed).write(file)
+    Agenda.of(left, Limits(), seed).write(file)
     most = max(one.cell.nodes for one in left)
     turns = [sys.executable, "scripts/take_turns.py", str(file), str(file.with_suffix(".log")), LAUNCHER]
     subprocess.run([*ALLOCATION.format(nodes=most).split(), *turns], env=environment, check=True)

@@ -139,7 +139,7 @@ def measured(name: str, config: Mapping[str, Any], folder: Path, *, again: bool)
     ((block, orders),) = targets.blocks(measurements, targets.Asked(), str(folder)).items()
     limits = Limits(study.config["precision"])
     (job,) = planned(name, {block: orders}, limits, folder, cores=os.cpu_count()).jobs
-    agenda = Agenda([(one.cell.to_json(), str(one.folder)) for one in orders], limits, study.config["seed"])
+    agenda = Agenda.of(orders, limits, study.config["seed"])
     took = folder / "turns" / durations.FOLDER / f"{block}.json"
     take_turns(agenda, launcher=THIS_MACHINE, log=folder / "log", took=took)
     found = durations.Durations.read(took)

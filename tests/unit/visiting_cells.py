@@ -6,7 +6,7 @@ from pathlib import Path
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, TrainCell
 from stallpoint.presets import PRESETS
 from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.ledger import round_folder
+from stallpoint.turns.ledger import Measurement, round_folder
 
 COMMON = {
     "hardware": "cpu", "nodes": 1, "repeat": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1,
@@ -35,5 +35,5 @@ def sgemm(network: str = "alexnet", *, visits: int = 2, **settings: object) -> S
 
 def agenda(cells: list[Cell], visits: Path, limits: Limits | None = None) -> Agenda:
     """The cells in turns, with their visits below `visits`."""
-    orders = [(cell.to_json(), str(round_folder(cell, visits / cell.path, again=False))) for cell in cells]
-    return Agenda(orders, limits or Limits(), seed=1)
+    measurements = [Measurement(cell, round_folder(cell, visits / cell.path, again=False)) for cell in cells]
+    return Agenda.of(measurements, limits or Limits(), seed=1)

@@ -213,9 +213,8 @@ def agenda_file(block):
 
 
 def agenda_of(block, job):
-    orders = [(one.cell.to_json(), str(one.folder)) for one in block]
     planned = {order.cell.path: order.seconds.values() for order in job.orders}
-    return Agenda(orders, limits(), STUDY.config["seed"], planned)
+    return Agenda.of(block, limits(), STUDY.config["seed"], planned)
 
 
 def limits():

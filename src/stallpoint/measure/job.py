@@ -84,7 +84,7 @@ def run(
         raise SystemExit(EXIT_BAD_INPUT) from None
     except CannotRun as error:
         if first_process():
-            write_failure(cell, folder, started, str(error))
+            _write_failure(cell, folder, started, str(error))
         return
     _Visit(cell, folder, started, turn, beside, world, Recorder(cell, world.rank, visit)).run(measure)
 
@@ -103,7 +103,7 @@ def record_failure(cell: Cell, folder: Path, exit_code: int, text: str) -> bool:
     if killed is None and (cancelled or exit_code not in _KILLED):
         return False
     who = "killed" if killed is None else f"rank {killed} was killed"
-    write_failure(cell, folder, datetime.now(UTC), f"{who} (signal 9): most likely out of memory")
+    _write_failure(cell, folder, datetime.now(UTC), f"{who} (signal 9): most likely out of memory")
     return True
 
 
@@ -193,7 +193,7 @@ class _Visit:
         _say(f"error: {problem.message}\nrank {self.world.rank} ends the job; {self._save_rows()}")
         if problem.exit_code == EXIT_FAILED:
             with suppress(OSError, InputError):  # another rank may be writing the same
-                write_failure(self.cell, self.folder, self.started, problem.message)
+                _write_failure(self.cell, self.folder, self.started, problem.message)
         self.world.comm.Abort(problem.exit_code)
         raise SystemExit(problem.exit_code)
 
@@ -208,7 +208,7 @@ class _Visit:
         if self.world.rank == first:
             _say(f"error: {problem.message}\n{saved}")
             if problem.exit_code == EXIT_FAILED:
-                write_failure(self.cell, self.folder, self.started, problem.message)
+                _write_failure(self.cell, self.folder, self.started, problem.message)
         self.world.comm.Barrier()  # a launcher ends all ranks as soon as one leaves with an exit status
         if problem.exit_code != EXIT_FAILED:
             raise SystemExit(problem.exit_code)
@@ -248,7 +248,7 @@ def all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
     return True
 
 
-def write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
+def _write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
     """Write the folder of a cell that cannot run here."""
     parquet.write_cell(folder, {RUNS.name: [run_row(cell, started, failure=reason)]})
 

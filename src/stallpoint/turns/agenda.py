@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -44,6 +44,17 @@ class Agenda:
     seed: int
     planned: Mapping[str, Seconds] = field(default_factory=dict)
     """What the visits still to come to each cell, by its path, are expected to take: low, typical, high."""
+
+    @classmethod
+    def of(
+        cls,
+        measurements: Iterable[Measurement],
+        limits: Limits,
+        seed: int,
+        planned: Mapping[str, Seconds] | None = None,
+    ) -> Self:
+        """The agenda of these measurements."""
+        return cls([(one.cell.to_json(), str(one.folder)) for one in measurements], limits, seed, planned or {})
 
     def write(self, file: Path) -> None:
         """Write it whole."""

@@ -103,12 +103,19 @@ def half_width(medians: Sequence[float]) -> float:
     return quantile * statistics.stdev(medians) / math.sqrt(count)
 
 
+def curve_of(cell: Cell) -> tuple[object, ...]:
+    """Which scaling curve of a hardware entry a cell is of, by the values of `SERIES`; empty: of none."""
+    if not isinstance(cell, TrainCell) or cell.scaling == "compute":
+        return ()
+    return tuple([getattr(cell, axis) for axis in SERIES])
+
+
 def speedups(visited: Iterable[Visited]) -> list[Speedup]:
     """Every speedup that the cells give: each curve's node counts against its fewest nodes."""
     curves: dict[tuple[object, ...], list[Visited]] = {}
     for one in visited:
-        if isinstance(one.cell, TrainCell) and one.cell.scaling != "compute" and not one.ended:
-            curves.setdefault(tuple(getattr(one.cell, axis) for axis in SERIES), []).append(one)
+        if (key := curve_of(one.cell)) and not one.ended:
+            curves.setdefault(key, []).append(one)
     found = []
     for curve in curves.values():
         base, *others = sorted(curve, key=lambda one: one.cell.nodes)

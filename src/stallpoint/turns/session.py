@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stallpoint import disturbances, parquet
 from stallpoint.cells import Cell, TrainCell
@@ -26,6 +27,9 @@ from stallpoint.turns.beside import SideBySide
 from stallpoint.turns.choice import Visited, choose, speedups
 from stallpoint.turns.ledger import UNKNOWN, Measurement, Seconds
 from stallpoint.turns.processes import THIS_MACHINE, Order, Processes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
@@ -170,19 +174,19 @@ def _log_time(folder: Path) -> float | None:
     file = folder / f"{ITERATIONS.name}.parquet"
     if not file.exists():
         return None
-    rows = parquet.read(ITERATIONS, file).to_pandas()
-    return math.log(rows[~rows["warmup"]].groupby("iteration")["iteration_time"].max().median())
+    return math.log(_times(parquet.read(ITERATIONS, file).to_pandas()).median())
+
+
+def _times(iterations: pd.DataFrame) -> pd.Series[float]:
+    """How long each iteration took, warm-up left out: as long as its slowest rank."""
+    return iterations[~iterations["warmup"]].groupby("iteration")["iteration_time"].max()
 
 
 def _log_median(measurement: Measurement, visit: int) -> float | None:
-    """Logarithm of the median time of a visit's iterations, each as long as its slowest rank took.
-
-    Disturbed ones do not count; None where half of them or more were.
-    """
+    """Logarithm of the median time of a visit's iterations; None where half of them or more were disturbed."""
     iterations, visits = (measurement.table(table, visit).to_pandas() for table in (ITERATIONS, VISITS))
-    rows = iterations[~iterations["warmup"]]
-    found = disturbances.table(rows, visits)
-    times = rows.groupby("iteration")["iteration_time"].max()
+    found = disturbances.table(iterations[~iterations["warmup"]], visits)
+    times = _times(iterations)
     good = times[~times.index.isin(found["iteration"])]
     return math.log(good.median()) if 2 * len(good) > len(times) else None
 
