@@ -169,7 +169,7 @@ class Compute:
                 str(cell.repeat) if repeats else f"{cell.name}/{visit}" for cell in cells for visit in cell.visits
             ]
             random = generator(self._seed, "compute", *key)
-            self._pools[key] = bootstrap(values, visits, random, usual=self._usual[cells[0].hardware])
+            self._pools[key] = bootstrap(values, visits, random, np.mean, self._usual[cells[0].hardware])
         return self._pools[key]
 
 

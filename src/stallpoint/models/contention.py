@@ -456,14 +456,14 @@ def observe(
     values["under_way"] = under_way.reindex(values.index).fillna(0.0)
     # As in `measured.over_ranks`: the rank that arrives last waits for nobody.
     parts = sum(steps[name].min() if name == "exposed_communication" else steps[name].mean() for name in _PARTS)
-    values["straggling"] = np.maximum(steps["iteration_time"].max() - parts, 0.0)
+    values["straggling"] = np.maximum(steps["iteration_time"].mean() - parts, 0.0)
     last = sent.groupby([*_STEP, "rank"])["seconds"].sum().groupby(_STEP).idxmin()
     of_last = sent.set_index([*_STEP, "rank"]).loc[list(last)].reset_index()
     wide = of_last.pivot(index=_STEP, columns="message", values=["seconds", "beside"])
     wide = wide.reindex(values.index).fillna(0.0)
     names, count = list(values.columns), wide.shape[1] // 2
     found = bootstrap(
-        np.hstack([values.to_numpy(), wide.to_numpy()]), visits_of(values.reset_index()), random, usual=usual
+        np.hstack([values.to_numpy(), wide.to_numpy()]), visits_of(values.reset_index()), random, np.mean, usual
     )
     mean = steps["own"].transform("mean")
     return Observed(

@@ -99,7 +99,7 @@ class TrainingData:
         if key not in self._samples:
             values = rows[["read", "decode"]].div(rows["worker_batch"], axis="index")
             random, usual = generator(self._seed, "data", *key), self._usual[rows["hardware"].iloc[0]]
-            self._samples[key] = bootstrap(values, visits_of(rows), random, usual=usual)
+            self._samples[key] = bootstrap(values, visits_of(rows), random, np.mean, usual)
         return self._samples[key]
 
     def _slowdown(self, hardware: str, storage: str, read: float, ranks: int) -> Ensemble:

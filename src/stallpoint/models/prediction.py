@@ -399,7 +399,7 @@ def _reference(predicted: Predicted, measured: Measured | None, steps: pd.DataFr
         return float("nan")
     if not predicted.left_out:
         return float(measured.times["iteration_time"][0])
-    return float(steps.loc[steps["cell"].isin(list(predicted.left_out)), "iteration_time"].median())
+    return float(steps.loc[steps["cell"].isin(list(predicted.left_out)), "iteration_time"].mean())
 
 
 def layer_predictions(
