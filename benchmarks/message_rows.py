@@ -27,7 +27,7 @@ from stallpoint.measure.contention import backward_of_convolution
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
 from stallpoint.messages import messages
-from stallpoint.models.statistics import bootstrap, estimate, generator
+from stallpoint.models.statistics import estimate, generator, resampled
 from stallpoint.networks.layers import layers
 from stallpoint.presets import PRESETS
 
@@ -62,7 +62,7 @@ def _ratios(nodes: int, calls: pd.DataFrame) -> Iterator[Figure]:
         for way, words in WAYS.items():
             known = zip(by_size[way].T, sent, strict=True)
             ratio = [np.interp(sizes, [0, *SIZES], [row[0], *row]).sum() / seconds for row, seconds in known]
-            found = bootstrap(np.array(ratio), np.zeros(len(ratio)), generator(0, way))
+            found = resampled(np.array(ratio), generator(0, way), np.median)
             yield Figure(
                 "message-rows", f"{network}, {len(sizes)} messages, {nodes} nodes",
                 f"from {words} / measured", *estimate(found),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stallpoint.models.statistics import bootstrap, estimate, generator
+from stallpoint.models.statistics import estimate, generator, resampled
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def run(command: Sequence[str], folder: Path | None = None) -> tuple[float, int]
 def figure(benchmark: str, candidate: str, quantity: str, values: Sequence[float], wanted: str = "") -> Figure:
     """The median of one value for each round, with its interval."""
     random = generator(0, benchmark, candidate, quantity)
-    value, low, high = estimate(bootstrap(values, np.zeros(len(values)), random))
+    value, low, high = estimate(resampled(values, random, np.median))
     return Figure(benchmark, candidate, quantity, value, low, high, wanted)
 
 

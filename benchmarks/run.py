@@ -25,8 +25,10 @@ import plan_accuracy
 import presets
 import repeatability
 import scaling_laws
+import truth
 
 BENCHMARKS = {
+    "truth": truth.benchmark,
     "repeatability": repeatability.benchmark,
     "collect": collect.benchmark,
     "dry-run": dry_run.benchmark,
