@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +17,7 @@ def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "
         "reason": failure,
         "started": started,
         "duration": (datetime.now(UTC) - started).total_seconds(),
-        **dict.fromkeys(("planned", "planned_low", "planned_high"), math.nan),
+        **dict.fromkeys(("planned", "planned_low", "planned_high"), None),
         "settings": cell.to_json(),
         "ended": "",
         "source": source,

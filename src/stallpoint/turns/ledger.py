@@ -10,7 +10,6 @@ preempted or out of time goes on where it was.
 from __future__ import annotations
 
 import hashlib
-import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, Table
 RECORD = "record"
 Seconds: TypeAlias = tuple[float, float, float]
 """A low, a typical and a high duration."""
-UNKNOWN: Seconds = (math.nan, math.nan, math.nan)
 
 
 def round_folder(cell: Cell, folder: Path, *, again: bool, also: str = "") -> Path:
@@ -88,7 +86,7 @@ class Measurement:
         file = self.visit_folder(visit) / f"{table.name}.parquet"
         return parquet.read(table, file) if file.exists() else table.schema.empty_table()
 
-    def write_record(self, ended: str, planned: Seconds = UNKNOWN) -> None:
+    def write_record(self, ended: str, planned: Seconds | None = None) -> None:
         """Put the visits together, those that failed left out unless all did; then they are not needed any more.
 
         `ended` says why there was no further visit, `planned` what all of them were expected to take.
@@ -98,9 +96,9 @@ class Measurement:
             good = [visit for visit, run in runs.items() if run["status"] == "ok"]
             chosen = good or list(runs)[-1:]
             first = runs[chosen[0]]
-            expected = dict(zip(("planned_low", "planned", "planned_high"), planned, strict=True))
+            expected = zip(("planned_low", "planned", "planned_high"), planned or [None] * 3, strict=True)
             duration = sum(runs[visit]["duration"] for visit in chosen)
-            row = {**first, "duration": duration, **expected, "ended": ended if good else ""}
+            row = {**first, "duration": duration, **dict(expected), "ended": ended if good else ""}
             tables: dict[str, parquet.Rows] = {RUNS.name: [row]}
             for table in kind_of(self.cell).tables[1:]:
                 if good and (rows := self._together(table, good)).num_rows:

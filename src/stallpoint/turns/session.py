@@ -25,7 +25,7 @@ from stallpoint.runs import run_row
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.beside import SideBySide
 from stallpoint.turns.choice import Visited, choose, speedups
-from stallpoint.turns.ledger import UNKNOWN, Measurement, Seconds
+from stallpoint.turns.ledger import Measurement, Seconds
 from stallpoint.turns.processes import THIS_MACHINE, Order, Processes
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = 
     log.write_text("")
     fixed = not agenda.limits.precision
     cells = [
-        Candidate.found(measurement, fixed=fixed, planned=agenda.planned.get(measurement.cell.path, UNKNOWN))
+        Candidate.found(measurement, fixed=fixed, planned=agenda.planned.get(measurement.cell.path))
         for measurement in agenda.measurements()
     ]
     visited = [one.visited for one in cells]
@@ -81,21 +81,22 @@ class Candidate:
 
     measurement: Measurement
     visited: Visited
-    planned: Seconds
+    planned: Seconds | None
     """What all its visits were expected to take when this job was submitted."""
     problem: str = ""
     """What was wrong, if a visit left nothing behind: then there is no record, and its visits wait for the next job."""
 
     @classmethod
-    def found(cls, measurement: Measurement, *, fixed: bool, planned: Seconds) -> Candidate:
+    def found(cls, measurement: Measurement, *, fixed: bool, planned: Seconds | None) -> Candidate:
         """With the visits there are from an earlier job; their number may be `fixed`. `planned`: those to come."""
         one = cls(measurement, Visited(measurement.cell, fixed=fixed), planned)
         one.visited.ended = measurement.recorded
         for visit in measurement.visits:
             one._count(visit)
-        low, typical, high = planned
-        earlier = sum(one.visited.durations)
-        one.planned = (earlier + low, earlier + typical, earlier + high)
+        if planned:
+            low, typical, high = planned
+            earlier = sum(one.visited.durations)
+            one.planned = (earlier + low, earlier + typical, earlier + high)
         return one
 
     def order(self, turn: int, node: int = 0) -> Order:
