@@ -4,11 +4,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    tests/cluster/install.sh
-    command -v chromium >/dev/null || apt-get install -y -q --no-install-recommends chromium >/dev/null
-fi
+install() {
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        tests/cluster/install.sh
+        command -v chromium >/dev/null || apt-get install -y -q --no-install-recommends chromium >/dev/null
+    fi
+}
+install &  # mostly waits for the disk; checks compute
 make --no-print-directory check
+wait $!
 failed=0
 .venv/bin/pytest tests/unit --durations=8 --numprocesses logical --dist worksteal || failed=1
 .venv/bin/pytest tests/workflow --durations=8 --numprocesses logical --dist loadgroup || failed=1

@@ -19,7 +19,7 @@ def fit(tables: dict[str, pd.DataFrame], **options: Any) -> dict[str, pd.DataFra
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, pd.DataFrame]:
-    return study(nodes=(1, 2, 4), repeats=1)
+    return study(nodes=(1, 2, 4), repeats=1, prefetches=(0,))
 
 
 @pytest.fixture(scope="module")
