@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic import Truth, study
+from synthetic import Layer, Truth, study
 
 from stallpoint.models import fit
 from stallpoint.models.contention import NONE, Messages, PerMessage, Together, rounds
@@ -205,3 +205,17 @@ def test_one_slow_worker_of_two_is_waited_for_more_by_many() -> None:
     values = np.array([-0.1, 0.1])
     assert expected_lead(values, 2) == pytest.approx(0.05)
     assert expected_lead(values, 64) == pytest.approx(0.1)
+
+
+def test_what_small_messages_wait_is_not_multiplied_for_large_ones() -> None:
+    """With `wfbp` only a small message is left after the backward pass, whose wait of 10 ms is 12 times its own time."""
+    layers = (
+        Layer("conv1", "convolution", 0.2e-3, 0.4e-3, 140_000),
+        Layer("fc6", "fully-connected", 12e-3, 0.1e-3, 60_000_000),
+        Layer("loss", "loss", 0.1e-3, 0.001e-3),
+    )
+    truth = Truth(layers=layers, delay=10e-3, noise=0.003)
+    records = study(truth, nodes=(1, 2), storages=("local",), prefetches=(0,), repeats=1, visits=4)
+    predictions = fit(records, nodes=[])["predictions"].query("nodes == 2 and scaling == 'strong'").set_index("sync")
+    # Without the wait, which nothing tells apart from a slower network; a factor would double it.
+    assert predictions.loc["naive", "error"] == pytest.approx(-0.11, abs=0.05)

@@ -19,6 +19,7 @@ import pandas as pd
 from stallpoint.models.measured import POINT, Measured, Point, kept
 from stallpoint.models.pace import Pace
 from stallpoint.models.statistics import (
+    MOST_BELIEVED,
     REPLICATES,
     UNKNOWN,
     Ensemble,
@@ -374,7 +375,9 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
     per_round = rounds(seen[0].point.ranks)
     design = np.stack([np.full_like(known, per_round), known], axis=-1)
     factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
-    factor = believed(factor, USUAL[beside])
+    # Where it may as well be a delay, a factor learned from small messages would say nonsense of large ones.
+    doubt = np.log(np.clip(ratio, 1 / MOST_BELIEVED, MOST_BELIEVED))
+    factor = believed(factor, USUAL[beside], doubt=np.where(can_tell, 0.0, doubt))
     left = (count * (measured - factor[:, None] * known)).sum(axis=-1) / count.sum(axis=-1)
     return PerMessage(np.where(can_tell, np.maximum(left, 0.0), 0.0) / per_round, factor)
 

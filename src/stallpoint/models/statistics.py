@@ -185,10 +185,13 @@ def columns(name: str, ensemble: Ensemble) -> dict[str, float]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), estimate(ensemble), strict=True))
 
 
-def believed(factor: Ensemble, usual: float) -> Ensemble:
-    """The factor, nearer to 1 the less certain it is: a normal prior on its logarithm, `usual` wide."""
+def believed(factor: Ensemble, usual: float, doubt: Ensemble | float = 0.0) -> Ensemble:
+    """The factor, nearer to 1 the less certain it is: a normal prior on its logarithm, `usual` wide.
+
+    `doubt` is how far off its logarithm may be beside what its replicates say.
+    """
     known = np.log(np.clip(factor, 1 / MOST_BELIEVED, MOST_BELIEVED))
-    return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var())))
+    return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var() + np.square(doubt))))
 
 
 def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
