@@ -208,7 +208,7 @@ def test_one_slow_worker_of_two_is_waited_for_more_by_many() -> None:
 
 
 def test_what_small_messages_wait_is_not_multiplied_for_large_ones() -> None:
-    """With `wfbp` only a small message is left after the backward pass, whose wait of 10 ms is 12 times its own time."""
+    """With `wfbp` only a small message is left after the backward pass, which waits 12 times its own time."""
     layers = (
         Layer("conv1", "convolution", 0.2e-3, 0.4e-3, 140_000),
         Layer("fc6", "fully-connected", 12e-3, 0.1e-3, 60_000_000),
