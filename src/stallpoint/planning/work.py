@@ -21,11 +21,12 @@ FACTOR = 2.5
 """Times from stated rates are right to within this factor, up or down, nine times out of ten."""
 FACTOR_UNKNOWN = 10.0
 """The same for a network of the study's own of which nothing is known yet but its inputs."""
-CPU_RATE = 20e9
-"""FLOP/s of each thread in training: a core of 2.5 to 3 GHz with AVX2 has 80 to 96 at most, of which convolutions and
-products of small mini-batches reach about a quarter."""
+CPU_RATE = 35e9
+"""FLOP/s of each thread in training: a core of 2.5 to 3 GHz has 80 to 96 at most with AVX2, and twice that with AVX-512.
+Convolutions and products of small mini-batches reached about a quarter of the one (older cores), and 50e9 to 75e9 of the
+other (AlexNet, GoogLeNet, ResNet-50 at b = 8 and 16); this lies between."""
 CPU_PRODUCTS_RATE = 40e9
-"""FLOP/s of each thread in plain matrix products, which are larger: about half of the most."""
+"""FLOP/s of each thread in plain matrix products, which are larger: about half of the most with AVX2."""
 CUDA_RATES = {"float32": 5e12, "tf32": 20e12, "bf16": 40e12}
 """FLOP/s of a GPU in training: about a third of the most of a V100 (15.7e12) or A100 (19.5e12) in float32, and less
 than a fifth of that of an A100's tensor cores (156e12, 312e12)."""
