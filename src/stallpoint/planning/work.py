@@ -22,9 +22,9 @@ FACTOR = 2.5
 FACTOR_UNKNOWN = 10.0
 """The same for a network of the study's own of which nothing is known yet but its inputs."""
 CPU_RATE = 35e9
-"""FLOP/s of each thread in training: a core of 2.5 to 3 GHz has 80 to 96 at most with AVX2, and twice that with AVX-512.
-Convolutions and products of small mini-batches reached about a quarter of the one (older cores), and 50e9 to 75e9 of the
-other (AlexNet, GoogLeNet, ResNet-50 at b = 8 and 16); this lies between."""
+"""FLOP/s of each thread in training: a core of 2.5 to 3 GHz has 80 to 96 at most with AVX2, and twice that with
+AVX-512. Convolutions and products of small mini-batches reached about a quarter of the one on older cores, and 50e9 to
+75e9 with the other (AlexNet, GoogLeNet, ResNet-50 at b = 8 and 16); this lies between."""
 CPU_PRODUCTS_RATE = 40e9
 """FLOP/s of each thread in plain matrix products, which are larger: about half of the most with AVX2."""
 CUDA_RATES = {"float32": 5e12, "tf32": 20e12, "bf16": 40e12}
