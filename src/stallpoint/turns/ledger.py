@@ -10,6 +10,7 @@ preempted or out of time goes on where it was.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ def round_folder(cell: Cell, folder: Path, *, again: bool, also: str = "") -> Pa
     A measurement that was not finished goes on, whether the cell is to be measured anew or not.
     """
     settings = hashlib.sha256(f"{cell.to_json()}{also}".encode()).hexdigest()[:8]
-    rounds = [int(path.name.rpartition("~")[2]) for path in folder.glob(f"{settings}~*")]
+    names = os.listdir(folder) if folder.is_dir() else []  # a glob takes several times as long, for 10,000 cells
+    rounds = [int(name.rpartition("~")[2]) for name in names if name.startswith(f"{settings}~")]
     latest = max(rounds, default=1)
     if again and Measurement(cell, folder / f"{settings}~{latest}").done.exists():
         latest += 1
