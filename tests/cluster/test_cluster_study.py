@@ -280,6 +280,8 @@ def test_a_job_that_ended_early_goes_on_and_makes_no_finished_visit_again(with_l
         made.append(visits(with_long_cell))
         for rank in range(2):
             saved = with_long_cell.results("interrupted", LONG_PATH, f"rank~{rank}.iterations.parquet")
+            # Slurm calls a job cancelled while its processes still write what they have.
+            wait_until(saved.exists, 60, f"rank {rank} saved nothing")
             assert 0 < len(read(ITERATIONS, saved)) <= ITERATIONS_OF_VISIT
     ran = ending.result()
     assert ran.status == 0, ran.text
