@@ -20,7 +20,7 @@ from stallpoint.models.prediction import Predicted, ScalingCurve
 from stallpoint.models.stalling import table as stalling
 from stallpoint.models.statistics import estimate
 
-TRIALS = 300
+TRIALS = 100
 NODES = (1, 2, 4, 8, 16, 32)
 THRESHOLD = 0.1
 
