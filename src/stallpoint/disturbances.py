@@ -1,5 +1,9 @@
 """Which measured iterations something else disturbed, and what: another process, the hypervisor, a quota, the clock.
 
+A host shared with others may also be slow without a counter that says so: then the sentinel, the same work at both ends
+of every visit, takes longer than it usually does. It does not depend on what was measured in between, so leaving such
+visits out shifts no result.
+
 A rank that waits for a CPU is not disturbed by that alone: on shared cores the ranks of a job, their communication
 threads and their readers wait for each other, and that is part of what is measured. Another process disturbs a rank as
 long as the rank waits and the other one runs, so by no more than the smaller of the two times. What a disturbance takes
@@ -26,11 +30,16 @@ STEAL_ERROR = 0.02
 """How far stolen time may be off: /proc/stat shows 10 ms at a time, of each CPU, at both ends (s)."""
 SLOWER_CLOCK = 0.1
 """Clocks of one load differ by some percent as they follow the other cores' load; this is beyond."""
+SLOW = 1.2
+"""Sentinel over its usual time, mean of both ends of a visit, from which on the machine was slow; single ends vary by
+more, and undisturbed visits by less."""
 FEWEST_VISITS = 2
 """Visits with an undisturbed iteration that have to be left of a cell; else it keeps all of them."""
-REASONS = ("another process", "steal", "quota", "throttled clock")
+REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine")
 _GPU_SLOWS_DOWN = "Thermal|HwSlowdown|PowerBrake"
 _VISIT = ["cell", "visit"]
+_ALIKE = ["hardware", "kernel", "ranks", "threads"]
+"""Visits equal in these have the same sentinel: ranks that compute at once slow each other down."""
 
 _Reals: TypeAlias = npt.NDArray[np.float64]
 
@@ -39,7 +48,7 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
     """Why each row's iteration says nothing, of `REASONS`, joined by commas; empty where nothing disturbed its rank.
 
     Rows have the columns of `stallpoint.measure.sensors.between`, those of a visit (cell, visit, rank, kernel, threads,
-    cpus, node_busy_error), iteration and iteration_time.
+    cpus, node_busy_error), its sentinel (mean of the two `sentinels`), iteration and iteration_time.
     """
     time = _numbers(iterations, "iteration_time")
     cpus, wanted = _cpus_and_threads(iterations)
@@ -50,12 +59,22 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
         "steal": _shared(iterations, _numbers(iterations, "steal") / used, STEAL_ERROR) > MATTERS,
         "quota": _quota(iterations, _numbers(iterations, "throttled") / used / time),
         "throttled clock": _throttled_clock(iterations, cpus <= wanted),
+        "slow machine": _numbers(iterations, "sentinel") > SLOW,
     }
     reasons = np.full(len(iterations), "", dtype=object)
     for reason, applies in found.items():
         reasons[applies & (reasons != "")] += ", "
         reasons[applies] += reason
     return pd.Series(reasons, index=iterations.index, dtype=object)
+
+
+def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
+    """The sentinel's products before and after each visit (columns of that name), over their median on visits alike."""
+    products = visits[["product_before", "product_after"]].astype(float)
+    alike: pd.Series[int] = visits.groupby(_ALIKE, dropna=False).ngroup()
+    ends = products.set_axis(["before", "after"], axis=1)
+    usual = pd.concat([ends["before"], ends["after"]]).groupby(pd.concat([alike, alike])).median()
+    return ends.div(alike.map(usual), axis=0)
 
 
 def together(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str]:
@@ -69,10 +88,15 @@ def together(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str
 
 
 def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the disturbances table, by the tables of iterations and visits."""
+    """Rows of the disturbances table, by the tables of iterations and visits.
+
+    There may be more visits than iterations are from: they tell how long the sentinel usually takes.
+    """
     key = [*_VISIT, "rank"]
     watched = iterations[iterations["node_busy"].notna()]
-    rows = watched.merge(visits[[*key, "kernel", "cpus", "threads", "node_busy_error"]], on=key, how="left")
+    visits = visits.assign(sentinel=sentinels(visits).mean(axis=1))
+    of_visit = ["kernel", "cpus", "threads", "node_busy_error", "sentinel"]
+    rows = watched.merge(visits[[*key, *of_visit]], on=key, how="left")
     rows = rows.assign(reason=together(rows, disturbed(rows)) if len(rows) else "")
     steps = rows.drop_duplicates([*_VISIT, "iteration"])
     good = steps[(steps["reason"] == "") & ~steps["warmup"].astype(bool)]

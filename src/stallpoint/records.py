@@ -260,7 +260,7 @@ VISITS = Table(
         Column("cpus", TEXT, None, "CPUs that the process may run on, such as 0-3,8"),
         Column("threads", INT, None, "threads that the worker computes with"),
         Column("node_busy_error", REAL, "s", "how far a difference of node_busy may be off"),
-        Column("product_before", REAL, "s", "sentinel: always the same matrix products, before measuring"),
+        Column("product_before", REAL, "s", "sentinel: 1,000 of always the same matrix products, before measuring"),
         Column("product_after", REAL, "s", "the same, after it"),
         Column("all_reduce_before", REAL, "s", "sentinel: always the same all-reduces, before; null for one rank"),
         Column("all_reduce_after", REAL, "s", "the same, after it"),
@@ -592,7 +592,7 @@ DISTURBANCES = Table(
         HARDWARE,
         VISIT,
         ITERATION,
-        Column("reason", TEXT, None, "another process, steal, quota or throttled clock; several joined by commas"),
+        Column("reason", TEXT, None, "another process, steal, quota, throttled clock, slow machine; several by commas"),
         Column("left_out", FLAG, None, "statistics do without it; not where too little of the cell would be left"),
     ),
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.disturbances import disturbed, foreign, members, table, together, without
+from stallpoint.disturbances import SLOW, disturbed, foreign, members, sentinels, table, together, without
 
 TIME = 0.05
 COUNT = 40
@@ -180,7 +180,8 @@ def recorded(visits: int, disturbed_visits: int) -> tuple[pd.DataFrame, pd.DataF
     parts = [with_another_process(part, 0, 5) if i < disturbed_visits else part for i, part in enumerate(parts)]
     whole = pd.concat([part.assign(iteration=part["iteration"] + 5 * i) for i, part in enumerate(parts)])
     whole = whole.assign(hardware="cpu", warmup=whole["iteration"] % 5 == 0).reset_index(drop=True)
-    return whole.drop(columns=OF_VISITS), whole.drop_duplicates(["cell", "visit", "rank"])
+    of_visits = whole.drop_duplicates(["cell", "visit", "rank"])
+    return whole.drop(columns=OF_VISITS), of_visits.assign(ranks=2, product_before=0.2, product_after=0.2)
 
 
 @pytest.mark.parametrize(("visits", "left_out"), [(3, True), (2, False), (1, False)])
@@ -215,3 +216,25 @@ def test_what_was_not_watched_is_not_disturbed() -> None:
     iterations, of_visits = recorded(3, 1)
     assert table(iterations.assign(node_busy=np.nan), of_visits).empty
     assert table(iterations.iloc[:0], of_visits.iloc[:0]).empty
+
+
+def test_a_slow_machine_is_found_by_the_sentinel_at_both_ends_of_a_visit() -> None:
+    iterations, of_visits = recorded(4, 0)
+    slow, glitch = (of_visits["visit"] == 2) & (of_visits["rank"] == 1), of_visits["visit"] == 3
+    of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * SLOW
+    of_visits.loc[glitch, "product_before"] *= SLOW  # at one end alone
+    found = table(iterations, of_visits)
+    assert set(found["visit"]) == {2}
+    assert set(found["reason"]) == {"slow machine"}
+    assert found["left_out"].all()
+
+
+def test_the_usual_sentinel_is_that_of_the_same_node_with_as_many_ranks() -> None:
+    _, of_visits = recorded(6, 0)
+    slower = of_visits["visit"] >= 3
+    two = pd.concat([of_visits, of_visits.assign(kernel="slow node", product_before=0.4, product_after=0.4)])
+    assert np.allclose(sentinels(two.reset_index(drop=True)), 1)
+    fewer = of_visits.assign(ranks=np.where(slower, 1, 2))
+    fewer.loc[slower, ["product_before", "product_after"]] /= 2
+    assert np.allclose(sentinels(fewer), 1)
+    assert sentinels(of_visits.assign(product_before=np.nan, product_after=np.nan)).isna().all(axis=None)

@@ -84,6 +84,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "steal": VIOLET,
         "quota": LIME,
         "throttled clock": RED,
+        "slow machine": LILAC,
     },
 }
 """Fixed colours: what is coloured -> its value -> colour."""

@@ -11,7 +11,7 @@ import pandas as pd
 
 from stallpoint.charts import Tables, marks, theme
 from stallpoint.charts.frames import compact, number, rows
-from stallpoint.disturbances import REASONS
+from stallpoint.disturbances import REASONS, sentinels
 
 CELLS = "cells that were visited"
 WIDTH, ROW = 640, 26
@@ -28,16 +28,16 @@ def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each hardware entry, with lanes below each other on one axis of time."""
     visits = _placed(rows(tables, "visits", CELLS))
     first = visits[visits["rank"] == 0]
-    sentinels, disturbed = _sentinels(visits, first), _disturbed(tables, first)
-    reach = _reach(sentinels)
+    ends, disturbed = _sentinels(visits, first), _disturbed(tables, first)
+    reach = _reach(ends)
     places, labels = _lanes(first, disturbed, reach)
     top = max(places.values()) + 0.75
     bars = first.assign(basis="visit", what=first["kind"], place=first["lane"].map(places))
     ticks = disturbed.assign(basis="disturbed", place=disturbed["lane"].map(places))
     height = SENTINEL_ROWS / sum(reach)
     for name in ("value", "low", "high"):
-        sentinels[f"at_{name}"] = places["sentinel"] + height * np.log2(sentinels[name])
-    points = sentinels.assign(basis="sentinel", place=sentinels["at_value"])
+        ends[f"at_{name}"] = places["sentinel"] + height * np.log2(ends[name])
+    points = ends.assign(basis="sentinel", place=ends["at_value"])
     usual = first[["hardware"]].drop_duplicates().assign(basis="usual", place=places["sentinel"])
     frame = pd.concat([bars, points, ticks, usual])
     frame = frame.astype(dict.fromkeys(("visit", "turn", "iterations"), float))
@@ -138,12 +138,9 @@ def _name(path: str) -> str:
 
 def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
     """For each visit before and after it the sentinel over its median: the median rank and the range of ranks."""
-    columns = ["product_before", "product_after"]
-    both = pd.concat([visits.set_index("hardware")[column] for column in columns])
-    usual = both.groupby(level=0).median()
-    found = []
-    for column, when, at in zip(columns, ("before", "after"), ("start", "end"), strict=True):
-        ratio = visits[column] / visits["hardware"].map(usual)
+    ratios, found = sentinels(visits), []
+    for when, at in (("before", "start"), ("after", "end")):
+        ratio = ratios[when]
         ranks = ratio[ratio > 0].groupby([visits[name] for name in _VISIT]).agg(["median", "min", "max"])
         ranks = ranks.set_axis(["value", "low", "high"], axis=1).reset_index()
         rows = first[["hardware", *_VISIT, "of", "nodes", "start", "end"]].merge(ranks, on=_VISIT)
@@ -168,9 +165,9 @@ def _disturbed(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
     return found.assign(start=(found["start"] + found["end"]) / 2, lane=found["what"], reason=found["what"])[columns]
 
 
-def _reach(sentinels: pd.DataFrame) -> tuple[float, float]:
+def _reach(ends: pd.DataFrame) -> tuple[float, float]:
     """Doublings below and above the usual speed that are shown."""
-    logs = np.log2(sentinels[["low", "high"]].to_numpy(dtype=float).ravel())
+    logs = np.log2(ends[["low", "high"]].to_numpy(dtype=float).ravel())
     return (max(LEAST_REACH, -logs.min(initial=0.0) * 1.05), max(LEAST_REACH, logs.max(initial=0.0) * 1.05))
 
 

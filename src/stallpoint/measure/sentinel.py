@@ -20,6 +20,8 @@ PROBE = 0.02
 """Long enough to tell from how many there have to be, s."""
 SIDES = {"cpu": 192, "cuda": 2048}
 """Of three square matrices: 432 KiB and 48 MiB."""
+PRODUCTS = 1000
+"""Products whose time is told, whatever their number was: it then compares between processes."""
 VALUES = 1024
 """Single-precision values of an all-reduce, from and to the host's memory."""
 _MOST = 2**20
@@ -55,9 +57,9 @@ class Sentinel:
         self.all_reduces = self._counted(self._all_reduce) if world.size > 1 else 0
 
     def run(self) -> dict[str, float | None]:
-        """Seconds of this rank: ``product_seconds`` and ``all_reduce_seconds`` (None for one rank)."""
+        """Seconds of this rank: ``product_seconds`` for `PRODUCTS`, and ``all_reduce_seconds`` (None for one rank)."""
         return {
-            "product_seconds": self._multiply(self.products),
+            "product_seconds": self._multiply(self.products) * PRODUCTS / self.products,
             "all_reduce_seconds": self._all_reduce(self.all_reduces) if self.all_reduces else None,
         }
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from stallpoint import disturbances, parquet
 from stallpoint.cells import Cell, TrainCell
@@ -28,9 +29,6 @@ from stallpoint.turns.choice import Visited, choose, speedups
 from stallpoint.turns.ledger import Measurement, Seconds
 from stallpoint.turns.processes import THIS_MACHINE, Order, Processes
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
     """Visit the cells of the agenda until it is enough, and write their records.
@@ -42,8 +40,9 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = 
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     fixed = not agenda.limits.precision
+    made: list[pd.DataFrame] = []
     cells = [
-        Candidate.found(measurement, fixed=fixed, planned=agenda.planned.get(measurement.cell.path))
+        Candidate.found(measurement, made, fixed=fixed, planned=agenda.planned.get(measurement.cell.path))
         for measurement in agenda.measurements()
     ]
     visited = [one.visited for one in cells]
@@ -81,15 +80,19 @@ class Candidate:
 
     measurement: Measurement
     visited: Visited
+    made: list[pd.DataFrame]
+    """Rows of the visits made to all cells: by them a slow machine is told from the usual one."""
     planned: Seconds | None
     """What all its visits were expected to take when this job was submitted."""
     problem: str = ""
     """What was wrong, if a visit left nothing behind: then there is no record, and its visits wait for the next job."""
 
     @classmethod
-    def found(cls, measurement: Measurement, *, fixed: bool, planned: Seconds | None) -> Candidate:
+    def found(
+        cls, measurement: Measurement, made: list[pd.DataFrame], *, fixed: bool, planned: Seconds | None
+    ) -> Candidate:
         """With the visits there are from an earlier job; their number may be `fixed`. `planned`: those to come."""
-        one = cls(measurement, Visited(measurement.cell, fixed=fixed), planned)
+        one = cls(measurement, Visited(measurement.cell, fixed=fixed), made, planned)
         one.visited.ended = measurement.recorded
         for visit in measurement.visits:
             one._count(visit)
@@ -119,10 +122,12 @@ class Candidate:
         self.visited.durations.append(duration)
         if run["status"] != "ok":
             self.visited.ended = True
-        elif isinstance(self.measurement.cell, TrainCell):
-            beside = self.measurement.table(VISITS, visit)["beside"][0].as_py()
+            return
+        self.made.append(self.measurement.table(VISITS, visit).to_pandas())
+        if isinstance(self.measurement.cell, TrainCell):
+            beside = int(self.made[-1]["beside"].iloc[0])
             self.visited.shared += duration * beside / (1 + beside)
-            median = _log_median(self.measurement, visit)
+            median = _log_median(self.measurement.table(ITERATIONS, visit).to_pandas(), self.made)
             if median is None:
                 self.visited.disturbed += 1
             else:
@@ -183,10 +188,9 @@ def _times(iterations: pd.DataFrame) -> pd.Series[float]:
     return iterations[~iterations["warmup"]].groupby("iteration")["iteration_time"].max()
 
 
-def _log_median(measurement: Measurement, visit: int) -> float | None:
+def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> float | None:
     """Logarithm of the median time of a visit's iterations; None where half of them or more were disturbed."""
-    iterations, visits = (measurement.table(table, visit).to_pandas() for table in (ITERATIONS, VISITS))
-    found = disturbances.table(iterations[~iterations["warmup"]], visits)
+    found = disturbances.table(iterations[~iterations["warmup"]], pd.concat(visits, ignore_index=True))
     times = _times(iterations)
     good = times[~times.index.isin(found["iteration"])]
     return math.log(good.median()) if 2 * len(good) > len(times) else None
