@@ -15,13 +15,13 @@ import cells_per_hour
 import cluster_accuracy
 import collect
 import cost_models
-import dag_engine
 import disturbances
 import dry_run
 import layer_timing
 import message_rows
 import pandas as pd
 import plan_accuracy
+import predictions
 import presets
 import repeatability
 import scaling_laws
@@ -34,7 +34,7 @@ BENCHMARKS = {
     "dry-run": dry_run.benchmark,
     "layer-timing": layer_timing.benchmark,
     "presets": presets.benchmark,
-    "dag": dag_engine.benchmark,
+    "predictions": predictions.benchmark,
     "cost-models": cost_models.benchmark,
     "scaling-laws": scaling_laws.benchmark,
     "message-rows": message_rows.benchmark,

@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import closed_forms
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,8 +19,9 @@ from stallpoint.errors import InputError
 from stallpoint.exchange.importing import compose, import_cell
 from stallpoint.exchange.layer_trace import to_text
 from stallpoint.kinds import KINDS
-from stallpoint.models import communication, dag
+from stallpoint.models import communication
 from stallpoint.models.measured import over_ranks
+from stallpoint.models.taskgraph import Costs, Message, equation, iteration_tasks, schedule
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS
 from stallpoint.records import RUNS, TABLES
@@ -87,11 +89,11 @@ def test_the_equations_on_table_vi_agree_with_its_dag_run_task_by_task(sync: str
         [getattr(layer, name) for layer in layers] for name in ("forward", "backward", "communication")
     )
     phases, _ = compose(table_vi_cell(sync=sync, prefetch=0), table_vi())
-    costs = dag.Costs(1.2, 0.0, forward, backward, dag.by_layer(reduce), 0.0)
-    job = dag.s_sgd(costs, PRESETS[sync].preset, prefetch=False)
-    spans = dag.schedule(job.written_out(2, iterations=3))
-    assert spans["update of 2"].end - spans["update of 1"].end == pytest.approx(phases["iteration_time"])
-    seconds, _ = dag.iteration_seconds(
+    sent = [Message((layer,), seconds) for layer, seconds in reversed(list(enumerate(reduce)))]
+    costs = [Costs(1.2, 0.0, forward, backward, sent, 0.0)] * 2
+    ends = schedule(iteration_tasks(costs, PRESETS[sync].preset, prefetch=False)).end
+    assert ends["update of 1"] - ends["update of 0"] == pytest.approx(phases["iteration_time"])
+    seconds = closed_forms.iteration_seconds(
         *map(np.array, (1.2, 0.0, sum(forward), sum(backward), phases["exposed_communication"], 0.0)),
         overlap=sync == "wfbp", prefetch="none",
     )  # fmt: skip
@@ -103,11 +105,11 @@ def test_reading_ahead_hides_the_storage_of_table_vi() -> None:
     cell = table_vi_cell()
     phases, _ = compose(cell, table_vi())
     assert phases["read"] == cell.read == pytest.approx(2 * 1024 * 256 * 256 * 3 / 1.1e9, rel=0.02)
-    seconds, equation = dag.iteration_seconds(
+    seconds = closed_forms.iteration_seconds(
         *map(np.array, (cell.read, 0.0, phases["forward"], phases["backward"], phases["exposed_communication"], 0.0)),
         overlap=True, prefetch="host",
     )  # fmt: skip
-    assert equation == "eq. 5"
+    assert equation(PRESETS[cell.sync].preset, prefetch=True) == "eq. 5"
     assert float(seconds) == pytest.approx(phases["iteration_time"] - phases["data_wait"])
 
 

@@ -204,8 +204,8 @@ def parts(script: str, also: tuple[str, ...] = ()) -> set[str]:
 
 def test_the_fit_depends_on_the_whole_model() -> None:
     found = parts("fit.py")
-    assert {"models/dag/graph.py", "merging.py", "messages.py", "presets.py", "models/scaling/laws.py"} <= found
-    assert {"models/dag/graph.py", "merging.py", "messages.py", "presets.py"} <= parts("paper_figures.py")
+    assert {"models/taskgraph/tasks.py", "merging.py", "messages.py", "presets.py", "models/scaling/laws.py"} <= found
+    assert {"models/taskgraph/tasks.py", "merging.py", "messages.py", "presets.py"} <= parts("paper_figures.py")
     assert not [file for file in found if file.startswith(("charts/", "report/", "measure/"))]
 
 

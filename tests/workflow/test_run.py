@@ -26,7 +26,7 @@ LAST = {"paper": 2, "report_page": 1, "all": 1}
 DERIVED = {"collect": 1, "fit": 1, "extrapolate": 1, "typeset": 1, "chart": len(CHARTS), "conclude": 1, **LAST}
 
 
-EDITED = ("charts/speedup.py", "models/dag/graph.py")
+EDITED = ("charts/speedup.py", "models/taskgraph/tasks.py")
 """Modules that tests edit."""
 
 
@@ -201,7 +201,7 @@ def test_editing_a_chart_reruns_that_chart_and_no_measurement(study: Checkout) -
 
 
 def test_editing_a_model_fits_again_and_measures_nothing(study: Checkout) -> None:
-    module = study.folder / "src/stallpoint/models/dag/graph.py"
+    module = study.folder / "src/stallpoint/models/taskgraph/tasks.py"
     module.write_text(module.read_text() + "\n# edited\n")
     fitted = {name: count for name, count in DERIVED.items() if name != "collect"}
     assert study.snakemake("-n").jobs == {"paper_table": 1, **fitted}

@@ -19,7 +19,7 @@ from stallpoint.exchange.layer_types import layer_type
 from stallpoint.kinds import kind_of
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Reading, between
-from stallpoint.models import dag
+from stallpoint.models import taskgraph
 from stallpoint.parquet import write_cell
 from stallpoint.presets import preset_from
 from stallpoint.records import COLLECTIVES, ITERATIONS, LAYERS, RUNS, Table
@@ -113,7 +113,11 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
     forward, backward, communication = (
         np.array([getattr(layer, name) for layer in layers]) for name in ("forward", "backward", "communication")
     )
-    start, end = dag.all_reduces(backward, communication, overlap=preset_from(cell.preset).overlaps)
+    sent = [taskgraph.Message((layer,), communication[layer]) for layer in reversed(range(len(layers)))]
+    costs = taskgraph.Costs(0.0, 0.0, [0.0], backward, sent, 0.0)
+    tasks = taskgraph.iteration_tasks(costs, preset_from(cell.preset), prefetch=False, iterations=1)
+    schedule = taskgraph.schedule(tasks)
+    start, end = (np.array([at[f"{one.name} of 0"] for one in reversed(sent)]) for at in (schedule.start, schedule.end))
     phases = {
         "data_wait": iteration.data_wait,
         "host_to_device": cell.host_to_device,

@@ -165,14 +165,15 @@ class Effects:
     """Layers of each message, where the same network was sent by the same preset."""
 
     def of_messages(self, messages: Messages, ranks: int) -> tuple[Ensemble, Ensemble, Ensemble]:
-        """Seconds of messages beside the backward pass and after it, and the factor on the pass beside them.
+        """Seconds of messages after the backward pass and beside it, and the factor on the pass beside them.
 
         A message costs the backward pass the same work however long it is under way: while it waits for a core or for
-        the other ranks, it takes nothing. [1 + REPLICATES, messages] each.
+        the other ranks, it takes nothing. [messages, 1 + REPLICATES] each.
         """
         beside, work = self.beside(messages.beside, ranks), self.work(messages.work, ranks)
         part = np.divide(work, beside, out=np.zeros(beside.shape), where=beside > 0)
-        return beside, self.after(messages.alone, ranks), 1 / (1 - np.minimum(part, FAIR_SHARE))
+        slower = 1 / (1 - np.minimum(part, FAIR_SHARE))
+        return self.after(messages.alone, ranks).T, beside.T, slower.T
 
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)

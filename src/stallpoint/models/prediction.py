@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
 
 from stallpoint.merging import merged
 from stallpoint.messages import Merge, message_bytes, messages
-from stallpoint.models import contention, dag
+from stallpoint.models import contention, taskgraph
 from stallpoint.models.communication import (
     Communication,
     Scheme,
@@ -132,11 +132,6 @@ class DataTimes(Protocol):
         ...
 
 
-class _Overlaps(TypedDict):
-    overlap: bool
-    prefetch: str
-
-
 class Model:
     """The DAG model with everything that was measured for it."""
 
@@ -189,7 +184,7 @@ class Model:
         t_io = self._data.seconds(base, point.ranks, point.worker_batch, without=cells) + np.zeros(1 + REPLICATES)
         if times is None:
             unknown = np.full(1 + REPLICATES, np.nan)
-            _, equation = dag.iteration_seconds(*[unknown] * 6, **self._overlaps(point))
+            equation = taskgraph.equation(self._presets[point.sync], prefetch=point.prefetch > 0)
             names = (*_PREDICTED, "host_to_device", "matrix", FULLY_CONNECTED, "iteration_time", "latency_share")
             return Predicted(point, equation, "not measured", dict.fromkeys(names, unknown), None, frozenset())
         return self._assemble(point, base, times, t_io)
@@ -205,17 +200,33 @@ class Model:
         sizes = [int(layers.gradient_bytes[members].sum()) for members in sent]
         t_io, slower = self._beside_gradients(point, base, preset, sizes, t_io)
         messages = self._messages(point, sizes).slowed(np.reshape(slower, (-1, 1)))
-        ready = _ready(preset, backward, sent)
-        schedule = dag.contended(whole, ready, *effects.of_messages(messages, point.ranks))
-        start, end, seconds_sent = schedule.start, schedule.end, schedule.end - schedule.start
-        ended = schedule.backward if sent else whole
-        exposed = np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES)
-        straggling = effects.straggling * (forward + ended)
         # Reading ahead hides the reading, not that a mini-batch is taken over.
         taken = effects.waiting if point.prefetch else 0.0
-        seconds, equation = dag.iteration_seconds(
-            t_io, times.host_to_device, forward + taken, ended, exposed, update, **self._overlaps(point)
+        # The mean worker and the slowest one, whom all wait for.
+        pace = np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + effects.straggling))
+        costs = taskgraph.Costs(
+            read=t_io,
+            copy=times.host_to_device,
+            forward=[pace * forward + taken],
+            backward=np.moveaxis(pace[..., None] * backward, -1, 0),
+            messages=[
+                taskgraph.Message(tuple(members), *of_message)
+                for members, *of_message in zip(sent, *effects.of_messages(messages, point.ranks), strict=True)
+            ],
+            update=update,
         )
+        schedule = taskgraph.schedule(taskgraph.iteration_tasks(costs, preset, prefetch=point.prefetch > 0))
+        seconds = schedule.end["update of 1"] - schedule.end["update of 0"]
+        begin = schedule.start[f"backward {len(layers.names)} of 1"][0]
+        ended = schedule.end["backward 1 of 1"][0] - begin
+        start, end = (
+            np.stack([at[f"{message.name} of 1"][0] for message in costs.messages], axis=-1) - begin[:, None]
+            if sent
+            else np.empty((1 + REPLICATES, 0))
+            for at in (schedule.start, schedule.end)
+        )
+        seconds_sent = end - start
+        exposed = np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES)
         slowed = effects.backward * np.divide(ended, whole, out=np.ones_like(whole), where=whole > 0)
         of_layers = times.layers_forward * effects.forward[:, None] + times.layers_backward * slowed[:, None]
         parts = {
@@ -226,8 +237,8 @@ class Model:
             "communication": seconds_sent.sum(-1),
             "exposed_communication": exposed,
             "update": update,
-            "straggling": straggling,
-            "iteration_time": seconds + straggling,
+            "straggling": seconds[1] - seconds[0],
+            "iteration_time": seconds[1],
             "matrix": of_layers[:, np.isin(layers.types, MATRIX_LAYERS)].sum(-1),
             FULLY_CONNECTED: of_layers[:, layers.types == FULLY_CONNECTED].sum(-1),
             "latency_share": _latency_share(messages, seconds_sent, end - ended[:, None]),
@@ -247,13 +258,8 @@ class Model:
                 for side, at in (("start", start), ("end", end))
             },
         })  # fmt: skip
+        equation = taskgraph.equation(preset, prefetch=point.prefetch > 0)
         return Predicted(point, equation, times.source, parts, table, frozenset())
-
-    def _overlaps(self, point: Point) -> _Overlaps:
-        """What the preset of `point` does at the same time."""
-        preset = self._presets[point.sync]
-        ahead = "device" if preset.device_prefetch else "host"
-        return {"overlap": preset.overlaps, "prefetch": ahead if point.prefetch else "none"}
 
     def _beside_gradients(
         self, point: Point, base: Measured, preset: Preset, sizes: Sequence[int], t_io: Ensemble
@@ -291,7 +297,7 @@ class Model:
         least, most = all_reduce_seconds(links.at(point.nodes), point.ranks, [1, whole])[0]
         if not np.isfinite([least, most]).all():
             return None
-        ready = dag.gradients_ready(backward)[0]
+        ready = taskgraph.gradients_ready(backward)[0]
 
         def merge(order: Sequence[int]) -> list[list[int]]:
             sizes, complete = ([float(of[layer]) for layer in order] for of in (gradient_bytes, ready))
@@ -345,13 +351,6 @@ def _latency_share(messages: Messages, seconds: Ensemble, late: Ensemble) -> Ens
     total = counted.sum(-1)
     share: Ensemble = np.divide((counted * of_message).sum(-1), total, out=np.zeros_like(total), where=total != 0)
     return share
-
-
-def _ready(preset: Preset, backward: Ensemble, sent: Sequence[Sequence[int]]) -> Ensemble:
-    """When each message may go, since the start of the backward pass, [1 + REPLICATES, messages]."""
-    complete = dag.gradients_ready(backward)
-    first = [min(members) for members in sent] if preset.overlaps else [0] * len(sent)
-    return complete[..., first]
 
 
 def _elsewhere(point: Point, nodes: int) -> Point | None:

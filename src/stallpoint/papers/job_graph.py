@@ -6,17 +6,19 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import theme
-from stallpoint.models.dag import Costs, Kind, Span, Task, by_layer, s_sgd, schedule
+from stallpoint.models.taskgraph import Costs, Kind, Message, Schedule, Task, iteration_tasks, schedule
 from stallpoint.papers import Made, Material
 from stallpoint.presets import PRESETS
 
 GPUS = 4
-COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), messages=by_layer((1, 2, 2)), update=1)
+MESSAGES = [Message((layer,), seconds) for layer, seconds in ((2, 2), (1, 2), (0, 1))]
+COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), messages=MESSAGES, update=1)
 """Made up: the paper's figure has no durations."""
 CALLED = {"disk": "disk", "copy stream": "copy", "compute stream": "GPU"}
 RESOURCES = ("network", "update", *(f"{name} {gpu}" for gpu in range(GPUS) for name in CALLED))
-KINDS = {Kind.COMPUTE: "computing task", Kind.COMMUNICATION: "communication task"}
-COLOURS = {"computing task": theme.ORANGE, "communication task": theme.SKY}
+COMPUTING, COMMUNICATION = "computing task", "communication task"
+KINDS = {Kind.COMPUTE: COMPUTING, Kind.INPUT: COMMUNICATION, Kind.MESSAGE: COMMUNICATION}
+COLOURS = {COMPUTING: theme.ORANGE, COMMUNICATION: theme.SKY}
 ROW = 19
 
 
@@ -30,25 +32,24 @@ def numbered() -> dict[str, str]:
     return {name: f"T{number}" for number, name in enumerate(names)}
 
 
-def job() -> tuple[list[Task], dict[str, Span]]:
+def job() -> tuple[list[Task], Schedule]:
     """The tasks that the figure shows, of wait-free back-propagation with reading ahead, and when each runs."""
-    written = s_sgd(COSTS, PRESETS["wfbp"].preset, prefetch=True).written_out(GPUS, iterations=2)
-    spans = schedule(written)
+    written = iteration_tasks([COSTS] * GPUS, PRESETS["wfbp"].preset, prefetch=True)
     names = numbered()
-    return [task for task in written if task.name in names], spans
+    return [task for task in written if task.name in names], schedule(written)
 
 
 def figure(material: Material) -> Made:
     """Bars from start to end on a row for each resource, and a line for each edge."""
-    tasks, spans = job()
+    tasks, times = job()
     names = numbered()
     rows = {resource: place for place, resource in enumerate(RESOURCES)}
     bars = pd.DataFrame([
         {
-            "task": names[task.name], "name": task.name, "kind": KINDS[task.kind], "row": rows[task.resource] + 0.1,
-            "bottom": rows[task.resource] + 0.9, "middle": rows[task.resource] + 0.5,
-            "start": spans[task.name].start, "end": spans[task.name].end,
-            "centre": (spans[task.name].start + spans[task.name].end) / 2,
+            "task": names[task.name], "name": task.name, "kind": KINDS[task.kind], "row": rows[task.stream] + 0.1,
+            "bottom": rows[task.stream] + 0.9, "middle": rows[task.stream] + 0.5,
+            "start": float(times.start[task.name]), "end": float(times.end[task.name]),
+            "centre": float(times.start[task.name] + times.end[task.name]) / 2,
         }
         for task in tasks
     ])  # fmt: skip

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from stallpoint.models.dag.graph import Span, Task
+from stallpoint.models.taskgraph.tasks import Schedule, Task
 
 
 def initials(task: Task) -> str:
@@ -15,20 +15,20 @@ def initials(task: Task) -> str:
 
 def timeline(
     tasks: Sequence[Task],
-    spans: Mapping[str, Span],
+    schedule: Schedule,
     *,
     columns_per_second: float,
     label: Callable[[Task], str] = initials,
 ) -> str:
-    """One line for each resource, in the order of `tasks`; a task fills its span as ``[b3   ]``.
+    """One line for each stream, in the order of `tasks`; a task fills its span as ``[b3   ]``.
 
     Tasks too short for a bracket are shown by ``|``, those of no duration not at all.
     """
     rows: dict[str, list[tuple[int, int, str]]] = {}
     for task in tasks:
-        begin, end = (round(at * columns_per_second) for at in (spans[task.name].start, spans[task.name].end))
-        row = rows.setdefault(task.resource, [])
-        if task.duration > 0:
+        begin, end = (round(float(at[task.name]) * columns_per_second) for at in (schedule.start, schedule.end))
+        row = rows.setdefault(task.stream, [])
+        if schedule.end[task.name] > schedule.start[task.name]:
             row.append((begin, end, label(task)))
     width = max((len(name) for name in rows), default=0)
     return "\n".join(f"{name:<{width}}  {_drawn(row)}".rstrip() for name, row in rows.items())

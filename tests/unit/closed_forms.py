@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.models.statistics import Reals
+from stallpoint.models.taskgraph import gradients_ready
 
 
 def sgd_seconds(t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, t_u: Reals) -> Reals:
@@ -50,11 +51,6 @@ def speedup(workers: int, single: Reals, all_workers: Reals) -> Reals:
     return workers * single / all_workers
 
 
-def gradients_ready(backward: npt.ArrayLike) -> Reals:
-    """When each layer's gradients are complete, since the start of the backward pass: τ_b^(l) + t_b^(l)."""
-    return np.cumsum(np.asarray(backward)[..., ::-1], axis=-1)[..., ::-1]
-
-
 def in_turn(ready: npt.ArrayLike, seconds: npt.ArrayLike) -> tuple[Reals, Reals]:
     """Start and end of messages [...] sent one after another, in their order, none before it is ready."""
     ready, seconds = np.broadcast_arrays(*map(np.asarray, (ready, seconds)))
@@ -86,8 +82,8 @@ def exposed_communication(backward: npt.ArrayLike, all_reduce: npt.ArrayLike) ->
 
 def iteration_seconds(
     t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, t_c_no: Reals, t_u: Reals, *, overlap: bool, prefetch: str
-) -> tuple[Reals, str]:
-    """Iteration time of stallpoint's own training step, and the equation used.
+) -> Reals:
+    """Iteration time of stallpoint's own training step.
 
     `t_c_no` is what of t_c the backward pass does not hide: all of it without `overlap`. `prefetch` says how far
     mini-batches are read ahead: not at all (``none``), into the ``host``'s memory or to the ``device``. In the host's
@@ -95,10 +91,7 @@ def iteration_seconds(
     t_h2d stands on the computing side of eqs. (3) and (5).
     """
     if prefetch == "none":
-        seconds = naive_seconds(t_io, t_h2d, t_f, t_b, t_c_no, t_u)
-        return seconds, "eq. 2 with t_c^no" if overlap else "eq. 2"
+        return naive_seconds(t_io, t_h2d, t_f, t_b, t_c_no, t_u)
     if prefetch == "host":
         t_f, t_h2d = t_h2d + t_f, np.zeros_like(t_h2d)
-    if overlap:
-        return wfbp_seconds(t_io, t_h2d, t_f, t_b, t_c_no, t_u), "eq. 5"
-    return input_overlapped_seconds(t_io, t_h2d, t_f, t_b, t_c_no, t_u), "eq. 3"
+    return (wfbp_seconds if overlap else input_overlapped_seconds)(t_io, t_h2d, t_f, t_b, t_c_no, t_u)

@@ -1,12 +1,11 @@
 """Eqs. (1)-(6) of Shi et al. (2018) and the engine, held together."""
 
-import numpy as np
+import closed_forms
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stallpoint.models import dag
-from stallpoint.models.dag import Costs, by_layer, s_sgd, schedule
+from stallpoint.models.taskgraph import Costs, Message, equation, iteration_tasks, schedule
 from stallpoint.presets import PRESETS
 
 times = st.floats(0, 10)
@@ -28,14 +27,16 @@ class Drawn:
 
     @property
     def exposed(self) -> float:
-        return float(dag.exposed_communication(self.backward, self.all_reduce))
+        return float(closed_forms.exposed_communication(self.backward, self.all_reduce))
 
     def simulated(self, preset: str, *, prefetch: bool, workers: int = 2, alone: bool = False) -> float:
-        """Time between the ends of the last two of four updates."""
-        sent = [] if alone else by_layer(self.all_reduce)
-        costs = Costs(self.t_io, self.t_h2d, self.forward, self.backward, sent, self.t_u)
-        spans = schedule(s_sgd(costs, PRESETS[preset].preset, prefetch=prefetch).written_out(workers, iterations=4))
-        return spans["update of 3"].end - spans["update of 2"].end
+        """Time between the ends of two updates, one after the other: as long as every later one."""
+        sent = [] if alone else [Message((layer,), self.all_reduce[layer]) for layer in range(len(self.all_reduce))]
+        costs = Costs(self.t_io, self.t_h2d, self.forward, self.backward, sent[::-1], self.t_u)
+        tasks = iteration_tasks([costs] * workers, PRESETS[preset].preset, prefetch=prefetch, iterations=4)
+        ends = [float(schedule(tasks).end[f"update of {number}"]) for number in range(4)]
+        assert ends[3] - ends[2] == pytest.approx(ends[1] - ends[0], abs=1e-9)
+        return ends[1] - ends[0]
 
 
 costs = st.composite(lambda draw: Drawn(draw))()
@@ -46,13 +47,13 @@ def test_exposed_communication_of_figure_1() -> None:
     #  worker    [b3 ][b2 ][b1 ]
     #  network        [ 3     ][ 2    ][1]
     backward, all_reduce = (2, 2, 2), (1, 3, 3)
-    start, end = dag.all_reduces(backward, all_reduce, overlap=True)
+    start, end = closed_forms.all_reduces(backward, all_reduce, overlap=True)
     assert start.tolist() == [8, 5, 2]
     assert end.tolist() == [9, 8, 5]
-    assert dag.exposed_communication(backward, all_reduce) == 3
-    start, end = dag.all_reduces(backward, all_reduce, overlap=False)
+    assert closed_forms.exposed_communication(backward, all_reduce) == 3
+    start, end = closed_forms.all_reduces(backward, all_reduce, overlap=False)
     assert (start.tolist(), end.tolist()) == ([12, 9, 6], [13, 12, 9])
-    start, end = dag.in_turn([9, 9], [2, 3])  # two messages after the backward pass
+    start, end = closed_forms.in_turn([9, 9], [2, 3])  # two messages after the backward pass
     assert (start.tolist(), end.tolist()) == ([9, 11], [11, 14])
 
 
@@ -60,9 +61,9 @@ def test_exposed_communication_of_figure_1() -> None:
 @given(costs)
 def test_schedule_agrees_with_equations_1_and_2(c: Drawn) -> None:
     t_f, t_b = c.t_f_and_t_b
-    naive = dag.naive_seconds(c.t_io, c.t_h2d, t_f, t_b, sum(c.all_reduce), c.t_u)
+    naive = closed_forms.naive_seconds(c.t_io, c.t_h2d, t_f, t_b, sum(c.all_reduce), c.t_u)
     assert c.simulated("naive", prefetch=False) == pytest.approx(naive)
-    one = dag.sgd_seconds(c.t_io, c.t_h2d, t_f, t_b, c.t_u)
+    one = closed_forms.sgd_seconds(c.t_io, c.t_h2d, t_f, t_b, c.t_u)
     assert c.simulated("naive", prefetch=False, workers=1, alone=True) == pytest.approx(one)
 
 
@@ -72,10 +73,10 @@ def test_schedule_agrees_with_equation_3(c: Drawn) -> None:
     t_f, t_b = c.t_f_and_t_b
     # Eq. (3) has the copy ahead too; with host prefetch (cntk) it stands on the computing side.
     t_c = sum(c.all_reduce)
-    on_host = dag.input_overlapped_seconds(c.t_io, 0.0, c.t_h2d + t_f, t_b, t_c, c.t_u)
+    on_host = closed_forms.input_overlapped_seconds(c.t_io, 0.0, c.t_h2d + t_f, t_b, t_c, c.t_u)
     assert c.simulated("cntk", prefetch=True) == pytest.approx(on_host)
     assert c.simulated("caffe-mpi", prefetch=True, alone=True) == pytest.approx(
-        dag.input_overlapped_seconds(c.t_io, c.t_h2d, t_f, t_b, 0.0, c.t_u)
+        closed_forms.input_overlapped_seconds(c.t_io, c.t_h2d, t_f, t_b, 0.0, c.t_u)
     )
 
 
@@ -83,10 +84,10 @@ def test_schedule_agrees_with_equation_3(c: Drawn) -> None:
 @given(costs)
 def test_schedule_agrees_with_equations_4_and_5(c: Drawn) -> None:
     t_f, t_b = c.t_f_and_t_b
-    start, _ = dag.all_reduces(c.backward, c.all_reduce, overlap=True)
-    by_start = dag.wfbp_seconds_by_start(c.t_io, c.t_h2d, t_f, c.backward[-1], start, c.all_reduce[0], c.t_u)
+    start, _ = closed_forms.all_reduces(c.backward, c.all_reduce, overlap=True)
+    by_start = closed_forms.wfbp_seconds_by_start(c.t_io, c.t_h2d, t_f, c.backward[-1], start, c.all_reduce[0], c.t_u)
     assert c.simulated("caffe-mpi", prefetch=True) == pytest.approx(by_start)
-    assert by_start == pytest.approx(dag.wfbp_seconds(c.t_io, c.t_h2d, t_f, t_b, c.exposed, c.t_u))
+    assert by_start == pytest.approx(closed_forms.wfbp_seconds(c.t_io, c.t_h2d, t_f, t_b, c.exposed, c.t_u))
 
 
 @settings(deadline=None)
@@ -96,7 +97,7 @@ def test_schedule_agrees_with_equation_6(c: Drawn) -> None:
     several = c.simulated("caffe-mpi", prefetch=True, workers=4)
     if several > 0:
         expected = 4 * max(c.t_io + c.t_h2d, sum(c.t_f_and_t_b) + c.t_u) / several
-        assert dag.speedup(4, single, several) == pytest.approx(expected)
+        assert closed_forms.speedup(4, single, several) == pytest.approx(expected)
 
 
 @settings(deadline=None)
@@ -104,7 +105,7 @@ def test_schedule_agrees_with_equation_6(c: Drawn) -> None:
 def test_iteration_seconds_are_those_of_the_schedule(c: Drawn, preset: str, prefetch: bool) -> None:
     overlap = PRESETS[preset].preset.start == "layer-ready"
     ahead = "device" if PRESETS[preset].preset.device_prefetch else "host"
-    found, _ = dag.iteration_seconds(
+    found = closed_forms.iteration_seconds(
         c.t_io, c.t_h2d, *c.t_f_and_t_b, c.exposed if overlap else sum(c.all_reduce), c.t_u,
         overlap=overlap, prefetch=ahead if prefetch else "none",
     )  # fmt: skip
@@ -112,13 +113,14 @@ def test_iteration_seconds_are_those_of_the_schedule(c: Drawn, preset: str, pref
 
 
 def test_the_equation_is_named() -> None:
-    zeros = [np.zeros(1)] * 6
     names = {
-        (o, p): dag.iteration_seconds(*zeros, overlap=o, prefetch=p)[1] for o in (False, True) for p in ("none", "host")
+        (name, prefetch): equation(PRESETS[name].preset, prefetch=prefetch)
+        for name in ("naive", "wfbp")
+        for prefetch in (False, True)
     }
     assert names == {
-        (False, "none"): "eq. 2",
-        (False, "host"): "eq. 3",
-        (True, "none"): "eq. 2 with t_c^no",
-        (True, "host"): "eq. 5",
+        ("naive", False): "eq. 2",
+        ("naive", True): "eq. 3",
+        ("wfbp", False): "eq. 2 with t_c^no",
+        ("wfbp", True): "eq. 5",
     }

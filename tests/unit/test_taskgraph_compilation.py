@@ -10,13 +10,14 @@ import stallpoint
 
 COMPILED = """
 import numpy as np
-from stallpoint.models.dag import kernels
-from stallpoint.models.dag.compilation import compiled
-chain = np.arange(4, dtype=np.int32)
-first, follower, before = (np.zeros(size, np.int32) for size in (5, 3, 4))
-link = compiled(kernels.link)
-link(chain[:-1], chain[1:], first, follower, before)
-print(link.nopython_signatures != [], first.tolist(), follower.tolist())
+from stallpoint.models.taskgraph import kernels
+from stallpoint.models.taskgraph.compilation import compiled
+seconds, ones = np.array([[1.0, 2.0]]), np.ones((1, 2))
+numbers = [np.array(of) for of in ([0, 0], [1, 1], [0, 1, 1], [1], [0, 1])]
+start, end = np.empty((1, 2)), np.empty((1, 2))
+run = compiled(kernels.run)
+whole = run(seconds, seconds, ones, *numbers, start, end)
+print(run.nopython_signatures != [], whole, start.tolist(), end.tolist())
 """
 
 
@@ -32,10 +33,10 @@ def test_small_jobs_do_without_numba() -> None:
     program = """
 import sys
 import stallpoint.models
-from stallpoint.models.dag import Costs, Structure, by_layer, s_sgd, schedule
+from stallpoint.models.taskgraph import Costs, Message, iteration_tasks, schedule
 from stallpoint.presets import PRESETS
-job = s_sgd(Costs(1, 1, [1] * 20, [2] * 20, by_layer([1] * 20), 1), PRESETS["wfbp"].preset, prefetch=True)
-schedule(job.written_out(4, 2)), job.run(iterations=3)
+sent = [Message((layer,), 1) for layer in range(20)]
+schedule(iteration_tasks(Costs(1, 1, [1] * 20, [2] * 20, sent, 1), PRESETS["wfbp"].preset, prefetch=True))
 print("numba" in sys.modules)
 """
     assert run(program) == "False"
@@ -52,4 +53,4 @@ def test_a_read_only_installation_compiles_without_a_cache(tmp_path: Path) -> No
     nowhere.touch()
     environment = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= dict.fromkeys(("HOME", "XDG_CACHE_HOME"), str(nowhere / "home")) | {"NUMBA_CACHE_DIR": ""}
-    assert run(COMPILED, **environment) == "True [0, 1, 2, 3, 3] [1, 2, 3]"
+    assert run(COMPILED, **environment) == "True True [[0.0, 1.0]] [[1.0, 3.0]]"

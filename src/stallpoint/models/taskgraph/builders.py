@@ -1,0 +1,126 @@
+"""The task graph of an iteration as each preset does it (Shi et al. 2018, Fig. 1 and section IV-C)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.errors import InputError
+from stallpoint.models.statistics import Reals
+from stallpoint.models.taskgraph.tasks import Kind, Task
+from stallpoint.presets import Preset
+
+
+@dataclass(frozen=True)
+class Message:
+    """Gradients that travel together; times are numbers or ensembles, s."""
+
+    layers: tuple[int, ...]
+    """Positions in forward order, from 0, as `stallpoint.messages.messages` gives them."""
+    seconds: npt.ArrayLike
+    beside: npt.ArrayLike | None = None
+    """As in `Task`."""
+    slows: npt.ArrayLike = 1.0
+    """As in `Task`."""
+
+    @property
+    def name(self) -> str:
+        """Layers as the paper counts them, from 1, in the order of sending: ``all-reduce 3`` or ``all-reduce 5..3``."""
+        last, first = max(self.layers) + 1, min(self.layers) + 1
+        return f"all-reduce {last}" if last == first else f"all-reduce {last}..{first}"
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Times of the tasks of one iteration on a worker; numbers or ensembles, s."""
+
+    read: npt.ArrayLike
+    """t_io."""
+    copy: npt.ArrayLike
+    """t_h2d."""
+    forward: Sequence[npt.ArrayLike] | Reals
+    """t_f of each layer [layers, ...], in forward order; or the whole pass as one."""
+    backward: Sequence[npt.ArrayLike] | Reals
+    """t_b of each layer [layers, ...], in forward order."""
+    messages: Sequence[Message]
+    """t_c, in the order of sending; none on one worker."""
+    update: npt.ArrayLike
+    """t_u."""
+
+
+def gradients_ready(backward: npt.ArrayLike) -> Reals:
+    """When each layer's gradients are complete, since the start of the backward pass: τ_b^(l) + t_b^(l) [..., layers].
+
+    `backward` [..., layers] in forward order.
+    """
+    return np.cumsum(np.asarray(backward)[..., ::-1], axis=-1)[..., ::-1]
+
+
+def iteration_tasks(
+    costs: Costs | Sequence[Costs], preset: Preset, *, prefetch: bool, iterations: int = 2
+) -> list[Task]:
+    """Tasks of iterations of synchronous SGD as `preset` does them; `costs` of each worker, or of one for all.
+
+    Workers that differ by a factor in all they compute may stand for each other: the slowest decides when messages go.
+    `prefetch`: the next mini-batch is read while computing, and with ``device_prefetch`` also copied to the device: the
+    input then handles one mini-batch at a time, as the sum t_io + t_h2d in eq. (3) says. Otherwise the copy waits for
+    the update. With ``start: layer-ready`` a message goes when the gradients of all its layers are complete on all
+    workers, else after the whole backward pass. The messages are those of the first worker. Names: ``read of 0``,
+    ``forward 1 of 0``, ``backward 3 of 1``, ``all-reduce 5..3 of 1``, ``update of 1``; of several workers
+    ``backward 3 of 1 on 2``.
+    """
+    workers = [costs] if isinstance(costs, Costs) else list(costs)
+    for one in workers:
+        if not len(one.forward) or not len(one.backward):
+            raise InputError("task graph: an iteration needs a forward and a backward pass")
+    names = [""] if isinstance(costs, Costs) else [f" on {worker}" for worker in range(len(workers))]
+    tasks: list[Task] = []
+    for number in range(iterations):
+        for one, on in zip(workers, names, strict=True):
+            tasks += _worker(one, preset, number, on, prefetch=prefetch)
+        sent = list(_messages(workers[0], preset, number, names))
+        last = {f"backward 1 of {number}{on}" for on in names} - {name for task in sent for name in task.after}
+        after = (*sorted(last), *(task.name for task in sent))
+        tasks += [*sent, Task(f"update of {number}", Kind.COMPUTE, "update", workers[0].update, after)]
+    return tasks
+
+
+def equation(preset: Preset, *, prefetch: bool) -> str:
+    """The equation of the paper that the graph is, where nothing slows anything else down."""
+    if not prefetch:
+        return "eq. 2 with t_c^no" if preset.overlaps else "eq. 2"
+    return "eq. 5" if preset.overlaps else "eq. 3"
+
+
+def _worker(costs: Costs, preset: Preset, number: int, on: str, *, prefetch: bool) -> Iterator[Task]:
+    def named(task: str, of: int = number) -> str:
+        return f"{task} of {of}{on}"
+
+    own = on.removeprefix(" on")
+    updated = (f"update of {number - 1}",) if number else ()
+    before_it = (named("copy" if preset.device_prefetch else "read", number - 1),) if number else ()
+    yield Task(named("read"), Kind.INPUT, f"disk{own}", costs.read, before_it if prefetch else updated)
+    waits = updated if prefetch and not preset.device_prefetch else ()
+    yield Task(named("copy"), Kind.INPUT, f"copy stream{own}", costs.copy, (named("read"), *waits))
+    before = (named("copy"), *updated)
+    depth = len(costs.backward)
+    passes = [(f"forward {layer}", seconds) for layer, seconds in enumerate(costs.forward, 1)]
+    passes += [(f"backward {layer}", costs.backward[layer - 1]) for layer in range(depth, 0, -1)]
+    for name, seconds in passes:
+        yield Task(named(name), Kind.COMPUTE, f"compute stream{own}", seconds, before)
+        before = (named(name),)
+
+
+def _messages(costs: Costs, preset: Preset, number: int, names: Sequence[str]) -> Iterator[Task]:
+    for message in costs.messages:
+        if not message.layers or not 0 <= min(message.layers) <= max(message.layers) < len(costs.backward):
+            raise InputError(f"task graph: a message of layers {message.layers} cannot be")
+        needed = min(message.layers) + 1 if preset.overlaps else 1
+        after = tuple(f"backward {needed} of {number}{on}" for on in names)
+        yield Task(
+            f"{message.name} of {number}", Kind.MESSAGE, "network", message.seconds, after,
+            message.beside, message.slows,
+        )  # fmt: skip
