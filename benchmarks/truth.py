@@ -1,7 +1,8 @@
 """Conclusions whose answers were planted: how often intervals hold the truth, and how often a verdict is wrong.
 
 Made-up measurements, with a scatter between jobs, between visits and between iterations, go through the same functions
-as real ones. Coverage is that of 90 % intervals; a wrong verdict is one that is decisive and not true.
+as real ones. Coverage is that of 90 % intervals; a wrong verdict is one that is decisive and not true. `truth_laws` has
+what is carried to more nodes.
 """
 
 from __future__ import annotations
@@ -12,17 +13,25 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import truth_laws
 from paired import Figure
+from planted import COVERAGE, holds, shares
 
 from stallpoint.models.controls import table as controls
 from stallpoint.models.measured import TIMES, Measured, measured
 from stallpoint.models.prediction import Predicted, ScalingCurve
 from stallpoint.models.stalling import table as stalling
-from stallpoint.models.statistics import estimate
 
 TRIALS = 100
 NODES = (1, 2, 4, 8, 16, 32)
 THRESHOLD = 0.1
+WANTED = {
+    "iteration times": COVERAGE,
+    "speedups": COVERAGE,
+    "verdict wrong: stalls at 8": "<= 0.1",
+    "verdict wrong: scales to 32": "<= 0.1",
+    "A/A controls disagree": "<= 0.05",
+}
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
     """Figures and lines to print; neither argument is used, as nothing here is timed."""
     figures: list[Figure] = []
     lines = ["truth: answers that were planted"]
-    for noise in NOISES:
-        found = list(_study(noise))
+    for found in (*map(list, map(_study, NOISES)), list(truth_laws.figures())):
         figures += found
         lines += [figure.line() for figure in found]
     return figures, lines
@@ -78,9 +86,9 @@ def _study(noise: Noise) -> Iterator[Figure]:
         for name, curve in zip(truths, curves, strict=True):
             truth = truths[name]
             for nodes, one in curve.measured.items():
-                _count(counts, "iteration times", _holds(one.times["iteration_time"], truth(nodes)))
+                _count(counts, "iteration times", holds(one.times["iteration_time"], truth(nodes)))
                 if nodes > 1:
-                    _count(counts, "speedups", _holds(curve.speedup(nodes, "measured"), truth(1) / truth(nodes)))
+                    _count(counts, "speedups", holds(curve.speedup(nodes, "measured"), truth(1) / truth(nodes)))
         rows = dict(zip(truths, stalling(curves, THRESHOLD, 0.5), strict=True))
         _count(counts, "verdict wrong: stalls at 8", _wrong(rows["stalls at 8"], 8))
         _count(counts, "verdict given: stalls at 8", rows["stalls at 8"]["verdict"] == "stalls")
@@ -88,12 +96,7 @@ def _study(noise: Noise) -> Iterator[Figure]:
         _count(counts, "verdict given: scales to 32", rows["scales"]["verdict"] == "scales")
         alike = [row["agrees"] for row in controls(points)]
         _count(counts, "A/A controls disagree", not all(alike))
-    for quantity, found in counts.items():
-        wanted = "0.85-0.95" if quantity in ("iteration times", "speedups") else ""
-        wanted = "<= 0.1" if "wrong" in quantity else "<= 0.05" if "A/A" in quantity else wanted
-        share = float(np.mean(found))
-        error = 1.645 * np.sqrt(share * (1 - share) / TRIALS)
-        yield Figure("truth", noise.name, quantity, share, max(0.0, share - error), min(1.0, share + error), wanted)
+    yield from shares(noise.name, counts, WANTED, TRIALS)
 
 
 def amdahl(stall: int) -> Callable[[int], float]:
@@ -153,11 +156,6 @@ def _unknown(one: Measured) -> dict[str, np.ndarray]:
 
 def _count(counts: dict[str, list[bool]], quantity: str, held: object) -> None:
     counts.setdefault(quantity, []).append(bool(held))
-
-
-def _holds(ensemble: np.ndarray, truth: float) -> bool:
-    _, low, high = estimate(ensemble)
-    return low <= truth <= high
 
 
 def _wrong(row: Mapping[str, object], stall: int) -> bool:

@@ -45,6 +45,11 @@ class Cell:
         return self.nodes * self.workers_per_node
 
     @property
+    def value_bytes(self) -> int:
+        """Bytes of each number that matrix products take."""
+        return 2 if self.precision == "bf16" else 4
+
+    @property
     def scheme(self) -> str:
         """Reduction scheme that its MPI library has to be told before it is initialised."""
         return "library"
@@ -107,7 +112,7 @@ class TrainCell(Cell):
 
 @dataclass(frozen=True, slots=True)
 class SgemmCell(Cell):
-    """Single-precision matrix products of the network's layers (Keuper & Pfreundt, Table III)."""
+    """Matrix products of the network's layers (Keuper & Pfreundt, Table III)."""
 
     kind: ClassVar[str] = "sgemm"
     axes: ClassVar[tuple[str, ...]] = ("network", "hardware", "repeat")

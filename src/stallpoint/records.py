@@ -442,7 +442,13 @@ COMMUNICATION = Table(
         HARDWARE,
         BACKEND,
         REDUCTION,
-        Column("fit", TEXT, None, "nodes: one node count; or the law over all, e.g. ring: factors 2(p-1) and 2(p-1)/p"),
+        Column(
+            "fit",
+            TEXT,
+            None,
+            "nodes: one node count; or the law over all, e.g. ring (factors 2(p-1) and 2(p-1)/p), of a library with "
+            "the size from which on the next one holds; average (...) where several are possible, the likeliest first",
+        ),
         NODES,
         RANKS,
         Column("piece", INT, None, "piece of the curve, from 0; a fit with one piece is a straight line"),

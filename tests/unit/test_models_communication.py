@@ -8,7 +8,7 @@ from synthetic import Truth, study
 from stallpoint.errors import InputError
 from stallpoint.models import communication
 from stallpoint.models.communication import Communication, Fit, all_reduce_seconds
-from stallpoint.models.reductions import LAWS
+from stallpoint.models.reductions import LAWS, BySize
 from stallpoint.models.statistics import estimate
 
 TRUTH = Truth()
@@ -134,7 +134,7 @@ def test_whether_nodes_reduce_inside_first_comes_out_of_the_records(
     truth: Callable[[int, np.ndarray], np.ndarray], law: str
 ) -> None:
     fits = communication.fit(records(truth, (1, 2, 4, 8), workers=4), seed=0)[SCHEME]
-    assert fits.over_nodes.law == law
+    assert fits.over_nodes.laws.name == law
     for n in (16, 64):
         seconds = all_reduce_seconds(fits.at(n), 4 * n, [2**10, 2**27])[0]
         assert seconds == pytest.approx(truth(n, np.array([2.0**10, 2.0**27])), rel=0.01)
@@ -155,9 +155,78 @@ def test_every_scheme_is_found_again_and_followed(law: str) -> None:
 
     rows = records(truth, (2, 4, 8), workers=1).assign(reduction=law)
     fits = communication.fit(rows, seed=0)["cpu", "mpi", law]
-    assert fits.over_nodes.law == law
+    assert fits.over_nodes.laws.name == law
     predicted = all_reduce_seconds(fits.at(64), 64, [2**10, 2**28])[0]
     assert predicted == pytest.approx(truth(64, np.array([2.0**10, 2.0**28])), rel=1e-3)
+
+
+SWITCHED = BySize(("recursive-doubling", "rabenseifner"), (2.0**15,))
+
+
+def of_library(law: BySize, nodes: Sequence[int], seed: int) -> pd.DataFrame:
+    """Calls by four visits that lie 3 % apart, half of it common to all sizes."""
+    random = np.random.default_rng(seed)
+    parts = []
+    for visit in range(1, 5):
+        rows = records(lambda n, sizes: planted(law, n, sizes), nodes, workers=1).assign(visit=visit)
+        common, own = (0.02 * random.standard_normal(shape) for shape in ((len(nodes),), (len(nodes), len(SIZES))))
+        factor = pd.DataFrame(np.exp(common[:, None] + own), index=list(nodes), columns=SIZES).stack()
+        of_row = factor.loc[list(zip(rows["nodes"], rows["message_bytes"], strict=True))].to_numpy()
+        parts.append(rows.assign(seconds=rows["seconds"] * of_row))
+    return pd.concat(parts, ignore_index=True)
+
+
+def planted(law: BySize, n: int, sizes: np.ndarray) -> np.ndarray:
+    latency, bandwidth = law.factors(np.array(float(n)), sizes)
+    return 20e-6 * latency + 1e-9 * bandwidth * sizes
+
+
+@pytest.mark.parametrize("nodes", [(2, 4), (2, 4, 8)])
+@pytest.mark.parametrize("law", [BySize(("ring",)), SWITCHED, BySize(("binary-tree",))], ids=lambda law: law.laws[-1])
+def test_the_law_of_a_library_is_found_for_each_size(law: BySize, nodes: Sequence[int]) -> None:
+    sizes = SIZES.astype(float)
+    held, errors = [], []
+    for seed in range(3):
+        fits = communication.fit(of_library(law, nodes, seed), seed)[SCHEME]
+        found = all_reduce_seconds(fits.at(64), 64, sizes)
+        ends = [estimate(found[:, place])[1:] for place in range(len(sizes))]
+        truth = planted(law, 64, sizes)
+        held += [low <= one <= high for (low, high), one in zip(ends, truth, strict=True)]
+        errors += list(np.abs(found[0] / truth - 1))
+    assert np.mean(held) >= 0.85
+    assert np.median(errors) <= 0.05
+
+
+def test_from_one_node_count_every_law_is_possible() -> None:
+    fits = communication.fit(of_library(BySize(("ring",)), (2,), seed=0), seed=0)[SCHEME]
+    assert fits.over_nodes.laws.name.startswith("average (")
+    _, low, high = estimate(all_reduce_seconds(fits.at(64), 64, SIZES[0]))
+    measured, least, _ = estimate(all_reduce_seconds(fits.at(2), 2, SIZES[0]))
+    steps = [LAWS[law].latency(np.array(64.0)) / LAWS[law].latency(np.array(2.0)) for law in ("binary-tree", "ring")]
+    assert low < steps[0] * measured
+    assert high > 0.9 * steps[1] * measured
+    assert least > 0.8 * measured  # what was measured is as certain as ever
+
+
+def test_a_switch_is_found_and_named_where_it_is() -> None:
+    rows = records(lambda n, sizes: planted(SWITCHED, n, sizes), (2, 4, 8), workers=1)
+    many = pd.concat([rows.assign(visit=visit, seconds=rows["seconds"] * (1 + visit / 1000)) for visit in range(1, 9)])
+    fits = communication.fit(many, seed=0)[SCHEME]
+    assert fits.over_nodes.laws.value == SWITCHED
+    assert "recursive-doubling then rabenseifner" in communication.table({SCHEME: fits})[-1]["fit"]
+    assert SWITCHED.name == "recursive-doubling below 32768 B, rabenseifner"
+    assert all_reduce_seconds(fits.at(64), 64, [2**16])[0] == pytest.approx(planted(SWITCHED, 64, [2.0**16]), rel=0.01)
+
+
+def test_a_forced_scheme_keeps_its_law_whatever_fits_better() -> None:
+    rows = records(lambda n, sizes: planted(SWITCHED, n, sizes), (2, 4, 8), workers=1).assign(reduction="ring")
+    assert communication.fit(rows, seed=0)["cpu", "mpi", "ring"].over_nodes.laws.name == "ring"
+
+
+def test_messages_beside_computing_go_by_the_same_laws() -> None:
+    links = communication.fit(calls(), 0, contention(3.0, 0.4))[SCHEME]
+    assert links.while_computing is not None
+    assert links.while_computing.longer.over_nodes.laws is links.over_nodes.laws
 
 
 def test_schemes_on_two_ranks_are_what_the_textbook_says() -> None:

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 from synthetic import study
 
+from stallpoint.cells import SgemmCell
 from stallpoint.errors import InputError
 from stallpoint.models import matrix_products
 from stallpoint.models.batch_law import BatchCurve, Kernel
@@ -24,7 +25,7 @@ def rows(layer: str, kind: str, m: int, k: int, n: int, time: float) -> list[dic
         {
             "cell": "sgemm/c", "network": "alexnet", "hardware": "cpu", "repeat": 1, "visit": 1, "layer": layer,
             "layer_type": kind, "worker_batch": m, "m": m, "k": k, "n": n, "operations": 1, "sample": sample,
-            "seconds": time * factor, "gflops": 2 * m * k * n / time / factor / 1e9,
+            "seconds": time * factor, "value_bytes": 4, "gflops": 2 * m * k * n / time / factor / 1e9,
         }
         for sample, factor in enumerate((0.99, 1.0, 1.02))
     ]  # fmt: skip
@@ -48,6 +49,21 @@ def test_peak_and_bandwidth_and_the_roofline_they_make(measured: pd.DataFrame) -
     assert machine.roofline(1, 4096, 9216) == pytest.approx(4 * 4096 * 9216 / BANDWIDTH, rel=1e-3)
     assert machine.roofline(512, 4096, 9216) == pytest.approx(2 * 512 * 4096 * 9216 / PEAK)
     assert matrix_products.machine(measured[measured["layer"] != "peak"]) is None
+
+
+def test_numbers_of_bf16_have_two_bytes(measured: pd.DataFrame) -> None:
+    cell = SgemmCell(
+        hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=0,
+        precision="bf16", anonymise=False, network="alexnet", batches=[1], samples=3, own_network=None,
+    )  # fmt: skip
+    runs = pd.DataFrame({"kind": ["sgemm"], "cell": ["sgemm/c"], "settings": [cell.to_json()]})
+    machine = matrix_products.machine(matrix_products.in_precision(measured, runs))
+    assert machine is not None
+    assert (machine.peak, machine.bandwidth) == pytest.approx((PEAK, BANDWIDTH / 2))
+    assert machine.roofline(1, 4096, 9216) == pytest.approx(2 * 4096 * 9216 / (BANDWIDTH / 2), rel=1e-3)
+    in_bf16 = matrix_products.in_precision(measured, runs)
+    traffic = [table[0]["traffic"] for table in (laws(measured), laws(in_bf16))]
+    assert traffic[0] == pytest.approx(traffic[1])  # how often the weights are read is a ratio of times
 
 
 def curves(sgemm: pd.DataFrame) -> dict[str, BatchCurve]:

@@ -117,7 +117,7 @@ def test_nothing_is_predicted_where_communication_was_not_measured(tables: dict[
 
 
 def test_several_workers_on_a_node() -> None:
-    tables = study(nodes=(1, 2), workers_per_node=2, storages=("local",), syncs=("wfbp",), prefetches=(2,))
+    tables = study(nodes=(1, 2, 4), workers_per_node=2, storages=("local",), syncs=("wfbp",), prefetches=(2,))
     table = fit(tables, nodes=[1, 2, 8])["predictions"]
     assert (table["ranks"] == 2 * table["nodes"]).all()
     truth = table.apply(true_iteration, axis=1, truth=Truth())

@@ -62,6 +62,7 @@ def fit(
     tidy = {name: of_types(TABLES[name], rows) for name, rows in tidy.items()}
     found = disturbances.table(tidy["iterations"], tidy["visits"])
     tidy |= {name: disturbances.without(tidy[name], found) for name in ("iterations", "layers")}
+    tidy["sgemm"] = matrix_products.in_precision(tidy["sgemm"], tidy["runs"])
     iterations, layers, runs = tidy["iterations"], tidy["layers"], tidy["runs"]
     steps = over_ranks(iterations, layers)
     points = measured(steps, seed)

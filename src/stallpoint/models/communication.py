@@ -1,7 +1,7 @@
 """Time of an all-reduce by message size, fitted to the collectives of each node count, and over all of them by a law.
 
 α + β·m, in several pieces where the measured sizes ask for it (`stallpoint.models.pieces`). Between node counts the law
-of the reduction scheme holds (`stallpoint.models.reductions`).
+of the reduction scheme holds (`stallpoint.models.reductions`); that of a library is found (`law_choice`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.models import pieces
+from stallpoint.models import law_choice, pieces
+from stallpoint.models.law_choice import Timed
 from stallpoint.models.link import Traffic
 from stallpoint.models.measured import kept
 from stallpoint.models.pieces import PiecewiseLine, Samples
-from stallpoint.models.reductions import HIERARCHICAL, LAWS
+from stallpoint.models.reductions import HIERARCHICAL, LAWS, Laws
 from stallpoint.models.statistics import (
     REPLICATES,
     Ensemble,
@@ -73,10 +74,10 @@ MOST_LEFT = np.log(2.0)
 
 @dataclass(frozen=True)
 class Fit:
-    """Seconds of an all-reduce: α and β·m, each multiplied as the law says."""
+    """Seconds of an all-reduce: α and β·m, each multiplied as its law says."""
 
-    law: str
-    """One of `LAWS`."""
+    laws: Laws
+    """One of `LAWS` for all sizes, or what is possible of a library."""
     nodes: int
     """Node count fitted; for a law over all of them the largest."""
     ranks: int
@@ -143,10 +144,14 @@ class WhileComputing:
 
 
 def nominal(reduction: str, *, latency: float, bandwidth: float) -> Communication:
-    """Links nobody measured, from what is published of them: `latency` [s] of a step and `bandwidth` [B/s]."""
+    """Links nobody measured, from what is published of them: `latency` [s] of a step and `bandwidth` [B/s].
+
+    A library is taken to send its messages around a ring.
+    """
     alpha, beta = (np.full(1 + REPLICATES, value) for value in (latency, 1 / bandwidth))
     line = PiecewiseLine(np.zeros(1), alpha, beta[:, None])
-    return Communication({}, Fit(_law(reduction), 1, 1, line, points=0, residual=0.0))
+    laws = Laws.only(reduction if reduction in LAWS else "ring")
+    return Communication({}, Fit(laws, 1, 1, line, points=0, residual=0.0))
 
 
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
@@ -169,8 +174,7 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
         latency, bandwidth = all_reduce_parts(fit.inside, ranks, sizes)
     parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
     if parties > 1:
-        law, p = LAWS[fit.law], np.array(float(parties))
-        more_latency, more_bandwidth = fit.line.parts(sizes, law.latency(p), law.bandwidth(p))
+        more_latency, more_bandwidth = fit.line.parts(sizes, *fit.laws.factors(parties, sizes))
         if fit.left is not None:
             more_bandwidth = more_bandwidth * fit.left(sizes)
         latency, bandwidth = latency + more_latency, bandwidth + more_bandwidth
@@ -179,11 +183,12 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
 
 def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
     """What messages of `sizes` bytes put on one node's link; `fit` is that over node counts, whose β is of the link."""
+    sizes = np.atleast_1d(np.asarray(sizes, dtype=np.float64))
     parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
-    factor = float(LAWS[fit.law].bandwidth(np.array(float(max(2, parties)))))
+    _, factor = fit.laws.factors(max(2, parties), sizes)
     with np.errstate(divide="ignore"):
         bandwidth = 1 / fit.beta
-    return Traffic(bandwidth, factor * float(np.sum(sizes)))
+    return Traffic(bandwidth, factor @ sizes)
 
 
 def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = None) -> dict[Scheme, Communication]:
@@ -192,8 +197,9 @@ def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = 
     Raises `InputError` for a time that is not above 0.
     """
     calls = of_messages(collectives, "collectives")
-    busy = {} if contention is None else _while_computing(contention, calls, seed)
-    return {scheme: replace(links, while_computing=busy.get(scheme)) for scheme, links in _fits(calls, seed).items()}
+    idle = _fits(calls, seed)
+    busy = {} if contention is None else _while_computing(contention, calls, idle, seed)
+    return {scheme: replace(links, while_computing=busy.get(scheme)) for scheme, links in idle.items()}
 
 
 def of_messages(frame: pd.DataFrame, name: str) -> pd.Series[float]:
@@ -209,21 +215,27 @@ def _slowest(frame: pd.DataFrame) -> pd.Series[float]:
     return (frame["seconds"] / frame["messages"]).groupby([frame[column] for column in _CALL]).max()
 
 
-def _while_computing(contention: pd.DataFrame, idle: pd.Series[float], seed: int) -> dict[Scheme, WhileComputing]:
-    """Fits of `contention`, for message sizes that were timed on `idle` ranks too."""
+def _while_computing(
+    contention: pd.DataFrame, alone: pd.Series[float], idle: Mapping[Scheme, Communication], seed: int
+) -> dict[Scheme, WhileComputing]:
+    """Fits of `contention`, for message sizes that were timed on idle ranks too; those took `alone`.
+
+    Messages go the same way as on `idle` ranks, by the same laws.
+    """
     frame = _several_ranks(
         contention, "contention", "seconds", "messages", "computing", "alone_computing", "alone_operations"
     )
     piece = frame["alone_computing"] / frame["alone_operations"]
     work = (frame["computing"] - frame["operations"] * piece) / frame["messages"]
     calls = _slowest(frame).to_frame("seconds").assign(work=frame.assign(work=work).groupby(_CALL)["work"].mean())
-    usual = idle.groupby(_SIZE).median().rename("idle")
+    usual = alone.groupby(_SIZE).median().rename("idle")
     calls = calls.join(usual, on=_SIZE, how="inner")
     sizes = calls.reset_index().groupby([*_SCHEME, "nodes"])["message_bytes"].transform("nunique").to_numpy()
     calls = calls[sizes > 1]  # one size tells nothing about others
     least = LEAST * calls["seconds"]
-    longer = _fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed)
-    lost = _fits(calls["work"].clip(lower=least), seed)
+    flat = {scheme: links.over_nodes.laws for scheme, links in idle.items() if links.over_nodes.inside is None}
+    longer = _fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed, flat)
+    lost = _fits(calls["work"].clip(lower=least), seed, flat)
     return {scheme: WhileComputing(longer[scheme], lost[scheme]) for scheme in longer}
 
 
@@ -235,10 +247,12 @@ def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
     return frame
 
 
-def _fits(calls: pd.Series[float], seed: int) -> dict[Scheme, Communication]:
-    """Fits of seconds by `_CALL`."""
+def _fits(
+    calls: pd.Series[float], seed: int, known: Mapping[Scheme, Laws] | None = None
+) -> dict[Scheme, Communication]:
+    """Fits of seconds by `_CALL`; `known` are laws that are known already."""
     frame = calls.rename("seconds").reset_index()
-    return {key: _fit_scheme(key, rows, seed) for key, rows in groups(frame, _SCHEME)}
+    return {key: _fit_scheme(key, rows, seed, (known or {}).get(key)) for key, rows in groups(frame, _SCHEME)}
 
 
 def table(fits: Mapping[Scheme, Communication]) -> list[dict[str, object]]:
@@ -252,7 +266,7 @@ def _all(communication: Communication) -> Iterable[Fit]:
 
 def _rows(scheme: Scheme, fit: Fit) -> Iterable[dict[str, object]]:
     labels: dict[str, object] = dict(zip(("hardware", "backend", "reduction"), scheme, strict=True))
-    labels |= {"fit": fit.law, "nodes": fit.nodes, "ranks": fit.ranks}
+    labels |= {"fit": fit.laws.name, "nodes": fit.nodes, "ranks": fit.ranks}
     rest = {"points": fit.points, "residual": fit.residual}
     for piece, start in enumerate(fit.line.starts):
         quantities = columns("alpha", fit.alpha) | columns("beta", fit.line.betas[:, piece])
@@ -263,7 +277,8 @@ _Key = tuple[int, int, int]
 """Nodes, ranks, message size."""
 
 
-def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int) -> Communication:
+def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | None) -> Communication:
+    """`known` are the laws of a library that are known already."""
     samples: dict[_Key, Ensemble] = {}
     usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
@@ -271,31 +286,35 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int) -> Communication
         random = generator(seed, "collectives", *scheme, nodes)
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random, usual=usual)
     counts = sorted({nodes for nodes, _, _ in samples})
-    by_nodes = {n: _fit("nodes", {key: seconds for key, seconds in samples.items() if key[0] == n}) for n in counts}
+    one = Laws.only("nodes")
+    by_nodes = {n: _fit(one, {key: seconds for key, seconds in samples.items() if key[0] == n}) for n in counts}
     # Within a node messages take another way; a node alone speaks for the law only when nothing else was measured.
     between = {key: seconds for key, seconds in samples.items() if key[0] > 1} or samples
-    return Communication(by_nodes, _over_nodes(_law(scheme[2]), between, by_nodes.get(1)))
+    laws = Laws.only(scheme[2]) if scheme[2] in LAWS else known or _chosen(between, generator(seed, "laws", *scheme))
+    return Communication(by_nodes, _over_nodes(laws, between, by_nodes.get(1)))
 
 
-def _law(reduction: str) -> str:
-    return reduction if reduction in LAWS else "ring"
+def _chosen(samples: Mapping[_Key, Ensemble], random: np.random.Generator) -> Laws:
+    """The laws of a library whose messages go from rank to rank."""
+    _, ranks, sizes = _columns(samples)
+    return law_choice.choose(Timed(ranks, sizes, np.stack(list(samples.values()), axis=-1)), random)
 
 
-def _over_nodes(law: str, samples: Mapping[_Key, Ensemble], inside: Fit | None) -> Fit:
-    """The law over all node counts.
+def _over_nodes(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Fit | None) -> Fit:
+    """The fit over all node counts.
 
     With several workers on a node the library may take each node as one: whether it does is asked of the largest node
-    count measured, predicted from the others; with one node count alone it cannot be told, and the scheme's own law
-    stands.
+    count measured, predicted from the others; with one node count alone it cannot be told, and `laws` stand.
     """
-    flat = _fit(law, samples)
+    flat = _fit(laws, samples)
     counts = sorted({nodes for nodes, _, _ in samples})
     if inside is None or flat.workers_per_node == 1 or len(counts) < 2:
         return flat
+    by_node = Laws.only(HIERARCHICAL)
     smaller = {key: seconds for key, seconds in samples.items() if key[0] < counts[-1]}
     largest = {key: seconds for key, seconds in samples.items() if key[0] == counts[-1]}
-    errors = {name: _error(_fit(name, smaller, of), largest) for name, of in ((law, None), (HIERARCHICAL, inside))}
-    return _fit(HIERARCHICAL, samples, inside) if errors[HIERARCHICAL] < errors[law] else flat
+    better = _error(_fit(by_node, smaller, inside), largest) < _error(_fit(laws, smaller), largest)
+    return _fit(by_node, samples, inside) if better else flat
 
 
 def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
@@ -307,26 +326,31 @@ def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
     return float(np.mean(errors))
 
 
-def _fit(law: str, samples: Mapping[_Key, Ensemble], inside: Fit | None = None) -> Fit:
-    nodes, ranks, sizes = (np.array(values, dtype=np.float64) for values in zip(*samples, strict=True))
+def _columns(samples: Mapping[_Key, Ensemble]) -> tuple[Reals, Reals, Reals]:
+    """Nodes, ranks and sizes."""
+    nodes, ranks, sizes = np.array(list(samples), dtype=np.float64).T
+    return nodes, ranks, sizes
+
+
+def _fit(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Fit | None = None) -> Fit:
+    nodes, ranks, sizes = _columns(samples)
     observed = np.stack(list(samples.values()), axis=-1)
     if inside is not None:
         spent = [all_reduce_seconds(inside, inside.ranks, size) for size in sizes]
         # What noise leaves of nothing is still a time above 0.
         observed = np.maximum(observed - np.stack(spent, axis=-1), 1e-3 * observed)
-    parties = nodes if inside is not None else ranks
-    points = Samples(sizes, LAWS[law].latency(parties), LAWS[law].bandwidth(parties), observed)
-    line = pieces.fit(points)
-    left = _left(points, line) if law == "nodes" else None
+    timed = Timed(nodes if inside is not None else ranks, sizes, observed)
+    points = timed.under(laws.value)
+    line = law_choice.line(timed, laws)
     return Fit(
-        law=law,
+        laws=laws,
         nodes=int(nodes.max()),
         ranks=int(ranks[nodes.argmax()]),
         line=line,
         points=len(sizes),
         residual=pieces.residual(line, points),
         inside=inside,
-        left=left,
+        left=_left(points, line) if laws.value.laws == ("nodes",) else None,
     )
 
 

@@ -78,7 +78,7 @@ class TrainingData:
         point = measured.point
         place = (point.hardware, point.storage)
         shared = place in self._shared or point.storage in self._shared
-        if traffic is None or not traffic.gradient_bytes or not point.prefetch or not shared:
+        if traffic is None or not np.any(traffic.gradient_bytes) or not point.prefetch or not shared:
             return alone, 1.0
         if place not in self._sample_bytes:
             return np.full_like(alone, np.nan), np.nan

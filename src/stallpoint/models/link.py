@@ -21,8 +21,8 @@ class Traffic:
 
     bandwidth: Ensemble
     """Bytes per second the link carries, [1 + REPLICATES]."""
-    gradient_bytes: float
-    """Bytes that pass in one direction."""
+    gradient_bytes: Ensemble | float
+    """Bytes that pass in one direction, [1 + REPLICATES] where the law of the all-reduce is not certain."""
 
 
 def together(alone: Ensemble, read_bytes: npt.ArrayLike, traffic: Traffic) -> tuple[Ensemble, Ensemble]:

@@ -14,12 +14,13 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from stallpoint.cells import SgemmCell
+from stallpoint.kinds import cell_from_json
 from stallpoint.models.batch_law import FEWEST_TO_CHOOSE, LINEAR, BatchCurve, Bend, Kernel, choose, fit, left_out_errors
 from stallpoint.models.statistics import Ensemble, bootstrap, columns, generator, groups, scatter, visits_of
 from stallpoint.models.valid import refuse
 from stallpoint.records import MACHINE
 
-VALUE_BYTES = 4
 KERNELS = (
     LINEAR,
     *(Kernel(block, sharpness) for block, sharpness in product((1, 2, 4, 8, 16, 32, 64, 128), (1.0, 2.0, 4.0, 8.0))),
@@ -36,10 +37,12 @@ class Machine:
     """Operations per second in a large square product."""
     bandwidth: float
     """Bytes per second when a matrix larger than the caches is read once."""
+    value_bytes: int
+    """Bytes of each number that is multiplied."""
 
     def roofline(self, m: int, k: int, n: int) -> float:
         """Seconds for m x k · k x n if nothing but peak or bandwidth were in the way."""
-        return max(2.0 * m * k * n / self.peak, VALUE_BYTES * (k * n + m * (k + n)) / self.bandwidth)
+        return max(2.0 * m * k * n / self.peak, self.value_bytes * (k * n + m * (k + n)) / self.bandwidth)
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,16 @@ class Shape:
         return float(np.mean(left_out_errors(self.batches, self.seconds, kernel)))
 
 
+def in_precision(sgemm: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `sgemm` with ``value_bytes``, those of a number in the precision that each row's cell computed in."""
+    rows = runs[runs["kind"] == SgemmCell.kind]
+    cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
+    sizes = {path: cell.value_bytes for path, cell in cells}
+    return sgemm.assign(value_bytes=sgemm["cell"].map(sizes))
+
+
 def machine(sgemm: pd.DataFrame) -> Machine | None:
-    """Peak and bandwidth from the rows that measured them; None without any."""
+    """Peak and bandwidth from the rows that measured them, of `in_precision`; None without any."""
     rows = sgemm[sgemm["layer_type"] == MACHINE]
     peak, bandwidth = (rows[rows["layer"] == name] for name in ("peak", "bandwidth"))
     if peak.empty or bandwidth.empty:
@@ -93,7 +104,8 @@ def machine(sgemm: pd.DataFrame) -> Machine | None:
     size = bandwidth["k"] * bandwidth["n"] + bandwidth["m"] * (bandwidth["k"] + bandwidth["n"])
     return Machine(
         peak=float(peak["gflops"].median()) * 1e9,
-        bandwidth=float((VALUE_BYTES * size * bandwidth["operations"] / bandwidth["seconds"]).median()),
+        bandwidth=float((bandwidth["value_bytes"] * size * bandwidth["operations"] / bandwidth["seconds"]).median()),
+        value_bytes=int(bandwidth["value_bytes"].iloc[0]),
     )
 
 
@@ -203,8 +215,9 @@ def _law_rows(
         work = shape.operations[-1] / shape.batches[-1]
         with np.errstate(divide="ignore", invalid="ignore"):
             efficiency = work / each / known.peak if known else np.full_like(each, np.nan)
-            weights = VALUE_BYTES * shape.k * shape.n if shape.degenerate else np.nan
-            traffic = floor * known.bandwidth / weights if known else np.full_like(floor, np.nan)
+            weights = shape.k * shape.n if shape.degenerate else np.nan
+            reading = known.value_bytes * weights / known.bandwidth if known else np.nan
+            traffic = floor / reading
         left_out = left_out_errors(shape.batches, shape.seconds, law.kernel) if len(shape.batches) > 2 else [np.nan]
         yield {
             **labels,

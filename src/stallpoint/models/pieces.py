@@ -71,8 +71,15 @@ def portions(starts: Reals, sizes: Reals) -> Reals:
 
 def fit(samples: Samples) -> PiecewiseLine:
     """As many pieces as predict left-out sizes best; the simpler curve where the difference may be chance."""
-    starts = _breaks(samples, _count(samples))
-    return _curve(samples, starts)
+    return curve(samples, breaks(samples))
+
+
+def breaks(samples: Samples) -> Reals:
+    """Where the pieces of `fit` begin, bytes."""
+    starts = np.zeros(1)
+    for more in range(2, _count(samples) + 1):
+        starts = _more_breaks(typical(samples), starts, more)
+    return starts
 
 
 def residual(curve: PiecewiseLine, samples: Samples) -> float:
@@ -105,22 +112,15 @@ def _most(samples: Samples) -> int:
 def _left_out_errors(samples: Samples, size: float, most: int) -> list[float]:
     """Mean \\|log(predicted / measured)\\| at a size that was left out, for 1, 2, ... pieces."""
     out = samples.sizes == size
-    known, asked = _typical(samples.where(~out)), _typical(samples.where(out))
+    known, asked = typical(samples.where(~out)), typical(samples.where(out))
     errors = []
     starts = np.zeros(1)
     for count in range(1, most + 1):
         starts = _more_breaks(known, starts, count)
-        predicted = _curve(known, starts)(asked.sizes, asked.latency, asked.bandwidth)[0]
+        predicted = curve(known, starts)(asked.sizes, asked.latency, asked.bandwidth)[0]
         with np.errstate(divide="ignore"):
             errors.append(float(np.abs(np.log(predicted / asked.seconds[0])).clip(max=10).mean()))
     return errors
-
-
-def _breaks(samples: Samples, count: int) -> Reals:
-    starts = np.zeros(1)
-    for more in range(2, count + 1):
-        starts = _more_breaks(_typical(samples), starts, more)
-    return starts
 
 
 def _more_breaks(samples: Samples, starts: Reals, count: int) -> Reals:
@@ -139,7 +139,8 @@ def _more_breaks(samples: Samples, starts: Reals, count: int) -> Reals:
     return found
 
 
-def _typical(samples: Samples) -> Samples:
+def typical(samples: Samples) -> Samples:
+    """The samples without their replicates."""
     return Samples(samples.sizes, samples.latency, samples.bandwidth, samples.seconds[:1])
 
 
@@ -170,7 +171,7 @@ def _relative(samples: Samples, starts: Reals, replicate: int) -> tuple[Reals, R
     return _design(samples, starts) / seconds[:, None], np.ones(len(seconds))
 
 
-def _curve(samples: Samples, starts: Reals) -> PiecewiseLine:
+def curve(samples: Samples, starts: Reals) -> PiecewiseLine:
     """The fit with these pieces, in relative errors; by `non_negative_fit` where a line is all there can be.
 
     So few sizes cannot show that they need pieces, and relative errors might give up the largest for the rest.

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from stallpoint.models.statistics import Reals
+from stallpoint.models.statistics import REPLICATES, Ensemble, Reals
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,70 @@ LAWS: dict[str, Law] = {
     HIERARCHICAL: RING,
 }
 """``nodes`` is for one node count, the others for all. p is the number of ranks, for `HIERARCHICAL` that of nodes."""
+
+CERTAIN = 0.95
+"""Part of the draws from which on laws are named alone."""
+
+
+@dataclass(frozen=True)
+class BySize:
+    """The law of each message size."""
+
+    laws: tuple[str, ...]
+    """Of `LAWS`, for sizes that rise."""
+    switches: tuple[float, ...] = ()
+    """Sizes from which on the next law holds, bytes."""
+
+    @property
+    def name(self) -> str:
+        """The laws, and where one ends, e.g. ``recursive-doubling below 32768 B, rabenseifner``."""
+        ends = [f"{law} below {size:.0f} B" for law, size in zip(self.laws, self.switches, strict=False)]
+        return ", ".join([*ends, self.laws[-1]])
+
+    def factors(self, parties: Reals, sizes: Reals) -> tuple[Reals, Reals]:
+        """What α and β·m are multiplied with, for messages of `sizes` [...] among `parties` [...]."""
+        place = np.searchsorted(self.switches, sizes, side="right")
+        laws = [LAWS[name] for name in self.laws]
+        latency, bandwidth = (
+            np.choose(place, [np.broadcast_to(of(parties), np.shape(sizes)) for of in factor])
+            for factor in ([law.latency for law in laws], [law.bandwidth for law in laws])
+        )
+        return latency, bandwidth
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What is known of the laws: those that are possible, and which of them each replicate follows."""
+
+    options: tuple[BySize, ...]
+    drawn: npt.NDArray[np.int64]
+    """Place among `options`, [1 + REPLICATES]; the first is what is taken to hold."""
+
+    @classmethod
+    def only(cls, law: str) -> Laws:
+        """One law, beyond doubt."""
+        return cls((BySize((law,)),), np.zeros(1 + REPLICATES, dtype=np.int64))
+
+    @property
+    def value(self) -> BySize:
+        """What is taken to hold."""
+        return self.options[int(self.drawn[0])]
+
+    @property
+    def name(self) -> str:
+        """What is taken to hold, or ``average (...)`` with the laws that make up most replicates."""
+        shares: dict[str, float] = {}
+        for option, count in zip(self.options, np.bincount(self.drawn[1:], minlength=len(self.options)), strict=True):
+            laws = " then ".join(option.laws)
+            shares[laws] = shares.get(laws, 0.0) + count / (len(self.drawn) - 1)
+        if shares[" then ".join(self.value.laws)] >= CERTAIN:
+            return self.value.name
+        ordered = sorted(shares, key=lambda laws: -shares[laws])
+        most = int(np.searchsorted(np.cumsum([shares[laws] for laws in ordered]), 0.5)) + 1
+        return f"average ({', '.join(ordered[:most])})"
+
+    def factors(self, parties: float, sizes: Reals) -> tuple[Ensemble, Ensemble]:
+        """What α and β·m are multiplied with for messages of `sizes` [...], each [1 + REPLICATES, ...]."""
+        found = [option.factors(np.array(float(parties)), sizes) for option in self.options]
+        latency, bandwidth = (np.stack(of)[self.drawn] for of in zip(*found, strict=True))
+        return latency, bandwidth

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from stallpoint.models.matrix_products import machine
+from stallpoint.models.matrix_products import in_precision, machine
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import machines
 from stallpoint.typeset import Typeset, number
@@ -74,7 +74,7 @@ def _links(fits: pd.DataFrame) -> list[str]:
 
 def _memory(material: Material, hardware: str) -> float | None:
     """Bytes per second at which sgemm cells read a matrix larger than the caches, by one worker."""
-    products = material.tables["sgemm"]
+    products = in_precision(material.tables["sgemm"], material.tables["runs"])
     known = machine(products[products["hardware"] == hardware])
     return known.bandwidth if known else None
 
