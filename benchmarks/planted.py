@@ -1,29 +1,107 @@
-"""What planted answers are judged by: how often an interval holds the truth, and how often a verdict is wrong."""
+"""Made-up measurements of scaling curves whose truth is known, with noises as machines have them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
-from paired import Figure
+import pandas as pd
 
-from stallpoint.models.statistics import estimate
+from stallpoint.models.measured import TIMES, Measured
+from stallpoint.models.prediction import Predicted, ScalingCurve
 
-COVERAGE = "0.85-0.95"
-_SURE = 1.645
-"""Standard errors on each side of a 90 % interval."""
+THRESHOLD = 0.1
 
-
-def holds(ensemble: np.ndarray, truth: float) -> bool:
-    """Whether the 90 % interval of `ensemble` [1 + REPLICATES] holds `truth`."""
-    _, low, high = estimate(ensemble)
-    return low <= truth <= high
+Truth: TypeAlias = Callable[[int], float]
+"""Iteration time by nodes."""
 
 
-def shares(case: str, found: Mapping[str, Sequence[bool]], wanted: Mapping[str, str], studies: int) -> Iterator[Figure]:
-    """The share of each quantity's answers that are true, in so many independent `studies`."""
-    for quantity, answers in found.items():
-        share = float(np.mean(answers))
-        error = _SURE * np.sqrt(share * (1 - share) / studies)
-        ends = max(0.0, share - error), min(1.0, share + error)
-        yield Figure("truth", case, quantity, share, *ends, wanted.get(quantity, ""))
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations of logarithms, and how often was measured."""
+
+    name: str
+    jobs: float = 0.0
+    visits: float = 0.0
+    iterations: float = 0.02
+    repeats: int = 1
+    of_job: int = 4
+    """Visits of each job."""
+    of_visit: int = 3
+    """Iterations of each visit."""
+    unequal: bool = False
+    """Every cell has its own scatter between visits, from a fifth of `visits` to all of it."""
+    spells: float = 0.0
+    """Part of the visits that fall into a slow spell, which makes them 15 % longer."""
+
+
+NOISES = (
+    Noise("quiet: visits 0.5 %", visits=0.005, iterations=0.01),
+    Noise("visits 3 %", visits=0.03),
+    Noise("visits 10 %", visits=0.1, iterations=0.05),
+    Noise("visits 2 to 10 %, each cell its own", visits=0.1, unequal=True),
+    Noise("slow spells in a fifth of the visits", visits=0.02, spells=0.2),
+    Noise("two visits of 3 %", visits=0.03, of_job=2),
+    Noise("one visit of five iterations, jobs 10 %", jobs=0.1, iterations=0.05, of_job=1, of_visit=5),
+    Noise("four jobs 10 % apart", jobs=0.1, visits=0.02, repeats=4, of_job=2),
+)
+
+
+def amdahl(stall: int) -> Truth:
+    """Iteration time by nodes, of which doubling gains `THRESHOLD` exactly between `stall`/2 and `stall`, nearly."""
+    # (s + p/n) / (s + p/2n) = 1.1 at n = stall/sqrt(2), with s + p = 1
+    nodes = stall / np.sqrt(2)
+    serial = (1 - (1 + THRESHOLD) / 2) / nodes / (THRESHOLD + (1 - (1 + THRESHOLD) / 2) / nodes)
+    return lambda n: float(serial + (1 - serial) / n)
+
+
+def steps(
+    truths: Mapping[str, Truth], counts: Sequence[int], noise: Noise, random: np.random.Generator
+) -> pd.DataFrame:
+    """Rows as `measured.over_ranks` gives them; curves scale strongly over `counts`."""
+    frames, whole = [], max(32, *counts)
+    for place, truth in enumerate(truths.values()):
+        for nodes in counts:
+            seconds = truth(nodes) * noisy(noise, random)
+            repeat, visit, iteration = np.indices(seconds.shape).reshape(3, -1)
+            frame = pd.DataFrame({"repeat": repeat + 1, "visit": visit + 1, "iteration": iteration})
+            point = {
+                "network": "made-up", "hardware": "cpu", "storage": "local", "scaling": "strong",
+                "sync": f"preset {place}", "prefetch": 0, "batch": whole, "nodes": nodes, "ranks": nodes,
+                "global_batch": whole, "worker_batch": whole // nodes,
+            }  # fmt: skip
+            # Curves on one worker of which one scales do the same: only the second and the third are alike.
+            point["network"] = "other" if place == 0 else "made-up"
+            times = dict.fromkeys((*TIMES, "matrix", "fully-connected"), 0.0)
+            frame = frame.assign(**point, **times, cell=f"{place}/{nodes}")
+            frames.append(frame.assign(forward=seconds.ravel(), iteration_time=seconds.ravel()))
+    return pd.concat(frames, ignore_index=True)
+
+
+def noisy(noise: Noise, random: np.random.Generator) -> np.ndarray:
+    """Factors by repeat, visit and iteration, whose logarithms are 0 in the mean (slow spells aside)."""
+    shape = (noise.repeats, noise.of_job, noise.of_visit)
+    visits = noise.visits * (np.exp(random.uniform(np.log(0.2), 0)) if noise.unequal else 1.0)
+    logs = noise.jobs * random.standard_normal((shape[0], 1, 1)) + visits * random.standard_normal((*shape[:2], 1))
+    logs = logs + noise.iterations * random.standard_normal(shape)
+    slow = random.random((*shape[:2], 1)) < noise.spells
+    # In the mean the machine is as fast as its truth: spells are part of it.
+    return np.asarray(np.exp(logs) * np.where(slow, 1.15, 1.0) / (1 + 0.15 * noise.spells))
+
+
+def curves(points: Sequence[Measured]) -> Iterator[ScalingCurve]:
+    """The curve of each truth, in their order; nothing is predicted."""
+    for sync in sorted({one.point.sync for one in points}):
+        here = {one.point.nodes: one for one in points if one.point.sync == sync}
+        none = {
+            nodes: Predicted(one.point, "eq. 2", "measured at b", {**one.times, **_unknown(one)}, None, frozenset())
+            for nodes, one in here.items()
+        }
+        yield ScalingCurve(here, none)
+
+
+def _unknown(one: Measured) -> dict[str, np.ndarray]:
+    zero = 0 * one.times["iteration_time"]
+    return {"latency_share": zero, "data": zero, "straggling": zero}

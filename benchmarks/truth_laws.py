@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from judging import holds, shares
 from paired import Figure
-from planted import holds, shares
 
 from stallpoint.models import communication
 from stallpoint.models.reductions import BySize

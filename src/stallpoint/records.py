@@ -625,7 +625,9 @@ STALLING = Table(
     "how many nodes: where each scaling curve stops getting faster, and what is worth its nodes",
     (
         *SERIES,
-        *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold"),
+        Column("stall_nodes", REAL, None, "nodes from which doubling gains less than the threshold, the median"),
+        Column("stall_nodes_low", REAL, None, "least of the fewest node counts that together have 90 % probability"),
+        Column("stall_nodes_high", REAL, None, "largest of them"),
         Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_nodes then holds"),
         Column("basis", TEXT, None, "measured, or predicted: by the DAG model beyond the measured nodes"),
         Column("verdict", TEXT, None, "of what was measured: stalls, scales, undecided, or withheld (why: note)"),
@@ -640,6 +642,18 @@ STALLING = Table(
         Column("largest_considered", INT, None, "largest node count considered"),
         Column("dominant_cause", TEXT, None, "cause that dominates at twice stall_nodes, or not distinguishable"),
         Column("note", TEXT, None, "what is missing for an answer; empty when there is one"),
+    ),
+)
+
+STALL_PROBABILITIES = Table(
+    "stall_probabilities",
+    "how probable it is that a scaling curve stalls at each node count that has a double",
+    (
+        *SERIES,
+        NODES,
+        Column("of", TEXT, None, "measured: of what was measured, as the verdict is; known: of predicted nodes too"),
+        Column("stalls", FLAG, None, "false: the largest node count; no stall up to it"),
+        Column("probability", REAL, None, "all of a curve's add up to 1"),
     ),
 )
 
@@ -895,8 +909,8 @@ TRAFFIC = Table(
 
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, VALIDATION, AMDAHL,
-    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, WHAT_IF, NEXT_CELLS, STORAGE_RATES, DATA_SHARE, RATES,
-    SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, COMPARISONS, TRAFFIC,
+    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, NEXT_CELLS, STORAGE_RATES,
+    DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, COMPARISONS, TRAFFIC,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

@@ -43,7 +43,8 @@ def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
     assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in to_markdown(conclusions)
     speedup = weak["measured_speedup"]
     said = f"{speedup['value']:.3g} [{speedup['low']:.3g}, {speedup['high']:.3g}]"
-    expected = f"scales to n = 4, speedup {said} on n = 4 (wfbp); predicted not to stall up to n = 128"
+    expected = f"scales to n = 4, speedup {said} on n = 4; stalls nowhere up to n = 4 with over 99 %"
+    expected += " (wfbp); predicted not to stall up to n = 128"
     assert f"alexnet on cpu, weak scaling: {expected}" in summary(conclusions)
 
 
@@ -95,7 +96,7 @@ def test_failed_cells_are_listed_with_their_reason(conclusions: dict[str, Any]) 
 def test_page_marks_predictions_and_gives_intervals(conclusions: dict[str, Any]) -> None:
     page = to_markdown(conclusions)
     assert "| strong, B = 64, wfbp, prefetch 2, shared | scales to n = 4, speedup " in page
-    assert " on n = 4 | 4 [4, 4], predicted, not measured | matrix shapes |" in page
+    assert " up to n = 4 with over 99 % | 4 [4, 4], predicted, not measured | matrix shapes |" in page
     row = next(
         line for line in page.splitlines() if line.startswith("| strong, B = 64, naive, prefetch 2, local | comm")
     )
@@ -146,7 +147,8 @@ def test_summary_is_short(conclusions: dict[str, Any]) -> None:
     lines = summary(conclusions)
     assert len(lines) == 8
     assert lines[0].startswith("alexnet on cpu, strong scaling: scales to n = 4, speedup ")
-    assert lines[0].endswith(" on n = 4 (wfbp, local, no prefetch, the fastest of 8 curves); predicted to stall there")
+    assert " on n = 4; stalls nowhere up to n = 4 with " in lines[0]
+    assert lines[0].endswith(" (wfbp, local, no prefetch, the fastest of 8 curves); predicted to stall there")
     runs = len(study()["runs"]) - 1
     assert lines[2] == f"cpu: {runs} cells, {runs} visits: fixed number of visits reached"
     assert lines[3].startswith("cpu: measured speedups known to ± ")
@@ -209,8 +211,13 @@ def curve(verdict: str = "scales", nodes: int = 2, **changes: Any) -> dict[str, 
         "basis": "measured", "largest_measured": 2, "largest_considered": 2, "measured_speedup": speedup,
         "measured_speedup_nodes": 2, "measured_speedups": [{"nodes": 2, "speedup": speedup, "half_width": 0.056}],
         "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong", "hardware": "cpu",
-        **changes,
+        "measured_stall": [], "deciding_nodes": [], **changes,
     }  # fmt: skip
+
+
+def stall(at_1: float, nowhere: float) -> list[dict[str, Any]]:
+    places = ((1, True, at_1), (2, False, nowhere))
+    return [{"nodes": nodes, "stalls": stalls, "probability": share} for nodes, stalls, share in places]
 
 
 ALONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured_speedups": []}
@@ -222,7 +229,15 @@ ALONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured_speedups"
         (curve(), "scales to n = 2, speedup 1.8 [1.7, 1.9] on n = 2"),
         (curve("stalls", 2), "stalls at n = 2, speedup 1.8 [1.7, 1.9] on n = 2"),
         (curve("stalls", 1), "stalls at n = 1, speedup 1.8 [1.7, 1.9] on n = 2"),
-        (curve("undecided", 1), "undecided whether n = 2 gains, speedup 1.8 [1.7, 1.9] on n = 2"),
+        (
+            curve("undecided", 1, measured_stall=stall(0.3, 0.7), deciding_nodes=[1, 2]),
+            "undecided whether n = 2 gains, speedup 1.8 [1.7, 1.9] on n = 2; "
+            "stalls nowhere up to n = 2 with 70 %, at 1 with 30 %, to be decided by visits to n = 1, 2",
+        ),
+        (
+            curve("stalls", 1, measured_stall=stall(0.996, 0.004)),
+            "stalls at n = 1, speedup 1.8 [1.7, 1.9] on n = 2; stalls at n = 1 with over 99 %",
+        ),
         (curve("undecided", 0, **ALONE), "undecided: only n = 1 was measured"),
         (
             curve("undecided", 0, **{**ALONE, "largest_measured": 3}),

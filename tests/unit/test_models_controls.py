@@ -10,7 +10,7 @@ from stallpoint.models import fit
 from stallpoint.models.controls import chance, holm, table, withheld
 from stallpoint.models.measured import Measured, Point
 from stallpoint.models.prediction import Predicted, ScalingCurve
-from stallpoint.models.stalling import table as stalling
+from stallpoint.models.stalling import tables as stalling
 from stallpoint.models.statistics import REPLICATES, Ensemble
 
 SCATTER = 0.02
@@ -124,12 +124,12 @@ def test_a_speedup_beyond_any_machine_is_withheld_if_it_is_sure(speedup: float, 
 
 def test_a_verdict_that_is_withheld_says_why() -> None:
     steady = np.ones(1 + REPLICATES)
-    (row,) = stalling([curve(2.5 * steady)], 0.1, 0.5)
+    (row,), _ = stalling([curve(2.5 * steady)], 0.1, 0.5)
     assert (row["verdict"], row["note"]) == ("withheld", "a speedup of 2.50 on n = 2 is more than any machine has")
-    (row,) = stalling([curve(1.8 * steady)], 0.1, 0.5, pairs(1.3))
+    (row,), _ = stalling([curve(1.8 * steady)], 0.1, 0.5, pairs(1.3))
     assert row["verdict"] == "withheld"
     assert str(row["note"]).startswith("on one worker compute and strong, preset 0 do the same, but of alexnet, b = 64")
-    (row,) = stalling([curve(1.8 * steady)], 0.1, 0.5, pairs(1))
+    (row,), _ = stalling([curve(1.8 * steady)], 0.1, 0.5, pairs(1))
     assert (row["verdict"], row["note"]) == ("scales", "")
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from stallpoint.claims.judge import Judged
 from stallpoint.models.measured import SERIES
+from stallpoint.models.stall_probability import Stall
 from stallpoint.models.statistics import INTERVAL, estimate, generator, groups, resampled
 
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
@@ -79,9 +80,17 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """One entry for each scaling curve."""
-    causes, shares, paths, scenarios, cells, points = (
+    causes, shares, paths, scenarios, cells, points, stalls = (
         {key: _rows(rows) for key, rows in groups(tables[name], SERIES)}
-        for name in ("causes", "data_share", "critical_path", "what_if", "next_cells", "predictions")
+        for name in (
+            "causes",
+            "data_share",
+            "critical_path",
+            "what_if",
+            "next_cells",
+            "predictions",
+            "stall_probabilities",
+        )
     )
     for row in _rows(tables["stalling"]):
         key = tuple(row[name] for name in SERIES)
@@ -93,6 +102,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "reached": bool(row["reached"]),
             "verdict": row["verdict"],
             "verdict_nodes": int(row["verdict_nodes"]),
+            **_probabilities(stalls.get(key, [])),
             "measured_speedup": _estimate(row, "measured_speedup"),
             "measured_speedup_nodes": int(row["measured_speedup_nodes"]),
             "measured_speedups": list(_measured_speedups(points.get(key, []))),
@@ -111,6 +121,22 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "what_if": list(_what_if(scenarios.get(key, []), int(row["largest_measured"]))),
             "next_cell": _next_cell(cells.get(key, [])),
         }
+
+
+def _probabilities(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """P(stall = n) of what was measured and of all that is known, and which counts would decide what was measured."""
+    found = {
+        of: {int(row["nodes"]): float(row["probability"]) for row in rows if row["of"] == of}
+        for of in ("measured", "known")
+    }
+    outcomes = {
+        f"{of}_stall": [
+            {"nodes": nodes, "stalls": nodes != max(stall), "probability": stall[nodes]} for nodes in sorted(stall)
+        ]
+        for of, stall in found.items()
+    }
+    measured = found["measured"]
+    return {**outcomes, "deciding_nodes": Stall(dict(sorted(measured.items()))).deciding if measured else []}
 
 
 def _measured_speedups(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

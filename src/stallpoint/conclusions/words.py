@@ -106,7 +106,7 @@ def verdict_in_short(curve: Mapping[str, Any]) -> str:
 
 
 def reason_in_words(curve: Mapping[str, Any]) -> str:
-    """What the verdict rests on: the speedup measured there, or what is missing."""
+    """What the verdict rests on: the speedup measured there and the probabilities, or what is missing."""
     if curve["verdict"] == "withheld" or (curve["note"] and not curve["verdict_nodes"]):
         return str(curve["note"])
     if not curve["verdict_nodes"]:
@@ -119,7 +119,36 @@ def reason_in_words(curve: Mapping[str, Any]) -> str:
         nodes *= 2
     if nodes not in measured:
         nodes, measured = curve["measured_speedup_nodes"], {curve["measured_speedup_nodes"]: curve["measured_speedup"]}
-    return f"speedup {_with_interval(measured[nodes])} on n = {nodes}"
+    return f"speedup {_with_interval(measured[nodes])} on n = {nodes}{_probably(curve)}"
+
+
+LEAST_NAMED = 0.01
+"""Probability below which a node count is not named."""
+
+
+def probabilities_in_words(curve: Mapping[str, Any]) -> str:
+    """Where it stalls by what was measured, the most probable first: "stalls at n = 8 with 93 %, at 16 with 6 %"."""
+    told = sorted(curve["measured_stall"], key=lambda entry: -entry["probability"])
+    named = [entry for entry in told if entry["probability"] >= LEAST_NAMED]
+    return ", ".join(
+        f"{'' if place else 'stalls '}{'at' if entry['stalls'] else 'nowhere up to'} {'' if place else 'n = '}"
+        f"{entry['nodes']} with {_chance(entry['probability'])}"
+        for place, entry in enumerate(named)
+    )
+
+
+def _chance(probability: float) -> str:
+    """In per cent; draws tell none beyond 99 %."""
+    return "over 99 %" if probability > 1 - LEAST_NAMED else f"{100 * probability:.0f} %"
+
+
+def _probably(curve: Mapping[str, Any]) -> str:
+    """The probabilities, and what would decide between them; empty where nothing was told."""
+    if not curve["measured_stall"]:
+        return ""
+    deciding = ", ".join(map(str, curve["deciding_nodes"]))
+    visits = f", to be decided by visits to n = {deciding}" if curve["verdict"] == "undecided" else ""
+    return f"; {probabilities_in_words(curve)}{visits}"
 
 
 def verdict_in_words(curve: Mapping[str, Any]) -> str:

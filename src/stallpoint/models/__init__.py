@@ -88,6 +88,7 @@ def fit(
     cluster = cluster_of(tidy, points, compute)
     curves = cluster.model.curves(points, nodes)
     checked = controls.table(points)
+    stalls, stall_probabilities = stalling.tables(curves, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
     rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
         "layer_scaling": layer_scaling(compute),
@@ -102,7 +103,8 @@ def fit(
         "causes": attribution.causes(curves),
         "controls": checked,
         "disturbances": found,
-        "stalling": stalling.table(curves, threshold, efficiency, checked),
+        "stalling": stalls,
+        "stall_probabilities": stall_probabilities,
         "what_if": what_if.table(cluster, curves, scenarios, nodes, threshold),
         "next_cells": next_cells.table(curves, runs, links, cluster.presets, threshold, available or {}, seed),
         "storage_rates": data.storage_rates(tidy["storage_reads"], seed),

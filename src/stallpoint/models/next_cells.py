@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,7 @@ from stallpoint.kinds import cell_from_json
 from stallpoint.models.communication import Communication, Scheme, scheme_of
 from stallpoint.models.measured import SERIES
 from stallpoint.models.prediction import ScalingCurve
-from stallpoint.models.statistics import INTERVAL, Reals, generator
+from stallpoint.models.statistics import NORMAL_INTERVAL, Reals, generator
 from stallpoint.presets import Preset
 
 MODEL_ERROR = 0.07
@@ -35,8 +34,6 @@ STRATA = 20
 """Groups of samples that agree in a measurement."""
 LEAST = 0.02
 """Part of the width below which a narrowing is an accident of the draws and counts as none."""
-_NORMAL = 2 * NormalDist().inv_cdf((1 + INTERVAL) / 2)
-"""Length of the interval of a normal quantity, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ def width(values: Reals) -> float:
 
     Not between quantiles of `values`: where a curve may also never stall, these jump.
     """
-    return _NORMAL * float(np.std(values))
+    return NORMAL_INTERVAL * float(np.std(values))
 
 
 def expected_width(values: Reals, measurement: Reals) -> float:
@@ -83,7 +80,7 @@ def expected_width(values: Reals, measurement: Reals) -> float:
         np.var(values[members]) - _explained(values[members], measurement[members])
         for members in np.array_split(np.argsort(measurement, kind="stable"), STRATA)
     ]
-    return _NORMAL * float(np.sqrt(np.mean(left)))
+    return NORMAL_INTERVAL * float(np.sqrt(np.mean(left)))
 
 
 def _explained(values: Reals, by: Reals) -> float:

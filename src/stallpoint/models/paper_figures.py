@@ -23,9 +23,9 @@ from stallpoint.models.compute import Layers, Times
 from stallpoint.models.link import Traffic
 from stallpoint.models.measured import Measured, Point
 from stallpoint.models.prediction import Predicted, ScalingCurve
-from stallpoint.models.stalling import COMPUTE, communication_ratio, crossing
+from stallpoint.models.stalling import COMPUTE, communication_ratio, crossing, predicted_stall, throughput
 from stallpoint.models.statistics import REPLICATES, Ensemble
-from stallpoint.models.what_if import Cluster, Link, Scenario, predict, stall, throughput
+from stallpoint.models.what_if import Cluster, Link, Scenario, predict
 from stallpoint.presets import PRESETS
 
 FREE = Scenario(link=Link(latency=0.0, bandwidth=np.inf))
@@ -137,7 +137,7 @@ class NoData:
 
 def _rows(curve: ScalingCurve, threshold: float) -> Iterator[dict[str, object]]:
     rates = throughput(curve)
-    stalls, reached = stall(rates, threshold)
+    stall = predicted_stall(rates, threshold)
     known: Sequence[int] = sorted(rates)
     ratio = np.stack([communication_ratio(curve.predicted[nodes]) for nodes in known], axis=-1)
     crossed = float(crossing(known, ratio)[0])
@@ -152,5 +152,5 @@ def _rows(curve: ScalingCurve, threshold: float) -> Iterator[dict[str, object]]:
             "iteration_time": float(point.times["iteration_time"][0]),
             "speedup": float((rates[nodes] / rates[known[0]])[0]),
             "crossing_nodes": crossed,
-            "stall_nodes": float(stalls[0]) if reached else np.inf,
+            "stall_nodes": float(stall.nodes) if stall.reached else np.inf,
         }

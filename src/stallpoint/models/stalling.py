@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -10,32 +10,44 @@ from stallpoint.models.attribution import NOT_DISTINGUISHABLE, dominant
 from stallpoint.models.controls import withheld
 from stallpoint.models.measured import Measured
 from stallpoint.models.prediction import Basis, Predicted, ScalingCurve
-from stallpoint.models.statistics import REPLICATES, Ensemble, Reals, columns, estimate
+from stallpoint.models.scaling.curves import underlying
+from stallpoint.models.stall_probability import Stall
+from stallpoint.models.statistics import REPLICATES, Ensemble, Reals, columns
 
 COMPUTE = ("forward", "backward", "update")
 
 
-def gains(curve: ScalingCurve) -> dict[int, tuple[Basis, Ensemble]]:
-    """Throughput at 2n over throughput at n, for every n that has a double.
+def gains(curve: ScalingCurve) -> dict[int, tuple[Basis, Reals]]:
+    """Logarithm of throughput at 2n over throughput at n, for every n that has a double: draws, [REPLICATES].
 
-    Both measured or both predicted: a model that is off everywhere by the same factor must not look like a gain.
+    Both measured, by a fit of the whole measured curve (`underlying`), or both predicted: a model that is off
+    everywhere by the same factor must not look like a gain.
     """
-    known = curve.known
-    found: dict[int, tuple[Basis, Ensemble]] = {}
+    known, measured, predicted = curve.known, underlying(curve), throughput(curve)
+    found: dict[int, tuple[Basis, Reals]] = {}
     for nodes in known:
-        if 2 * nodes in known:
-            both = {curve.basis(nodes), curve.basis(2 * nodes)} == {"measured"}
-            basis: Basis = "measured" if both else "predicted"
-            found[nodes] = basis, curve.speedup(2 * nodes, basis) / curve.speedup(nodes, basis)
+        if nodes in measured and 2 * nodes in measured:
+            found[nodes] = "measured", measured[2 * nodes] - measured[nodes]
+        elif 2 * nodes in known and {nodes, 2 * nodes} <= predicted.keys():
+            found[nodes] = "predicted", _log_gain(predicted, nodes)
     return found
 
 
-def stall_nodes(gained: Mapping[int, Ensemble], largest: int, threshold: float) -> Ensemble:
-    """The smallest n whose doubling gains less than `threshold` in throughput; `largest` where none does."""
-    stalls = np.full(1 + REPLICATES, float(largest))
-    for nodes in sorted(gained, reverse=True):
-        stalls = np.where(gained[nodes] < 1 + threshold, float(nodes), stalls)
-    return stalls
+def throughput(curve: ScalingCurve) -> dict[int, Ensemble]:
+    """Samples per second as predicted, by node count, where it could be predicted."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = {n: at.point.global_batch / at.times["iteration_time"] for n, at in curve.predicted.items()}
+    return {nodes: rate for nodes, rate in rates.items() if np.isfinite(rate).all()}
+
+
+def predicted_stall(rates: Mapping[int, Ensemble], threshold: float) -> Stall:
+    """Where a curve of such `throughput` stalls, by the share of its replicates."""
+    gained = {n: _log_gain(rates, n) for n in rates if 2 * n in rates}
+    return Stall.of(gained, max(rates), threshold)
+
+
+def _log_gain(rates: Mapping[int, Ensemble], nodes: int) -> Reals:
+    return np.asarray(np.log(rates[2 * nodes] / rates[nodes])[1:])
 
 
 def crossing(nodes: Sequence[int], ratio: Reals) -> Reals:
@@ -70,62 +82,64 @@ def worthwhile_nodes(nodes: Sequence[int], efficiencies: Reals, least: float) ->
     return largest
 
 
-def table(
+def tables(
     curves: Iterable[ScalingCurve], threshold: float, efficiency: float, controls: Sequence[Mapping[str, object]] = ()
-) -> list[dict[str, object]]:
-    """Rows of the stalling table, one for each curve; `controls` are the rows of that table.
+) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Rows of stalling, one for each curve, and of stall_probabilities; `controls` are the rows of that table.
 
     The dominant cause is that of the doubled count, where the gain stays away. Nodes are worthwhile while a sample
     costs at most 1/`efficiency` of the node-seconds it costs on the fewest nodes.
     """
-    return [_row(curve, threshold, efficiency, withheld(curve, controls)) for curve in curves]
+    rows, probabilities = [], []
+    for curve in curves:
+        gained = gains(curve)
+        largest = max(curve.known, default=curve.base)
+        known = Stall.of({nodes: gain for nodes, (_, gain) in gained.items()}, largest, threshold)
+        both = {nodes: gain for nodes, (basis, gain) in gained.items() if basis == "measured"}
+        measured = Stall.of(both, 2 * max(both, default=0), threshold)
+        bases = {nodes: basis for nodes, (basis, _) in gained.items()}
+        rows.append(_row(curve, bases, known, measured, efficiency, withheld(curve, controls)))
+        probabilities += [*_probabilities(curve, "measured", measured), *_probabilities(curve, "known", known)]
+    return rows, probabilities
 
 
-def _row(curve: ScalingCurve, threshold: float, efficiency: float, mistrust: str) -> dict[str, object]:
-    known, gained = curve.known, gains(curve)
-    largest = max(known, default=curve.base)
-    stalls = stall_nodes({nodes: gain for nodes, (_, gain) in gained.items()}, largest, threshold)
-    stall = int(stalls[0])
-    reached = stall in gained and bool(gained[stall][1][0] < 1 + threshold)
-    decisive = 2 * stall if reached else largest
+def _labels(curve: ScalingCurve) -> dict[str, object]:
+    return {name: value for name, value in curve.measured[curve.base].point.labels().items() if name != "nodes"}
+
+
+def _probabilities(curve: ScalingCurve, of: str, stall: Stall) -> Iterator[dict[str, object]]:
+    if len(stall.probabilities) > 1:
+        for nodes, probability in stall.probabilities.items():
+            stalls = nodes != stall.largest
+            yield {**_labels(curve), "nodes": nodes, "of": of, "stalls": stalls, "probability": probability}
+
+
+def _row(
+    curve: ScalingCurve, gained: Mapping[int, Basis], stall: Stall, measured: Stall, efficiency: float, mistrust: str
+) -> dict[str, object]:
+    """`stall` is that of all that is `known`, of which the doublings `gained` have a basis."""
+    known, unknown = curve.known, np.full(1 + REPLICATES, np.nan)
+    decisive = 2 * stall.nodes if stall.reached else stall.largest
     # Where no stall was found, the last doubling says so.
-    last = stall if reached else max(gained, default=None)
-    unknown = np.full(1 + REPLICATES, np.nan)
+    last = stall.nodes if stall.reached else max(gained, default=None)
     return {
-        **{name: value for name, value in curve.measured[curve.base].point.labels().items() if name != "nodes"},
-        **columns("stall_nodes", stalls if known else unknown),
-        "reached": reached,
-        "basis": "measured" if last is None else gained[last][0],
-        **_verdict_columns(curve, gained, threshold, mistrust),
+        **_labels(curve),
+        **(stall.columns if known else columns("stall_nodes", unknown)),
+        "reached": stall.reached,
+        "basis": "measured" if last is None else gained[last],
+        **_verdict_columns(curve, measured, mistrust),
         **_crossing_columns(curve, known),
         **columns("worthwhile_nodes", _worthwhile(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", _best_speedup(curve, known) if known else unknown),
         "largest_measured": max(curve.measured),
-        "largest_considered": largest,
+        "largest_considered": stall.largest,
         "dominant_cause": dominant(curve, decisive) if decisive > curve.base else NOT_DISTINGUISHABLE,
         "note": _note(curve, known, gained) or mistrust,
     }
 
 
-def verdict(gained: Mapping[int, Ensemble], threshold: float) -> tuple[str, int]:
-    """``stalls``, ``scales`` or ``undecided``, and on how many nodes, by the measured gains of doubling.
-
-    A curve stalls at the first n whose gain is below the threshold with all of its interval, and scales as far as
-    gains are above it with all of theirs; the first gain that is neither leaves it undecided.
-    """
-    for nodes, gain in sorted(gained.items()):
-        _, low, high = estimate(gain)
-        if high < 1 + threshold:
-            return "stalls", nodes
-        if not low >= 1 + threshold:
-            return "undecided", nodes
-    return ("scales", 2 * max(gained)) if gained else ("undecided", 0)
-
-
-def _verdict_columns(
-    curve: ScalingCurve, gained: Mapping[int, tuple[Basis, Ensemble]], threshold: float, mistrust: str
-) -> dict[str, object]:
-    said, nodes = verdict({n: gain for n, (basis, gain) in gained.items() if basis == "measured"}, threshold)
+def _verdict_columns(curve: ScalingCurve, stall: Stall, mistrust: str) -> dict[str, object]:
+    said, nodes = stall.verdict
     there = [n for n in curve.known if curve.basis(n) == "measured"]
     best = max(there, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
     speedup = curve.speedup(best, "measured") if there else np.full(1 + REPLICATES, np.nan)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +21,8 @@ from scipy.special import digamma, polygamma
 
 INTERVAL = 0.90
 """Probability that an interval is meant to cover."""
+NORMAL_INTERVAL = 2 * NormalDist().inv_cdf((1 + INTERVAL) / 2)
+"""Length of that interval of a normal quantity, in standard deviations."""
 REPLICATES = 300
 """Bootstrap replicates: enough for the 5 % and 95 % quantiles."""
 MANY = 10_000

@@ -21,8 +21,8 @@ from stallpoint.models.contention import NONE, Contention, Effects
 from stallpoint.models.measured import Measured, Point
 from stallpoint.models.pace import Pace
 from stallpoint.models.prediction import DataTimes, LayerTimes, Model, ScalingCurve
-from stallpoint.models.stalling import stall_nodes
-from stallpoint.models.statistics import REPLICATES, Ensemble, columns
+from stallpoint.models.stalling import predicted_stall, throughput
+from stallpoint.models.statistics import REPLICATES, columns
 from stallpoint.presets import Preset
 
 AS_MEASURED = "as measured"
@@ -201,19 +201,6 @@ def table(
     return [row for curve in curves for scenario in grid for row in _rows(cluster, curve, scenario, nodes, threshold)]
 
 
-def throughput(curve: ScalingCurve) -> dict[int, Ensemble]:
-    """Samples per second as predicted, by node count, where it could be predicted."""
-    rates = {n: at.point.global_batch / at.times["iteration_time"] for n, at in curve.predicted.items()}
-    return {nodes: rate for nodes, rate in rates.items() if np.isfinite(rate).all()}
-
-
-def stall(rates: Mapping[int, Ensemble], threshold: float) -> tuple[Ensemble, bool]:
-    """Node count where a predicted curve stalls, and whether it does; the largest known where it does not."""
-    gained = {nodes: rates[2 * nodes] / rates[nodes] for nodes in rates if 2 * nodes in rates}
-    found = stall_nodes(gained, max(rates), threshold)
-    return found, int(found[0]) in gained and bool(gained[int(found[0])][0] < 1 + threshold)
-
-
 def _rows(
     cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Sequence[int], threshold: float
 ) -> Iterator[dict[str, object]]:
@@ -231,15 +218,15 @@ def _rows(
         point = changed.measured[curve.base].point
         yield _row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
         return
-    stalls, reached = stall(after, threshold)
+    stall = predicted_stall(after, threshold)
     for n, rate in sorted(after.items()):
         quantities = {
             **columns("iteration", changed.predicted[n].times["iteration_time"]),
             **columns("speedup", rate / before[curve.base]),
             **(columns("gain", rate / before[n]) if n in before else {}),
-            **columns("stall_nodes", stalls),
+            **stall.columns,
         }
-        yield _row(measured, changed.predicted[n].point, scenario) | quantities | {"reached": reached}
+        yield _row(measured, changed.predicted[n].point, scenario) | quantities | {"reached": stall.reached}
 
 
 def _row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stallpoint.models.scaling.laws import LAWS, Law, Model
-from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
+from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
 from stallpoint.models.scaling.places import Places, Series
 from stallpoint.models.scaling.posterior import PREDICTIVE_DRAWS, Posterior, posterior
 from stallpoint.models.statistics import Reals
@@ -52,15 +52,25 @@ class Choice:
         """Draws of a new measurement: logarithm of a worker's samples per second, [draws, places]."""
         if self.winner:
             return self.of_law(self.winner, places)
-        # Whole numbers of draws that keep the sum: what the cumulated weights pass.
-        ends = np.round(np.cumsum(self.weights) * PREDICTIVE_DRAWS).astype(int)
         onward = self._onward(places)
         parts = []
-        for index, count in enumerate(np.diff(ends, prepend=0)):
-            if count:
-                drawn = self.posteriors[index].predict(places, onward, seed=index)
-                parts.append(drawn[np.random.default_rng(index).permutation(len(drawn))[:count]])
+        for index, count in self._shares(PREDICTIVE_DRAWS):
+            drawn = self.posteriors[index].predict(places, onward, seed=index)
+            parts.append(drawn[np.random.default_rng(index).permutation(len(drawn))[:count]])
         return np.concatenate(parts)
+
+    def underlying(self, count: int) -> Reals:
+        """Draws of the series without its noise, the laws averaged: as `Posterior.underlying`, [count, places]."""
+        first = self.posteriors[0]
+        smoothing = Smoothing.of(first.series, first.model.across_nodes)
+        shares = self._shares(count)
+        return np.concatenate([self.posteriors[index].underlying(smoothing, of_it, index) for index, of_it in shares])
+
+    def _shares(self, count: int) -> list[tuple[int, int]]:
+        """How many of `count` draws each law has that has any, by its weight."""
+        # Whole numbers of draws that keep the sum: what the cumulated weights pass.
+        ends = np.round(np.cumsum(self.weights) * count).astype(int)
+        return [(index, int(of_it)) for index, of_it in enumerate(np.diff(ends, prepend=0)) if of_it]
 
     def of_law(self, fitted: Posterior, places: Places) -> Reals:
         """The same by one of the laws alone."""

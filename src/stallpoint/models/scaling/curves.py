@@ -11,7 +11,19 @@ from stallpoint.models.measured import Measured, Point
 from stallpoint.models.prediction import ScalingCurve
 from stallpoint.models.scaling.choice import Choice, choose, too_few
 from stallpoint.models.scaling.places import PLACE, Places, Series
-from stallpoint.models.statistics import INTERVAL, REPLICATES, Ensemble, Reals, columns
+from stallpoint.models.statistics import (
+    INTERVAL,
+    LEAST_SCATTER,
+    NORMAL_INTERVAL,
+    REPLICATES,
+    Ensemble,
+    Reals,
+    columns,
+)
+
+FACTORS = {0.7: 0.25, 1.0: 0.4, 1.6: 0.25, 2.8: 0.1}
+"""How far the noise of a curve's points may be from what their ensembles say, all alike: probability. Few visits tell
+little of it, and one visit nothing (`statistics.UNKNOWN`)."""
 
 _QUANTILES = (0.5, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 _RATE = "samples_per_second"
@@ -26,6 +38,24 @@ def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
 def scaling_laws(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
     """Rows of the scaling_laws table: every law, and what was chosen, at every node count of every curve."""
     return [row for curve in curves for row in _curve_rows(curve)]
+
+
+def underlying(curve: ScalingCurve) -> dict[int, Reals]:
+    """Throughput at each measured node count without the noise of its measurement: draws of its logarithm.
+
+    By node count, [REPLICATES]; none where fewer than two were measured. All laws are fitted to the whole curve, each
+    point as uncertain as its ensemble says; what is left over is noise, or a drift away from the laws.
+    """
+    there = [curve.measured[nodes] for nodes in curve.known if curve.basis(nodes) == "measured"]
+    if len(there) < 2:
+        return {}
+    logs = np.log([one.point.global_batch / one.times["iteration_time"] / one.point.ranks for one in there]).T
+    ends = np.quantile(logs[1:], (_QUANTILES[1], _QUANTILES[2]), axis=0)
+    deviations = np.maximum((ends[1] - ends[0]) / NORMAL_INTERVAL, LEAST_SCATTER)
+    places = Places.of(pd.DataFrame([_place(one.point) for one in there]))
+    series = Series(places, np.round(logs[0] - logs[0, 0], 9), deviations**2, float(logs[0, 0]), FACTORS)
+    draws = choose(series, places).underlying(REPLICATES) + np.log(places.workers)
+    return {one.point.nodes: draws[:, index] for index, one in enumerate(there)}
 
 
 def _place(point: Point) -> dict[str, float]:

@@ -17,15 +17,14 @@ import numpy as np
 from stallpoint.models.scaling.places import Places, Series
 from stallpoint.models.statistics import Reals
 
-SIGMA = {0.003: 0.3, 0.008: 0.36, 0.02: 0.2, 0.05: 0.1, 0.12: 0.04}
-"""Noise of one measurement (relative): probability. Means over many iterations repeat within a few per cent."""
 TAU = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
 """Drift for each doubling: probability. Usually small, at times a wall (another switch, a full bus)."""
-SHARED = 0.5
-"""Part of the noise's variance that repeats of a place share: they ran on the same machines in the same state."""
+_LEVEL = 10.0  # standard deviation of the unknown rate of a lone worker, as a logarithm: as good as flat
 
-_GRID = list(product(SIGMA, TAU))
-_LOG_PROBABILITY = np.log([SIGMA[sigma] * TAU[tau] for sigma, tau in _GRID])
+
+def grid(series: Series) -> dict[tuple[float, float], float]:
+    """Probability of each level of the noise, sigma, with each drift, tau."""
+    return {(s, t): series.noise_levels[s] * TAU[t] for s, t in product(series.noise_levels, TAU)}
 
 
 def log_sum(logarithms: Reals) -> Reals:
@@ -42,11 +41,6 @@ def _walk(places: Places, others: Places, across_nodes: bool) -> Reals:
     return np.asarray(shared)
 
 
-def _noise(series: Series) -> Reals:
-    """Covariance of the noise, [places, places], in units of sigma²."""
-    return np.diag(SHARED + (1 - SHARED) / series.repeats)
-
-
 @dataclass(frozen=True)
 class Likelihood:
     """Normal densities of a series' residuals, one for each point of the grid of sigma and tau."""
@@ -59,15 +53,15 @@ class Likelihood:
     @classmethod
     def of(cls, series: Series, across_nodes: bool) -> Likelihood:
         """The densities for the places of `series`."""
-        walk = _walk(series.places, series.places, across_nodes)
-        cholesky = np.linalg.cholesky(np.stack([s**2 * _noise(series) + t**2 * walk for s, t in _GRID]))
+        walk, noise, points = _walk(series.places, series.places, across_nodes), np.diag(series.noise), grid(series)
+        cholesky = np.linalg.cholesky(np.stack([s**2 * noise + t**2 * walk for s, t in points]))
         inverse = np.linalg.inv(cholesky)
         ones = inverse.sum(-1)
         square = (ones**2).sum(-1)
         project = np.eye(len(series)) - ones[:, :, None] * ones[:, None, :] / square[:, None, None]
         log_determinant = 2 * np.log(np.diagonal(cholesky, axis1=1, axis2=2)).sum(-1) + np.log(square)
         log_constant = -(log_determinant + (len(series) - 1) * np.log(2 * np.pi)) / 2
-        return cls(project @ inverse, log_constant + _LOG_PROBABILITY)
+        return cls(project @ inverse, log_constant + np.log(list(points.values())))
 
     def log_density(self, residuals: Reals) -> Reals:
         """Logarithm of the density, and of the grid's probability, of `residuals` [draws, places]: [draws, grid]."""
@@ -88,12 +82,12 @@ class Continuation:
     @classmethod
     def of(cls, series: Series, new: Places, across_nodes: bool) -> Continuation:
         """From the places of `series` to `new`."""
-        walk = _walk(series.places, series.places, across_nodes)
+        walk, noise = _walk(series.places, series.places, across_nodes), np.diag(series.noise)
         towards = _walk(new, series.places, across_nodes)
         alone = np.log2(new.workers) + (np.log2(new.nodes) if across_nodes else 0.0)
         gains, deviations = [], []
-        for sigma, tau in _GRID:
-            inverse = np.linalg.inv(sigma**2 * _noise(series) + tau**2 * walk)
+        for sigma, tau in grid(series):
+            inverse = np.linalg.inv(sigma**2 * noise + tau**2 * walk)
             follow = tau**2 * towards @ inverse
             level = inverse.sum(0) / inverse.sum()
             rest = 1 - follow.sum(-1)
@@ -101,3 +95,26 @@ class Continuation:
             variance = tau**2 * (alone - (follow * towards).sum(-1)) + rest**2 / inverse.sum()
             deviations.append(sigma * np.sqrt(1 + np.maximum(variance, 0.0) / sigma**2))
         return cls(np.stack(gains), np.stack(deviations))
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """What a series is without its noise, given its residuals: normal, for each point of the grid."""
+
+    gain: Reals
+    """[grid, places, places]: mean of drift and level at each place, for the residuals."""
+    root: Reals
+    """[grid, places, places]: a root of their covariance."""
+
+    @classmethod
+    def of(cls, series: Series, across_nodes: bool) -> Smoothing:
+        """At the places of `series` themselves."""
+        walk, noise = _walk(series.places, series.places, across_nodes), np.diag(series.noise)
+        gains, roots = [], []
+        for sigma, tau in grid(series):
+            prior = tau**2 * walk + _LEVEL**2
+            gains.append(np.linalg.solve(prior + sigma**2 * noise, prior).T)
+            # Of noise and what is beneath it one tells the other: the covariance is as small as the smaller of them.
+            values, vectors = np.linalg.eigh(gains[-1] @ (sigma**2 * noise))
+            roots.append(vectors * np.sqrt(np.maximum(values, 0.0)))
+        return cls(np.stack(gains), np.stack(roots))

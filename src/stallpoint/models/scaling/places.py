@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,11 @@ from stallpoint.models.statistics import Reals
 PLACE = ["workers", "workers_per_node", "batch_per_worker"]
 MOST_PLACES = 96
 """Places that a fit looks at: a long series is thinned to so many, evenly by the logarithm of the workers."""
+
+SIGMA = {0.003: 0.3, 0.008: 0.36, 0.02: 0.2, 0.05: 0.1, 0.12: 0.04}
+"""Noise of one measurement (relative): probability. Means over many iterations repeat within a few per cent."""
+SHARED = 0.5
+"""Part of the noise's variance that repeats of a place share: they ran on the same machines in the same state."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +67,12 @@ class Series:
 
     Rounded, so that rates in another unit are the same series to the last bit.
     """
-    repeats: Reals
+    noise: Reals
+    """Variance of the noise at each place, in units of the square of its level."""
     level: float
     """Logarithm of the samples per second of one worker at the first place."""
+    noise_levels: Mapping[float, float] = field(default_factory=lambda: SIGMA)
+    """What the level of the noise may be: probability."""
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> Series:
@@ -73,8 +82,8 @@ class Series:
         if len(found) > MOST_PLACES:
             found = _thinned(found)
         rate = found["median"].to_numpy(np.float64)
-        relative = np.round(rate - rate[0], 9)
-        return cls(Places.of(found), relative, found["size"].to_numpy(np.float64), float(rate[0]))
+        noise = SHARED + (1 - SHARED) / found["size"].to_numpy(np.float64)
+        return cls(Places.of(found), np.round(rate - rate[0], 9), noise, float(rate[0]))
 
     def __len__(self) -> int:
         return len(self.log_rate)
@@ -87,7 +96,7 @@ class Series:
     def up_to(self, workers: float) -> Series:
         """The part with at most so many workers."""
         rows = self.places.workers <= workers
-        return Series(self.places.at(rows), self.log_rate[rows], self.repeats[rows], self.level)
+        return replace(self, places=self.places.at(rows), log_rate=self.log_rate[rows], noise=self.noise[rows])
 
 
 def _thinned(found: pd.DataFrame) -> pd.DataFrame:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import gammaln
 from scipy.stats import norm, qmc
 
 from stallpoint.models.scaling.laws import Model
-from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
+from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
 from stallpoint.models.scaling.places import Places, Series
 from stallpoint.models.statistics import Reals
 
@@ -71,10 +72,7 @@ class Posterior:
 
         `onward` leads from the series' places to these.
         """
-        weights = np.exp(self.log_weight).ravel()
-        where = (np.arange(PREDICTIVE_DRAWS) + 0.5) / PREDICTIVE_DRAWS * weights.sum()
-        chosen = np.minimum(np.searchsorted(np.cumsum(weights), where), len(weights) - 1)
-        draw, grid = np.unravel_index(chosen, self.log_weight.shape)
+        draw, grid = self._drawn(PREDICTIVE_DRAWS)
         known = self.series.log_rate + self.model.log_time(self.z[draw], self.series.places)
         normal = np.random.default_rng(seed).standard_normal((PREDICTIVE_DRAWS, len(places)))
         rates = onward.deviation[grid] * normal - self.model.log_time(self.z[draw], places)
@@ -82,6 +80,22 @@ class Posterior:
             rows = grid == index
             rates[rows] += known[rows] @ onward.gain[index].T
         return rates + self.series.level
+
+    def underlying(self, smoothing: Smoothing, count: int, seed: int = 0) -> Reals:
+        """Draws of the series without its noise: logarithm of a worker's samples per second, [count, places]."""
+        draw, grid = self._drawn(count)
+        law = -self.model.log_time(self.z[draw], self.series.places)
+        normal = np.random.default_rng(seed).standard_normal(law.shape)
+        rest = np.einsum("dpq,dq->dp", smoothing.gain[grid], self.series.log_rate - law)
+        return np.asarray(law + rest + np.einsum("dpq,dq->dp", smoothing.root[grid], normal) + self.series.level)
+
+    def _drawn(self, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Which draw, and which point of the grid, each of `count` equally likely ones is."""
+        weights = np.exp(self.log_weight).ravel()
+        where = (np.arange(count) + 0.5) / count * weights.sum()
+        chosen = np.minimum(np.searchsorted(np.cumsum(weights), where), len(weights) - 1)
+        draw, grid = np.unravel_index(chosen, self.log_weight.shape)
+        return draw, grid
 
     def marginal(self) -> tuple[Reals, Reals]:
         """Coefficients [draws, coefficients] and their weights [draws]."""

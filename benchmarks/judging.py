@@ -1,0 +1,29 @@
+"""What planted answers are judged by: how often an interval holds the truth, and how often a verdict is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from paired import Figure
+
+from stallpoint.models.statistics import estimate
+
+COVERAGE = "0.85-0.95"
+_SURE = 1.645
+"""Standard errors on each side of a 90 % interval."""
+
+
+def holds(ensemble: np.ndarray, truth: float) -> bool:
+    """Whether the 90 % interval of `ensemble` [1 + REPLICATES] holds `truth`."""
+    _, low, high = estimate(ensemble)
+    return low <= truth <= high
+
+
+def shares(case: str, found: Mapping[str, Sequence[bool]], wanted: Mapping[str, str], studies: int) -> Iterator[Figure]:
+    """The share of each quantity's answers that are true, in so many independent `studies`."""
+    for quantity, answers in found.items():
+        share = float(np.mean(answers))
+        error = _SURE * np.sqrt(share * (1 - share) / studies)
+        ends = max(0.0, share - error), min(1.0, share + error)
+        yield Figure("truth", case, quantity, share, *ends, wanted.get(quantity, ""))
