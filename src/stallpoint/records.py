@@ -557,8 +557,9 @@ CRITICAL_PATH = Table(
         Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
         Column(
             "part", TEXT, None,
-            "data, host-to-device, fully-connected layers, other matrix layers, non-scaling layers, communication "
-            "latency, communication bandwidth (or communication, undivided), straggling, update",
+            "data, host-to-device; fully-connected layers, other matrix layers, non-scaling layers (isolated), "
+            "co-running ranks, communication thread (or compute, undivided); communication latency, communication "
+            "bandwidth (or communication, undivided); straggling, update",
         ),
         Column("cause", TEXT, None, "cause that the part belongs to"),
         *_estimate("seconds", "s", "time on the critical path"),
@@ -576,7 +577,8 @@ CAUSES = Table(
         Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
         Column(
             "cause", TEXT, None,
-            "communication, matrix shapes, non-scaling layers, training data, model update, straggling",
+            "communication, matrix shapes, non-scaling layers, interference (or compute, undivided), training data, "
+            "model update, straggling",
         ),
         *_estimate("lost", "s", "time of the iteration above ideal scaling, by this cause"),
         Column("share", REAL, None, "part of the iteration time"),

@@ -39,6 +39,22 @@ Basis: TypeAlias = Literal["measured", "predicted"]
 
 
 @dataclass(frozen=True)
+class Isolated:
+    """Computing at the b of a point, on one rank and without communication; ensembles, s."""
+
+    forward: Ensemble
+    backward: Ensemble
+    matrix: Ensemble
+    """Forward and backward of the layers in `MATRIX_LAYERS`."""
+    fully_connected: Ensemble
+    """Of the fully-connected ones among them."""
+    backward_over_forward: Ensemble
+    """How much more other ranks slow down the backward than the forward pass, beside which nothing is sent."""
+    overlaps: bool
+    """Whether messages go beside the backward pass."""
+
+
+@dataclass(frozen=True)
 class Predicted:
     """A point as predicted; not a number where a part of the model was not measured."""
 
@@ -53,6 +69,8 @@ class Predicted:
     """The columns of layer_predictions for each layer, without uncertainty."""
     left_out: frozenset[str]
     """Cells of this point that calibrated nothing; empty where none of the point's cells did."""
+    isolated: Isolated | None = None
+    """None where computing at this b is not known."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +236,16 @@ class Model:
         )
         slowed = effects.backward * np.divide(ended, whole, out=np.ones_like(whole), where=whole > 0)
         of_layers = times.layers_forward * effects.forward[:, None] + times.layers_backward * slowed[:, None]
+        matrix, fully_connected = np.isin(layers.types, MATRIX_LAYERS), layers.types == FULLY_CONNECTED
+        alone = times.layers_forward + times.layers_backward
+        isolated = Isolated(
+            times.forward,
+            times.backward_steps.sum(-1),
+            alone[:, matrix].sum(-1),
+            alone[:, fully_connected].sum(-1),
+            effects.backward / effects.forward,
+            bool(sent) and preset.overlaps,
+        )
         parts = {
             "data": t_io,
             "host_to_device": times.host_to_device,
@@ -228,8 +256,8 @@ class Model:
             "update": update,
             "straggling": straggling,
             "iteration_time": seconds + straggling,
-            "matrix": of_layers[:, np.isin(layers.types, MATRIX_LAYERS)].sum(-1),
-            FULLY_CONNECTED: of_layers[:, layers.types == FULLY_CONNECTED].sum(-1),
+            "matrix": of_layers[:, matrix].sum(-1),
+            FULLY_CONNECTED: of_layers[:, fully_connected].sum(-1),
             "latency_share": _latency_share(messages, seconds_sent, end - ended[:, None]),
         }
         of_layer = {layer: message for message, members in enumerate(sent) for layer in members}
@@ -247,7 +275,7 @@ class Model:
                 for side, at in (("start", start), ("end", end))
             },
         })  # fmt: skip
-        return Predicted(point, equation, times.source, parts, table, frozenset())
+        return Predicted(point, equation, times.source, parts, table, frozenset(), isolated)
 
     def _overlaps(self, point: Point) -> _Overlaps:
         """What the preset of `point` does at the same time."""
