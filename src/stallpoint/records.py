@@ -851,14 +851,18 @@ CURVE_DISTANCES = Table(
 
 HIDDEN_COMMUNICATION = Table(
     "hidden_communication",
-    "how much of the measured communication the backward pass hides, on more than one rank",
+    "what communicating costs an iteration of several ranks, and how much of the communication the backward pass hides",
     (
         *SERIES,
         NODES,
         RANKS,
         *_estimate("communication", "s", "time with an all-reduce under way"),
         *_estimate("exposed", "s", "of it after the backward pass"),
-        *_estimate("hidden_share", None, "1 - exposed / communication"),
+        *_estimate("isolated", "s", "what the same messages take on idle workers"),
+        *_estimate("without", "s", "iteration time of the same cell without communication; empty: not measured"),
+        *_estimate("cost", "s", "iteration time less that: what communicating costs"),
+        *_estimate("hidden", "s", "isolated - cost; negative where overlapping costs more than it hides"),
+        *_estimate("hidden_share", None, "hidden over isolated"),
         *_estimate("of_backward", None, "communication over the backward pass, which could hide it"),
     ),
 )

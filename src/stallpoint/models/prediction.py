@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, cast
 
 import numpy as np
@@ -64,7 +65,8 @@ class Predicted:
     times: Mapping[str, Ensemble]
     """Seconds: data (t_io), host_to_device, forward, backward, communication, exposed_communication, update,
     iteration_time; matrix and fully-connected, as in `Measured.times`. And ``latency_share``: what of the exposed
-    communication is latency (of all communication, where none is exposed)."""
+    communication is latency (of all communication, where none is exposed); ``isolated_communication``: what the
+    messages take on idle workers, s."""
     layers: pd.DataFrame | None
     """The columns of layer_predictions for each layer, without uncertainty."""
     left_out: frozenset[str]
@@ -176,10 +178,20 @@ class Model:
         Strong scaling leaves out node counts that do not divide the global mini-batch.
         """
         series: dict[tuple[str | int, ...], dict[int, Measured]] = {}
-        for measured in points:
+        for measured in [*self._bases(points), *points]:
             if measured.point.scaling in SCALINGS:
                 series.setdefault(measured.point.series, {})[measured.point.nodes] = measured
         return [self._curve(dict(sorted(at.items())), nodes) for at in series.values()]
+
+    def _bases(self, points: Sequence[Measured]) -> Iterator[Measured]:
+        """Of presets that do not communicate the points on one rank, where others were measured: all do the same."""
+        scaling = [one for one in points if one.point.scaling in SCALINGS]
+        quiet = {one.point.series: one.point.sync for one in scaling if not self._presets[one.point.sync].communicates}
+        for one, (series, sync) in product(scaling, quiet.items()):
+            twin = replace(one.point, sync=sync)
+            alike = self._presets[sync].device_prefetch == self._presets[one.point.sync].device_prefetch
+            if one.point.ranks == 1 and alike and twin.series == series:
+                yield replace(one, point=twin)
 
     def _curve(self, measured: dict[int, Measured], nodes: Iterable[int]) -> ScalingCurve:
         base = min(measured)
@@ -208,7 +220,8 @@ class Model:
         if times is None:
             unknown = np.full(1 + REPLICATES, np.nan)
             _, equation = dag.iteration_seconds(*[unknown] * 6, **self._overlaps(point))
-            names = (*_PREDICTED, "host_to_device", "matrix", FULLY_CONNECTED, "iteration_time", "latency_share")
+            more = ("host_to_device", "matrix", FULLY_CONNECTED, "iteration_time", "latency_share")
+            names = (*_PREDICTED, *more, "isolated_communication")
             return Predicted(point, equation, "not measured", dict.fromkeys(names, unknown), None, frozenset())
         return self._assemble(point, base, times, t_io)
 
@@ -222,13 +235,14 @@ class Model:
         sent = self._sent(point, backward, effects) if point.ranks > 1 else []
         sizes = [int(layers.gradient_bytes[members].sum()) for members in sent]
         t_io, slower = self._beside_gradients(point, base, preset, sizes, t_io)
-        messages = self._messages(point, sizes).slowed(np.reshape(slower, (-1, 1)))
+        isolated_messages = self._messages(point, sizes)
+        messages = isolated_messages.slowed(np.reshape(slower, (-1, 1)))
         ready = _ready(preset, backward, sent)
         schedule = dag.contended(whole, ready, *effects.of_messages(messages, point.ranks))
         start, end, seconds_sent = schedule.start, schedule.end, schedule.end - schedule.start
         ended = schedule.backward if sent else whole
         exposed = np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES)
-        straggling = effects.straggling * (forward + ended)
+        straggling = effects.straggling * (forward + ended) if sent else np.zeros(1 + REPLICATES)
         # Reading ahead hides the reading, not that a mini-batch is taken over.
         taken = effects.waiting if point.prefetch else 0.0
         seconds, equation = dag.iteration_seconds(
@@ -259,6 +273,7 @@ class Model:
             "matrix": of_layers[:, matrix].sum(-1),
             FULLY_CONNECTED: of_layers[:, fully_connected].sum(-1),
             "latency_share": _latency_share(messages, seconds_sent, end - ended[:, None]),
+            "isolated_communication": isolated_messages.alone.sum(-1),
         }
         of_layer = {layer: message for message, members in enumerate(sent) for layer in members}
         table = pd.DataFrame({
