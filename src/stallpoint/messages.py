@@ -26,6 +26,8 @@ def messages(preset: Preset, gradient_bytes: Sequence[int], merge: Merge | None 
     `gradient_bytes` holds every layer's, 0 where nothing is learned. Merged groups depend on the cluster: `merge` makes
     them, and without it layers go one by one.
     """
+    if not preset.communicates:
+        return []
     learning = [layer for layer in reversed(range(len(gradient_bytes))) if gradient_bytes[layer]]
     if preset.grouping == "fused":
         groups = fused([gradient_bytes[layer] for layer in learning], preset.fusion_bytes)

@@ -30,6 +30,7 @@ CHOICES: dict[str, dict[str, str]] = {
     "start": {
         "after-backward": "communication begins after the whole backward pass",
         "layer-ready": "each message goes as soon as its gradients are complete (wait-free back-propagation)",
+        "never": "gradients stay where they are, and every rank updates with its own: training without communication",
     },
     "grouping": {
         "layer": "one message for each layer",
@@ -89,6 +90,8 @@ class Preset:
             raise InputError(f"reduction: backend {self.backend} has library alone, not {self.reduction}")
         if self.backend == "ddp" and (self.start, self.grouping, self.lossless) != ("layer-ready", "fused", True):
             raise InputError("backend: ddp goes with start: layer-ready, grouping: fused and whole gradients")
+        if not self.communicates and replace(self, start="layer-ready", device_prefetch=False) != Preset():
+            raise InputError("start: never goes with device_prefetch alone, as nothing is sent")
         if self.segment_bytes < 0 or self.segment_bytes % 4 or (self.segment_bytes and self.backend != "mpi"):
             raise InputError("segment_bytes: a multiple of 4 bytes, for backend mpi alone")
         if self.reduction == "parameter-server" and not self.lossless:
@@ -103,6 +106,11 @@ class Preset:
     def communicator(self) -> str:
         """What moves the gradients, one of `COMMUNICATORS`: presets that agree in it cost the same for each message."""
         return "mpi" if self.backend == "mpi" else "torch"
+
+    @property
+    def communicates(self) -> bool:
+        """Whether gradients are brought together; if not, the ranks' weights differ after the first update."""
+        return self.start != "never"
 
     @property
     def overlaps(self) -> bool:
@@ -124,6 +132,8 @@ class KnownPreset:
     source: str
 
 
+NONE = "none"
+"""The preset that does not communicate; compute cells, one worker alone, bear its name."""
 _MIB = 1024 * 1024
 _SHI = "Shi et al. (2018), section IV-C"
 
@@ -197,6 +207,12 @@ PRESETS: dict[str, KnownPreset] = {
         Preset(grouping="fused", fusion_bytes=25 * _MIB, segment_bytes=_MIB),
         "wait-free back-propagation of fused layers, handed to MPI in segments that stay in the processor's cache",
         "stallpoint, see docs/measuring.md",
+    ),
+    NONE: KnownPreset(
+        Preset(start="never"),
+        "sends nothing, every rank updates with its own gradients: what another preset takes beyond it is what "
+        "communicating costs there; ranks do not train together, so it is none to choose",
+        "stallpoint: free communication in training, see docs/models/answers.md",
     ),
 }  # fmt: skip
 """The presets every study knows, by name."""

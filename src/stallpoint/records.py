@@ -563,8 +563,9 @@ CRITICAL_PATH = Table(
         Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
         Column(
             "part", TEXT, None,
-            "data, host-to-device, fully-connected layers, other matrix layers, non-scaling layers, communication "
-            "latency, communication bandwidth (or communication, undivided), straggling, update",
+            "data, host-to-device; fully-connected layers, other matrix layers, non-scaling layers (isolated), "
+            "co-running ranks, communication thread (or compute, undivided); communication latency, communication "
+            "bandwidth (or communication, undivided); straggling, update",
         ),
         Column("cause", TEXT, None, "cause that the part belongs to"),
         *_estimate("seconds", "s", "time on the critical path"),
@@ -582,7 +583,8 @@ CAUSES = Table(
         Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
         Column(
             "cause", TEXT, None,
-            "communication, matrix shapes, non-scaling layers, training data, model update, straggling",
+            "communication, matrix shapes, non-scaling layers, interference (or compute, undivided), training data, "
+            "model update, straggling",
         ),
         *_estimate("lost", "s", "time of the iteration above ideal scaling, by this cause"),
         Column("share", REAL, None, "part of the iteration time"),
@@ -869,14 +871,18 @@ CURVE_DISTANCES = Table(
 
 HIDDEN_COMMUNICATION = Table(
     "hidden_communication",
-    "how much of the measured communication the backward pass hides, on more than one rank",
+    "what communicating costs an iteration of several ranks, and how much of the communication the backward pass hides",
     (
         *SERIES,
         NODES,
         RANKS,
         *_estimate("communication", "s", "time with an all-reduce under way"),
         *_estimate("exposed", "s", "of it after the backward pass"),
-        *_estimate("hidden_share", None, "1 - exposed / communication"),
+        *_estimate("isolated", "s", "what the same messages take on idle workers"),
+        *_estimate("without", "s", "iteration time of the same cell without communication; empty: not measured"),
+        *_estimate("cost", "s", "iteration time less that: what communicating costs"),
+        *_estimate("hidden", "s", "isolated - cost; negative where overlapping costs more than it hides"),
+        *_estimate("hidden_share", None, "hidden over isolated"),
         *_estimate("of_backward", None, "communication over the backward pass, which could hide it"),
     ),
 )

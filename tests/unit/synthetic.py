@@ -94,7 +94,7 @@ class Truth:
         forward = sum(self.layer(layer, b, cell.ranks) for layer in self.layers)
         ready, done, total = 0.0, 0.0, 0.0
         for layer in reversed(self.layers):
-            seconds = self.message(cell.ranks, layer.gradient_bytes)
+            seconds = self.message(cell.ranks, layer.gradient_bytes) if cell.sync != "none" else 0.0
             ready += 2 * self.layer(layer, b, cell.ranks)
             done = max(done, ready) + seconds
             total += seconds
@@ -144,7 +144,7 @@ def study(
             **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
             visits=visits,
             storage_path=f"data/{axes['storage']}", storage_format="images",
-            preset=asdict(Preset() if axes["sync"] == "none" else PRESETS[axes["sync"]].preset),
+            preset=asdict(Preset() if axes["scaling"] == "compute" else PRESETS[axes["sync"]].preset),
             own_network=None, **axes,
         )  # fmt: skip
 
@@ -256,20 +256,23 @@ def _iteration(
     wait = np.zeros(ranks) if cell.prefetch else read + decode
     # Gradients of layer l are complete when the layers behind it and its own are through.
     ready = (wait + forward.sum(1))[:, None] + backward[:, ::-1].cumsum(1)[:, ::-1]
+    sends = ranks > 1 and cell.sync != "none"
     begin, end = np.zeros(count), np.zeros(count)
     free = 0.0
     for index in reversed(range(count)):
         arrived = (ready[:, index] if cell.sync == "wfbp" else ready[:, 0]).max()
         begin[index] = max(free, arrived)
-        free = end[index] = begin[index] + noisy(truth.message(ranks, truth.layers[index].gradient_bytes))
-    last = max(float(free), float(ready[:, 0].max())) if ranks > 1 else ready[:, 0]
+        free = end[index] = begin[index] + noisy(
+            truth.message(ranks, truth.layers[index].gradient_bytes) if sends else 0.0
+        )
+    last = max(float(free), float(ready[:, 0].max())) if sends else ready[:, 0]
     exposed = last - ready[:, 0]
     busy = wait + forward.sum(1) + backward.sum(1) + exposed + update
     if cell.prefetch:
         wait = np.maximum(0.0, (read + decode) / cell.readers - busy)
         busy = busy + wait
     backward_order = [index for index in reversed(range(count)) if truth.layers[index].gradient_bytes]
-    message = {index: place for place, index in enumerate(backward_order if ranks > 1 else [])}
+    message = {index: place for place, index in enumerate(backward_order if sends else [])}
     learned = [index for index, layer in enumerate(truth.layers) if layer.gradient_bytes]
     under_way = sum(end[index] - begin[index] for index in learned)
     for rank in range(ranks):
@@ -284,8 +287,8 @@ def _iteration(
                 "layer_index": index, "layer": layer.name, "layer_type": layer.type,
                 "forward": forward[rank, index], "backward": backward[rank, index],
                 "gradient_ready": ready[rank, index] + shift,
-                "all_reduce_start": begin[index] + shift if layer.gradient_bytes else np.nan,
-                "all_reduce_end": end[index] + shift if layer.gradient_bytes else np.nan,
+                "all_reduce_start": begin[index] + shift if index in message else np.nan,
+                "all_reduce_end": end[index] + shift if index in message else np.nan,
                 "gradient_bytes": layer.gradient_bytes, "message": message.get(index, -1),
                 "message_bytes": layer.gradient_bytes if index in message else 0,
             }

@@ -254,7 +254,7 @@ def test_facts_come_from_the_cells() -> None:
     assert known["hardware.device"] == {"cpu": "cpu"}
     assert known["storage.shared_link"] == {"local": False, "shared": True}
     assert known["storage.format"] == {"local": "images", "shared": "images"}
-    assert known["sync.start"] == {"naive": "after-backward", "wfbp": "layer-ready", "none": "layer-ready"}
+    assert known["sync.start"] == {"naive": "after-backward", "wfbp": "layer-ready"}
 
 
 ENDS = st.floats(min_value=-1e3, max_value=1e3)

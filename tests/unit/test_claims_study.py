@@ -43,8 +43,9 @@ def tables() -> dict[str, pd.DataFrame]:
     """Model tables of one network, fitted; and the same rows again under the names of the others."""
     layers = (*NETWORK, Layer("norm1", "lrn", 0.1e-3, 0.01e-3), Layer("drop6", "dropout", 0.3e-3, 0.001e-3))
     records = synthetic.study(
-        Truth(layers=layers), batch=128, compute_batches=(128, 64, 32, 16, 8, 4, 1), repeats=1, iterations=3, visits=3
-    )
+        Truth(layers=layers), batch=128, compute_batches=(128, 64, 32, 16, 8, 4, 1), repeats=1, iterations=3, visits=3,
+        syncs=("naive", "none", "wfbp"),
+    )  # fmt: skip
     fitted = models.fit(records, nodes=[64], scenarios=scenarios([{"compute_speed": 10}, {"gradient_bytes": 0.25}]))
     described = layers_of(layers)
     renamed = {name: under_all_names(frame) for name, frame in {**fitted, "network_layers": described}.items()}
@@ -97,7 +98,7 @@ def test_verdicts_whose_answer_is_known(judged: dict[str, Judged]) -> None:
         "fully-connected-poor-below-64": "holds",
         "fully-connected-share-grows": "holds",
         "wfbp-hides-communication": "holds",
-        "communication-after-backward-is-not-hidden": "holds",
+        "communication-after-backward-is-not-hidden": "not distinguishable",  # 5 % of a few all-reduces
         "wfbp-exposes-less-than-naive": "holds",
         "reading-ahead-hides-io": "holds",
         "dag-error-alexnet": "holds",

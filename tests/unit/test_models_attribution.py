@@ -29,6 +29,7 @@ def ensemble(value: float, spread: float) -> Ensemble:
         (Truth(**{**FREE, "beta": 2e-9}, layers=SCALING), "communication"),
         (Truth(**FREE, layers=(Layer("fc", "fully-connected", 20e-3, 1e-3, 8_000_000),)), "matrix shapes"),
         (Truth(**FREE, layers=(*SCALING, Layer("lrn", "lrn", 20e-3, 0))), "non-scaling layers"),
+        (Truth(**FREE, layers=SCALING, slower=1.5), "interference"),
         (Truth(**{**FREE, "update": 50e-3}, layers=SCALING), "model update"),
         (Truth(**{**FREE, "read": 2e-3, "contention": 1.0}, layers=SCALING), "training data"),
     ],
@@ -42,6 +43,37 @@ def test_the_cause_that_was_built_in_dominates_measured_and_predicted(truth: Tru
         dominant = rows[rows["verdict"] == "dominant"]
         assert set(dominant["cause"]) == {cause}
         assert len(dominant) == rows["nodes"].nunique()
+
+
+def test_what_a_message_takes_from_the_backward_pass_is_the_communication_threads() -> None:
+    layers = (Layer("conv", "convolution", 0, 1e-3, 80_000), Layer("fc", "fully-connected", 0, 1e-3, 40_000_000))
+    records = study(Truth(layers=layers, slower=1.25, noise=0.001), **{**ONE, "syncs": ("naive", "wfbp")})
+    extra = {"iterations": 10e-3, "layers": 5e-3}  # of the backward pass, evenly over both layers
+    for name, seconds in extra.items():
+        beside = (records[name]["sync"] == "wfbp") & (records[name]["ranks"] > 1)
+        records[name].loc[beside, [*(("iteration_time",) if name == "iterations" else ()), "backward"]] += seconds
+    path = (
+        fit(records, nodes=[])["critical_path"].query("scaling == 'strong' and nodes == 2").set_index(["sync", "part"])
+    )
+    isolated = 6 * 32e-3  # three times the forward pass of two layers
+    for sync, thread in (("naive", 0.0), ("wfbp", extra["iterations"])):
+        seconds = path.loc[sync, "seconds"]
+        assert seconds["communication thread"] == pytest.approx(thread, abs=1e-3)
+        assert seconds["co-running ranks"] == pytest.approx(0.25 * isolated, rel=0.02)
+        assert seconds["fully-connected layers"] == pytest.approx(isolated / 2, rel=0.02)
+
+
+def test_computing_whose_isolated_time_is_not_known_stays_undivided() -> None:
+    records = study(Truth(**FREE, layers=SCALING), nodes=(1, 2), compute_batches=(64,), **ONE)
+    for name in ("iterations", "layers"):
+        records[name] = records[name].query("scaling != 'weak'")
+    found = fit(records, nodes=[])
+    path = found["critical_path"].query("nodes == 2").set_index("part")
+    assert path.loc["compute, undivided", "seconds"] == pytest.approx(3 * 32e-3, rel=0.05)
+    assert not {"matrix shapes", "interference"} & set(path["cause"])
+    lost = found["causes"].query("nodes == 2").set_index("cause")["lost"]
+    assert lost["compute, undivided"] == pytest.approx(0, abs=5e-3)
+    assert "matrix shapes" not in lost
 
 
 def test_waiting_for_the_slowest_rank_is_straggling() -> None:

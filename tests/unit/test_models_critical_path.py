@@ -9,9 +9,9 @@ from synthetic import Layer, Truth, study
 
 from stallpoint.models import fit
 from stallpoint.models.attribution import causes
-from stallpoint.models.critical_path import CAUSE_OF, by_cause, parts
+from stallpoint.models.critical_path import CAUSE_OF, by_cause, parts, undivided
 from stallpoint.models.measured import Measured, Point
-from stallpoint.models.prediction import Predicted, ScalingCurve
+from stallpoint.models.prediction import Isolated, Predicted, ScalingCurve
 from stallpoint.models.statistics import REPLICATES, Ensemble
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
@@ -29,7 +29,9 @@ def point(nodes: int) -> Point:
     return Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, nodes, nodes, 64, 64 // nodes)
 
 
-def curve(times: dict[str, float], *, predicted_only: bool, base_time: float = 1.0) -> ScalingCurve:
+def curve(
+    times: dict[str, float], *, predicted_only: bool, base_time: float = 1.0, isolated: Isolated | None = None
+) -> ScalingCurve:
     """Two node counts, the larger with `times`; on the smaller each is `base_time`."""
     ensembles = {name: ensemble(value) for name, value in times.items()}
     base = {name: ensemble(0.2 if name == "latency_share" else base_time) for name in times}
@@ -39,7 +41,7 @@ def curve(times: dict[str, float], *, predicted_only: bool, base_time: float = 1
     return ScalingCurve(
         measured,
         {
-            n: Predicted(point(n), "eq. 5", "measured at b", at, None, frozenset())
+            n: Predicted(point(n), "eq. 5", "measured at b", at, None, frozenset(), isolated)
             for n, at in ((1, base), (2, ensembles))
         },
     )
@@ -70,10 +72,15 @@ def test_parts_add_up_to_the_iteration_time(fitted: dict[str, pd.DataFrame]) -> 
     ),
     matrix=st.tuples(st.floats(0, 1), st.floats(0, 1)),
     latency=st.one_of(st.floats(0, 1), st.just(float("nan"))),
+    alone=st.one_of(st.none(), st.tuples(seconds, seconds, st.floats(0.5, 2), st.booleans())),
     predicted_only=st.booleans(),
 )
 def test_parts_add_up_whatever_the_times_are(
-    times: dict[str, float], matrix: tuple[float, float], latency: float, predicted_only: bool
+    times: dict[str, float],
+    matrix: tuple[float, float],
+    latency: float,
+    alone: tuple[float, float, float, bool] | None,
+    predicted_only: bool,
 ) -> None:
     slack = times.pop("slack")
     whole = sum(times.values()) + slack
@@ -84,11 +91,22 @@ def test_parts_add_up_whatever_the_times_are(
         "fully-connected": computing * matrix[0] * matrix[1],
         "latency_share": latency,
     }
-    found = parts(curve(times, predicted_only=predicted_only), 2, "predicted" if predicted_only else "measured")
-    assert sum(ensemble[0] for ensemble in found.values()) == pytest.approx(whole, rel=1e-12, abs=1e-12)
-    assert sum(e[0] for e in by_cause(found).values()) == pytest.approx(whole, rel=1e-12, abs=1e-12)
-    assert min(ensemble[0] for ensemble in found.values()) >= -1e-9 * (1 + whole)
+    isolated = None
+    if alone:
+        forward, backward, more, overlaps = alone
+        layers = [matrix[0] * (forward + backward), matrix[0] * matrix[1] * (forward + backward)]
+        isolated = Isolated(*(ensemble(value) for value in (forward, backward, *layers, more)), overlaps)
+    at_two = curve(times, predicted_only=predicted_only, isolated=isolated)
+    found = parts(at_two, 2, "predicted" if predicted_only else "measured")
+    close = {"rel": 1e-9, "abs": 1e-9 * (1 + max(abs(seconds[0]) for seconds in found.values()))}
+    assert sum(ensemble[0] for ensemble in found.values()) == pytest.approx(whole, **close)
+    assert sum(e[0] for e in by_cause(found).values()) == pytest.approx(whole, **close)
+    assert sum(e[0] for e in undivided(found).values()) == pytest.approx(whole, **close)
+    interference = {"co-running ranks", "communication thread"}
+    assert min(seconds[0] for part, seconds in found.items() if part not in interference) >= -1e-9 * (1 + whole)
     assert ("communication, undivided" in found) == np.isnan(latency)
+    assert ("compute, undivided" in found) == (alone is None)
+    assert (interference <= set(found)) == (alone is not None)
     if not predicted_only:
         assert found["straggling"][0] == pytest.approx(slack, rel=1e-9, abs=1e-9 * (1 + whole))
 

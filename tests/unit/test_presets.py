@@ -34,6 +34,7 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
         ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring adds whole gradients"),
         ({"like": "wfbp", "segment_bytes": 3}, "presets.mine.segment_bytes: a multiple of 4 bytes"),
         ({"like": "parameter-server", "top_k": 0.1}, "presets.mine.reduction: a parameter-server sends weights back"),
+        ({"like": "horovod", "start": "never"}, "presets.mine.start: never goes with device_prefetch alone"),
     ],
 )
 def test_presets_that_cannot_be_are_named(entry: dict[str, Any], message: str) -> None:
@@ -72,6 +73,7 @@ def test_fused_groups_are_as_large_as_wanted_and_no_larger_than_needed(sizes: li
 
 def test_messages_go_from_the_last_layer_to_the_first() -> None:
     assert messages(Preset(), [10, 0, 20, 30]) == [[3], [2], [0]]
+    assert messages(PRESETS["none"].preset, [10, 0, 20, 30]) == []
     assert messages(Preset(grouping="fused", fusion_bytes=40), [10, 0, 20, 30]) == [[3, 2], [0]]
     assert messages(Preset(grouping="merged"), [10, 0, 20, 30]) == [[3], [2], [0]]
     assert messages(Preset(grouping="merged"), [10, 0, 20, 30], lambda layers: [[0], [1, 2]]) == [[3], [2, 0]]

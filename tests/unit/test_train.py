@@ -187,6 +187,17 @@ def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
     assert (silent["message"] == -1).all()
 
 
+def test_workers_that_do_not_communicate_train_on_their_own(cell: TrainCell, tmp_path: Path) -> None:
+    cell = replace(cell, nodes=2, sync="none", preset=asdict(PRESETS["none"].preset))
+    iterations, per_layer = measured(cell, tmp_path / "cell")
+    check_consistency(cell, iterations, per_layer)
+    assert (iterations[["communication"]] == 0).all(axis=None)
+    assert (per_layer["message"] == -1).all()
+    assert per_layer["all_reduce_start"].isna().all()
+    losses = iterations.set_index(["rank", "iteration"])["loss"]
+    assert losses[0, 1] != losses[1, 1], "each has samples and weights of its own"
+
+
 def test_a_loss_that_is_no_number_ends_the_job(cell: TrainCell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimiser, "STEP_SIZE", 1e30)
     kept = Recorder(cell, 0)

@@ -123,10 +123,12 @@ _CHARTS = (
         COMMUNICATION,
         "Overlap of communication and backward pass",
         "Shi et al. (2018), section IV",
-        ("layer_predictions",),
+        ("layer_predictions", "hidden_communication"),
         "When each layer's gradients are computed and all-reduced, since the start of the backward pass, as measured "
         "and as predicted; last layer first. Communication right of the dotted line, the end of the measured backward "
-        "pass, is exposed. The web page offers the other networks in a menu.",
+        "pass, is exposed. What lies left of it may still cost time, as it slows the pass down: the heading says what "
+        "communicating costs, measured against training without it, and what the same messages take alone. The web "
+        "page offers the other networks in a menu.",
     ),
     Chart(
         "free-communication",

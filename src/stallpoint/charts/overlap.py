@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, marks, theme
-from stallpoint.charts.frames import AXES, compact, label, number, rows
+from stallpoint.charts.frames import AXES, compact, label, number, rows, with_interval
 
 CHOICE = ["network", "hardware", "sync"]
 ROW_HEIGHT, WIDTH = 14, 640
@@ -70,7 +70,20 @@ def _runs(tables: Tables) -> pd.DataFrame:
     first = order.drop_duplicates(CHOICE)[[*AXES, "nodes"]]
     runs = first.merge(frame, on=[*AXES, "nodes"])
     place, series = label(runs, ["network", "hardware"]), label(runs, [axis for axis in AXES if axis not in CHOICE[:2]])
-    return runs.assign(panel=place + ": " + series + " · " + runs["nodes"].astype(str) + " nodes")
+    return runs.assign(
+        panel=place + ": " + series + " · " + runs["nodes"].astype(str) + " nodes" + _costs(tables, runs)
+    )
+
+
+def _costs(tables: Tables, runs: pd.DataFrame) -> pd.Series[str]:
+    """What communicating costs each run, for its heading; empty where training without it was not measured."""
+    costs = tables.get("hidden_communication")
+    if costs is None or costs.empty:
+        return pd.Series("", index=runs.index)
+    at = runs[[*AXES, "nodes"]].merge(costs, on=[*AXES, "nodes"], how="left").set_index(runs.index)
+    words = zip(with_interval(at, "cost", "s"), with_interval(at, "isolated", "s"), strict=True)
+    said = pd.Series([f": costs {cost}, alone {isolated}" for cost, isolated in words], index=runs.index)
+    return said.where(at["cost"].notna(), "")
 
 
 def _tasks(runs: pd.DataFrame, basis: str) -> pd.DataFrame:

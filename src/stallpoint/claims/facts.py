@@ -24,7 +24,7 @@ def facts(runs: pd.DataFrame, shared_links: Collection[str] = ()) -> Facts:
     for cell in map(cell_from_json, runs["settings"]):
         found["hardware.device"][cell.hardware] = cell.device
         if isinstance(cell, TrainCell):
-            for fact in FACTS["sync"]:
+            for fact in FACTS["sync"] if cell.scaling != "compute" else ():  # which have nothing to synchronise
                 found[f"sync.{fact}"][cell.sync] = cell.preset[fact]
         if isinstance(cell, TrainCell | StorageCell) and not isinstance(cell, ImportedTrainCell):
             found["storage.format"][cell.storage] = cell.storage_format

@@ -80,7 +80,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """One entry for each scaling curve."""
-    causes, shares, paths, scenarios, cells, points, stalls = (
+    causes, shares, paths, scenarios, cells, points, stalls, costs = (
         {key: _rows(rows) for key, rows in groups(tables[name], SERIES)}
         for name in (
             "causes",
@@ -90,6 +90,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "next_cells",
             "predictions",
             "stall_probabilities",
+            "hidden_communication",
         )
     )
     for row in _rows(tables["stalling"]):
@@ -118,6 +119,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "data_wait": {"nodes": int(widest["nodes"]), "share": _estimate(widest, "share")},
             "causes": list(_causes(causes.get(key, []))),
             "critical_path": list(_critical_path(paths.get(key, []))),
+            "communication": list(_communication(costs.get(key, []))),
             "what_if": list(_what_if(scenarios.get(key, []), int(row["largest_measured"]))),
             "next_cell": _next_cell(cells.get(key, [])),
         }
@@ -157,6 +159,14 @@ def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         here = sorted((row for row in rows if row["nodes"] == nodes), key=lambda row: -row["share"])
         parts = [{"part": r["part"], "seconds": _estimate(r, "seconds"), "share": _estimate(r, "share")} for r in here]
         yield {"nodes": int(nodes), "basis": here[0]["basis"], "parts": parts}
+
+
+def _communication(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What communicating costs, where the same was also measured without."""
+    for row in rows:
+        if cost := _estimate(row, "cost"):
+            isolated, hidden = _estimate(row, "isolated"), _estimate(row, "hidden")
+            yield {"nodes": int(row["nodes"]), "cost": cost, "isolated": isolated, "hidden": hidden}
 
 
 def _what_if(rows: list[dict[str, Any]], nodes: int) -> Iterator[dict[str, Any]]:

@@ -306,6 +306,7 @@ def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
         )  # fmt: skip
         yield "Where the time goes on the critical path, there or at the largest n (parts of less than 1 % left out):"
         yield "\n".join(f"- {_series(curve)}: {_path_in_words(curve)}" for curve in here)
+        yield from _communication_blocks(here)
         yield from _what_if_blocks(here)
         yield "What to measure next, for the interval of the stalling point (errors of the model included):"
         yield "\n".join(f"- {_series(curve)}: {next_in_words(curve)}" for curve in here)
@@ -341,6 +342,18 @@ def _path_in_words(curve: Mapping[str, Any]) -> str:
     at = path[doubled if doubled in path else max(path)]
     parts = [f"{part['part']} {_percent(part['share'])}" for part in at["parts"] if _counts(part["share"])]
     return f"n = {at['nodes']} ({at['basis']}): {', '.join(parts)}"
+
+
+def _communication_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    lines = [f"- {_series(curve)}: {_cost_in_words(at)}" for curve in curves for at in curve["communication"]]
+    if lines:
+        yield "What communication costs an iteration: what it takes beyond the same training without communication:"
+        yield "\n".join(lines)
+
+
+def _cost_in_words(at: Mapping[str, Any]) -> str:
+    cost, isolated, hidden = (_with_interval(at[name], 1e3, " ms") for name in ("cost", "isolated", "hidden"))
+    return f"n = {at['nodes']}: {cost}; its messages alone take {isolated}, so {hidden} of them are hidden"
 
 
 def _counts(share: Estimate | None) -> bool:

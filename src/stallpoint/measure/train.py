@@ -179,7 +179,8 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     """Train for ``cell.warmup + cell.iterations`` iterations and keep every one.
 
     Each visit begins with the same weights, and takes the samples that follow those of the visit before. Raises
-    `ArithmeticError` where the loss is no number or the ranks' weights differ in the end: such times count for nothing.
+    `ArithmeticError` where the loss is no number, or the ranks' weights differ in the end though their preset
+    communicates: such times count for nothing.
     """
     memory.keep_freed()
     network = network_of(cell)
@@ -214,7 +215,8 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
             if not math.isfinite(measured.phases["loss"]):
                 raise ArithmeticError(f"the loss of iteration {iteration} is {measured.phases['loss']}")
             progress.tell(iteration + 1)
-        trainer.check_weights()
+        if preset.communicates:
+            trainer.check_weights()
     keep.add(INSTRUMENTATION, **instrumentation.row(device))
 
 

@@ -87,8 +87,11 @@ def fit(
     compute = Compute(iterations, layers, seed, kernels)
     cluster = cluster_of(tidy, points, compute)
     curves = cluster.model.curves(points, nodes)
+    # Without communication ranks train nothing together: such a curve explains others and answers nothing itself.
+    training = [curve for curve in curves if cluster.communicates(curve.measured[curve.base].point)]
+    trained = [measured for measured in points if cluster.communicates(measured.point)]
     checked = controls.table(points)
-    stalls, stall_probabilities = stalling.tables(curves, threshold, efficiency, checked)
+    stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
     rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
         "layer_scaling": layer_scaling(compute),
@@ -98,23 +101,23 @@ def fit(
         "predictions": prediction.predictions(curves, steps),
         "validation": validation.table(tidy, points, calibration_nodes, cluster_of),
         "layer_predictions": prediction.layer_predictions(curves, iterations, layers),
-        "amdahl": amdahl.table(compute, curves, threshold),
+        "amdahl": amdahl.table(compute, training, threshold),
         "critical_path": critical_path.table(curves),
         "causes": attribution.causes(curves),
         "controls": checked,
         "disturbances": found,
         "stalling": stalls,
         "stall_probabilities": stall_probabilities,
-        "what_if": what_if.table(cluster, curves, scenarios, nodes, threshold),
-        "next_cells": next_cells.table(curves, runs, links, cluster.presets, threshold, available or {}, seed),
+        "what_if": what_if.table(cluster, training, scenarios, nodes, threshold),
+        "next_cells": next_cells.table(training, runs, links, cluster.presets, threshold, available or {}, seed),
         "storage_rates": data.storage_rates(tidy["storage_reads"], seed),
         "data_share": data.data_share(points),
-        "rates": scaling_curves.rates(curves),
-        "scaling_laws": scaling_curves.scaling_laws(curves),
+        "rates": scaling_curves.rates(training),
+        "scaling_laws": scaling_curves.scaling_laws(training),
         "halvings": halvings.table(compute, products),
         "curve_distances": curve_distances.table(compute, products),
-        "hidden_communication": hidden_communication.table(points),
-        "comparisons": comparisons.table(points),
+        "hidden_communication": hidden_communication.table(curves, points, cluster.presets),
+        "comparisons": comparisons.table(trained),
         "traffic": traffic.table(points, layers, tidy["storage_reads"]),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}

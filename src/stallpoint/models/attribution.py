@@ -1,14 +1,16 @@
 """Why an iteration is not n times faster: the loss against ideal scaling, by cause.
 
 The loss against ideal scaling from the fewest nodes n0: what each cause takes of the iteration at n, less what that
-would be if it had scaled (its time at n0 divided by n/n0 for strong scaling, as it was for weak scaling).
+would be if it had scaled (its time at n0 divided by n/n0 for strong scaling, as it was for weak scaling). Layers
+count with their isolated times; what training adds to them is interference. Where they are not known, computing is one
+cause.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from stallpoint.models.critical_path import by_cause, parts
+from stallpoint.models.critical_path import UNDIVIDED, by_cause, parts, undivided
 from stallpoint.models.prediction import ScalingCurve
 from stallpoint.models.statistics import Ensemble, columns, estimate
 
@@ -18,9 +20,12 @@ DOMINANT, MINOR, NOT_DISTINGUISHABLE = "dominant", "minor", "not distinguishable
 def losses(curve: ScalingCurve, nodes: int) -> dict[str, Ensemble]:
     """Seconds lost against ideal scaling by cause; measured where `nodes` were measured, else predicted."""
     basis = curve.basis(nodes)
-    here, base = (by_cause(parts(curve, at, basis)) for at in (nodes, curve.base))
+    both = [parts(curve, at, basis) for at in (nodes, curve.base)]
+    if any(UNDIVIDED in of_parts for of_parts in both):
+        both = [undivided(of_parts) for of_parts in both]
+    here, base = map(by_cause, both)
     ideal = nodes / curve.base if curve.strong else 1.0
-    return {cause: here[cause] - base[cause] / ideal for cause in here}
+    return {cause: seconds - base.get(cause, 0.0) / ideal for cause, seconds in here.items()}
 
 
 def verdicts(lost: Mapping[str, Ensemble]) -> dict[str, str]:

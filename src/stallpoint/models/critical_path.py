@@ -10,37 +10,44 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from stallpoint.models.measured import FULLY_CONNECTED, Measured
-from stallpoint.models.prediction import Basis, Predicted, ScalingCurve
+from stallpoint.models.prediction import Basis, Isolated, Predicted, ScalingCurve
 from stallpoint.models.statistics import Ensemble, columns
 
 CAUSES: dict[str, tuple[str, ...]] = {
     "communication": ("communication latency", "communication bandwidth", "communication, undivided"),
     "matrix shapes": ("fully-connected layers", "other matrix layers"),
     "non-scaling layers": ("non-scaling layers",),
+    "interference": ("co-running ranks", "communication thread"),
+    "compute, undivided": ("compute, undivided",),
     "training data": ("data", "host-to-device"),
     "model update": ("update",),
     "straggling": ("straggling",),
 }
-"""Causes and their parts. ``undivided``: no fit says how much of the communication is latency."""
+"""Causes and their parts. ``undivided``: no fit says how much of the communication is latency, no isolated time how
+much of computing is interference."""
 
 CAUSE_OF = {part: cause for cause, members in CAUSES.items() for part in members}
+
+UNDIVIDED = "compute, undivided"
+COMPUTING = ("matrix shapes", "non-scaling layers", "interference", UNDIVIDED)
+"""Causes that are parts of the forward and the backward pass."""
 
 
 def parts(curve: ScalingCurve, nodes: int, basis: Basis) -> dict[str, Ensemble]:
     """Seconds of the iteration by part, [1 + REPLICATES] each; they add up to the iteration time.
 
     Only what nothing hides is on the path: of the communication what is exposed after the backward pass, of reading
-    ahead what the workers wait for. ``non-scaling layers``: all but convolution and fully-connected layers, and the
-    time between layers. ``straggling``: what the slowest rank takes beyond the mean of all. The latency of measured
-    communication is its share in the fit of the same scheme and node count.
+    ahead what the workers wait for. Layers count with their isolated times, on one rank at the same b;
+    ``non-scaling layers``: all but convolution, attention and fully-connected layers, and the time between layers.
+    What computing takes beyond that is interference: by the ``communication thread`` what the backward pass loses
+    beside messages, by ``co-running ranks`` the rest. ``straggling``: what the slowest rank takes beyond the mean of
+    all. The latency of measured communication is its share in the fit of the same scheme and node count.
     """
     point: Measured | Predicted = (curve.measured if basis == "measured" else curve.predicted)[nodes]
     times = point.times
     known = {
         **_communication(times["exposed_communication"], curve.predicted[nodes].times["latency_share"]),
-        "fully-connected layers": times[FULLY_CONNECTED],
-        "other matrix layers": times["matrix"] - times[FULLY_CONNECTED],
-        "non-scaling layers": times["forward"] + times["backward"] - times["matrix"],
+        **_computing(point, curve.predicted[nodes].isolated),
         "update": times["update"],
     }
     rest = times["iteration_time"] - sum(known.values())
@@ -54,6 +61,39 @@ def parts(curve: ScalingCurve, nodes: int, basis: Basis) -> dict[str, Ensemble]:
     return known | {"data": rest - copy, "host-to-device": copy, "straggling": straggling}
 
 
+def _computing(point: Measured | Predicted, isolated: Isolated | None) -> dict[str, Ensemble]:
+    forward, backward = point.times["forward"], point.times["backward"]
+    if point.point.ranks == 1:
+        return _layers(forward + backward, point.times["matrix"], point.times[FULLY_CONNECTED])
+    if isolated is None:
+        return {UNDIVIDED: forward + backward}
+    alone = isolated.forward + isolated.backward
+    interference, thread = forward + backward - alone, np.zeros_like(alone)
+    if isolated.overlaps:
+        slower = np.divide(forward, isolated.forward, out=np.ones_like(forward), where=isolated.forward > 0)
+        thread = backward - isolated.backward * slower * isolated.backward_over_forward
+    return {
+        **_layers(alone, isolated.matrix, isolated.fully_connected),
+        "co-running ranks": interference - thread,
+        "communication thread": thread,
+    }
+
+
+def _layers(computing: Ensemble, matrix: Ensemble, fully_connected: Ensemble) -> dict[str, Ensemble]:
+    return {
+        "fully-connected layers": fully_connected,
+        "other matrix layers": matrix - fully_connected,
+        "non-scaling layers": computing - matrix,
+    }
+
+
+def undivided(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
+    """The same with all parts of computing as one, to compare with a point whose isolated times are not known."""
+    computing = [seconds for part, seconds in of_parts.items() if CAUSE_OF[part] in COMPUTING]
+    others = {part: seconds for part, seconds in of_parts.items() if CAUSE_OF[part] not in COMPUTING}
+    return {UNDIVIDED: np.sum(computing, axis=0), **others}
+
+
 def _communication(exposed: Ensemble, latency_share: Ensemble) -> dict[str, Ensemble]:
     if np.isnan(latency_share).any():
         return {"communication, undivided": exposed}
@@ -64,8 +104,9 @@ def _communication(exposed: Ensemble, latency_share: Ensemble) -> dict[str, Ense
 def by_cause(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
     """Parts of one cause together, in the order of `CAUSES`."""
     return {
-        cause: np.asarray(sum(of_parts[part] for part in members if part in of_parts))
+        cause: np.sum([of_parts[part] for part in members if part in of_parts], axis=0)
         for cause, members in CAUSES.items()
+        if any(part in of_parts for part in members)
     }
 
 

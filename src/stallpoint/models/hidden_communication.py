@@ -1,33 +1,64 @@
-"""How much of the communication the backward pass hides (Shi et al., 2018, section IV-C: t_c^no against t_c).
+"""What communication costs an iteration, and how much of it the backward pass hides: by differences between cells.
 
-Both times come from the same iterations of the same rank, so their ratio is taken in each replicate.
+A preset's iteration, less that of the same cell without any communication, is what communicating costs: the messages
+that nothing hides, what the backward pass loses beside them, and waiting for each other. What the same messages take
+on idle workers, less that cost, is hidden (Shi et al., 2018, section IV-C, ask for it as t_c - t_c^no). It is negative
+where overlapping costs more than it hides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from stallpoint.models.measured import Measured
-from stallpoint.models.statistics import columns
+from stallpoint.models.measured import Measured, Point
+from stallpoint.models.prediction import ScalingCurve
+from stallpoint.models.statistics import REPLICATES, Ensemble, columns
+from stallpoint.presets import Preset
 
 
-def table(points: Iterable[Measured]) -> list[dict[str, object]]:
-    """Rows of the hidden_communication table: every measured point of more than one rank."""
-    return [_row(measured) for measured in points if measured.point.ranks > 1]
+def table(
+    curves: Iterable[ScalingCurve], points: Sequence[Measured], presets: Mapping[str, Preset]
+) -> list[dict[str, object]]:
+    """Rows of the hidden_communication table: every measured point of several ranks that communicate."""
+    several = [one for one in points if one.point.ranks > 1]
+    without = {_way(one.point, presets): one for one in several if not presets[one.point.sync].communicates}
+    return [row for curve in curves for row in _rows(curve, without, presets)]
 
 
-def _row(measured: Measured) -> dict[str, object]:
-    communication, exposed = (measured.times[name] for name in ("communication", "exposed_communication"))
+_Way = tuple[Point, bool]
+
+
+def _way(point: Point, presets: Mapping[str, Preset]) -> _Way:
+    """The point but for how it communicates."""
+    return replace(point, sync=""), presets[point.sync].device_prefetch
+
+
+def _rows(
+    curve: ScalingCurve, without: Mapping[_Way, Measured], presets: Mapping[str, Preset]
+) -> Iterator[dict[str, object]]:
+    for nodes, measured in curve.measured.items():
+        point = measured.point
+        if point.ranks > 1 and presets[point.sync].communicates:
+            yield _row(measured, without.get(_way(point, presets)), curve.predicted[nodes].times)
+
+
+def _row(measured: Measured, without: Measured | None, predicted: Mapping[str, Ensemble]) -> dict[str, object]:
+    isolated = predicted["isolated_communication"]
+    alone = without.times["iteration_time"] if without else np.full(1 + REPLICATES, np.nan)
+    cost = measured.times["iteration_time"] - alone
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares = {
-            "hidden_share": 1 - exposed / communication,
-            "of_backward": communication / measured.times["backward"],
+        quantities = {
+            "communication": measured.times["communication"],
+            "exposed": measured.times["exposed_communication"],
+            "isolated": isolated,
+            "without": alone,
+            "cost": cost,
+            "hidden": isolated - cost,
+            "hidden_share": 1 - cost / isolated,
+            "of_backward": measured.times["communication"] / measured.times["backward"],
         }
-    return {
-        **measured.point.labels("ranks"),
-        **columns("communication", communication),
-        **columns("exposed", exposed),
-        **{column: value for name, share in shares.items() for column, value in columns(name, share).items()},
-    }
+    of_columns = (columns(name, ensemble) for name, ensemble in quantities.items())
+    return measured.point.labels("ranks") | {column: value for found in of_columns for column, value in found.items()}

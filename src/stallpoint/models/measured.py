@@ -98,8 +98,11 @@ def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
 
 
 def presets(runs: pd.DataFrame) -> dict[str, Preset]:
-    """The presets that training cells ran with, by the names they have in the column ``sync``."""
-    return {cell.sync: preset_from(cell.preset) for cell in trained(runs).values()}
+    """The presets that training cells ran with, by the names they have in the column ``sync``.
+
+    Compute cells, one worker alone, are called like the preset that does not communicate and have none.
+    """
+    return {cell.sync: preset_from(cell.preset) for cell in trained(runs).values() if cell.scaling != "compute"}
 
 
 def measured(steps: pd.DataFrame, seed: int) -> list[Measured]:

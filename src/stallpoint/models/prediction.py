@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -39,6 +40,22 @@ Basis: TypeAlias = Literal["measured", "predicted"]
 
 
 @dataclass(frozen=True)
+class Isolated:
+    """Computing at the b of a point, on one rank and without communication; ensembles, s."""
+
+    forward: Ensemble
+    backward: Ensemble
+    matrix: Ensemble
+    """Forward and backward of the layers in `MATRIX_LAYERS`."""
+    fully_connected: Ensemble
+    """Of the fully-connected ones among them."""
+    backward_over_forward: Ensemble
+    """How much more other ranks slow down the backward than the forward pass, beside which nothing is sent."""
+    overlaps: bool
+    """Whether messages go beside the backward pass."""
+
+
+@dataclass(frozen=True)
 class Predicted:
     """A point as predicted; not a number where a part of the model was not measured."""
 
@@ -48,11 +65,14 @@ class Predicted:
     times: Mapping[str, Ensemble]
     """Seconds: data (t_io), host_to_device, forward, backward, communication, exposed_communication, update,
     iteration_time; matrix and fully-connected, as in `Measured.times`. And ``latency_share``: what of the exposed
-    communication is latency (of all communication, where none is exposed)."""
+    communication is latency (of all communication, where none is exposed); ``isolated_communication``: what the
+    messages take on idle workers, s."""
     layers: pd.DataFrame | None
     """The columns of layer_predictions for each layer, without uncertainty."""
     left_out: frozenset[str]
     """Cells of this point that calibrated nothing; empty where none of the point's cells did."""
+    isolated: Isolated | None = None
+    """None where computing at this b is not known."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +173,20 @@ class Model:
         Strong scaling leaves out node counts that do not divide the global mini-batch.
         """
         series: dict[tuple[str | int, ...], dict[int, Measured]] = {}
-        for measured in points:
+        for measured in [*self._bases(points), *points]:
             if measured.point.scaling in SCALINGS:
                 series.setdefault(measured.point.series, {})[measured.point.nodes] = measured
         return [self._curve(dict(sorted(at.items())), nodes) for at in series.values()]
+
+    def _bases(self, points: Sequence[Measured]) -> Iterator[Measured]:
+        """Of presets that do not communicate the points on one rank, where others were measured: all do the same."""
+        scaling = [one for one in points if one.point.scaling in SCALINGS]
+        quiet = {one.point.series: one.point.sync for one in scaling if not self._presets[one.point.sync].communicates}
+        for one, (series, sync) in product(scaling, quiet.items()):
+            twin = replace(one.point, sync=sync)
+            alike = self._presets[sync].device_prefetch == self._presets[one.point.sync].device_prefetch
+            if one.point.ranks == 1 and alike and twin.series == series:
+                yield replace(one, point=twin)
 
     def _curve(self, measured: dict[int, Measured], nodes: Iterable[int]) -> ScalingCurve:
         base = min(measured)
@@ -185,7 +215,8 @@ class Model:
         if times is None:
             unknown = np.full(1 + REPLICATES, np.nan)
             equation = taskgraph.equation(self._presets[point.sync], prefetch=point.prefetch > 0)
-            names = (*_PREDICTED, "host_to_device", "matrix", FULLY_CONNECTED, "iteration_time", "latency_share")
+            more = ("host_to_device", "matrix", FULLY_CONNECTED, "iteration_time", "latency_share")
+            names = (*_PREDICTED, *more, "isolated_communication")
             return Predicted(point, equation, "not measured", dict.fromkeys(names, unknown), None, frozenset())
         return self._assemble(point, base, times, t_io)
 
@@ -199,11 +230,13 @@ class Model:
         sent = self._sent(point, backward, effects) if point.ranks > 1 else []
         sizes = [int(layers.gradient_bytes[members].sum()) for members in sent]
         t_io, slower = self._beside_gradients(point, base, preset, sizes, t_io)
-        messages = self._messages(point, sizes).slowed(np.reshape(slower, (-1, 1)))
+        isolated_messages = self._messages(point, sizes)
+        messages = isolated_messages.slowed(np.reshape(slower, (-1, 1)))
         # Reading ahead hides the reading, not that a mini-batch is taken over.
         taken = effects.waiting if point.prefetch else 0.0
-        # The mean worker and the slowest one, whom all wait for.
-        pace = np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + effects.straggling))
+        # The mean worker, and the slowest one, whom all wait for that send anything.
+        slowest = 1 + effects.straggling if sent else 1.0
+        pace = np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), slowest))
         costs = taskgraph.Costs(
             read=t_io,
             copy=times.host_to_device,
@@ -229,6 +262,16 @@ class Model:
         exposed = np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES)
         slowed = effects.backward * np.divide(ended, whole, out=np.ones_like(whole), where=whole > 0)
         of_layers = times.layers_forward * effects.forward[:, None] + times.layers_backward * slowed[:, None]
+        matrix, fully_connected = np.isin(layers.types, MATRIX_LAYERS), layers.types == FULLY_CONNECTED
+        alone = times.layers_forward + times.layers_backward
+        isolated = Isolated(
+            times.forward,
+            times.backward_steps.sum(-1),
+            alone[:, matrix].sum(-1),
+            alone[:, fully_connected].sum(-1),
+            effects.backward / effects.forward,
+            bool(sent) and preset.overlaps,
+        )
         parts = {
             "data": t_io,
             "host_to_device": times.host_to_device,
@@ -239,9 +282,10 @@ class Model:
             "update": update,
             "straggling": seconds[1] - seconds[0],
             "iteration_time": seconds[1],
-            "matrix": of_layers[:, np.isin(layers.types, MATRIX_LAYERS)].sum(-1),
-            FULLY_CONNECTED: of_layers[:, layers.types == FULLY_CONNECTED].sum(-1),
+            "matrix": of_layers[:, matrix].sum(-1),
+            FULLY_CONNECTED: of_layers[:, fully_connected].sum(-1),
             "latency_share": _latency_share(messages, seconds_sent, end - ended[:, None]),
+            "isolated_communication": isolated_messages.alone.sum(-1),
         }
         of_layer = {layer: message for message, members in enumerate(sent) for layer in members}
         table = pd.DataFrame({
@@ -259,7 +303,7 @@ class Model:
             },
         })  # fmt: skip
         equation = taskgraph.equation(preset, prefetch=point.prefetch > 0)
-        return Predicted(point, equation, times.source, parts, table, frozenset())
+        return Predicted(point, equation, times.source, parts, table, frozenset(), isolated)
 
     def _beside_gradients(
         self, point: Point, base: Measured, preset: Preset, sizes: Sequence[int], t_io: Ensemble

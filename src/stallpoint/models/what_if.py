@@ -20,7 +20,7 @@ from stallpoint.models.compute import Layers, Times
 from stallpoint.models.contention import NONE, Contention, Effects
 from stallpoint.models.measured import Measured, Point
 from stallpoint.models.pace import Pace
-from stallpoint.models.prediction import DataTimes, LayerTimes, Model, ScalingCurve
+from stallpoint.models.prediction import SCALINGS, DataTimes, LayerTimes, Model, ScalingCurve
 from stallpoint.models.stalling import predicted_stall, throughput
 from stallpoint.models.statistics import REPLICATES, columns
 from stallpoint.presets import Preset
@@ -109,8 +109,13 @@ class Cluster:
         self, points: Sequence[Measured], iterations: pd.DataFrame, layers: pd.DataFrame, pace: Pace, seed: int
     ) -> Cluster:
         """This cluster with the effects that its training cells show."""
-        seen = Contention(points, iterations, layers, self.presets, self.model.alone, pace, seed)
+        sending = [measured for measured in points if self.communicates(measured.point)]
+        seen = Contention(sending, iterations, layers, self.presets, self.model.alone, pace, seed)
         return replace(self, effects=seen.effects)
+
+    def communicates(self, point: Point) -> bool:
+        """Whether the workers of a point train together; one worker alone does."""
+        return point.scaling not in SCALINGS or self.presets[point.sync].communicates
 
     def changed(self, scenario: Scenario, hardware: str) -> Cluster:
         """This cluster under `scenario`, for curves on `hardware`."""

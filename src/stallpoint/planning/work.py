@@ -15,6 +15,7 @@ from typing import Any
 from stallpoint import parquet
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.networks import NETWORKS
+from stallpoint.presets import preset_from
 from stallpoint.records import NETWORK_LAYERS
 
 FACTOR = 2.5
@@ -120,7 +121,8 @@ def _iteration(cell: TrainCell, size: Size, crowd: float) -> float:
         computing = operations / (CPU_RATE * cell.threads_per_worker) + UPDATE_BYTES * size.gradient_bytes / MEMORY
     reading = cell.worker_batch * SAMPLE.get(cell.storage_format, SAMPLE_DECODED) / max(1, cell.readers)
     busy = max(computing, reading) if cell.prefetch else computing + reading
-    return ITERATION + crowd * busy + _all_reduce(size.gradient_bytes, cell.ranks)
+    sent = size.gradient_bytes if preset_from(cell.preset).communicates else 0.0
+    return ITERATION + crowd * busy + _all_reduce(sent, cell.ranks)
 
 
 def _all_reduce(size: float, ranks: int) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from stallpoint.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import FORMATS
-from stallpoint.presets import Preset
+from stallpoint.presets import NONE, Preset
 from stallpoint.study.catalogue import Catalogue, as_list
 
 
@@ -70,7 +70,7 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
         )
     return ImportedTrainCell(
         **{axis: trace[axis] for axis in ("network", "batch", "storage", "scaling", "prefetch")},
-        sync="none" if compute else trace["sync"],
+        sync=NONE if compute else trace["sync"],
         preset=asdict(preset),
         own_network=None,
         worker_batch=batch // ranks if trace["scaling"] == "strong" else batch,

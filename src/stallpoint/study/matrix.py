@@ -9,7 +9,7 @@ from typing import Any
 
 from stallpoint.cells import TrainCell
 from stallpoint.errors import InputError
-from stallpoint.presets import Preset
+from stallpoint.presets import NONE, Preset
 from stallpoint.study.catalogue import Catalogue, as_list
 
 AXES = ("network", "hardware", "nodes", "batch", "storage", "scaling", "sync", "prefetch")
@@ -114,7 +114,7 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
             batch=worker_batch if compute else combination["batch"],
             storage=combination["storage"],
             scaling=combination["scaling"],
-            sync="none" if compute else combination["sync"],
+            sync=NONE if compute else combination["sync"],
             prefetch=combination["prefetch"],
             repeat=repeat,
             worker_batch=worker_batch,

@@ -61,7 +61,11 @@ def _reductions(train: Iterable[TrainCell], catalogue: Catalogue) -> set[tuple[s
     """Hardware, nodes, backend and reduction scheme of the training cells that communicate."""
     found = {(cell.hardware, cell.nodes, cell.sync) for cell in train if cell.ranks > 1}
     used = ((hardware, nodes, catalogue.presets[sync]) for hardware, nodes, sync in found)
-    return {(hardware, nodes, preset.communicator, preset.reduction) for hardware, nodes, preset in used}
+    return {
+        (hardware, nodes, preset.communicator, preset.reduction)
+        for hardware, nodes, preset in used
+        if preset.communicates
+    }
 
 
 def _reduced_elsewhere(imported: Iterable[Cell]) -> set[tuple[str, int, str, str]]:

@@ -1,4 +1,4 @@
-"""One worker: nothing to bring together."""
+"""One worker, or workers that do not communicate: nothing to bring together."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def start(
     `optimiser` updates the weights where the preset has that done by one rank; plans that need measured times are
     made after `warmup` iterations.
     """
-    if world.size == 1:
+    if world.size == 1 or not preset.communicates:
         return Alone(network)
     if preset.backend == "ddp":
         from stallpoint.measure.synchronisation.ddp import DataParallel  # loads slowly
