@@ -1,8 +1,8 @@
 """Conclusions whose answers were planted: how often intervals hold the truth, and how often a verdict is wrong.
 
 Made-up measurements, with a scatter between jobs, between visits and between iterations, go through the same functions
-as real ones. Coverage is that of 90 % intervals; a wrong verdict is one that is decisive and not true. `truth_laws` has
-what is carried to more nodes.
+as real ones. Coverage is that of 90 % intervals; a wrong verdict is one that is decisive and not true. What is carried
+to more nodes has its own: `truth_laws` for all-reduces, `truth_scaling` for rates.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import truth_laws
+import truth_scaling
 from paired import Figure
 from planted import COVERAGE, holds, shares
 
@@ -69,7 +70,8 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
     """Figures and lines to print; neither argument is used, as nothing here is timed."""
     figures: list[Figure] = []
     lines = ["truth: answers that were planted"]
-    for found in (*map(list, map(_study, NOISES)), list(truth_laws.figures())):
+    for study in (*map(_study, NOISES), truth_laws.figures(), truth_scaling.figures()):
+        found = list(study)
         figures += found
         lines += [figure.line() for figure in found]
     return figures, lines

@@ -17,8 +17,9 @@ import numpy as np
 from stallpoint.models.scaling.places import Places, Series
 from stallpoint.models.statistics import Reals
 
-SIGMA = {0.003: 0.3, 0.008: 0.36, 0.02: 0.2, 0.05: 0.1, 0.12: 0.04}
-"""Noise of one measurement (relative): probability. Means over many iterations repeat within a few per cent."""
+SIGMA = {0.003: 0.2, 0.008: 0.25, 0.02: 0.25, 0.05: 0.2, 0.12: 0.1}
+"""Noise of one measurement (relative): probability. On machines of one's own means over many iterations repeat within a
+per cent; visits to shared ones lie 1 to 10 % apart. Repeats of a place say which it is."""
 TAU = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
 """Drift for each doubling: probability. Usually small, at times a wall (another switch, a full bus)."""
 SHARED = 0.5
@@ -47,6 +48,13 @@ def _noise(series: Series) -> Reals:
     return np.diag(SHARED + (1 - SHARED) / series.repeats)
 
 
+def _of_repeats(series: Series) -> Reals:
+    """Logarithm of the density of what repeats of a place differ by, [grid]."""
+    variance = np.array([(1 - SHARED) * sigma**2 for sigma, _ in _GRID])
+    freedom = float((series.repeats - 1).sum())
+    return np.asarray(-(freedom * np.log(2 * np.pi * variance) + float(series.squares.sum()) / variance) / 2)
+
+
 @dataclass(frozen=True)
 class Likelihood:
     """Normal densities of a series' residuals, one for each point of the grid of sigma and tau."""
@@ -66,7 +74,7 @@ class Likelihood:
         square = (ones**2).sum(-1)
         project = np.eye(len(series)) - ones[:, :, None] * ones[:, None, :] / square[:, None, None]
         log_determinant = 2 * np.log(np.diagonal(cholesky, axis1=1, axis2=2)).sum(-1) + np.log(square)
-        log_constant = -(log_determinant + (len(series) - 1) * np.log(2 * np.pi)) / 2
+        log_constant = -(log_determinant + (len(series) - 1) * np.log(2 * np.pi)) / 2 + _of_repeats(series)
         return cls(project @ inverse, log_constant + _LOG_PROBABILITY)
 
     def log_density(self, residuals: Reals) -> Reals:

@@ -62,6 +62,8 @@ class Series:
     Rounded, so that rates in another unit are the same series to the last bit.
     """
     repeats: Reals
+    squares: Reals
+    """Sum of squared deviations of the repeats' logarithms from their mean."""
     level: float
     """Logarithm of the samples per second of one worker at the first place."""
 
@@ -69,12 +71,15 @@ class Series:
     def of(cls, frame: pd.DataFrame) -> Series:
         """The series of rows with the columns `PLACE` and ``samples_per_second``, in whatever order."""
         rates = frame[PLACE].assign(rate=np.log(frame["samples_per_second"] / frame["workers"]))
-        found = rates.groupby(PLACE, dropna=False)["rate"].agg(["median", "size"]).reset_index()
+        found = (
+            rates.groupby(PLACE, dropna=False)["rate"].agg(median="median", size="size", squares=_squares).reset_index()
+        )
         if len(found) > MOST_PLACES:
             found = _thinned(found)
         rate = found["median"].to_numpy(np.float64)
         relative = np.round(rate - rate[0], 9)
-        return cls(Places.of(found), relative, found["size"].to_numpy(np.float64), float(rate[0]))
+        repeats, squares = (found[name].to_numpy(np.float64) for name in ("size", "squares"))
+        return cls(Places.of(found), relative, repeats, squares, float(rate[0]))
 
     def __len__(self) -> int:
         return len(self.log_rate)
@@ -87,7 +92,12 @@ class Series:
     def up_to(self, workers: float) -> Series:
         """The part with at most so many workers."""
         rows = self.places.workers <= workers
-        return Series(self.places.at(rows), self.log_rate[rows], self.repeats[rows], self.level)
+        return Series(self.places.at(rows), self.log_rate[rows], self.repeats[rows], self.squares[rows], self.level)
+
+
+def _squares(rates: pd.Series[float]) -> float:
+    # Rounded, as rates are.
+    return round(float(((rates - rates.mean()) ** 2).sum()), 12)
 
 
 def _thinned(found: pd.DataFrame) -> pd.DataFrame:
@@ -98,4 +108,5 @@ def _thinned(found: pd.DataFrame) -> pd.DataFrame:
     ranks = found["median"].groupby(neighbours).rank(method="first")
     middle = (ranks.groupby(neighbours).transform("size") + 1) // 2
     repeats = found["size"].groupby(neighbours).transform("sum")
-    return found.assign(size=repeats)[ranks == middle]
+    squares = found["squares"].groupby(neighbours).transform("sum")
+    return found.assign(size=repeats, squares=squares)[ranks == middle]
