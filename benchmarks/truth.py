@@ -2,7 +2,7 @@
 
 Made-up measurements (`planted`), with a scatter between jobs, between visits and between iterations, go through the
 same functions as real ones. Coverage is that of 90 % intervals. Verdicts and stalling points follow
-(`truth_stalling`), then what is carried to more nodes (`truth_laws`).
+(`truth_stalling`), then what is carried to more nodes: all-reduces (`truth_laws`) and rates (`truth_scaling`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import truth_laws
+import truth_scaling
 import truth_stalling
 from judging import COVERAGE, holds, shares
 from paired import Figure
@@ -29,12 +30,8 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
     """Figures and lines to print; neither argument is used, as nothing here is timed."""
     figures: list[Figure] = []
     lines = ["truth: answers that were planted"]
-    for noise in NOISES:
-        found = list(_study(noise))
-        figures += found
-        lines += [figure.line() for figure in found]
-    for more in (truth_stalling, truth_laws):
-        found = list(more.figures())
+    for study in (*map(_study, NOISES), *(more.figures() for more in (truth_stalling, truth_laws, truth_scaling))):
+        found = list(study)
         figures += found
         lines += [figure.line() for figure in found]
     return figures, lines

@@ -2,7 +2,8 @@
 
 usage: extrapolate.py TABLE.csv --fit-up-to FRACTION --out FILE.parquet
 
-TABLE.csv has the columns series, workers, workers_per_node, samples_per_second and, optionally, batch_per_worker.
+TABLE.csv has the columns series, workers, workers_per_node, samples_per_second and, optionally, batch_per_worker and
+compute_seconds (an iteration's computing alone, without communication).
 Each series is fitted on the rows with workers <= FRACTION x its largest count (at least the three smallest counts).
 FILE.parquet has a row for every count: series, workers, predicted, lower and upper (90 % interval) in samples per
 second, and the law, or why there is no prediction.

@@ -1,7 +1,8 @@
 """Tables of rates measured elsewhere: CSV files ``series, workers, workers_per_node, samples_per_second``.
 
-``batch_per_worker`` is optional; further columns are not read. A row without a rate asks for a prediction; without
-workers per node or a batch these are unknown.
+``batch_per_worker`` and ``compute_seconds`` (an iteration's computing alone, without communication) are optional;
+further columns are not read. A row without a rate asks for a prediction; without workers per node, a batch or a compute
+time these are unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pandas as pd
 from stallpoint.errors import InputError
 
 REQUIRED = ("series", "workers", "workers_per_node", "samples_per_second")
-COLUMNS = (*REQUIRED, "batch_per_worker")
+COLUMNS = (*REQUIRED, "batch_per_worker", "compute_seconds")
 _POSITIVE = "a positive number is expected"
 
 
@@ -35,6 +36,7 @@ def read_rates(path: Path) -> pd.DataFrame:
     _refuse(path, ~(whole & (rates["workers"] >= 1)), text["workers"], "a whole number from 1 on is expected")
     _refuse(path, rates["workers_per_node"] <= 0, text["workers_per_node"], f"{_POSITIVE}, or nothing if unknown")
     _refuse(path, rates["batch_per_worker"] <= 0, text["batch_per_worker"], f"{_POSITIVE}, or nothing if unknown")
+    _refuse(path, rates["compute_seconds"] <= 0, text["compute_seconds"], f"{_POSITIVE}, or nothing if unknown")
     _refuse(
         path, rates["samples_per_second"] <= 0, text["samples_per_second"], f"{_POSITIVE}, or nothing to predict it"
     )

@@ -16,13 +16,14 @@ def written(folder: Path, *lines: str, head: str = HEAD) -> Path:
 
 
 def test_a_table_is_read_whatever_else_it_has(tmp_path: Path) -> None:
-    head = "series, note, workers, workers_per_node, samples_per_second, batch_per_worker"
-    rates = read_rates(written(tmp_path, "007,x,2,1.5,10.5,32", "", "b,,4,,,", head=head))
+    head = "series, note, workers, workers_per_node, samples_per_second, batch_per_worker, compute_seconds"
+    rates = read_rates(written(tmp_path, "007,x,2,1.5,10.5,32,0.4", "", "b,,4,,,,", head=head))
     assert rates["series"].tolist() == ["007", "b"]
     assert rates["workers"].tolist() == [2, 4]
     assert np.array_equal(rates["workers_per_node"], [1.5, np.nan], equal_nan=True)
     assert np.array_equal(rates["samples_per_second"], [10.5, np.nan], equal_nan=True)
     assert np.array_equal(rates["batch_per_worker"], [32, np.nan], equal_nan=True)
+    assert np.array_equal(rates["compute_seconds"], [0.4, np.nan], equal_nan=True)
 
 
 @pytest.mark.parametrize(

@@ -247,8 +247,47 @@ def test_what_is_left_out_is_not_looked_at() -> None:
 
 
 def test_intervals_widen_with_the_extrapolation() -> None:
-    found = predicted(table([1, 2, 4], [100, 190, 365]), [8, 16, 64, 256])
+    found = predicted(table([1, 2, 4], [100, 190, 365]), [8, 16, 24, 32])
     assert np.diff(np.log(found["upper"] / found["lower"])).min() > 0
+
+
+def test_a_count_that_noisy_rates_do_not_carry_to_is_refused_with_what_would_tell() -> None:
+    noisy = table([1, 2, 4], [100, 170, 365])
+    found = predicted(noisy, [8, 64, 512])
+    assert found.loc[8, "predicted"] == pytest.approx(650, rel=0.15)
+    assert found.loc[[64, 512], ["predicted", "lower", "upper"]].isna().all(axis=None)
+    why = "not identifiable from workers 1, 2, 4: too wide an interval; a rate at 8 workers would tell"
+    assert found.loc[[64, 512], "law"].tolist() == [why, why]
+    longer = table([1, 2, 4, 8, 16, 32, 64], np.array([1, 1.9, 3.7, 7.2, 14.1, 27.5, 54.0]) * 100)
+    assert predicted(longer, [256])["predicted"].item() > 15_000
+
+
+def test_repeats_that_differ_say_how_noisy_rates_are() -> None:
+    random = np.random.default_rng(1)
+    widths = []
+    for deviation in (0.003, 0.1):
+        rates = np.repeat(exact(BY_NAME["log"], [1, 2, 4, 8], 0.05, 0.3), 8)
+        often = table([1] * 8 + [2] * 8 + [4] * 8 + [8] * 8, rates * np.exp(deviation * random.standard_normal(32)))
+        found = predicted(often, [16])
+        widths.append(np.log(found["upper"] / found["lower"]).item())
+    assert widths[1] > 3 * widths[0]
+    assert widths[0] < 0.1
+
+
+def test_a_known_time_of_computing_tells_what_communication_costs_already() -> None:
+    n = [8, 16, 32]
+    truth = exact(BY_NAME["log"], [*n, 128], 0.3, 0.5)
+    rates = table(n, truth[:3], batch=32).assign(compute_seconds=0.32)
+    asked = table([128], [np.nan], batch=32)
+    with_it, without = (
+        extrapolate(pd.concat([known, asked], ignore_index=True)).set_index("workers").loc[128]
+        for known in (rates, rates.drop(columns="compute_seconds"))
+    )
+    assert with_it["lower"] <= truth[3] <= with_it["upper"]
+    assert with_it["upper"] / with_it["lower"] < 0.9 * without["upper"] / without["lower"]
+    one = pd.concat([table([1], [100.0], batch=32), rates], ignore_index=True)
+    measured = extrapolate(one.drop(columns="compute_seconds"))
+    pd.testing.assert_frame_equal(extrapolate(one), measured)  # what was measured counts
 
 
 def test_repeats_narrow_what_they_repeat() -> None:

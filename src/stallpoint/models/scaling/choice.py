@@ -2,8 +2,8 @@
 
 The weight of a law is its prior weight times the density it gives to what was measured on more workers than the two
 smallest counts, each count predicted from those below it. (By the chain rule this product is the evidence of the
-whole series over that of the two smallest counts; no fit is ever judged by the points it was fitted to.) A law whose
-weight reaches `WINS` is chosen; else the laws are averaged with their weights.
+whole series over that of the two smallest counts; no fit is ever judged by the points it was fitted to.) Predictions
+average the laws with their weights; a law whose weight reaches `WINS` is named alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from stallpoint.models.scaling.laws import LAWS, Law, Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
@@ -20,7 +21,9 @@ from stallpoint.models.scaling.posterior import PREDICTIVE_DRAWS, Posterior, pos
 from stallpoint.models.statistics import Reals
 
 WINS = 0.95
-"""Weight from which on a law is used alone."""
+"""Weight from which on a law is named alone."""
+WIDEST = 3.0
+"""Ratio of an interval's ends above which there is no answer: two doublings could be worth nothing, or nearly all."""
 FEWEST_COUNTS = 3
 """Different worker counts without which no law's growth can be told from its first step."""
 
@@ -35,13 +38,13 @@ class Choice:
 
     @property
     def winner(self) -> Posterior | None:
-        """The law that is chosen; None where the laws are averaged."""
+        """The law that has nearly all the weight; None where several share it."""
         best = int(self.weights.argmax())
         return self.posteriors[best] if self.weights[best] >= WINS else None
 
     @property
     def name(self) -> str:
-        """The chosen law, or ``average`` with the laws that make up most of it."""
+        """That law, or ``average`` with the laws that make up most of it."""
         if self.winner:
             return self.winner.model.law.name
         order = np.argsort(-self.weights, kind="stable")
@@ -50,8 +53,6 @@ class Choice:
 
     def predict(self, places: Places) -> Reals:
         """Draws of a new measurement: logarithm of a worker's samples per second, [draws, places]."""
-        if self.winner:
-            return self.of_law(self.winner, places)
         onward = self._onward(places)
         parts = []
         for index, count in self._shares(PREDICTIVE_DRAWS):
@@ -94,6 +95,17 @@ def choose(series: Series, wanted: Places, laws: Sequence[Law] = LAWS) -> Choice
         before = posterior(model, beginning, start).log_evidence
         log_weights.append(np.log(law.prior_weight) + posteriors[-1].log_evidence - before)
     return Choice(posteriors, np.exp(log_weights - log_sum(np.array(log_weights))))
+
+
+def too_wide(lower: Reals, upper: Reals) -> npt.NDArray[np.bool_]:
+    """Where an interval's ends are so far apart that the measurements do not carry there."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(upper > WIDEST * lower)
+
+
+def would_tell(counts: Sequence[int], unit: str = "workers") -> str:
+    """That measurements at `counts` carry no further, and which one more would help most."""
+    return f"{unidentifiable(counts, unit)}: too wide an interval; a rate at {2 * counts[-1]} {unit} would tell"
 
 
 def too_few(counts: Sequence[int], unit: str = "workers") -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from stallpoint.models.measured import Measured, Point
 from stallpoint.models.prediction import ScalingCurve
-from stallpoint.models.scaling.choice import Choice, choose, too_few
+from stallpoint.models.scaling.choice import Choice, choose, too_few, too_wide, would_tell
 from stallpoint.models.scaling.places import PLACE, Places, Series
 from stallpoint.models.statistics import (
     INTERVAL,
@@ -53,7 +53,8 @@ def underlying(curve: ScalingCurve) -> dict[int, Reals]:
     ends = np.quantile(logs[1:], (_QUANTILES[1], _QUANTILES[2]), axis=0)
     deviations = np.maximum((ends[1] - ends[0]) / NORMAL_INTERVAL, LEAST_SCATTER)
     places = Places.of(pd.DataFrame([_place(one.point) for one in there]))
-    series = Series(places, np.round(logs[0] - logs[0, 0], 9), deviations**2, float(logs[0, 0]), FACTORS)
+    relative, once, nothing = np.round(logs[0] - logs[0, 0], 9), np.ones(len(there)), np.zeros(len(there))
+    series = Series(places, relative, deviations**2, once, nothing, float(logs[0, 0]), FACTORS)
     draws = choose(series, places).underlying(REPLICATES) + np.log(places.workers)
     return {one.point.nodes: draws[:, index] for index, one in enumerate(there)}
 
@@ -84,12 +85,17 @@ def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
     refusal = too_few([n for n, at in curve.measured.items() if _usable(at)], "nodes")
     if refusal:
         empty = np.full((3, len(points)), np.nan)
-        yield from _law_rows(curve, points, "chosen", float("nan"), empty, refusal)
+        yield from _law_rows(curve, points, "chosen", float("nan"), empty, [refusal] * len(points))
         return
     choice = choose(Series.of(measured), wanted)
-    yield from _law_rows(curve, points, "chosen", 1.0, _quantiles(choice.predict(wanted), wanted), choice.name)
+    rates = _quantiles(choice.predict(wanted), wanted)
+    counts = sorted(int(ranks) for ranks in measured["workers"])
+    wide = too_wide(rates[1], rates[2])
+    rates[:, wide] = np.nan
+    notes = np.where(wide, would_tell(counts), choice.name)
+    yield from _law_rows(curve, points, "chosen", 1.0, rates, notes)
     for name, weight, draws in _each(choice, wanted):
-        yield from _law_rows(curve, points, name, weight, _quantiles(draws, wanted), "")
+        yield from _law_rows(curve, points, name, weight, _quantiles(draws, wanted), [""] * len(points))
 
 
 def _each(choice: Choice, wanted: Places) -> Iterator[tuple[str, float, Reals]]:
@@ -103,9 +109,9 @@ def _quantiles(draws: Reals, wanted: Places) -> Reals:
 
 
 def _law_rows(
-    curve: ScalingCurve, points: list[Point], law: str, weight: float, rate: Reals, note: str
+    curve: ScalingCurve, points: list[Point], law: str, weight: float, rate: Reals, notes: Iterable[str]
 ) -> Iterator[dict[str, object]]:
-    for point, (value, low, high) in zip(points, rate.T, strict=True):
+    for point, (value, low, high), note in zip(points, rate.T, notes, strict=True):
         measured = curve.measured.get(point.nodes)
         times = measured.times["iteration_time"] if measured else _UNKNOWN
         yield {
@@ -117,7 +123,7 @@ def _law_rows(
             f"{_RATE}_high": high,
             **columns(f"dag_{_RATE}", _rate(point, curve.predicted[point.nodes].times["iteration_time"])),
             **columns(f"measured_{_RATE}", _rate(point, times)),
-            "note": note,
+            "note": str(note),
         }
 
 

@@ -13,12 +13,10 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.errors import InputError
-from stallpoint.models.scaling.choice import Choice, choose, too_few, unidentifiable
+from stallpoint.models.scaling.choice import Choice, choose, too_few, too_wide, unidentifiable, would_tell
 from stallpoint.models.scaling.places import PLACE, Places, Series
 from stallpoint.models.statistics import INTERVAL, Reals, groups
 
-WIDEST = 10.0
-"""Ratio of an interval's ends above which the data say nothing worth a number."""
 FURTHEST = 2.0
 """Factor between a fitted rate and the law's, above which the law is not taken to describe the series."""
 MOST_COUNTS = 256
@@ -52,16 +50,15 @@ class Fitted:
         law = self.choice.name if self.choice else unidentifiable(self.counts)
         if misfit := self._misfit(counts, ends[:, 1]):
             ends[:], law = np.nan, misfit
-        with np.errstate(invalid="ignore"):
-            wide = ends[:, 2] > WIDEST * ends[:, 0]
+        wide = too_wide(ends[:, 0], ends[:, 2])
         ends[wide] = np.nan
-        vague = f"{unidentifiable(self.counts)}: too wide an interval"
+        laws = np.where(wide, would_tell(self.counts), law) if self.choice else np.full(len(counts), law)
         return pd.DataFrame({
             "workers": counts,
             "predicted": ends[:, 1],
             "lower": ends[:, 0],
             "upper": ends[:, 2],
-            "law": np.where(wide, vague, law),
+            "law": laws,
         })  # fmt: skip
 
     def _quantiles(self, counts: Reals) -> Reals:
@@ -130,10 +127,27 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
         within = int((known <= fit_up_to * rows["workers"].max() * (1 + 1e-9)).sum())
         counts = [int(count) for count in known[: max(within, 3)]]
         choice = None
-        if not too_few(counts):
+        fitted = measured[measured["workers"] <= counts[-1]] if counts else measured
+        fitted = pd.concat([fitted, _alone(fitted)]) if "compute_seconds" in rows else fitted
+        if not too_few(sorted(fitted["workers"].unique())):
             wanted = Places.of(rows.drop_duplicates(PLACE)[PLACE])
-            choice = choose(Series.of(measured[measured["workers"] <= counts[-1]]), wanted)
+            choice = choose(Series.of(fitted), wanted)
         yield Fitted(str(name), rows, counts, choice)
+
+
+def _alone(fitted: pd.DataFrame) -> pd.DataFrame:
+    """What one worker would reach: rows of the mini-batch over the time that computing it alone takes.
+
+    None where one worker was measured.
+    """
+    if (fitted["workers"] == 1).any():
+        return fitted.iloc[:0]
+    alone: pd.DataFrame = fitted.assign(
+        workers=1,
+        workers_per_node=1.0,
+        samples_per_second=fitted["batch_per_worker"] / fitted["compute_seconds"],
+    )
+    return alone.dropna(subset="samples_per_second")
 
 
 def extrapolate(rates: pd.DataFrame, fit_up_to: float = 1.0) -> pd.DataFrame:

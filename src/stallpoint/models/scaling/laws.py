@@ -144,15 +144,14 @@ LAWS = (
     Law("power", Term((FIRST, DOUBLING), _power), _LOG_NODES),
     Law("gustafson", Term((FIRST,), _gustafson), _CONSTANT_NODES),
     Law("dag", *_EXPOSED, overlaps=True),
-    Law("linear", Term((FIRST, WORKER), _linear), _LINEAR_NODES, prior_weight=0.5),
-    Law("amdahl", Term((SERIAL,), _amdahl), _LINEAR_NODES, prior_weight=0.5),
-    Law("usl", Term((CONTENTION, COHERENCY), _usl), _LINEAR_NODES, prior_weight=0.5),
+    Law("linear", Term((FIRST, WORKER), _linear), _LINEAR_NODES),
+    Law("amdahl", Term((SERIAL,), _amdahl), _LINEAR_NODES),
+    Law("usl", Term((CONTENTION, COHERENCY), _usl), _LINEAR_NODES),
     Law("saturation", Term((FIRST, LIMIT), _saturation), _CONSTANT_NODES, prior_weight=0.5),
 )
 """Every law; docs/models/scaling-laws.md has the formulas.
 
-Laws that grow with each worker get half the weight: what they say of many workers is seldom seen, as collectives are
-built to avoid it."""
+Before anything was measured all are equally likely, but for `saturation`: until its wall is met it is `constant`."""
 
 
 @dataclass(frozen=True)

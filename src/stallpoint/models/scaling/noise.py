@@ -9,12 +9,13 @@ worker, with a flat prior on its logarithm, is integrated out.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from stallpoint.models.scaling.places import Places, Series
+from stallpoint.models.scaling.places import SHARED, Places, Series
 from stallpoint.models.statistics import Reals
 
 TAU = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
@@ -41,6 +42,13 @@ def _walk(places: Places, others: Places, across_nodes: bool) -> Reals:
     return np.asarray(shared)
 
 
+def _of_repeats(series: Series, points: Iterable[tuple[float, float]]) -> Reals:
+    """Logarithm of the density of what repeats of a place differ by, [grid]."""
+    variance = np.array([(1 - SHARED) * sigma**2 for sigma, _ in points])
+    freedom = float((series.repeats - 1).sum())
+    return np.asarray(-(freedom * np.log(2 * np.pi * variance) + float(series.squares.sum()) / variance) / 2)
+
+
 @dataclass(frozen=True)
 class Likelihood:
     """Normal densities of a series' residuals, one for each point of the grid of sigma and tau."""
@@ -60,7 +68,7 @@ class Likelihood:
         square = (ones**2).sum(-1)
         project = np.eye(len(series)) - ones[:, :, None] * ones[:, None, :] / square[:, None, None]
         log_determinant = 2 * np.log(np.diagonal(cholesky, axis1=1, axis2=2)).sum(-1) + np.log(square)
-        log_constant = -(log_determinant + (len(series) - 1) * np.log(2 * np.pi)) / 2
+        log_constant = -(log_determinant + (len(series) - 1) * np.log(2 * np.pi)) / 2 + _of_repeats(series, points)
         return cls(project @ inverse, log_constant + np.log(list(points.values())))
 
     def log_density(self, residuals: Reals) -> Reals:

@@ -15,8 +15,9 @@ PLACE = ["workers", "workers_per_node", "batch_per_worker"]
 MOST_PLACES = 96
 """Places that a fit looks at: a long series is thinned to so many, evenly by the logarithm of the workers."""
 
-SIGMA = {0.003: 0.3, 0.008: 0.36, 0.02: 0.2, 0.05: 0.1, 0.12: 0.04}
-"""Noise of one measurement (relative): probability. Means over many iterations repeat within a few per cent."""
+SIGMA = {0.003: 0.2, 0.008: 0.25, 0.02: 0.25, 0.05: 0.2, 0.12: 0.1}
+"""Noise of one measurement (relative): probability. On machines of one's own means over many iterations repeat within a
+per cent; visits to shared ones lie 1 to 10 % apart. Repeats of a place say which it is."""
 SHARED = 0.5
 """Part of the noise's variance that repeats of a place share: they ran on the same machines in the same state."""
 
@@ -69,6 +70,9 @@ class Series:
     """
     noise: Reals
     """Variance of the noise at each place, in units of the square of its level."""
+    repeats: Reals
+    squares: Reals
+    """Sum of squared deviations of the repeats' logarithms from their mean."""
     level: float
     """Logarithm of the samples per second of one worker at the first place."""
     noise_levels: Mapping[float, float] = field(default_factory=lambda: SIGMA)
@@ -78,12 +82,16 @@ class Series:
     def of(cls, frame: pd.DataFrame) -> Series:
         """The series of rows with the columns `PLACE` and ``samples_per_second``, in whatever order."""
         rates = frame[PLACE].assign(rate=np.log(frame["samples_per_second"] / frame["workers"]))
-        found = rates.groupby(PLACE, dropna=False)["rate"].agg(["median", "size"]).reset_index()
+        found = (
+            rates.groupby(PLACE, dropna=False)["rate"].agg(median="median", size="size", squares=_squares).reset_index()
+        )
         if len(found) > MOST_PLACES:
             found = _thinned(found)
         rate = found["median"].to_numpy(np.float64)
-        noise = SHARED + (1 - SHARED) / found["size"].to_numpy(np.float64)
-        return cls(Places.of(found), np.round(rate - rate[0], 9), noise, float(rate[0]))
+        relative = np.round(rate - rate[0], 9)
+        repeats, squares = (found[name].to_numpy(np.float64) for name in ("size", "squares"))
+        noise = SHARED + (1 - SHARED) / repeats
+        return cls(Places.of(found), relative, noise, repeats, squares, float(rate[0]))
 
     def __len__(self) -> int:
         return len(self.log_rate)
@@ -96,7 +104,13 @@ class Series:
     def up_to(self, workers: float) -> Series:
         """The part with at most so many workers."""
         rows = self.places.workers <= workers
-        return replace(self, places=self.places.at(rows), log_rate=self.log_rate[rows], noise=self.noise[rows])
+        of_rows = {name: getattr(self, name)[rows] for name in ("log_rate", "noise", "repeats", "squares")}
+        return replace(self, places=self.places.at(rows), **of_rows)
+
+
+def _squares(rates: pd.Series[float]) -> float:
+    # Rounded, as rates are.
+    return round(float(((rates - rates.mean()) ** 2).sum()), 12)
 
 
 def _thinned(found: pd.DataFrame) -> pd.DataFrame:
@@ -107,4 +121,5 @@ def _thinned(found: pd.DataFrame) -> pd.DataFrame:
     ranks = found["median"].groupby(neighbours).rank(method="first")
     middle = (ranks.groupby(neighbours).transform("size") + 1) // 2
     repeats = found["size"].groupby(neighbours).transform("sum")
-    return found.assign(size=repeats)[ranks == middle]
+    squares = found["squares"].groupby(neighbours).transform("sum")
+    return found.assign(size=repeats, squares=squares)[ranks == middle]
