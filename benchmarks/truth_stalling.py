@@ -65,7 +65,7 @@ def _found(planted: Planted, noise: Noise) -> Iterator[Figure]:
         held.append(float(str(row["stall_nodes_low"])) <= planted.stall <= float(str(row["stall_nodes_high"])))
         medians.append(float(str(row["stall_nodes"])))
     true = ("scales" if planted.stall == planted.nodes[-1] else "stalls", planted.stall)
-    wrong = [verdict != true and verdict[0] != "undecided" for verdict in verdicts]
+    wrong = [verdict != true and verdict[0] in ("stalls", "scales") for verdict in verdicts]
     yield share("truth", noise, f"{planted.name}: held", held, planted.coverage, TRIALS)
     yield share("truth", noise, f"{planted.name}: given", [verdict == true for verdict in verdicts], "", TRIALS)
     yield share("truth", noise, f"{planted.name}: wrong", wrong, "<= 0.1", TRIALS)

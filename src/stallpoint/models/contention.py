@@ -276,13 +276,18 @@ class Contention:
                     if seen.known:
                         self._seen.append(seen)
 
-    def effects(self, point: Point) -> Effects:
-        """The effects at `point`, learned from other points on the same hardware."""
-        others = [seen for seen in self._seen if seen.point.hardware == point.hardware and seen.point != point]
+    def effects(self, point: Point, held_out: bool = False) -> Effects:
+        """The effects at `point`, learned from points on the same hardware; without its own if it is `held_out`."""
+        others = [
+            seen
+            for seen in self._seen
+            if seen.point.hardware == point.hardware and not (held_out and seen.point == point)
+        ]
         if not others:
             return NONE
         preset = self._presets[point.sync]
-        random = generator(self._seed, "effects", *point.series, point.nodes)
+        # The same draws at every node count: a curve is predicted by one model.
+        random = generator(self._seed, "effects", *point.series)
         network = _alike(
             others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
         )
