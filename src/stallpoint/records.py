@@ -484,7 +484,7 @@ PREDICTIONS = Table(
         Column("measured_update", REAL, "s", "measured update"),
         *_estimate("measured_iteration", "s", "measured iteration time, mean over ranks"),
         *_estimate("measured_speedup", None, "measured throughput over that at the fewest measured nodes"),
-        Column("held_out_iteration", REAL, "s", "iteration time as predicted without the cells measured here"),
+        *_estimate("held_out_iteration", "s", "iteration time as predicted without the cells measured here"),
         Column("error", REAL, None, "held_out_iteration / measured iteration time - 1"),
     ),
 )

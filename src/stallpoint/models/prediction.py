@@ -414,7 +414,7 @@ def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, obje
     row |= columns("measured_iteration", measured.times["iteration_time"] if measured else unknown)
     row |= columns("measured_speedup", curve.speedup(nodes, "measured") if measured else unknown)
     held_out = curve.held_out.get(nodes)
-    row["held_out_iteration"] = float(held_out.times["iteration_time"][0]) if held_out else np.nan
+    row |= columns("held_out_iteration", held_out.times["iteration_time"] if held_out else unknown)
     reference = _reference(held_out, measured, steps)
     row["error"] = row["held_out_iteration"] / reference - 1 if reference > 0 else np.nan
     return row
