@@ -462,8 +462,8 @@ COMMUNICATION = Table(
 
 PREDICTIONS = Table(
     "predictions",
-    "iterations as the DAG model predicts them and as they were measured; measured columns are empty for "
-    "node counts nobody ran, predicted ones where a part of the model was not measured",
+    "iterations as the DAG model predicts them, by one model for each curve, and as they were measured; measured "
+    "columns are empty for node counts nobody ran, predicted ones where a part of the model was not measured",
     (
         *SERIES,
         NODES,
@@ -490,7 +490,8 @@ PREDICTIONS = Table(
         Column("measured_update", REAL, "s", "measured update"),
         *_estimate("measured_iteration", "s", "measured iteration time, mean over ranks"),
         *_estimate("measured_speedup", None, "measured throughput over that at the fewest measured nodes"),
-        Column("error", REAL, None, "predicted / measured iteration time - 1, of cells the prediction did not use"),
+        *_estimate("held_out_iteration", "s", "iteration time as predicted without the cells measured here"),
+        Column("error", REAL, None, "held_out_iteration / measured iteration time - 1"),
     ),
 )
 

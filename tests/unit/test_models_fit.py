@@ -73,7 +73,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
     of_training |= {"critical_path", "what_if", "next_cells"}
     of_training |= {"rates", "scaling_laws", "hidden_communication", "comparisons", "traffic"}
-    of_training |= {"curve_distances", "validation", "controls"}
+    of_training |= {"curve_distances", "validation", "controls", "stall_probabilities"}
     assert (
         emptied
         == {

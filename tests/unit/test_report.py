@@ -59,7 +59,8 @@ SPEEDUP = {"value": 1.8, "low": 1.7, "high": 1.9}
 MEASURED = {
     "verdict": "scales", "verdict_nodes": 2, "sync": "wfbp", "reached": False, "stall_nodes": None,
     "largest_measured": 2, "largest_considered": 2, "measured_speedup": SPEEDUP, "measured_speedup_nodes": 2,
-    "measured_speedups": [{"nodes": 2, "speedup": SPEEDUP, "half_width": 0.056}],
+    "measured_speedups": [{"nodes": 2, "speedup": SPEEDUP, "half_width": 0.056}], "deciding_nodes": [],
+    "measured_stall": [{"nodes": 2, "stalls": False, "probability": 0.97}],
 }  # fmt: skip
 PREDICTED = {
     "reached": True, "basis": "predicted", "stall_nodes": {"value": 8.0, "low": 4.0, "high": 16.0},
@@ -70,8 +71,8 @@ PREDICTED = {
 def test_a_headline_says_what_was_measured_and_what_is_predicted_stands_behind(conclusions: Conclusions) -> None:
     found = verdicts(conclusions, **{**MEASURED, **PREDICTED})
     assert (
-        "Scales to n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (wfbp); predicted to stall at n = 8 "
-        "[4, 16]; most time is lost to communication."
+        "Scales to n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2; stalls nowhere up to n = 2 with "
+        "97 % (wfbp); predicted to stall at n = 8 [4, 16]; most time is lost to communication."
     ) in found
 
 
@@ -80,13 +81,18 @@ def test_a_headline_says_what_was_measured_and_what_is_predicted_stands_behind(c
     [
         (
             {"verdict": "stalls", "verdict_nodes": 2},
-            "Stalls at n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (wfbp); because of "
-            "communication.",
+            "Stalls at n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2; stalls nowhere up to n = 2 with "
+            "97 % (wfbp); because of communication.",
         ),
         (
-            {"verdict": "undecided", "verdict_nodes": 1, "dominant_cause": "not distinguishable"},
-            "Undecided whether n = 2 gains measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (wfbp); causes "
-            "cannot be told apart.",
+            {
+                "verdict": "undecided",
+                "verdict_nodes": 1,
+                "dominant_cause": "not distinguishable",
+                "deciding_nodes": [1, 2],
+            },
+            "Undecided whether n = 2 gains measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2; stalls nowhere up "
+            "to n = 2 with 97 %, to be decided by visits to n = 1, 2 (wfbp); causes cannot be told apart.",
         ),
         (
             {"verdict": "undecided", "verdict_nodes": 0, "largest_measured": 1, "dominant_cause": ""},
@@ -109,8 +115,8 @@ def test_of_several_curves_the_fastest_with_a_verdict_leads(conclusions: Conclus
     third = {**first, "verdict": "undecided", "sync": "tree"}
     section, specs = answer({**conclusions, "curves": [first, second, third]}, {})
     assert (
-        "Stalls at n = 2 measured Strong scaling: speedup 1.95 [1.9, 2] on n = 2 (naive, the fastest of 3 curves); "
-        "because of communication; of 3 curves 1 scales, 1 stalls, 1 is undecided."
+        "Stalls at n = 2 measured Strong scaling: speedup 1.95 [1.9, 2] on n = 2; stalls nowhere up to n = 2 with 97 % "
+        "(naive, the fastest of 3 curves); because of communication; of 3 curves 1 scales, 1 stalls, 1 is undecided."
     ) in words(section.html)
     assert list(specs) == ["verdict-0"]
 

@@ -203,8 +203,8 @@ _CHARTS = (
         "Predicted against measured iteration time",
         "Shi et al. (2018), Fig. 4",
         ("predictions",),
-        "One point for each measured combination, with 90 % intervals. On the grey line prediction and measurement "
-        "agree; points below it ran slower than the DAG model says.",
+        "One point for each measured combination, predicted without its own cells, with 90 % intervals. On the grey "
+        "line prediction and measurement agree; points below it ran slower than the DAG model says.",
     ),
     Chart(
         "validation",

@@ -7,11 +7,15 @@ import altair as alt
 from stallpoint.charts import NoData, Tables, marks
 from stallpoint.charts.frames import ENDS, against_measured, compact, rows
 
+NAMES = {"measured": "measured", "held_out": "predicted"}
+"""Iteration times of the table that are compared, and what they are called here."""
+
 
 def draw(tables: Tables) -> alt.FacetChart:
     """One point for each combination that was both predicted and measured, a panel for each hardware."""
     frame = rows(tables, "predictions", "train cells")
-    frame = frame.rename(columns=lambda name: name.replace("_iteration", ""))
+    renamed = {f"{of}_iteration{end}": f"{to}{end}" for of, to in NAMES.items() for end in ("", "_low", "_high")}
+    frame = frame.rename(columns=renamed)
     frame = frame[frame["predicted"].notna() & frame["measured"].notna()]
     if frame.empty:
         raise NoData("no train cells whose layers, all-reduce and storage were all measured")

@@ -23,7 +23,7 @@ def errors(curves: Sequence[ScalingCurve]) -> dict[str, float]:
     found: dict[str, dict[int, list[float]]] = {}
     for curve in curves:
         for nodes, measured in curve.measured.items():
-            seconds = curve.predicted[nodes].times["iteration_time"][0], measured.times["iteration_time"][0]
+            seconds = curve.held_out[nodes].times["iteration_time"][0], measured.times["iteration_time"][0]
             if measured.point.ranks > 1 and np.isfinite(seconds).all() and min(seconds) > 0:
                 of_hardware = found.setdefault(measured.point.hardware, {})
                 of_hardware.setdefault(nodes, []).append(float(np.log(seconds[0] / seconds[1])))

@@ -6,7 +6,7 @@ One rank communicates nothing, so its times are those of "free communication" (K
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import pandas as pd
 
 from stallpoint.models.batch_law import BatchCurve, Kernel
 from stallpoint.models.measured import POINT, kept
+from stallpoint.models.possible import corrections
 from stallpoint.models.statistics import Ensemble, Reals, bootstrap, columns, generator, groups, scatter
 from stallpoint.models.valid import refuse
 
@@ -113,7 +114,7 @@ class Compute:
         pools = [_best(at_b, prefetch) for at_b in _by_batch(cells)]
         if not pools:
             return None
-        curve = self._curve(pools)
+        curve = self._possible(network, self._curve(pools))
         seconds = curve(batch)
         for_rows = self._products(network)
         if hardware in self._kernels and for_rows.any():
@@ -154,6 +155,12 @@ class Compute:
         return BatchCurve(
             [pool[0].worker_batch for pool in pools], np.stack([self._pool(pool) for pool in pools], axis=1)
         )
+
+    def _possible(self, network: str, curve: BatchCurve) -> BatchCurve:
+        """The curve with all times of a b multiplied by what makes its forward and backward pass possible."""
+        count = len(self.layers[network].names)
+        passes = curve.seconds[..., 2 * count] + curve.seconds[..., 2 * count + 1]
+        return replace(curve, seconds=curve.seconds * corrections(curve.batches, passes)[..., None])
 
     def _products(self, network: str) -> npt.NDArray[np.bool_]:
         """Which quantities are times of matrix products with b rows: forward and backward of fully-connected layers."""

@@ -147,9 +147,9 @@ class Effects:
     """How much longer things take in training than alone."""
 
     forward: Ensemble
-    """Factor on the forward pass."""
+    """Factor on the forward pass; 1 at least, as ranks that compute together are no faster than one alone."""
     backward: Ensemble
-    """Factor on the backward pass while no message is under way."""
+    """Factor on the backward pass while no message is under way; 1 at least."""
     update: Ensemble
     """Factor on the update."""
     waiting: Ensemble
@@ -277,13 +277,18 @@ class Contention:
                     if seen.known:
                         self._seen.append(seen)
 
-    def effects(self, point: Point) -> Effects:
-        """The effects at `point`, learned from other points on the same hardware."""
-        others = [seen for seen in self._seen if seen.point.hardware == point.hardware and seen.point != point]
+    def effects(self, point: Point, held_out: bool = False) -> Effects:
+        """The effects at `point`, learned from points on the same hardware; without its own if it is `held_out`."""
+        others = [
+            seen
+            for seen in self._seen
+            if seen.point.hardware == point.hardware and not (held_out and seen.point == point)
+        ]
         if not others:
             return NONE
         preset = self._presets[point.sync]
-        random = generator(self._seed, "effects", *point.series, point.nodes)
+        # The same draws at every node count: a curve is predicted by one model.
+        random = generator(self._seed, "effects", *point.series)
         network = _alike(
             others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
         )
@@ -301,8 +306,8 @@ class Contention:
         where = point.hardware, point.nodes, others[0].point.nodes
         slower = self._pace.ratio(*where)
         return Effects(
-            forward=forward * slower,
-            backward=forward * more[network[0].point.network] * slower,
+            forward=np.maximum(forward * slower, 1.0),
+            backward=np.maximum(forward * more[network[0].point.network] * slower, 1.0),
             update=_median([seen.update for seen in updating], random, default=_ONE) * slower,
             waiting=_median([seen.observed.waiting for seen in network if _ahead(seen.point)], random, default=_ZERO),
             work=_work(overlapping, more, random) if overlapping else _untaught_work(others),
@@ -393,10 +398,12 @@ def _backward_over_forward(seen: Sequence[Seen], network: str, random: np.random
 def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.Generator) -> PerMessage:
     """Least squares over points, in units of their backward passes; one point alone puts all down to the bytes.
 
-    The backward pass computes as much slower as the point's forward pass, and `more` times that in its network.
+    The backward pass computes as much slower as the point's forward pass, and `more` times that in its network; no
+    faster than alone.
     """
     passes = np.stack([one.alone.backward for one in seen])
-    computing = np.stack([one.alone.backward * one.forward * more[one.point.network] for one in seen])
+    slower = [np.maximum(one.forward * more[one.point.network], 1.0) for one in seen]
+    computing = passes * np.stack(slower)
     lost = (np.stack([one.observed.backward for one in seen]) - computing) / passes
     sent = np.stack([one.sent_beside for one in seen]) / passes[..., None]
     drawn = _drawn(len(seen), random)

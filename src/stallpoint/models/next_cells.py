@@ -198,7 +198,7 @@ def draw(curve: ScalingCurve, random: np.random.Generator) -> Samples | None:
 
 def _log_error(curve: ScalingCurve, nodes: int) -> Reals:
     """Logarithm of measured over predicted iteration time, [1 + REPLICATES]."""
-    predicted = curve.predicted[nodes].times["iteration_time"]
+    predicted = curve.held_out[nodes].times["iteration_time"]
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.log(curve.measured[nodes].times["iteration_time"] / predicted))
 

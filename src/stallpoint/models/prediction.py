@@ -1,13 +1,14 @@
 """Iterations as the DAG model predicts them, from layer times, the communication fit and the storage's records.
 
-No cell takes part in its own prediction. Intervals say what the uncertainty of these inputs does; whether
-the model itself holds is what the comparison with measured cells shows.
+A curve is predicted by one model at all node counts, from all cells. Beside it every measured point is predicted
+without its own cells: errors are those of such predictions. Intervals say what the uncertainty of these inputs does;
+whether the model itself holds is what the comparison with measured cells shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
@@ -81,6 +82,9 @@ class ScalingCurve:
 
     measured: Mapping[int, Measured]
     predicted: Mapping[int, Predicted]
+    """By one model for all node counts, from all cells."""
+    held_out: Mapping[int, Predicted] = field(default_factory=dict)
+    """Measured points, each predicted without its own cells."""
 
     @property
     def base(self) -> int:
@@ -152,6 +156,19 @@ class DataTimes(Protocol):
         ...
 
 
+class LearnedEffects(Protocol):
+    """What training at a point takes beyond its parts alone; `stallpoint.models.contention.Contention` learns it."""
+
+    def __call__(self, point: Point, held_out: bool = False) -> Effects:
+        """As `Contention.effects`."""
+        ...
+
+
+def no_effects(point: Point, held_out: bool = False) -> Effects:
+    """Nothing is known to take longer in training."""
+    return contention.NONE
+
+
 class Model:
     """The DAG model with everything that was measured for it."""
 
@@ -161,22 +178,23 @@ class Model:
         communication: Mapping[Scheme, Communication],
         data: DataTimes,
         presets: Mapping[str, Preset],
-        effects: Callable[[Point], Effects] = lambda _: contention.NONE,
+        effects: LearnedEffects = no_effects,
     ) -> None:
-        """`effects` says what training at a point takes beyond its parts alone, learned from other points."""
+        """`effects` says what training at a point takes beyond its parts alone."""
         self._compute, self._communication, self._data, self._presets = compute, communication, data, presets
         self._effects = effects
 
-    def curves(self, points: Sequence[Measured], nodes: Iterable[int]) -> list[ScalingCurve]:
+    def curves(self, points: Sequence[Measured], nodes: Iterable[int], *, held_out: bool = True) -> list[ScalingCurve]:
         """Every scaling curve among `points`, predicted at its own node counts and at `nodes` beyond the fewest.
 
-        Strong scaling leaves out node counts that do not divide the global mini-batch.
+        Strong scaling leaves out node counts that do not divide the global mini-batch. With `held_out` each measured
+        point is also predicted without its own cells.
         """
         series: dict[tuple[str | int, ...], dict[int, Measured]] = {}
         for measured in [*self._bases(points), *points]:
             if measured.point.scaling in SCALINGS:
                 series.setdefault(measured.point.series, {})[measured.point.nodes] = measured
-        return [self._curve(dict(sorted(at.items())), nodes) for at in series.values()]
+        return [self._curve(dict(sorted(at.items())), nodes, held_out) for at in series.values()]
 
     def _bases(self, points: Sequence[Measured]) -> Iterator[Measured]:
         """Of presets that do not communicate the points on one rank, where others were measured: all do the same."""
@@ -188,25 +206,32 @@ class Model:
             if one.point.ranks == 1 and alike and twin.series == series:
                 yield replace(one, point=twin)
 
-    def _curve(self, measured: dict[int, Measured], nodes: Iterable[int]) -> ScalingCurve:
+    def _curve(self, measured: dict[int, Measured], nodes: Iterable[int], held_out: bool) -> ScalingCurve:
         base = min(measured)
         wanted = sorted({*measured, *(n for n in nodes if n > base)})
         points = {n: measured[n].point if n in measured else _elsewhere(measured[base].point, n) for n in wanted}
         predicted = {n: self._predict(point, measured) for n, point in points.items() if point is not None}
-        return ScalingCurve(measured, predicted)
+        without = {n: self._hold_out(here, measured) for n, here in measured.items()} if held_out else {}
+        return ScalingCurve(measured, predicted, without)
 
     def _predict(self, point: Point, curve: Mapping[int, Measured]) -> Predicted:
+        """Predict from all cells."""
+        return self._predict_without(point, curve, frozenset(), held_out=False)
+
+    def _hold_out(self, here: Measured, curve: Mapping[int, Measured]) -> Predicted:
         """Predict from other cells; on one rank without any, from other repeats of the same cell."""
-        here = curve.get(point.nodes)
-        own = frozenset(here.cells) if here and point.ranks == 1 else frozenset()
-        prediction = self._predict_without(point, curve, own)
+        point = here.point
+        own = frozenset(here.cells) if point.ranks == 1 else frozenset()
+        prediction = self._predict_without(point, curve, own, held_out=True)
         if len(own) < 2 or not np.isnan(prediction.times["iteration_time"]).any():
             return prediction
         first = frozenset({min(own)})
-        prediction = self._predict_without(point, curve, first)
+        prediction = self._predict_without(point, curve, first, held_out=True)
         return replace(prediction, compute_source=f"{prediction.compute_source}, other repeats", left_out=first)
 
-    def _predict_without(self, point: Point, curve: Mapping[int, Measured], cells: frozenset[str]) -> Predicted:
+    def _predict_without(
+        self, point: Point, curve: Mapping[int, Measured], cells: frozenset[str], *, held_out: bool
+    ) -> Predicted:
         times = self._compute.times(
             point.network, point.hardware, point.worker_batch, prefetch=point.prefetch, without=cells
         )
@@ -218,12 +243,12 @@ class Model:
             more = ("host_to_device", "matrix", FULLY_CONNECTED, "iteration_time", "latency_share")
             names = (*_PREDICTED, *more, "isolated_communication")
             return Predicted(point, equation, "not measured", dict.fromkeys(names, unknown), None, frozenset())
-        return self._assemble(point, base, times, t_io)
+        effects = self._effects(point, held_out) if point.ranks > 1 else contention.NONE
+        return self._assemble(point, base, times, t_io, effects)
 
-    def _assemble(self, point: Point, base: Measured, times: Times, t_io: Ensemble) -> Predicted:
+    def _assemble(self, point: Point, base: Measured, times: Times, t_io: Ensemble, effects: Effects) -> Predicted:
         layers = self._compute.layers[point.network]
         preset = self._presets[point.sync]
-        effects = self._effects(point) if point.ranks > 1 else contention.NONE
         backward = times.backward_steps * effects.backward[:, None]
         whole, forward = backward.sum(-1), times.forward * effects.forward
         update = times.update * effects.update
@@ -416,7 +441,7 @@ def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, obje
     predicted, measured = curve.predicted[nodes], curve.measured.get(nodes)
     seconds = predicted.times["iteration_time"]
     unknown = np.full(1 + REPLICATES, np.nan)
-    row: dict[str, object] = {
+    row: dict[str, Any] = {
         **predicted.point.labels("ranks", "global_batch", "worker_batch"),
         "equation": predicted.equation,
         "extrapolated": measured is None,
@@ -431,14 +456,16 @@ def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, obje
             row[f"measured_{name}"] = float(measured.times[column][0]) if measured else np.nan
     row |= columns("measured_iteration", measured.times["iteration_time"] if measured else unknown)
     row |= columns("measured_speedup", curve.speedup(nodes, "measured") if measured else unknown)
-    reference = _reference(predicted, measured, steps)
-    row["error"] = float(seconds[0]) / reference - 1 if reference > 0 else np.nan
+    held_out = curve.held_out.get(nodes)
+    row |= columns("held_out_iteration", held_out.times["iteration_time"] if held_out else unknown)
+    reference = _reference(held_out, measured, steps)
+    row["error"] = row["held_out_iteration"] / reference - 1 if reference > 0 else np.nan
     return row
 
 
-def _reference(predicted: Predicted, measured: Measured | None, steps: pd.DataFrame) -> float:
+def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd.DataFrame) -> float:
     """Measured iteration time to compare with: that of the cells that did not take part in the prediction."""
-    if measured is None:
+    if measured is None or predicted is None:
         return float("nan")
     if not predicted.left_out:
         return float(measured.times["iteration_time"][0])
@@ -454,9 +481,8 @@ def layer_predictions(
 
 
 def _layer_rows(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> Iterator[dict[str, object]]:
-    for nodes in curve.measured:
-        predicted = curve.predicted[nodes]
-        key = (*predicted.point.series, nodes)
+    for predicted in curve.held_out.values():
+        key = (*predicted.point.series, predicted.point.nodes)
         if predicted.layers is not None and key in measured:
             table = predicted.layers.join(measured[key], on="layer_index").assign(**predicted.point.labels("ranks"))
             yield from cast("list[dict[str, object]]", table.to_dict("records"))

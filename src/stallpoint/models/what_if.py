@@ -7,7 +7,7 @@ predicted too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -17,10 +17,18 @@ import pandas as pd
 
 from stallpoint.models.communication import Communication, Scheme, nominal, scheme_of
 from stallpoint.models.compute import Layers, Times
-from stallpoint.models.contention import NONE, Contention, Effects
+from stallpoint.models.contention import Contention
 from stallpoint.models.measured import Measured, Point
 from stallpoint.models.pace import Pace
-from stallpoint.models.prediction import SCALINGS, DataTimes, LayerTimes, Model, ScalingCurve
+from stallpoint.models.prediction import (
+    SCALINGS,
+    DataTimes,
+    LayerTimes,
+    LearnedEffects,
+    Model,
+    ScalingCurve,
+    no_effects,
+)
 from stallpoint.models.stalling import predicted_stall, throughput
 from stallpoint.models.statistics import REPLICATES, columns
 from stallpoint.presets import Preset
@@ -97,7 +105,7 @@ class Cluster:
     communication: Mapping[Scheme, Communication]
     data: DataTimes
     presets: Mapping[str, Preset]
-    effects: Callable[[Point], Effects] = lambda _: NONE
+    effects: LearnedEffects = no_effects
     """What training takes beyond its parts alone, as it was on the measured cluster."""
 
     @property
@@ -172,7 +180,7 @@ def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: It
     if curve.base not in {measured.point.nodes for measured in renamed}:
         return None
     changed = cluster.changed(scenario, curve.measured[curve.base].point.hardware)
-    (found,) = changed.model.curves(renamed, nodes)
+    (found,) = changed.model.curves(renamed, nodes, held_out=False)
     return found
 
 

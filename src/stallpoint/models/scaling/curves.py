@@ -24,6 +24,9 @@ from stallpoint.models.statistics import (
 FACTORS = {0.7: 0.25, 1.0: 0.4, 1.6: 0.25, 2.8: 0.1}
 """How far the noise of a curve's points may be from what their ensembles say, all alike: probability. Few visits tell
 little of it, and one visit nothing (`statistics.UNKNOWN`)."""
+DRIFTS = {0.003: 0.2, 0.01: 0.25, 0.03: 0.25, 0.1: 0.2, 0.3: 0.1}
+"""Drift of a curve from the laws for each doubling: probability. Walls count for more than where laws extrapolate
+(`places.TAU`): one that is overlooked is a wrong answer here, not a wide interval."""
 
 _QUANTILES = (0.5, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 _RATE = "samples_per_second"
@@ -54,7 +57,7 @@ def underlying(curve: ScalingCurve) -> dict[int, Reals]:
     deviations = np.maximum((ends[1] - ends[0]) / NORMAL_INTERVAL, LEAST_SCATTER)
     places = Places.of(pd.DataFrame([_place(one.point) for one in there]))
     relative, once, nothing = np.round(logs[0] - logs[0, 0], 9), np.ones(len(there)), np.zeros(len(there))
-    series = Series(places, relative, deviations**2, once, nothing, float(logs[0, 0]), FACTORS)
+    series = Series(places, relative, deviations**2, once, nothing, float(logs[0, 0]), FACTORS, DRIFTS)
     draws = choose(series, places).underlying(REPLICATES) + np.log(places.workers)
     return {one.point.nodes: draws[:, index] for index, one in enumerate(there)}
 

@@ -18,14 +18,12 @@ import numpy as np
 from stallpoint.models.scaling.places import SHARED, Places, Series
 from stallpoint.models.statistics import Reals
 
-TAU = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
-"""Drift for each doubling: probability. Usually small, at times a wall (another switch, a full bus)."""
 _LEVEL = 10.0  # standard deviation of the unknown rate of a lone worker, as a logarithm: as good as flat
 
 
 def grid(series: Series) -> dict[tuple[float, float], float]:
     """Probability of each level of the noise, sigma, with each drift, tau."""
-    return {(s, t): series.noise_levels[s] * TAU[t] for s, t in product(series.noise_levels, TAU)}
+    return {(s, t): p * q for (s, p), (t, q) in product(series.noise_levels.items(), series.drifts.items())}
 
 
 def log_sum(logarithms: Reals) -> Reals:

@@ -18,6 +18,8 @@ MOST_PLACES = 96
 SIGMA = {0.003: 0.2, 0.008: 0.25, 0.02: 0.25, 0.05: 0.2, 0.12: 0.1}
 """Noise of one measurement (relative): probability. On machines of one's own means over many iterations repeat within a
 per cent; visits to shared ones lie 1 to 10 % apart. Repeats of a place say which it is."""
+TAU = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
+"""Drift for each doubling: probability. Usually small, at times a wall (another switch, a full bus)."""
 SHARED = 0.5
 """Part of the noise's variance that repeats of a place share: they ran on the same machines in the same state."""
 
@@ -77,6 +79,8 @@ class Series:
     """Logarithm of the samples per second of one worker at the first place."""
     noise_levels: Mapping[float, float] = field(default_factory=lambda: SIGMA)
     """What the level of the noise may be: probability."""
+    drifts: Mapping[float, float] = field(default_factory=lambda: TAU)
+    """What the drift for each doubling may be: probability."""
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> Series:
