@@ -18,6 +18,7 @@ from stallpoint import disturbances, parquet
 from stallpoint.cells import Cell, TrainCell
 from stallpoint.durations import in_words
 from stallpoint.errors import CannotRun, InputError
+from stallpoint.kinds import kind_of
 from stallpoint.planning import durations
 from stallpoint.presets import forced
 from stallpoint.records import ITERATIONS, RUNS, VISITS
@@ -185,7 +186,8 @@ def _times(iterations: pd.DataFrame) -> pd.Series[float]:
 
 def _log_median(measurement: Measurement, visit: int) -> float | None:
     """Logarithm of the median time of a visit's iterations; None where half of them or more were disturbed."""
-    iterations, visits = (measurement.table(table, visit).to_pandas() for table in (ITERATIONS, VISITS))
+    of_training = kind_of(measurement.cell).records[0]
+    iterations, visits = (measurement.table(table, visit).to_pandas() for table in (of_training, VISITS))
     found = disturbances.table(iterations[~iterations["warmup"]], visits)
     times = _times(iterations)
     good = times[~times.index.isin(found["iteration"])]
