@@ -33,7 +33,7 @@ from stallpoint.turns.ledger import RECORD, Measurement, round_folder
 from stallpoint.turns.processes import THIS_MACHINE
 from stallpoint.turns.session import take_turns
 
-SLEEP = 0.1
+SLEEP = 0.2
 """s."""
 PLANTED = f"""
 import time
@@ -172,7 +172,7 @@ def test_what_was_planted_is_found_by_leaving_it_out_and_on_the_critical_path(
 
 def test_messages_without_gradients_keep_ranks_waiting_for_each_other(fitted: dict[str, pd.DataFrame]) -> None:
     rows = at(fitted["interventions"], "rank").set_index("intervention")
-    assert rows.loc["empty-messages", "saved"] == near(0)
+    assert abs(rows.loc["empty-messages", "saved"]) < 0.1 * 2 * SLEEP
 
 
 def test_a_slow_layer_is_found_in_its_layers_and_scales_as_it_does_alone(fitted: dict[str, pd.DataFrame]) -> None:
@@ -260,8 +260,8 @@ def test_the_table_says_whether_both_ways_agree() -> None:
 
 def test_page_and_conclusions_show_both_ways() -> None:
     row = {
-        "network": "alexnet", "hardware": "cpu", "storage": "local", "scaling": "strong", "sync": "naive", "prefetch": 0,
-        "batch": 64, "nodes": 2, "intervention": "no-update", "parts": "update", "agrees": False,
+        "network": "alexnet", "hardware": "cpu", "storage": "local", "scaling": "strong", "sync": "naive",
+        "prefetch": 0, "batch": 64, "nodes": 2, "intervention": "no-update", "parts": "update", "agrees": False,
         "saved": {"value": 0.01, "low": 0.008, "high": 0.012}, "parted": {"value": 0.02, "low": 0.019, "high": 0.021},
     }  # fmt: skip
     html = section({**NOTHING, "interventions": [row]}).html
