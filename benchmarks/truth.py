@@ -7,11 +7,12 @@ as real ones. Coverage is that of 90 % intervals; a wrong verdict is one that is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import truth_causes
+from noises import NOISES, TRIALS, Noise
 from paired import Figure
 
 from stallpoint.models.controls import table as controls
@@ -20,40 +21,8 @@ from stallpoint.models.prediction import Predicted, ScalingCurve
 from stallpoint.models.stalling import table as stalling
 from stallpoint.models.statistics import estimate
 
-TRIALS = 100
 NODES = (1, 2, 4, 8, 16, 32)
 THRESHOLD = 0.1
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Standard deviations of logarithms, and how often was measured."""
-
-    name: str
-    jobs: float = 0.0
-    visits: float = 0.0
-    iterations: float = 0.02
-    repeats: int = 1
-    of_job: int = 4
-    """Visits of each job."""
-    of_visit: int = 3
-    """Iterations of each visit."""
-    unequal: bool = False
-    """Every cell has its own scatter between visits, from a fifth of `visits` to all of it."""
-    spells: float = 0.0
-    """Part of the visits that fall into a slow spell, which makes them 15 % longer."""
-
-
-NOISES = (
-    Noise("quiet: visits 0.5 %", visits=0.005, iterations=0.01),
-    Noise("visits 3 %", visits=0.03),
-    Noise("visits 10 %", visits=0.1, iterations=0.05),
-    Noise("visits 2 to 10 %, each cell its own", visits=0.1, unequal=True),
-    Noise("slow spells in a fifth of the visits", visits=0.02, spells=0.2),
-    Noise("two visits of 3 %", visits=0.03, of_job=2),
-    Noise("one visit of five iterations, jobs 10 %", jobs=0.1, iterations=0.05, of_job=1, of_visit=5),
-    Noise("four jobs 10 % apart", jobs=0.1, visits=0.02, repeats=4, of_job=2),
-)
 
 
 def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
@@ -61,7 +30,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
     figures: list[Figure] = []
     lines = ["truth: answers that were planted"]
     for noise in NOISES:
-        found = list(_study(noise))
+        found = [*_study(noise), *truth_causes.study(noise)]
         figures += found
         lines += [figure.line() for figure in found]
     return figures, lines
@@ -91,9 +60,7 @@ def _study(noise: Noise) -> Iterator[Figure]:
     for quantity, found in counts.items():
         wanted = "0.85-0.95" if quantity in ("iteration times", "speedups") else ""
         wanted = "<= 0.1" if "wrong" in quantity else "<= 0.05" if "A/A" in quantity else wanted
-        share = float(np.mean(found))
-        error = 1.645 * np.sqrt(share * (1 - share) / TRIALS)
-        yield Figure("truth", noise.name, quantity, share, max(0.0, share - error), min(1.0, share + error), wanted)
+        yield noise.share(quantity, found, wanted)
 
 
 def amdahl(stall: int) -> Callable[[int], float]:
@@ -109,7 +76,7 @@ def _steps(truths: Mapping[str, Callable[[int], float]], noise: Noise, random: n
     frames = []
     for place, truth in enumerate(truths.values()):
         for nodes in NODES:
-            seconds = truth(nodes) * _noisy(noise, random)
+            seconds = truth(nodes) * noise.factors(random)
             repeat, visit, iteration = np.indices(seconds.shape).reshape(3, -1)
             frame = pd.DataFrame({"repeat": repeat + 1, "visit": visit + 1, "iteration": iteration})
             point = {
@@ -123,17 +90,6 @@ def _steps(truths: Mapping[str, Callable[[int], float]], noise: Noise, random: n
             frame = frame.assign(**point, **times, cell=f"{place}/{nodes}")
             frames.append(frame.assign(forward=seconds.ravel(), iteration_time=seconds.ravel()))
     return pd.concat(frames, ignore_index=True)
-
-
-def _noisy(noise: Noise, random: np.random.Generator) -> np.ndarray:
-    """Factors by repeat, visit and iteration, whose logarithms are 0 in the mean (slow spells aside)."""
-    shape = (noise.repeats, noise.of_job, noise.of_visit)
-    visits = noise.visits * (np.exp(random.uniform(np.log(0.2), 0)) if noise.unequal else 1.0)
-    logs = noise.jobs * random.standard_normal((shape[0], 1, 1)) + visits * random.standard_normal((*shape[:2], 1))
-    logs = logs + noise.iterations * random.standard_normal(shape)
-    slow = random.random((*shape[:2], 1)) < noise.spells
-    # In the mean the machine is as fast as its truth: spells are part of it.
-    return np.asarray(np.exp(logs) * np.where(slow, 1.15, 1.0) / (1 + 0.15 * noise.spells))
 
 
 def _curves(points: Sequence[Measured]) -> Iterator[ScalingCurve]:
