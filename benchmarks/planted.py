@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
+from noises import Noise
 
 from stallpoint.models.measured import TIMES, Measured
 from stallpoint.models.prediction import Predicted, ScalingCurve
@@ -16,37 +16,6 @@ THRESHOLD = 0.1
 
 Truth: TypeAlias = Callable[[int], float]
 """Iteration time by nodes."""
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Standard deviations of logarithms, and how often was measured."""
-
-    name: str
-    jobs: float = 0.0
-    visits: float = 0.0
-    iterations: float = 0.02
-    repeats: int = 1
-    of_job: int = 4
-    """Visits of each job."""
-    of_visit: int = 3
-    """Iterations of each visit."""
-    unequal: bool = False
-    """Every cell has its own scatter between visits, from a fifth of `visits` to all of it."""
-    spells: float = 0.0
-    """Part of the visits that fall into a slow spell, which makes them 15 % longer."""
-
-
-NOISES = (
-    Noise("quiet: visits 0.5 %", visits=0.005, iterations=0.01),
-    Noise("visits 3 %", visits=0.03),
-    Noise("visits 10 %", visits=0.1, iterations=0.05),
-    Noise("visits 2 to 10 %, each cell its own", visits=0.1, unequal=True),
-    Noise("slow spells in a fifth of the visits", visits=0.02, spells=0.2),
-    Noise("two visits of 3 %", visits=0.03, of_job=2),
-    Noise("one visit of five iterations, jobs 10 %", jobs=0.1, iterations=0.05, of_job=1, of_visit=5),
-    Noise("four jobs 10 % apart", jobs=0.1, visits=0.02, repeats=4, of_job=2),
-)
 
 
 def amdahl(stall: int) -> Truth:
@@ -64,7 +33,7 @@ def steps(
     frames, whole = [], max(32, *counts)
     for place, truth in enumerate(truths.values()):
         for nodes in counts:
-            seconds = truth(nodes) * noisy(noise, random)
+            seconds = truth(nodes) * noise.factors(random)
             repeat, visit, iteration = np.indices(seconds.shape).reshape(3, -1)
             frame = pd.DataFrame({"repeat": repeat + 1, "visit": visit + 1, "iteration": iteration})
             point = {
@@ -78,17 +47,6 @@ def steps(
             frame = frame.assign(**point, **times, cell=f"{place}/{nodes}")
             frames.append(frame.assign(forward=seconds.ravel(), iteration_time=seconds.ravel()))
     return pd.concat(frames, ignore_index=True)
-
-
-def noisy(noise: Noise, random: np.random.Generator) -> np.ndarray:
-    """Factors by repeat, visit and iteration, whose logarithms are 0 in the mean (slow spells aside)."""
-    shape = (noise.repeats, noise.of_job, noise.of_visit)
-    visits = noise.visits * (np.exp(random.uniform(np.log(0.2), 0)) if noise.unequal else 1.0)
-    logs = noise.jobs * random.standard_normal((shape[0], 1, 1)) + visits * random.standard_normal((*shape[:2], 1))
-    logs = logs + noise.iterations * random.standard_normal(shape)
-    slow = random.random((*shape[:2], 1)) < noise.spells
-    # In the mean the machine is as fast as its truth: spells are part of it.
-    return np.asarray(np.exp(logs) * np.where(slow, 1.15, 1.0) / (1 + 0.15 * noise.spells))
 
 
 def curves(points: Sequence[Measured]) -> Iterator[ScalingCurve]:

@@ -1,8 +1,8 @@
 """Conclusions whose answers were planted: how often intervals hold the truth.
 
 Made-up measurements (`planted`), with a scatter between jobs, between visits and between iterations, go through the
-same functions as real ones. Coverage is that of 90 % intervals. Verdicts and stalling points follow
-(`truth_stalling`), then what is carried to more nodes: all-reduces (`truth_laws`) and rates (`truth_scaling`).
+same functions as real ones. Coverage is that of 90 % intervals. Stalling points follow (`truth_stalling`), causes
+(`truth_causes`), then what is carried to more nodes: all-reduces (`truth_laws`) and rates (`truth_scaling`).
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import truth_causes
 import truth_laws
 import truth_scaling
 import truth_stalling
 from judging import COVERAGE, holds, shares
+from noises import NOISES, Noise
 from paired import Figure
-from planted import NOISES, Noise, amdahl, curves, steps
+from planted import amdahl, curves, steps
 
 from stallpoint.models.controls import table as controls
 from stallpoint.models.measured import measured
 
-TRIALS = 100
 NODES = (1, 2, 4, 8, 16, 32)
+TRIALS = 100
 WANTED = {"iteration times": COVERAGE, "speedups": COVERAGE, "A/A controls disagree": "<= 0.05"}
 
 
@@ -30,7 +32,8 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
     """Figures and lines to print; neither argument is used, as nothing here is timed."""
     figures: list[Figure] = []
     lines = ["truth: answers that were planted"]
-    for study in (*map(_study, NOISES), *(more.figures() for more in (truth_stalling, truth_laws, truth_scaling))):
+    further = [more.figures() for more in (truth_stalling, truth_causes, truth_laws, truth_scaling)]
+    for study in (*map(_study, NOISES), *further):
         found = list(study)
         figures += found
         lines += [figure.line() for figure in found]

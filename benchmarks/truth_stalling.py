@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from judging import shares
+from noises import NOISES, Noise
 from paired import Figure
-from planted import NOISES, THRESHOLD, Noise, Truth, amdahl, curves, steps
+from planted import THRESHOLD, Truth, amdahl, curves, steps
 
 from stallpoint.models.measured import measured
 from stallpoint.models.stalling import tables

@@ -111,6 +111,17 @@ class TrainCell(Cell):
 
 
 @dataclass(frozen=True, slots=True)
+class InterventionCell(TrainCell):
+    """A training cell with one thing left out (`stallpoint.interventions`); no point of any scaling curve."""
+
+    kind: ClassVar[str] = "intervention"
+    axes: ClassVar[tuple[str, ...]] = (*TrainCell.axes[:-1], "intervention", "repeat")
+
+    intervention: str
+    """What is left out."""
+
+
+@dataclass(frozen=True, slots=True)
 class SgemmCell(Cell):
     """Matrix products of the network's layers (Keuper & Pfreundt, Table III)."""
 

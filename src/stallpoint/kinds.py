@@ -18,6 +18,7 @@ from stallpoint.cells import (
     CollectivesCell,
     ImportedCollectivesCell,
     ImportedTrainCell,
+    InterventionCell,
     SgemmCell,
     StorageCell,
     TrainCell,
@@ -67,6 +68,7 @@ KINDS: dict[str, JobKind] = {
     kind.name: kind
     for kind in (
         JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION), "train cells"),
+        JobKind(InterventionCell, "intervention", (records.INTERVENED,), "interventions"),
         JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
         JobKind(StorageCell, "storage_reads", (records.STORAGE_READS,), "storage cells"),

@@ -84,6 +84,7 @@ VISIT = Column("visit", INT, None, "visit to the cell, from 1: between two of th
 WORKERS = Column("workers", INT, None, "workers taking part at once")
 TABLE = Column("table", TEXT, None, "external table of the study, or measured: the study's own scaling curves")
 RANK = Column("rank", INT, None, "MPI rank of the worker")
+INTERVENTION = Column("intervention", TEXT, None, "what is left out")
 SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH)
 """What stays fixed along one scaling curve."""
 TRAIN_AXES = (*SERIES, NODES, RANKS, GLOBAL_BATCH, WORKER_BATCH, REPEAT)
@@ -103,7 +104,12 @@ RUNS = Table(
     "one row for each cell: what was asked for and how it ended",
     (
         CELL,
-        Column("kind", TEXT, None, "train, sgemm, collectives or storage; imported-train or imported-collectives"),
+        Column(
+            "kind",
+            TEXT,
+            None,
+            "train, intervention, sgemm, collectives or storage; imported-train or imported-collectives",
+        ),
         Column("status", TEXT, None, "ok, or failed: the job could not run here and says why"),
         Column("reason", TEXT, None, "why a failed job could not run; empty when ok"),
         HARDWARE,
@@ -212,6 +218,17 @@ ITERATIONS = Table(
         Column("iteration_time", REAL, "s", "whole iteration"),
         Column("loss", REAL, None, "training loss of the worker's mini-batch"),
         *SENSORS,
+    ),
+)
+
+INTERVENED = Table(
+    "intervened",
+    "one row for each iteration of each rank of training with one thing left out: columns as in iterations",
+    (
+        CELL,
+        *TRAIN_AXES,
+        INTERVENTION,
+        *(column for column in ITERATIONS.columns if column not in (CELL, *TRAIN_AXES)),
     ),
 )
 
@@ -374,8 +391,8 @@ STORAGE_READS = Table(
 )
 
 TIDY_TABLES: tuple[Table, ...] = (
-    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, SGEMM, COLLECTIVES, CONTENTION,
-    STORAGE_READS,
+    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, INTERVENED, SGEMM, COLLECTIVES,
+    CONTENTION, STORAGE_READS,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
@@ -888,6 +905,21 @@ HIDDEN_COMMUNICATION = Table(
     ),
 )
 
+INTERVENTIONS = Table(
+    "interventions",
+    "what training saves with one thing left out, beside the parts of the critical path that should go with it",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        INTERVENTION,
+        Column("parts", TEXT, None, "those parts, joined by semicolons"),
+        *_estimate("saved", "s", "iteration time less that with it left out, both measured in turns"),
+        *_estimate("parted", "s", "what the parts take together"),
+        Column("agrees", FLAG, None, "whether their intervals overlap"),
+    ),
+)
+
 COMPARISONS = Table(
     "comparisons",
     "each measured point beside another one that differs in nothing but storage, preset or prefetch",
@@ -917,7 +949,8 @@ TRAFFIC = Table(
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, NEXT_CELLS, STORAGE_RATES,
-    DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, COMPARISONS, TRAFFIC,
+    DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS,
+    TRAFFIC,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

@@ -24,6 +24,7 @@ NOTHING: Conclusions = {
         for name in (
             "claims",
             "curves",
+            "interventions",
             "controls",
             "disturbances",
             "ended",

@@ -82,6 +82,7 @@ COLOURS: dict[str, dict[str, str]] = {
     "task": {"backward pass": VERMILION, "all-reduce": BLUE},
     "turn": {
         "train": BLUE,
+        "intervention": SKY,
         "sgemm": ORANGE,
         "collectives": GREEN,
         "storage": PINK,

@@ -47,6 +47,7 @@ def conclude(
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": list(_dag_errors(tables["predictions"])),
         "storages": list(_storages(tables["storage_rates"])),
+        "interventions": list(_interventions(tables["interventions"])),
         "controls": [
             {
                 **{name: row[name] for name in ("hardware", "network", "worker_batch", "first", "second", "agrees")},
@@ -167,6 +168,13 @@ def _communication(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if cost := _estimate(row, "cost"):
             isolated, hidden = _estimate(row, "isolated"), _estimate(row, "hidden")
             yield {"nodes": int(row["nodes"]), "cost": cost, "isolated": isolated, "hidden": hidden}
+
+
+def _interventions(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """What leaving each thing out saves, and what the critical path says of it."""
+    for row in _rows(table):
+        labels = {name: row[name] for name in (*SERIES, "nodes", "intervention", "parts", "agrees")}
+        yield labels | {name: _estimate(row, name) for name in ("saved", "parted")}
 
 
 def _what_if(rows: list[dict[str, Any]], nodes: int) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ def to_markdown(conclusions: Conclusions) -> str:
         "by the DAG model, not measured; its intervals hold the uncertainty of its inputs, not that of the model.",
         *_trust_blocks(conclusions),
         *_scaling_blocks(conclusions["curves"]),
+        *_intervention_blocks(conclusions["interventions"]),
         *claims.blocks(conclusions["claims"]),
         *_amdahl_blocks(conclusions["amdahl"]),
         *_error_blocks(conclusions["dag_errors"]),
@@ -342,6 +343,23 @@ def _path_in_words(curve: Mapping[str, Any]) -> str:
     at = path[doubled if doubled in path else max(path)]
     parts = [f"{part['part']} {_percent(part['share'])}" for part in at["parts"] if _counts(part["share"])]
     return f"n = {at['nodes']} ({at['basis']}): {', '.join(parts)}"
+
+
+INTERVENTIONS_HEAD = ["cell", "left out", "saves", "parts that should go with it", "they take", "agree"]
+
+
+def _intervention_blocks(found: list[dict[str, Any]]) -> Iterator[str]:
+    if found:
+        yield "## Causes by intervention"
+        yield "What training saves with one thing left out for real, beside what the critical path says that it takes:"
+        yield _table(INTERVENTIONS_HEAD, map(intervention_in_words, found))
+
+
+def intervention_in_words(row: Mapping[str, Any]) -> list[str]:
+    """The cells of a row under `INTERVENTIONS_HEAD`."""
+    where = f"{row['network']} on {row['hardware']}, {_series(row)}, n = {row['nodes']}"
+    saved, parted = (_with_interval(row[name], 1e3, " ms") for name in ("saved", "parted"))
+    return [where, row["intervention"], saved, row["parts"], parted, "yes" if row["agrees"] else "no"]
 
 
 def _communication_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:

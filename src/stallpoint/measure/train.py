@@ -52,11 +52,24 @@ class Iteration:
     """See `LayerTimes.turns`."""
 
 
+@dataclass(frozen=True)
+class Change:
+    """What is left out of training."""
+
+    empty_messages: bool = False
+    """Messages carry no gradients."""
+    pipeline: type[InputPipeline] = InputPipeline
+    update: bool = True
+
+
+UNCHANGED = Change()
+
+
 class Trainer:
     """One worker's part in the training of `network`, which it changes; a context manager.
 
     All ranks must give the same weights. `device` is where it computes, `preset` how gradients are synchronised;
-    what that has to learn from times it learns in the first `warmup` iterations.
+    what that has to learn from times it learns in the first `warmup` iterations. `change` says what is left out.
     """
 
     def __init__(
@@ -68,6 +81,7 @@ class Trainer:
         *,
         precision: str = "float32",
         warmup: int = 1,
+        change: Change = UNCHANGED,
     ) -> None:
         self._network = network.to(device)
         self._world = world
@@ -78,8 +92,10 @@ class Trainer:
         self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
         self._optimiser = Sgd(self._parameters)
         self._synchronisation = synchronisation.start(
-            preset, self._network, self._layers, world, self._clock, device, self._optimiser, warmup=warmup
-        )
+            preset, self._network, self._layers, world, self._clock, device, self._optimiser,
+            warmup=warmup, empty_messages=change.empty_messages,
+        )  # fmt: skip
+        self._update = change.update
         self._timer = LayerTimer(self._layers, self._clock, self._synchronisation.ready)
 
     def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:
@@ -98,7 +114,7 @@ class Trainer:
         self._timer.check_gradients()
         self._synchronisation.finish()
         synchronised = mark()
-        if not self._synchronisation.updates:
+        if self._update and not self._synchronisation.updates:
             self._optimiser.step(self._parameters)
         updated = mark()
         self._clock.wait()
@@ -176,7 +192,20 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
 
 
 def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
-    """Train for ``cell.warmup + cell.iterations`` iterations and keep every one.
+    """Train for ``cell.warmup + cell.iterations`` iterations and keep every one, with its layers."""
+    instrumentation = Instrumentation()
+    for which, measured, beside in iterations(cell, world, keep):
+        keep.add(ITERATIONS, **which, **measured.phases, **beside)
+        keep.add(LAYERS, **{name: which[name] for name in ("iteration", "warmup")}, **measured.layers)
+        if not which["warmup"]:
+            instrumentation.add(measured.phases, measured.layers, measured.turns)
+    keep.add(INSTRUMENTATION, **instrumentation.row(torch.device(cell.device)))
+
+
+def iterations(
+    cell: TrainCell, world: World, keep: Recorder, change: Change = UNCHANGED
+) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
+    """Train, with `change`: which iteration it is and its start, what it measured, and what sensors saw meanwhile.
 
     Each visit begins with the same weights, and takes the samples that follow those of the visit before. Raises
     `ArithmeticError` where the loss is no number, or the ranks' weights differ in the end though their preset
@@ -186,15 +215,14 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     network = network_of(cell)
     preset, device = preset_from(cell.preset), torch.device(cell.device)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
-    instrumentation = Instrumentation()
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
     with (
-        _pipeline(cell, world, network.takes, begin=before) as pipeline,
+        _pipeline(change.pipeline, cell, world, network.takes, begin=before) as pipeline,
         _on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
             resident.network(network, cell.seed, device), world, preset, device,
-            precision=cell.precision, warmup=cell.warmup,
+            precision=cell.precision, warmup=cell.warmup, change=change,
         ) as trainer,
         Sensors(gpu=torch.cuda.current_device() if device.type == "cuda" else None) as sensors,
     ):  # fmt: skip
@@ -206,18 +234,14 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
             reading = sensors.read()
             measured = trainer.step(next_batch)
             meanwhile = between(reading, sensors.read())
-            which = {"iteration": before + iteration, "warmup": iteration < cell.warmup}
             keep.measuring += measured.phases["iteration_time"]
-            keep.add(ITERATIONS, **which, start=start, **measured.phases, **meanwhile)
-            keep.add(LAYERS, **which, **measured.layers)
-            if not which["warmup"]:
-                instrumentation.add(measured.phases, measured.layers, measured.turns)
+            which = {"iteration": before + iteration, "warmup": iteration < cell.warmup, "start": start}
+            yield which, measured, meanwhile
             if not math.isfinite(measured.phases["loss"]):
                 raise ArithmeticError(f"the loss of iteration {iteration} is {measured.phases['loss']}")
             progress.tell(iteration + 1)
-        if preset.communicates:
+        if preset.communicates and not change.empty_messages:
             trainer.check_weights()
-    keep.add(INSTRUMENTATION, **instrumentation.row(device))
 
 
 @contextmanager
@@ -230,8 +254,8 @@ def _on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) ->
         yield prefetch.next_batch
 
 
-def _pipeline(cell: TrainCell, world: World, takes: Inputs, begin: int) -> InputPipeline:
-    return InputPipeline(
+def _pipeline(kind: type[InputPipeline], cell: TrainCell, world: World, takes: Inputs, begin: int) -> InputPipeline:
+    return kind(
         Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
         takes=takes,
         batch=cell.worker_batch,

@@ -18,6 +18,7 @@ from stallpoint.models import (
     data,
     halvings,
     hidden_communication,
+    interventions,
     matrix_products,
     next_cells,
     pace,
@@ -60,8 +61,9 @@ def fit(
     records and `seed` give the same numbers.
     """
     tidy = {name: of_types(TABLES[name], rows) for name, rows in tidy.items()}
-    found = disturbances.table(tidy["iterations"], tidy["visits"])
-    tidy |= {name: disturbances.without(tidy[name], found) for name in ("iterations", "layers")}
+    of_cells = [tidy[name] for name in ("iterations", "intervened") if len(tidy[name])] or [tidy["iterations"]]
+    found = disturbances.table(pd.concat(of_cells), tidy["visits"])
+    tidy |= {name: disturbances.without(tidy[name], found) for name in ("iterations", "layers", "intervened")}
     tidy["sgemm"] = matrix_products.in_precision(tidy["sgemm"], tidy["runs"])
     iterations, layers, runs = tidy["iterations"], tidy["layers"], tidy["runs"]
     steps = over_ranks(iterations, layers)
@@ -117,6 +119,9 @@ def fit(
         "halvings": halvings.table(compute, products),
         "curve_distances": curve_distances.table(compute, products),
         "hidden_communication": hidden_communication.table(curves, points, cluster.presets),
+        "interventions": interventions.table(
+            curves, points, tidy["intervened"], layers.iloc[:0], cluster.presets, seed
+        ),
         "comparisons": comparisons.table(trained),
         "traffic": traffic.table(points, layers, tidy["storage_reads"]),
     }

@@ -23,26 +23,31 @@ def table(
     curves: Iterable[ScalingCurve], points: Sequence[Measured], presets: Mapping[str, Preset]
 ) -> list[dict[str, object]]:
     """Rows of the hidden_communication table: every measured point of several ranks that communicate."""
-    several = [one for one in points if one.point.ranks > 1]
-    without = {_way(one.point, presets): one for one in several if not presets[one.point.sync].communicates}
+    without = Without(points, presets)
     return [row for curve in curves for row in _rows(curve, without, presets)]
 
 
-_Way = tuple[Point, bool]
+class Without:
+    """Points of several ranks that do not communicate, to be found by those that do."""
+
+    def __init__(self, points: Iterable[Measured], presets: Mapping[str, Preset]) -> None:
+        self._presets = presets
+        several = [one for one in points if one.point.ranks > 1]
+        self._found = {self._way(one.point): one for one in several if not presets[one.point.sync].communicates}
+
+    def of(self, point: Point) -> Measured | None:
+        """The point that differs from `point` in nothing but that it does not communicate."""
+        return self._found.get(self._way(point))
+
+    def _way(self, point: Point) -> tuple[Point, bool]:
+        return replace(point, sync=""), self._presets[point.sync].device_prefetch
 
 
-def _way(point: Point, presets: Mapping[str, Preset]) -> _Way:
-    """The point but for how it communicates."""
-    return replace(point, sync=""), presets[point.sync].device_prefetch
-
-
-def _rows(
-    curve: ScalingCurve, without: Mapping[_Way, Measured], presets: Mapping[str, Preset]
-) -> Iterator[dict[str, object]]:
+def _rows(curve: ScalingCurve, without: Without, presets: Mapping[str, Preset]) -> Iterator[dict[str, object]]:
     for nodes, measured in curve.measured.items():
         point = measured.point
         if point.ranks > 1 and presets[point.sync].communicates:
-            yield _row(measured, without.get(_way(point, presets)), curve.predicted[nodes].times)
+            yield _row(measured, without.of(point), curve.predicted[nodes].times)
 
 
 def _row(measured: Measured, without: Measured | None, predicted: Mapping[str, Ensemble]) -> dict[str, object]:

@@ -105,19 +105,20 @@ def presets(runs: pd.DataFrame) -> dict[str, Preset]:
     return {cell.sync: preset_from(cell.preset) for cell in trained(runs).values() if cell.scaling != "compute"}
 
 
-def measured(steps: pd.DataFrame, seed: int) -> list[Measured]:
-    """Every measured point, with its ensembles; `steps` as `over_ranks` gives them."""
-    return list(_points(steps, seed))
+def measured(steps: pd.DataFrame, seed: int, what: str = "measured") -> list[Measured]:
+    """Every measured point, with its ensembles; `steps` as `over_ranks` gives them.
+
+    Those of another `what` are drawn apart, so that differences hold the uncertainty of both.
+    """
+    return list(_points(steps, seed, what))
 
 
-def _points(steps: pd.DataFrame, seed: int) -> Iterator[Measured]:
+def _points(steps: pd.DataFrame, seed: int, what: str) -> Iterator[Measured]:
     names = [*TIMES, "matrix", FULLY_CONNECTED]
     usual = {hardware: scatter(rows, POINT, "iteration_time") for hardware, rows in groups(steps, "hardware")}
     for key, rows in groups(steps, POINT):
         point = Point(*key)
-        times = bootstrap(
-            rows[names], visits_of(rows), generator(seed, "measured", *key), np.mean, usual[point.hardware]
-        )
+        times = bootstrap(rows[names], visits_of(rows), generator(seed, what, *key), np.mean, usual[point.hardware])
         of_cells = rows.groupby("cell")["iteration_time"].median()
         ensembles = {name: times[:, index] for index, name in enumerate(names)}
         yield Measured(point, tuple(of_cells.index), ensembles, tuple(of_cells))

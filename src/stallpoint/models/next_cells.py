@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.cells import CollectivesCell, TrainCell
+from stallpoint.cells import CollectivesCell, InterventionCell, TrainCell
 from stallpoint.kinds import cell_from_json
 from stallpoint.models.communication import Communication, Scheme, scheme_of
 from stallpoint.models.measured import SERIES
@@ -265,6 +265,8 @@ def _jobs(runs: pd.DataFrame) -> Jobs:
     failed: set[tuple[str | int, ...]] = set()
     for path, status, duration, settings in runs[["cell", "status", "duration", "settings"]].to_numpy():
         cell = cell_from_json(settings)
+        if isinstance(cell, InterventionCell):
+            continue
         if status != "ok":
             names = SERIES if isinstance(cell, TrainCell) else ("hardware", "backend", "reduction")
             failed.add((*(getattr(cell, name, "") for name in names), cell.nodes))

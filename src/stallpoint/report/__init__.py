@@ -18,6 +18,7 @@ from stallpoint.report.curves import curves
 from stallpoint.report.environment import environment
 from stallpoint.report.evidence import evidence
 from stallpoint.report.filters import filters
+from stallpoint.report.interventions import interventions
 from stallpoint.report.limits import not_measured, timing
 from stallpoint.report.networks import networks
 from stallpoint.report.page import page
@@ -53,6 +54,7 @@ def write_report(
         *([claims_section(conclusions["claims"])] if conclusions["claims"] else []),
         *topics,
         curves(conclusions),
+        interventions(conclusions),
         validation(tables),
         networks(tables),
         papers_section(papers, path.parent),

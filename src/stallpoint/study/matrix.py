@@ -11,9 +11,10 @@ from stallpoint.cells import TrainCell
 from stallpoint.errors import InputError
 from stallpoint.presets import NONE, Preset
 from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.interventions import intervention_cells
 
 AXES = ("network", "hardware", "nodes", "batch", "storage", "scaling", "sync", "prefetch")
-SETTINGS = ("iterations", "warmup", "repeats")
+SETTINGS = ("iterations", "warmup", "repeats", "interventions")
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,14 @@ def training_cells(config: Mapping[str, Any], catalogue: Catalogue) -> tuple[dic
         if reason := _impossible(combination, catalogue):
             left_out.append(LeftOut(combination, reason))
             continue
-        for cell in _cells(combination, config, catalogue):
+        for cell in _with_interventions(combination, config, catalogue):
             train.setdefault(cell.path, cell)
     for entry in config["include"]:
         combination = {**{name: config[name] for name in SETTINGS}, **entry}
         if reason := _impossible(combination, catalogue):
             left_out.append(LeftOut(combination, reason))
             continue
-        cells = list(_cells(combination, config, catalogue))
+        cells = list(_with_interventions(combination, config, catalogue))
         for path in takewhile(train.__contains__, _repeats(cells[0])):
             del train[path]
         train |= {cell.path: cell for cell in cells}
@@ -96,6 +97,16 @@ def _impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | N
         if batch % ranks:
             return f"batch {batch} is not divisible by {ranks} workers"
     return None
+
+
+def _with_interventions(
+    combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue
+) -> Iterator[TrainCell]:
+    """The cells of a combination, and then those of the interventions on them."""
+    cells = list(_cells(combination, config, catalogue))
+    yield from cells
+    for cell in cells:
+        yield from intervention_cells(cell, combination["interventions"])
 
 
 def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[TrainCell]:

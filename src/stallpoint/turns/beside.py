@@ -21,9 +21,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stallpoint.cells import Cell, TrainCell
+from stallpoint.cells import Cell
 from stallpoint.presets import forced
-from stallpoint.turns.choice import Visited, due, half_width
+from stallpoint.turns.choice import Visited, due, half_width, trains
 
 TRIALS = 6
 WITHIN = 0.03
@@ -103,4 +103,4 @@ class SideBySide:
 
 def _fits(cell: Cell) -> bool:
     """Whether the cell may be among those visited side by side: all of them have the same processes."""
-    return isinstance(cell, TrainCell) and cell.nodes == 1 and not forced(cell.scheme)
+    return trains(cell) and cell.nodes == 1 and not forced(cell.scheme)

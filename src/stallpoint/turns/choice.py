@@ -14,8 +14,9 @@ import random
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
-from stallpoint.cells import Cell, TrainCell
+from stallpoint.cells import Cell, InterventionCell, TrainCell
 from stallpoint.turns.agenda import Limits
 
 INTERVAL = 0.90
@@ -103,9 +104,14 @@ def half_width(medians: Sequence[float]) -> float:
     return quantile * statistics.stdev(medians) / math.sqrt(count)
 
 
+def trains(cell: Cell) -> TypeGuard[TrainCell]:
+    """Whether it is training with nothing left out."""
+    return isinstance(cell, TrainCell) and not isinstance(cell, InterventionCell)
+
+
 def curve_of(cell: Cell) -> tuple[object, ...]:
     """Which scaling curve of a hardware entry a cell is of, by the values of `SERIES`; empty: of none."""
-    if not isinstance(cell, TrainCell) or cell.scaling == "compute":
+    if not trains(cell) or cell.scaling == "compute":
         return ()
     return tuple([getattr(cell, axis) for axis in SERIES])
 
@@ -169,7 +175,7 @@ def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[
             yield from (speedup.base, speedup.other)
     alike: dict[tuple[object, ...], list[Visited]] = {}
     for one in visited:
-        if isinstance(one.cell, TrainCell) and one.cell.ranks == 1 and len(one.medians) >= FEWEST and not one.ended:
+        if trains(one.cell) and one.cell.ranks == 1 and len(one.medians) >= FEWEST and not one.ended:
             alike.setdefault(tuple(getattr(one.cell, axis) for axis in ALIKE), []).append(one)
     for first, *others in alike.values():
         for other in others:

@@ -19,6 +19,7 @@ from stallpoint import disturbances, parquet
 from stallpoint.cells import Cell, TrainCell
 from stallpoint.durations import in_words
 from stallpoint.errors import CannotRun, InputError
+from stallpoint.kinds import kind_of
 from stallpoint.planning import durations
 from stallpoint.presets import forced
 from stallpoint.records import ITERATIONS, RUNS, VISITS
@@ -127,7 +128,8 @@ class Candidate:
         if isinstance(self.measurement.cell, TrainCell):
             beside = int(self.made[-1]["beside"].iloc[0])
             self.visited.shared += duration * beside / (1 + beside)
-            median = _log_median(self.measurement.table(ITERATIONS, visit).to_pandas(), self.made)
+            of_training = kind_of(self.measurement.cell).records[0]
+            median = _log_median(self.measurement.table(of_training, visit).to_pandas(), self.made)
             if median is None:
                 self.visited.disturbed += 1
             else:

@@ -13,7 +13,7 @@ from stallpoint.measure.synchronisation.alone import Alone
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.compression import reducer
 from stallpoint.measure.synchronisation.engine import Engine
-from stallpoint.measure.synchronisation.exchange import Exchange, ParameterServer, Sum
+from stallpoint.measure.synchronisation.exchange import Empty, Exchange, ParameterServer, Sum
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.synchronisation.interface import Synchronisation
 from stallpoint.measure.synchronisation.merging import Merging
@@ -33,11 +33,12 @@ def start(
     optimiser: Sgd,
     *,
     warmup: int,
+    empty_messages: bool = False,
 ) -> Synchronisation:
     """How the workers of `world` synchronise the `network`, whose `layers` are on `device`.
 
     `optimiser` updates the weights where the preset has that done by one rank; plans that need measured times are
-    made after `warmup` iterations.
+    made after `warmup` iterations. With `empty_messages` every message carries one value, and no gradients.
     """
     if world.size == 1 or not preset.communicates:
         return Alone(network)
@@ -49,7 +50,9 @@ def start(
     communicates = communicator(preset.backend, preset.reduction, preset.segment_bytes, world, device)
     sums = reducer(preset, communicates, gradients.values, device)
     exchange: Exchange = Sum(gradients, sums)
-    if preset.reduction == "parameter-server":
+    if empty_messages:
+        exchange = Empty(communicates, device)
+    elif preset.reduction == "parameter-server":
         exchange = ParameterServer(gradients, communicates, optimiser.step)
     merging = Merging(world, gradients, sums, device, warmup) if preset.grouping == "merged" else _keep
     return Engine(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import torch
 from torch import nn
 
 from stallpoint.measure.synchronisation.communicator import Communicator
@@ -33,6 +34,19 @@ class Sum:
     def send(self, message: Message) -> int:
         """Sum the message's pieces, one after the other."""
         return sum(self._reducer.sum(piece.values, piece.place) for piece in self._gradients.pieces(message))
+
+
+class Empty:
+    """Gradients stay where they are: one value is summed in their place."""
+
+    updates = False
+
+    def __init__(self, communicator: Communicator, device: torch.device) -> None:
+        self._communicator, self._value = communicator, torch.zeros(1, device=device)
+
+    def send(self, message: Message) -> int:
+        """Sum the value."""
+        return self._communicator.all_reduce(self._value)
 
 
 class ParameterServer:

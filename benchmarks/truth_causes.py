@@ -1,0 +1,94 @@
+"""Causes that were planted: how often a decisive verdict names another one.
+
+On four workers an iteration loses 100 ms to one cause and 50 ms to the next, beside 250 ms of computing that scales.
+Isolated times are measured by cells of their own, which scatter like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from judging import shares
+from noises import NOISES, Noise
+from paired import Figure
+
+from stallpoint.models.attribution import DOMINANT, losses, verdicts
+from stallpoint.models.measured import TIMES, Measured, measured
+from stallpoint.models.prediction import Isolated, Predicted, ScalingCurve
+
+CAUSES = ("interference", "matrix shapes", "communication", "training data", "model update", "straggling")
+EACH = 40
+"""Studies of each cause."""
+LOST, NEXT = 0.1, 0.05
+"""s."""
+WORKERS = 4
+COMPUTE, DATA, UPDATE = 1.0, 0.02, 0.02
+"""On one worker, s."""
+
+
+def figures() -> Iterator[Figure]:
+    """How often a decisive verdict names another cause, and how often the right one, for each noise."""
+    for noise in NOISES:
+        yield from _study(noise)
+
+
+def _study(noise: Noise) -> Iterator[Figure]:
+    """Of `EACH` studies with each cause as the dominant one: how many name another one, and how many name it."""
+    wrong: list[bool] = []
+    given: list[bool] = []
+    for place, cause in enumerate(CAUSES):
+        lost = {cause: LOST, CAUSES[(place + 1) % len(CAUSES)]: NEXT}
+        for trial in range(EACH):
+            found = verdicts(losses(_curve(lost, noise, np.random.default_rng([2017, place, trial]), trial), WORKERS))
+            named = [name for name, verdict in found.items() if verdict == DOMINANT]
+            wrong.append(bool(named) and named != [cause])
+            given.append(named == [cause])
+    yield from shares(noise.name, {"cause wrong": wrong, "cause given": given}, {"cause wrong": "<= 0.05"}, len(wrong))
+
+
+def _curve(lost: Mapping[str, float], noise: Noise, random: np.random.Generator, seed: int) -> ScalingCurve:
+    computing = COMPUTE / WORKERS + lost.get("matrix shapes", 0.0)
+    several = {
+        "compute": computing + lost.get("interference", 0.0),
+        "exposed_communication": lost.get("communication", 0.0),
+        "data_wait": DATA / WORKERS + lost.get("training data", 0.0),
+        "update": UPDATE / WORKERS + lost.get("model update", 0.0),
+        "straggling": lost.get("straggling", 0.0),
+    }
+    one = {"compute": COMPUTE, "data_wait": DATA, "update": UPDATE}
+    frames = [_cell(one, 1, "strong", noise, random), _cell(several, WORKERS, "strong", noise, random)]
+    frames.append(_cell({"compute": computing}, 1, "compute", noise, random))
+    points = {(point.point.nodes, point.point.scaling): point for point in measured(pd.concat(frames), seed)}
+    alone = points[1, "compute"].times
+    isolated = Isolated(*(alone[name] for name in ("forward", "backward", "matrix", "fully-connected")),
+                        np.ones(1), overlaps=False)  # fmt: skip
+    there = {nodes: points[nodes, "strong"] for nodes in (1, WORKERS)}
+    return ScalingCurve(there, {nodes: _predicted(point, isolated) for nodes, point in there.items()})
+
+
+def _predicted(point: Measured, isolated: Isolated) -> Predicted:
+    times = {**point.times, "latency_share": 0 * point.times["iteration_time"]}
+    return Predicted(point.point, "eq. 2", "measured at b", times, None, frozenset(), isolated)
+
+
+def _cell(
+    parts: Mapping[str, float], nodes: int, scaling: str, noise: Noise, random: np.random.Generator
+) -> pd.DataFrame:
+    """Rows as `measured.over_ranks` gives them; all of computing is convolutions."""
+    factors = noise.factors(random)
+    repeat, visit, iteration = np.indices(factors.shape).reshape(3, -1)
+    point: dict[str, Any] = {
+        "network": "made-up", "hardware": "cpu", "storage": "local", "scaling": scaling, "sync": "preset",
+        "prefetch": 0, "batch": 32, "nodes": nodes, "ranks": nodes, "global_batch": 32, "worker_batch": 32 // nodes,
+    }  # fmt: skip
+    computing = parts["compute"]
+    times = dict.fromkeys((*TIMES, "matrix", "fully-connected"), 0.0)
+    times |= {name: seconds for name, seconds in parts.items() if name in times}
+    times |= {"forward": computing / 3, "backward": 2 * computing / 3, "matrix": computing}
+    times["iteration_time"] = sum(parts.values())
+    seconds = {name: value * factors.ravel() for name, value in times.items()}
+    frame = pd.DataFrame({"repeat": repeat + 1, "visit": visit + 1, "iteration": iteration, **seconds})
+    return frame.assign(**point, cell=f"{scaling}/{nodes}")

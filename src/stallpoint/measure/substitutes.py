@@ -1,0 +1,40 @@
+"""Mini-batches that cost less than those of the storage, for interventions."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.measure.decoding import Buffers
+from stallpoint.measure.pipeline import InputPipeline, MiniBatch
+
+
+class SyntheticData(InputPipeline):
+    """Puts mini-batches together from one sample in memory, by the same threads: nothing is read or decoded."""
+
+    _sample: tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]] | None = None
+
+    def _load(self, index: int, buffers: Buffers, place: int) -> tuple[float, float]:
+        if self._sample is None:
+            times = super()._load(index, buffers, place)
+            self._sample = buffers.inputs[place].copy(), buffers.labels[place].copy()
+            return times
+        begin = time.perf_counter()
+        buffers.inputs[place], buffers.labels[place] = self._sample
+        return 0.0, time.perf_counter() - begin
+
+
+class FixedMiniBatch(InputPipeline):
+    """Gives the first mini-batch again and again."""
+
+    _first: MiniBatch | None = None
+
+    def next_batch(self) -> MiniBatch:
+        """The first one; after that it takes no time."""
+        if self._first is None:
+            self._first = super().next_batch()
+            return self._first
+        return replace(self._first, read=0.0, decode=0.0)
