@@ -1,7 +1,8 @@
 """Conclusions whose answers were planted: how often intervals hold the truth.
 
 Made-up measurements (`planted`), with a scatter between jobs, between visits and between iterations, go through the
-same functions as real ones. Coverage is that of 90 % intervals. Verdicts and stalling points follow (`truth_stalling`).
+same functions as real ones. Coverage is that of 90 % intervals. Computing times (`truth_computing`) and stalling
+points (`truth_stalling`) follow.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import truth_computing
 import truth_stalling
 from paired import Figure
 from planted import NOISES, Noise, amdahl, curves, share, steps
@@ -30,8 +32,10 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
         found = list(_study(noise))
         figures += found
         lines += [figure.line() for figure in found]
-    more, further = truth_stalling.benchmark(scratch, count)
-    return figures + more, lines + further
+    for topic in (truth_computing, truth_stalling):
+        more, further = topic.benchmark(scratch, count)
+        figures, lines = figures + more, lines + further
+    return figures, lines
 
 
 def _study(noise: Noise) -> Iterator[Figure]:
