@@ -1,8 +1,9 @@
 """Conclusions whose answers were planted: how often intervals hold the truth.
 
 Made-up measurements (`planted`), with a scatter between jobs, between visits and between iterations, go through the
-same functions as real ones. Coverage is that of 90 % intervals. Stalling points follow (`truth_stalling`), causes
-(`truth_causes`), then what is carried to more nodes: all-reduces (`truth_laws`) and rates (`truth_scaling`).
+same functions as real ones. Coverage is that of 90 % intervals. Computing times follow (`truth_computing`), stalling
+points (`truth_stalling`), causes (`truth_causes`), then what is carried to more nodes: all-reduces (`truth_laws`) and
+rates (`truth_scaling`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import truth_causes
+import truth_computing
 import truth_laws
 import truth_scaling
 import truth_stalling
@@ -32,8 +34,8 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
     """Figures and lines to print; neither argument is used, as nothing here is timed."""
     figures: list[Figure] = []
     lines = ["truth: answers that were planted"]
-    further = [more.figures() for more in (truth_stalling, truth_causes, truth_laws, truth_scaling)]
-    for study in (*map(_study, NOISES), *further):
+    topics = (truth_computing, truth_stalling, truth_causes, truth_laws, truth_scaling)
+    for study in (*map(_study, NOISES), *(topic.figures() for topic in topics)):
         found = list(study)
         figures += found
         lines += [figure.line() for figure in found]
