@@ -250,10 +250,10 @@ def test_judged_claims_are_a_table() -> None:
 
 
 def test_facts_come_from_the_cells() -> None:
-    known = facts(synthetic.study(nodes=(1, 2), repeats=1, iterations=1)["runs"], shared_links=["shared"])
+    known = facts(synthetic.study(nodes=(1, 2), repeats=1, iterations=1)["runs"], shared_links=[("cpu", "shared")])
     assert known["hardware.device"] == {"cpu": "cpu"}
-    assert known["storage.shared_link"] == {"local": False, "shared": True}
-    assert known["storage.format"] == {"local": "images", "shared": "images"}
+    assert known["storage.shared_link"] == {("cpu", "local"): False, ("cpu", "shared"): True}
+    assert known["storage.format"] == {("cpu", "local"): "images", ("cpu", "shared"): "images"}
     assert known["sync.start"] == {"naive": "after-backward", "wfbp": "layer-ready"}
 
 

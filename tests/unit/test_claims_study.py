@@ -29,8 +29,8 @@ NO_TABLE = {"large-batches-cost-accuracy", "large-effective-batches-converge-wor
 """Claims about convergence, which no table can tell."""
 FACTS: Facts = {
     "hardware.device": dict(DEVICES),
-    "storage.format": {"local": "files", "shared": "raw"},
-    "storage.shared_link": {"local": False, "shared": True},
+    "storage.format": {(name, of): kind for name in DEVICES for of, kind in (("local", "files"), ("shared", "raw"))},
+    "storage.shared_link": {(name, of): of == "shared" for name in DEVICES for of in ("local", "shared")},
     **{
         f"sync.{fact}": {name: getattr(known.preset, fact) for name, known in PRESETS.items()}
         for fact in ("start", "reduction", "grouping")
@@ -75,7 +75,7 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
         known = frame[(frame["sync"] == "wfbp") & (frame["against"] == "naive")]
         frame = pd.concat([frame, *(known.assign(sync=sync, against=against) for sync, against in pairs)])
     elif "sync" in frame:
-        presets = {"wfbp": ("parameter-server", "horovod"), "naive": ("firecaffe", "cntk")}
+        presets = {"wfbp": ("parameter-server", "horovod", "mxnet"), "naive": ("firecaffe", "cntk")}
         more = [frame[frame["sync"] == like].assign(sync=name) for like, names in presets.items() for name in names]
         frame = pd.concat([frame, *more])
     return frame.reset_index(drop=True)
@@ -121,7 +121,7 @@ def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str,
             assert f'<a href="#{claim["chart"]}">' in html
             assert f"(figures/{claim['chart']}.html)" in markdown
     (line,) = words.summary_line(claims)
-    assert line.startswith("claims of the papers: ")
+    assert line.startswith("claims: ")
     assert f"{len(NO_TABLE)} not tested" in line
 
 

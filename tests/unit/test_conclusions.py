@@ -43,7 +43,7 @@ def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
     assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in to_markdown(conclusions)
     speedup = weak["measured_speedup"]
     said = f"{speedup['value']:.3g} [{speedup['low']:.3g}, {speedup['high']:.3g}]"
-    expected = f"scales to n = 4, speedup {said} on n = 4; stalls nowhere up to n = 4 with over 99 %"
+    expected = f"scales to n = 4, speedup {said} on n = 4 (over 99 % sure)"
     expected += " (wfbp); predicted not to stall up to n = 128"
     assert f"alexnet on cpu, weak scaling: {expected}" in summary(conclusions)
 
@@ -147,7 +147,8 @@ def test_summary_is_short(conclusions: dict[str, Any]) -> None:
     lines = summary(conclusions)
     assert len(lines) == 8
     assert lines[0].startswith("alexnet on cpu, strong scaling: scales to n = 4, speedup ")
-    assert " on n = 4; stalls nowhere up to n = 4 with " in lines[0]
+    assert " on n = 4 (" in lines[0]
+    assert " % sure) (" in lines[0]
     assert lines[0].endswith(" (wfbp, local, no prefetch, the fastest of 8 curves); predicted to stall there")
     runs = len(study()["runs"]) - 1
     assert lines[2] == f"cpu: {runs} cells, {runs} visits: fixed number of visits reached"
@@ -232,11 +233,11 @@ ALONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured_speedups"
         (
             curve("undecided", 1, measured_stall=stall(0.3, 0.7), deciding_nodes=[1, 2]),
             "undecided whether n = 2 gains, speedup 1.8 [1.7, 1.9] on n = 2; "
-            "stalls nowhere up to n = 2 with 70 %, at 1 with 30 %, to be decided by visits to n = 1, 2",
+            "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; visits to n = 1, 2 would decide",
         ),
         (
             curve("stalls", 1, measured_stall=stall(0.996, 0.004)),
-            "stalls at n = 1, speedup 1.8 [1.7, 1.9] on n = 2; stalls at n = 1 with over 99 %",
+            "stalls at n = 1, speedup 1.8 [1.7, 1.9] on n = 2 (over 99 % sure)",
         ),
         (curve("undecided", 0, **ALONE), "undecided: only n = 1 was measured"),
         (

@@ -115,3 +115,12 @@ def test_an_iteration_moves_its_samples_and_two_models_for_each_further_worker(p
     model = 140_000 + 1_230_000 + 30_000_000 + 12_000_000
     assert (row["data_bytes"], row["gradient_bytes"]) == (64 * 100_000, 2 * model)
     assert all(row["nodes"] == 2 for row in rows)
+
+
+def test_traffic_of_a_cluster_is_not_of_another_one_with_a_storage_of_that_name(
+    points: list[Measured],
+) -> None:
+    reads = RECORDS["storage_reads"]
+    elsewhere = reads.assign(hardware="other", bytes=3 * reads["bytes"])
+    both = traffic.table(points, RECORDS["layers"], pd.concat([reads, elsewhere]))
+    assert both == traffic.table(points, RECORDS["layers"], reads) != []

@@ -71,8 +71,8 @@ PREDICTED = {
 def test_a_headline_says_what_was_measured_and_what_is_predicted_stands_behind(conclusions: Conclusions) -> None:
     found = verdicts(conclusions, **{**MEASURED, **PREDICTED})
     assert (
-        "Scales to n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2; stalls nowhere up to n = 2 with "
-        "97 % (wfbp); predicted to stall at n = 8 [4, 16]; most time is lost to communication."
+        "Scales to n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (97 % sure) "
+        "(wfbp); predicted to stall at n = 8 [4, 16]; most time is lost to communication."
     ) in found
 
 
@@ -81,8 +81,8 @@ def test_a_headline_says_what_was_measured_and_what_is_predicted_stands_behind(c
     [
         (
             {"verdict": "stalls", "verdict_nodes": 2},
-            "Stalls at n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2; stalls nowhere up to n = 2 with "
-            "97 % (wfbp); because of communication.",
+            "Stalls at n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (97 % sure) "
+            "(wfbp); because of communication.",
         ),
         (
             {
@@ -91,8 +91,8 @@ def test_a_headline_says_what_was_measured_and_what_is_predicted_stands_behind(c
                 "dominant_cause": "not distinguishable",
                 "deciding_nodes": [1, 2],
             },
-            "Undecided whether n = 2 gains measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2; stalls nowhere up "
-            "to n = 2 with 97 %, to be decided by visits to n = 1, 2 (wfbp); causes cannot be told apart.",
+            "Undecided whether n = 2 gains measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2; no stall up to "
+            "n = 2: 97 %; visits to n = 1, 2 would decide (wfbp); causes cannot be told apart.",
         ),
         (
             {"verdict": "undecided", "verdict_nodes": 0, "largest_measured": 1, "dominant_cause": ""},
@@ -115,7 +115,7 @@ def test_of_several_curves_the_fastest_with_a_verdict_leads(conclusions: Conclus
     third = {**first, "verdict": "undecided", "sync": "tree"}
     section, specs = answer({**conclusions, "curves": [first, second, third]}, {})
     assert (
-        "Stalls at n = 2 measured Strong scaling: speedup 1.95 [1.9, 2] on n = 2; stalls nowhere up to n = 2 with 97 % "
+        "Stalls at n = 2 measured Strong scaling: speedup 1.95 [1.9, 2] on n = 2 (97 % sure) "
         "(naive, the fastest of 3 curves); because of communication; of 3 curves 1 scales, 1 stalls, 1 is undecided."
     ) in words(section.html)
     assert list(specs) == ["verdict-0"]

@@ -14,12 +14,15 @@ from stallpoint.cells import ImportedTrainCell, StorageCell, TrainCell
 from stallpoint.claims.language import FACTS
 from stallpoint.kinds import cell_from_json
 
-Facts = dict[str, dict[str, Any]]
-"""``hardware.device`` -> hardware -> device, and so on."""
+Facts = dict[str, dict[Any, Any]]
+"""``hardware.device`` -> hardware -> device, and so on; facts of a storage are of pairs (hardware, storage)."""
 
 
-def facts(runs: pd.DataFrame, shared_links: Collection[str] = ()) -> Facts:
-    """The facts of every entry that a cell of the table ``runs`` used; storages in `shared_links` share the link."""
+def facts(runs: pd.DataFrame, shared_links: Collection[tuple[str, str]] = ()) -> Facts:
+    """The facts of every entry that a cell of the table ``runs`` used.
+
+    `shared_links` are the pairs (hardware, storage) whose reads share the gradients' link.
+    """
     found: Facts = {f"{column}.{fact}": {} for column, names in FACTS.items() for fact in names}
     for cell in map(cell_from_json, runs["settings"]):
         found["hardware.device"][cell.hardware] = cell.device
@@ -27,8 +30,9 @@ def facts(runs: pd.DataFrame, shared_links: Collection[str] = ()) -> Facts:
             for fact in FACTS["sync"] if cell.scaling != "compute" else ():  # which have nothing to synchronise
                 found[f"sync.{fact}"][cell.sync] = cell.preset[fact]
         if isinstance(cell, TrainCell | StorageCell) and not isinstance(cell, ImportedTrainCell):
-            found["storage.format"][cell.storage] = cell.storage_format
-            found["storage.shared_link"][cell.storage] = cell.storage in shared_links
+            pair = (cell.hardware, cell.storage)
+            found["storage.format"][pair] = cell.storage_format
+            found["storage.shared_link"][pair] = pair in shared_links
     return found
 
 
@@ -37,4 +41,6 @@ def column_of(frame: pd.DataFrame, name: str, known: Facts) -> pd.Series[Any]:
     if name in frame.columns:
         return frame[name]
     of_entry = known.get(name, {})
-    return frame[name.split(".")[0]].map(lambda entry: of_entry.get(entry, ""))
+    column = name.split(".")[0]
+    entries = zip(frame["hardware"], frame[column], strict=True) if column == "storage" else frame[column]
+    return pd.Series([of_entry.get(entry, "") for entry in entries], index=frame.index, dtype=object)

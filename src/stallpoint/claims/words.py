@@ -19,17 +19,18 @@ MOST, FEW = 4, 3
 claims.parquet."""
 PLURAL = {HOLDS: "hold", FAILS: "do not", UNCLEAR: UNCLEAR, UNTESTED: UNTESTED}
 CAPTION = (
-    "Claims of papers, judged by this study. A claim holds where the whole interval of its number meets the condition, "
+    "Claims of papers and of the study itself, judged by this study. A claim holds where the whole interval of its "
+    "number meets the condition, "
     "does not hold where none of it does, and is not distinguishable in between. One combination for which it does not "
     "hold decides; those that were not tested do not count unless none was."
 )
 
 
 def summary_line(judged: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How many claims of papers hold, in one line; none without claims."""
+    """How many claims, of papers and of the study itself, hold, in one line; none without claims."""
     if not judged:
         return []
-    return [f"claims of the papers: {counted(Counter(claim['verdict'] for claim in judged))}"]
+    return [f"claims: {counted(Counter(claim['verdict'] for claim in judged))}"]
 
 
 def counted(counts: Mapping[str, int]) -> str:

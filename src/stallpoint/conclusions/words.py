@@ -128,13 +128,12 @@ LEAST_NAMED = 0.01
 
 
 def probabilities_in_words(curve: Mapping[str, Any]) -> str:
-    """Where it stalls by what was measured, the most probable first: "stalls at n = 8 with 93 %, at 16 with 6 %"."""
+    """Where it stalls by what was measured, the most probable first: "stalls at n = 8: 60 %, stalls at n = 16: 40 %"."""
     told = sorted(curve["measured_stall"], key=lambda entry: -entry["probability"])
     named = [entry for entry in told if entry["probability"] >= LEAST_NAMED]
     return ", ".join(
-        f"{'' if place else 'stalls '}{'at' if entry['stalls'] else 'nowhere up to'} {'' if place else 'n = '}"
-        f"{entry['nodes']} with {_chance(entry['probability'])}"
-        for place, entry in enumerate(named)
+        f"{'stalls at' if entry['stalls'] else 'no stall up to'} n = {entry['nodes']}: {_chance(entry['probability'])}"
+        for entry in named
     )
 
 
@@ -144,12 +143,13 @@ def _chance(probability: float) -> str:
 
 
 def _probably(curve: Mapping[str, Any]) -> str:
-    """The probabilities, and what would decide between them; empty where nothing was told."""
+    """How sure a verdict is; of none the probabilities, and what would decide. Empty where nothing was told."""
     if not curve["measured_stall"]:
         return ""
+    if curve["verdict"] != "undecided":
+        return f" ({_chance(max(entry['probability'] for entry in curve['measured_stall']))} sure)"
     deciding = ", ".join(map(str, curve["deciding_nodes"]))
-    visits = f", to be decided by visits to n = {deciding}" if curve["verdict"] == "undecided" else ""
-    return f"; {probabilities_in_words(curve)}{visits}"
+    return f"; {probabilities_in_words(curve)}; visits to n = {deciding} would decide"
 
 
 def verdict_in_words(curve: Mapping[str, Any]) -> str:

@@ -15,14 +15,14 @@ from stallpoint.models.measured import Measured
 
 def table(points: Iterable[Measured], layers: pd.DataFrame, storage_reads: pd.DataFrame) -> list[dict[str, object]]:
     """Rows of the traffic table; `layers` and `storage_reads` as the tidy tables of these names."""
-    sample = storage_reads.groupby("storage")["bytes"].mean()
+    sample = storage_reads.groupby(["hardware", "storage"])["bytes"].mean()
     model = layers.drop_duplicates(["network", "layer_index"]).groupby("network")["gradient_bytes"].sum()
     return [
         {
             **point.labels("ranks"),
-            "data_bytes": round(point.global_batch * float(sample[point.storage])),
+            "data_bytes": round(point.global_batch * float(sample[point.hardware, point.storage])),
             "gradient_bytes": 2 * (point.ranks - 1) * int(model[point.network]),
         }
         for point in (measured.point for measured in points)
-        if point.ranks > 1 and point.storage in sample.index and point.network in model.index
+        if point.ranks > 1 and (point.hardware, point.storage) in sample.index and point.network in model.index
     ]
