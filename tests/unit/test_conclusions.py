@@ -43,7 +43,7 @@ def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
     assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in to_markdown(conclusions)
     speedup = weak["measured_speedup"]
     said = f"{speedup['value']:.3g} [{speedup['low']:.3g}, {speedup['high']:.3g}]"
-    expected = f"scales to n = 4, speedup {said} on n = 4 (over 99 % sure)"
+    expected = f"scales to n = 4, speedup {said} on n = 4, over 99 % sure"
     expected += " (wfbp); predicted not to stall up to n = 128"
     assert f"alexnet on cpu, weak scaling: {expected}" in summary(conclusions)
 
@@ -96,7 +96,7 @@ def test_failed_cells_are_listed_with_their_reason(conclusions: dict[str, Any]) 
 def test_page_marks_predictions_and_gives_intervals(conclusions: dict[str, Any]) -> None:
     page = to_markdown(conclusions)
     assert "| strong, B = 64, wfbp, prefetch 2, shared | scales to n = 4, speedup " in page
-    assert " up to n = 4 with over 99 % | 4 [4, 4], predicted, not measured | matrix shapes |" in page
+    assert " on n = 4, over 99 % sure | 4 [4, 4], predicted, not measured | matrix shapes |" in page
     row = next(
         line for line in page.splitlines() if line.startswith("| strong, B = 64, naive, prefetch 2, local | comm")
     )
@@ -147,8 +147,8 @@ def test_summary_is_short(conclusions: dict[str, Any]) -> None:
     lines = summary(conclusions)
     assert len(lines) == 8
     assert lines[0].startswith("alexnet on cpu, strong scaling: scales to n = 4, speedup ")
-    assert " on n = 4 (" in lines[0]
-    assert " % sure) (" in lines[0]
+    assert " on n = 4, " in lines[0]
+    assert " % sure (" in lines[0]
     assert lines[0].endswith(" (wfbp, local, no prefetch, the fastest of 8 curves); predicted to stall there")
     runs = len(study()["runs"]) - 1
     assert lines[2] == f"cpu: {runs} cells, {runs} visits: fixed number of visits reached"
@@ -237,7 +237,7 @@ ALONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured_speedups"
         ),
         (
             curve("stalls", 1, measured_stall=stall(0.996, 0.004)),
-            "stalls at n = 1, speedup 1.8 [1.7, 1.9] on n = 2 (over 99 % sure)",
+            "stalls at n = 1, speedup 1.8 [1.7, 1.9] on n = 2, over 99 % sure",
         ),
         (curve("undecided", 0, **ALONE), "undecided: only n = 1 was measured"),
         (

@@ -71,7 +71,7 @@ PREDICTED = {
 def test_a_headline_says_what_was_measured_and_what_is_predicted_stands_behind(conclusions: Conclusions) -> None:
     found = verdicts(conclusions, **{**MEASURED, **PREDICTED})
     assert (
-        "Scales to n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (97 % sure) "
+        "Scales to n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2, 97 % sure "
         "(wfbp); predicted to stall at n = 8 [4, 16]; most time is lost to communication."
     ) in found
 
@@ -81,7 +81,7 @@ def test_a_headline_says_what_was_measured_and_what_is_predicted_stands_behind(c
     [
         (
             {"verdict": "stalls", "verdict_nodes": 2},
-            "Stalls at n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2 (97 % sure) "
+            "Stalls at n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2, 97 % sure "
             "(wfbp); because of communication.",
         ),
         (
@@ -115,7 +115,7 @@ def test_of_several_curves_the_fastest_with_a_verdict_leads(conclusions: Conclus
     third = {**first, "verdict": "undecided", "sync": "tree"}
     section, specs = answer({**conclusions, "curves": [first, second, third]}, {})
     assert (
-        "Stalls at n = 2 measured Strong scaling: speedup 1.95 [1.9, 2] on n = 2 (97 % sure) "
+        "Stalls at n = 2 measured Strong scaling: speedup 1.95 [1.9, 2] on n = 2, 97 % sure "
         "(naive, the fastest of 3 curves); because of communication; of 3 curves 1 scales, 1 stalls, 1 is undecided."
     ) in words(section.html)
     assert list(specs) == ["verdict-0"]

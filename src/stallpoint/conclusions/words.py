@@ -128,7 +128,7 @@ LEAST_NAMED = 0.01
 
 
 def probabilities_in_words(curve: Mapping[str, Any]) -> str:
-    """Where it stalls by what was measured, the most probable first: "stalls at n = 8: 60 %, stalls at n = 16: 40 %"."""
+    """Where it stalls by what was measured, the most probable first: "stalls at n = 8: 60 %, ..."."""
     told = sorted(curve["measured_stall"], key=lambda entry: -entry["probability"])
     named = [entry for entry in told if entry["probability"] >= LEAST_NAMED]
     return ", ".join(
@@ -147,7 +147,7 @@ def _probably(curve: Mapping[str, Any]) -> str:
     if not curve["measured_stall"]:
         return ""
     if curve["verdict"] != "undecided":
-        return f" ({_chance(max(entry['probability'] for entry in curve['measured_stall']))} sure)"
+        return f", {_chance(max(entry['probability'] for entry in curve['measured_stall']))} sure"
     deciding = ", ".join(map(str, curve["deciding_nodes"]))
     return f"; {probabilities_in_words(curve)}; visits to n = {deciding} would decide"
 
