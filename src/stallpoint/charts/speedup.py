@@ -7,15 +7,20 @@ import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
 from stallpoint.charts.frames import AXES, FILTERS, arrange, compact, estimate, rows, with_interval
+from stallpoint.presets import NONE
 
 CELLS = "train cells with scaling strong or weak"
 TITLE = "speedup over the fewest nodes"
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Speedup curves with intervals, the ideal line, and the stalling points as triangles on the axis."""
+    """Speedup curves with intervals, the ideal line, and the stalling points as triangles on the axis.
+
+    Training without communication is no curve to choose.
+    """
     predictions = rows(tables, "predictions", CELLS)
-    return marks.panels(*curves(tables, arrange(predictions[predictions["scaling"] != "compute"])))
+    answers = (predictions["scaling"] != "compute") & (predictions["sync"] != NONE)
+    return marks.panels(*curves(tables, arrange(predictions[answers])))
 
 
 def curves(

@@ -105,7 +105,7 @@ def fit(
         "layer_predictions": prediction.layer_predictions(curves, iterations, layers),
         "amdahl": amdahl.table(compute, training, threshold),
         "critical_path": critical_path.table(curves),
-        "causes": attribution.causes(curves),
+        "causes": attribution.causes(training),
         "controls": checked,
         "disturbances": found,
         "stalling": stalls,
