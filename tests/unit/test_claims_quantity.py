@@ -191,6 +191,18 @@ def test_without_interval_the_rows_are_drawn_again() -> None:
     assert unknown["verdict"] == "not distinguishable"
 
 
+def test_where_cells_that_do_the_same_differ_there_is_no_verdict() -> None:
+    quantity = {"table": "comparisons", "column": "throughput", "for_each": "hardware"}
+    ratios = [{"hardware": hardware, "throughput": 2.0} for hardware in ("xeon", "k80")]
+    controls = [{"hardware": "xeon", "agrees": False}, {"hardware": "k80", "agrees": True}]
+    (judged,) = judge([claim(quantity, {"above": 1})], evidence(comparisons=ratios, controls=controls))
+    assert [entry["verdict"] for entry in judged["combinations"]] == ["not tested", "holds"]
+    assert judged["combinations"][0]["missing"] == "no verdict: on xeon cells that do the same differ (A/A controls)"
+    over_all = claim({**quantity, "for_each": []}, {"above": 1})
+    assert judge([over_all], evidence(comparisons=ratios, controls=controls))[0]["verdict"] == "not tested"
+    assert judge([over_all], evidence(comparisons=ratios, controls=controls[1:]))[0]["verdict"] == "holds"
+
+
 def test_counts_are_exact() -> None:
     layers = [{"network": "alexnet", "layer_type": "fully-connected", "gradient_bytes": size} for size in (30, 12)]
     quantity = {"table": "network_layers", "column": "gradient_bytes", "aggregate": "sum", "for_each": "network"}

@@ -1,11 +1,12 @@
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.claims.language import Condition
-from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, overall, verdict
+from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, among, overall, verdict
 
 NUMBERS = st.floats(min_value=-1e6, max_value=1e6)
 ENDS = st.one_of(NUMBERS, st.sampled_from([-math.inf, math.inf]))
@@ -79,10 +80,43 @@ def test_above_holds_where_at_most_does_not_and_the_other_way(end: float, interv
     assert (above, at_most) in [(HOLDS, FAILS), (FAILS, HOLDS), (UNCLEAR, UNCLEAR)]
 
 
-@given(st.lists(st.sampled_from([HOLDS, FAILS, UNCLEAR, UNTESTED])))
-def test_one_that_does_not_hold_refutes_a_claim(verdicts: list[str]) -> None:
-    found = overall(verdicts)
+VERDICTS = st.lists(st.sampled_from([HOLDS, FAILS, UNCLEAR, UNTESTED]))
+
+
+@given(VERDICTS)
+def test_one_that_does_not_hold_refutes_a_claim_about_all(verdicts: list[str]) -> None:
+    found = overall(verdicts, verdicts, "all")
     tested = [one for one in verdicts if one != UNTESTED]
     assert (found == FAILS) == (FAILS in tested)
     assert (found == HOLDS) == (set(tested) == {HOLDS})
     assert (found == UNTESTED) == (not tested)
+
+
+@given(VERDICTS)
+def test_one_that_holds_proves_a_claim_about_any(verdicts: list[str]) -> None:
+    found = overall(verdicts, verdicts, "any")
+    tested = [one for one in verdicts if one != UNTESTED]
+    assert (found == HOLDS) == (HOLDS in tested)
+    assert (found == FAILS) == (set(tested) == {FAILS})
+
+
+def test_one_of_many_refutes_by_the_wider_interval_alone() -> None:
+    assert overall([HOLDS, HOLDS, FAILS], [HOLDS, HOLDS, UNCLEAR], "all") == UNCLEAR
+    assert overall([FAILS, FAILS, HOLDS], [FAILS, FAILS, UNCLEAR], "any") == UNCLEAR
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+def test_the_wider_intervals_hold_all_of_so_many_at_once(count: int) -> None:
+    random = np.random.default_rng(3)
+    values = random.standard_t(4, (20_000, count))
+    ends = np.array([among(value, value - 2.132, value + 2.132, count) for value in values.ravel()])
+    lows, highs = ends.T.reshape(2, *values.shape)
+    assert (lows > 0).any(axis=1).mean() == pytest.approx(0.05, abs=0.006)
+    assert (highs < 0).any(axis=1).mean() == pytest.approx(0.05, abs=0.006)
+
+
+@given(intervals(), st.integers(2, 50))
+def test_unknown_ends_stay_unknown_and_exact_numbers_exact(interval: tuple[float, float], count: int) -> None:
+    assert among(math.nan, *interval, count) == interval
+    assert among(5.0, 5.0, 5.0, count) == (5.0, 5.0)
+    assert among(5.0, -math.inf, 5.0, count)[0] == -math.inf

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stallpoint.claims.language import Claim
 from stallpoint.claims.quantity import Evidence, Number, numbers
-from stallpoint.claims.verdict import UNTESTED, VERDICTS, overall, verdict
+from stallpoint.claims.verdict import UNTESTED, VERDICTS, among, overall, verdict
 
 Judged = dict[str, Any]
 """A claim with its verdicts, ready for JSON; numbers are objects with value, low and high, where None is unbounded, or
@@ -21,8 +22,10 @@ def judge(claims: Iterable[Claim], evidence: Evidence) -> list[Judged]:
 
 
 def _judged(claim: Claim, evidence: Evidence) -> Judged:
-    combinations = list(_combinations(claim, evidence))
-    verdicts = [entry["verdict"] for entry in combinations]
+    found = list(_numbers(claim, evidence))
+    count = sum(not number.missing for number in found)
+    verdicts, among_all = ([_verdict(number, claim, of) for number in found] for of in (1, count))
+    combinations = [_entry(number, one) for number, one in zip(found, verdicts, strict=True)]
     return {
         "id": claim.id,
         "paper": claim.paper,
@@ -34,18 +37,39 @@ def _judged(claim: Claim, evidence: Evidence) -> Judged:
         "percent": bool(claim.quantity and claim.quantity.percent),
         "condition": claim.condition.text if claim.condition else "",
         "chart": claim.chart,
-        "verdict": overall(verdicts),
+        "quantifier": claim.quantifier,
+        "verdict": overall(verdicts, among_all, claim.quantifier),
         "counts": {name: verdicts.count(name) for name in VERDICTS if name in verdicts},
         "combinations": combinations,
     }
 
 
-def _combinations(claim: Claim, evidence: Evidence) -> Iterator[dict[str, Any]]:
-    if claim.quantity is None or claim.condition is None:
-        yield _entry(Number({}, missing=claim.missing), UNTESTED)
+def _numbers(claim: Claim, evidence: Evidence) -> Iterator[Number]:
+    if claim.quantity is None:
+        yield Number({}, missing=claim.missing)
         return
+    exact = claim.quantity.selection.exact
     for number in numbers(claim.quantity, evidence):
-        yield _entry(number, UNTESTED if number.missing else verdict(number.low, number.high, claim.condition))
+        reason = "" if exact else _mistrust(number, claim.quantity.selection.table, evidence)
+        yield replace(number, missing=number.missing or reason)
+
+
+def _mistrust(number: Number, table: str, evidence: Evidence) -> str:
+    """Why the number's hardware gives no verdict: its A/A controls fail; empty where they agree, or there are none."""
+    controls = evidence.tables.get("controls")
+    if controls is None or controls.empty or "hardware" not in evidence.tables[table]:
+        return ""
+    disagree = set(controls.loc[~controls["agrees"].astype(bool), "hardware"])
+    there = [number.labels["hardware"]] if "hardware" in number.labels else evidence.tables[table]["hardware"].unique()
+    wrong = ", ".join(sorted(disagree.intersection(there)))
+    return f"no verdict: on {wrong} cells that do the same differ (A/A controls)" if wrong else ""
+
+
+def _verdict(number: Number, claim: Claim, count: int) -> str:
+    """The verdict on one of `count` combinations."""
+    if number.missing or claim.condition is None:
+        return UNTESTED
+    return verdict(*among(number.value, number.low, number.high, count), claim.condition)
 
 
 def _entry(number: Number, found: str) -> dict[str, Any]:

@@ -119,6 +119,8 @@ class Claim:
     condition: Condition | None
     chart: str
     missing: str
+    quantifier: str = "all"
+    """Whether it is about ``all`` of its combinations or ``any``."""
 
 
 def claim_from(entry: Mapping[str, Any], paper: str, where: str) -> Claim:
@@ -138,6 +140,7 @@ def claim_from(entry: Mapping[str, Any], paper: str, where: str) -> Claim:
         sentence=entry["sentence"],
         source=entry["source"],
         reading=entry.get("reading", ""),
+        quantifier=entry["quantifier"],
         quantity=_quantity(entry["quantity"], f"{where}.quantity") if "quantity" in entry else None,
         condition=_condition(entry["condition"], f"{where}.condition", percent) if "condition" in entry else None,
         chart=chart,

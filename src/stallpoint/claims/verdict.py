@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+from scipy.stats import t as student_t
 
 from stallpoint.claims.language import Condition
+from stallpoint.models.statistics import INTERVAL, UNKNOWN
 
 HOLDS, FAILS, UNCLEAR, UNTESTED = "holds", "does not hold", "not distinguishable", "not tested"
+_TAIL = (1 - INTERVAL) / 2
 VERDICTS = (HOLDS, FAILS, UNCLEAR, UNTESTED)
 
 
@@ -24,10 +28,29 @@ def verdict(low: float, high: float, condition: Condition) -> str:
     return FAILS if too_low or too_high else UNCLEAR
 
 
-def overall(verdicts: Iterable[str]) -> str:
-    """The verdict on a claim: one combination for which it does not hold refutes it, one that is unclear leaves it so.
+def among(value: float, low: float, high: float, count: int) -> tuple[float, float]:
+    """The interval [low, high] of `value`, so much wider that `count` of them all hold theirs with as much certainty.
 
-    Combinations that were not tested do not count, unless none was.
+    Bonferroni's correction, by which Holm (1979) rejects the first of several hypotheses: each tail is `count` times
+    less likely. Tails are those of few visits, Student's t with the degrees of freedom of a single one's prior.
     """
-    found = set(verdicts)
-    return next((one for one in (FAILS, UNCLEAR, HOLDS) if one in found), UNTESTED)
+    if count < 2 or not math.isfinite(value):
+        return low, high
+    longer = float(student_t.isf(_TAIL / count, UNKNOWN.freedom) / student_t.isf(_TAIL, UNKNOWN.freedom))
+    return value - longer * (value - low), value + longer * (high - value)
+
+
+def overall(verdicts: Sequence[str], among_all: Sequence[str], quantifier: str) -> str:
+    """The verdict on a claim about ``all`` or ``any`` of its combinations.
+
+    `verdicts` are those of single combinations, `among_all` the same by intervals as `among` makes them: one of many
+    combinations lies outside by chance, so that it refutes a claim about all, or proves one about any, by these
+    alone. Combinations that were not tested do not count, unless none was.
+    """
+    tested = {one for one in verdicts if one != UNTESTED}
+    if not tested:
+        return UNTESTED
+    one, each = (FAILS, HOLDS) if quantifier == "all" else (HOLDS, FAILS)
+    if one in among_all:
+        return one
+    return each if tested == {each} else UNCLEAR
