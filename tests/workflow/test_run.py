@@ -150,7 +150,8 @@ def test_the_prediction_of_two_nodes_does_not_use_them(finished: Checkout) -> No
     two = predictions[predictions["nodes"] == 2].iloc[0]
     assert two["compute_source"].startswith("measured")
     assert two["predicted_iteration"] > 0
-    assert two["error"] == pytest.approx(two["predicted_iteration"] / two["measured_iteration"] - 1)
+    assert two["error"] == pytest.approx(two["held_out_iteration"] / two["measured_iteration"] - 1)
+    assert two["held_out_iteration"] != two["predicted_iteration"]
 
 
 def test_external_tables_are_extrapolated_and_checked(finished: Checkout) -> None:
