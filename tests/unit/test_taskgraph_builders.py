@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawing import timeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from stallpoint.models.taskgraph import (
     gradients_ready,
     iteration_tasks,
     schedule,
-    timeline,
 )
 from stallpoint.presets import PRESETS, Preset
 

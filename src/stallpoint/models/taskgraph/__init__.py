@@ -1,14 +1,11 @@
 """The DAG model of synchronous SGD (Shi et al. 2018, section IV): one road from a preset to a prediction.
 
-`builders` writes the task graph of a preset's iteration, `tasks` says when each task runs; `drawing` shows it. See
-docs/models/dag.md.
+`builders` writes the task graph of a preset's iteration, `tasks` says when each task runs. See docs/models/dag.md.
 """
 
 from stallpoint.models.taskgraph.builders import Costs, Message, equation, gradients_ready, iteration_tasks
-from stallpoint.models.taskgraph.drawing import timeline
 from stallpoint.models.taskgraph.tasks import Kind, Schedule, Task, schedule
 
 __all__ = [
     "Costs", "Kind", "Message", "Schedule", "Task", "equation", "gradients_ready", "iteration_tasks", "schedule",
-    "timeline",
 ]  # fmt: skip

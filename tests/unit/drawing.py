@@ -1,4 +1,4 @@
-"""A schedule drawn with characters, for tests, messages and terminals."""
+"""A schedule drawn with characters, above an assertion."""
 
 from __future__ import annotations
 
