@@ -26,7 +26,7 @@ from scipy.stats import beta
 
 from stallpoint.disturbances import disturbed, together
 from stallpoint.measure.sensors import Sensors
-from stallpoint.models.statistics import generator
+from stallpoint.models.base.statistics import generator
 
 RANKS = 2
 IMAGES = (4, 16, 64)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from paired import Figure
 
-from stallpoint.models.statistics import estimate
+from stallpoint.models.base.statistics import estimate
 
 COVERAGE = "0.85-0.95"
 _SURE = 1.645

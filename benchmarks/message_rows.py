@@ -27,7 +27,7 @@ from stallpoint.measure.contention import backward_of_convolution
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
 from stallpoint.messages import messages
-from stallpoint.models.statistics import estimate, generator, resampled
+from stallpoint.models.base.statistics import estimate, generator, resampled
 from stallpoint.networks.layers import layers
 from stallpoint.presets import PRESETS
 

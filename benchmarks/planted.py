@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from noises import Noise
 
-from stallpoint.models.measured import TIMES, Measured
-from stallpoint.models.prediction import Predicted, ScalingCurve
+from stallpoint.models.base.measured import TIMES, Measured
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 
 THRESHOLD = 0.1
 
@@ -43,7 +43,7 @@ def steps(
             }  # fmt: skip
             # Curves on one worker of which one scales do the same: only the second and the third are alike.
             point["network"] = "other" if place == 0 else "made-up"
-            times = dict.fromkeys((*TIMES, "matrix", "fully-connected"), 0.0)
+            times = dict.fromkeys((*TIMES, "matrix", "fully_connected"), 0.0)
             frame = frame.assign(**point, **times, cell=f"{place}/{nodes}")
             frames.append(frame.assign(forward=seconds.ravel(), iteration_time=seconds.ravel()))
     return pd.concat(frames, ignore_index=True)
@@ -54,12 +54,7 @@ def curves(points: Sequence[Measured]) -> Iterator[ScalingCurve]:
     for sync in sorted({one.point.sync for one in points}):
         here = {one.point.nodes: one for one in points if one.point.sync == sync}
         none = {
-            nodes: Predicted(one.point, "eq. 2", "measured at b", {**one.times, **_unknown(one)}, None, frozenset())
+            nodes: Predicted(one.point, "eq. 2", "measured at b", one.parts, latency_share=0 * one.parts.iteration_time)
             for nodes, one in here.items()
         }
         yield ScalingCurve(here, none)
-
-
-def _unknown(one: Measured) -> dict[str, np.ndarray]:
-    zero = 0 * one.times["iteration_time"]
-    return {"latency_share": zero, "data": zero, "straggling": zero}

@@ -14,7 +14,7 @@ import numpy as np
 import simpy
 from paired import Figure, figure, interleaved, report
 
-from stallpoint.models.statistics import REPLICATES
+from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.taskgraph import Costs, Message, iteration_tasks, schedule
 from stallpoint.presets import PRESETS
 

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from paired import Figure
 
-from stallpoint.models.statistics import generator
+from stallpoint.models.base.statistics import generator
 
 ROOT = Path(__file__).parents[1]
 KEY = ["network", "hardware", "storage", "scaling", "sync", "prefetch", "batch"]

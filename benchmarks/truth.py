@@ -23,8 +23,8 @@ from noises import NOISES, Noise
 from paired import Figure
 from planted import amdahl, curves, steps
 
-from stallpoint.models.controls import table as controls
-from stallpoint.models.measured import measured
+from stallpoint.models.answers.controls import table as controls
+from stallpoint.models.base.measured import measured
 
 NODES = (1, 2, 4, 8, 16, 32)
 TRIALS = 100
@@ -52,7 +52,7 @@ def _study(noise: Noise) -> Iterator[Figure]:
         for name, curve in zip(truths, curves(points), strict=True):
             truth = truths[name]
             for nodes, one in curve.measured.items():
-                _count(counts, "iteration times", holds(one.times["iteration_time"], truth(nodes)))
+                _count(counts, "iteration times", holds(one.parts.iteration_time, truth(nodes)))
                 if nodes > 1:
                     _count(counts, "speedups", holds(curve.speedup(nodes, "measured"), truth(1) / truth(nodes)))
         alike = [row["agrees"] for row in controls(points)]

@@ -15,9 +15,10 @@ from judging import shares
 from noises import NOISES, Noise
 from paired import Figure
 
-from stallpoint.models.attribution import DOMINANT, losses, verdicts
-from stallpoint.models.measured import TIMES, Measured, measured
-from stallpoint.models.prediction import Isolated, Predicted, ScalingCurve
+from stallpoint.models.answers.attribution import DOMINANT, losses, verdicts
+from stallpoint.models.base.measured import TIMES, Measured, measured
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.terms.effects import IsolatedTimes, Messages
 
 CAUSES = ("interference", "matrix shapes", "communication", "training data", "model update", "straggling")
 EACH = 40
@@ -62,16 +63,18 @@ def _curve(lost: Mapping[str, float], noise: Noise, random: np.random.Generator,
     frames = [_cell(one, 1, "strong", noise, random), _cell(several, WORKERS, "strong", noise, random)]
     frames.append(_cell({"compute": computing}, 1, "compute", noise, random))
     points = {(point.point.nodes, point.point.scaling): point for point in measured(pd.concat(frames), seed)}
-    alone = points[1, "compute"].times
-    isolated = Isolated(*(alone[name] for name in ("forward", "backward", "matrix", "fully-connected")),
-                        np.ones(1), overlaps=False)  # fmt: skip
+    alone = points[1, "compute"].parts
+    nothing = np.empty((1, 0))
+    isolated = IsolatedTimes(
+        alone.forward, alone.backward, alone.update, alone.matrix, alone.fully_connected, Messages(nothing, nothing)
+    )
     there = {nodes: points[nodes, "strong"] for nodes in (1, WORKERS)}
     return ScalingCurve(there, {nodes: _predicted(point, isolated) for nodes, point in there.items()})
 
 
-def _predicted(point: Measured, isolated: Isolated) -> Predicted:
-    times = {**point.times, "latency_share": 0 * point.times["iteration_time"]}
-    return Predicted(point.point, "eq. 2", "measured at b", times, None, frozenset(), isolated)
+def _predicted(point: Measured, isolated: IsolatedTimes) -> Predicted:
+    nothing = 0 * point.parts.iteration_time
+    return Predicted(point.point, "eq. 2", "measured at b", point.parts, latency_share=nothing, isolated=isolated)
 
 
 def _cell(
@@ -85,7 +88,7 @@ def _cell(
         "prefetch": 0, "batch": 32, "nodes": nodes, "ranks": nodes, "global_batch": 32, "worker_batch": 32 // nodes,
     }  # fmt: skip
     computing = parts["compute"]
-    times = dict.fromkeys((*TIMES, "matrix", "fully-connected"), 0.0)
+    times = dict.fromkeys((*TIMES, "matrix", "fully_connected"), 0.0)
     times |= {name: seconds for name, seconds in parts.items() if name in times}
     times |= {"forward": computing / 3, "backward": 2 * computing / 3, "matrix": computing}
     times["iteration_time"] = sum(parts.values())

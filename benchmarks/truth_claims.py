@@ -17,8 +17,8 @@ from stallpoint.claims.judge import judge
 from stallpoint.claims.quantity import Evidence
 from stallpoint.claims.reading import own_claims
 from stallpoint.claims.verdict import FAILS, HOLDS
-from stallpoint.models.frames import frame
-from stallpoint.models.statistics import bootstrap, columns, generator
+from stallpoint.models.base.frames import frame
+from stallpoint.models.base.statistics import bootstrap, columns, generator
 from stallpoint.records import TABLES
 
 TRIALS, COUNT = 40, 10

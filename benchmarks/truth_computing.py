@@ -14,9 +14,9 @@ from noises import NOISES, Noise
 from paired import Figure
 from planted import steps
 
-from stallpoint.models.measured import measured
-from stallpoint.models.possible import corrections
-from stallpoint.models.stalling import worthwhile_nodes
+from stallpoint.models.answers.stalling import worthwhile_nodes
+from stallpoint.models.base.measured import measured
+from stallpoint.models.terms.possible import corrections
 
 TRIALS = 40
 NODES = (1, 2, 4, 8, 16, 32)
@@ -36,7 +36,7 @@ def _found(noise: Noise) -> Iterator[Figure]:
     beyond: dict[str, list[bool]] = {"as measured": [], "corrected": []}
     for trial in range(TRIALS):
         points = measured(steps({"": lambda n: 0.1 + 1 / n}, NODES, noise, np.random.default_rng([4, trial])), trial)
-        by_nodes = {one.point.nodes: one.times["iteration_time"] for one in points}
+        by_nodes = {one.point.nodes: one.parts.iteration_time for one in points}
         times = np.stack([by_nodes[32 // b] for b in BATCHES], axis=-1)
         for name, seconds in (("as measured", times), ("corrected", times * corrections(BATCHES, times))):
             cost = seconds[0] / BATCHES

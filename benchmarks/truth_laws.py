@@ -9,8 +9,8 @@ import pandas as pd
 from judging import holds, shares
 from paired import Figure
 
-from stallpoint.models import communication
-from stallpoint.models.reductions import BySize
+from stallpoint.models.terms import communication
+from stallpoint.models.terms.reductions import BySize
 
 TRIALS = 50
 NOISES = (0.02, 0.05)

@@ -15,8 +15,8 @@ from noises import NOISES, Noise
 from paired import Figure
 from planted import THRESHOLD, Truth, amdahl, curves, steps
 
-from stallpoint.models.measured import measured
-from stallpoint.models.stalling import tables
+from stallpoint.models.answers.stalling import tables
+from stallpoint.models.base.measured import measured
 
 TRIALS = 40
 """A fit of a curve takes 0.1 s."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stallpoint import models
-from stallpoint.models.what_if import scenarios
+from stallpoint.models.answers.what_if import scenarios
 from stallpoint.parquet import read_frames, write
 from stallpoint.presets import presets_of
 from stallpoint.program import program

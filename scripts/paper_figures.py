@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from stallpoint.models.paper_figures import figures
+from stallpoint.models.answers.paper_figures import figures
 from stallpoint.parquet import write
 from stallpoint.program import program
 from stallpoint.records import PAPER_FIGURES

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from stallpoint.numerals import number
 from stallpoint.parquet import atomic
 from stallpoint.records import Table
 
@@ -26,8 +27,6 @@ ROWS = 45
 """Rows of a page of LaTeX."""
 WIDE = 95
 """Characters that fit on a line of LaTeX; wider tables are scaled to the line."""
-DIGITS = 3
-"""Significant digits of a value without interval."""
 _ESCAPES = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
@@ -111,19 +110,6 @@ def escape(text: str) -> str:
 
 
 # --- numbers --------------------------------------------------------------------------------------
-
-
-def number(value: float, digits: int = DIGITS) -> str:
-    """A number of at most so many significant digits: ``0.0124``, ``1230``, ``0.9``, ``2.5e-07``; integers whole."""
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if value == int(value) and abs(value) < 1e7:
-        return str(int(value))
-    power = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
-    if not -4 <= power < 7:
-        return f"{value:.{digits - 1}e}"
-    text = _decimals(value, digits - 1 - power)
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def estimate(value: float, low: float, high: float) -> str:

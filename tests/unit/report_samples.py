@@ -7,8 +7,8 @@ import synthetic
 
 from stallpoint import models
 from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.scaling.tables import extrapolated
-from stallpoint.models.what_if import scenarios
 from stallpoint.study import LeftOut
 
 Tables: TypeAlias = dict[str, pd.DataFrame]

@@ -27,9 +27,9 @@ from stallpoint import models
 from stallpoint.charts import CHARTS, PAPERS, axes, frames, publication, theme, web_page
 from stallpoint.charts.render import FORMATS, Spec, render, spec
 from stallpoint.charts.web_page import VEGA_LITE
-from stallpoint.models.paper_figures import figures
+from stallpoint.models.answers.paper_figures import figures
+from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.scaling.tables import MEASURED, extrapolated
-from stallpoint.models.what_if import scenarios
 from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES, TABLES
 
 Tables: TypeAlias = dict[str, pd.DataFrame]
@@ -520,15 +520,6 @@ def test_no_panel_is_crowded_and_no_two_curves_are_taken_for_one(most: int) -> N
     arranged = frames.arrange(frame, most=most)
     assert arranged.groupby("panel")["series"].nunique().max() <= most
     assert (arranged.groupby(["panel", "series", "nodes"]).size() == 1).all()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1.8349, "1.83"), (0.01236, "0.0124"), (1234.5, "1230"), (2.5e-7, "2.5e-07"), (0, "0"), (float("inf"), "∞"),
-     (float("nan"), "not known")],
-)  # fmt: skip
-def test_number(value: float, text: str) -> None:
-    assert frames.number(value) == text
 
 
 @given(st.floats(1e-9, 1e9), st.floats(1, 1e6))

@@ -13,7 +13,7 @@ from stallpoint.claims.judge import judge, rows
 from stallpoint.claims.language import Claim, Quantity
 from stallpoint.claims.quantity import Evidence, Number, difference, numbers, ratio
 from stallpoint.claims.reading import own_claims
-from stallpoint.models.frames import frame
+from stallpoint.models.base.frames import frame
 from stallpoint.parquet import to_arrow
 from stallpoint.records import CLAIMS, TABLES
 

@@ -17,7 +17,7 @@ from stallpoint.claims.judge import Judged, judge
 from stallpoint.claims.quantity import Evidence
 from stallpoint.claims.reading import PAPERS, claim_files, read_claims
 from stallpoint.claims.verdict import UNTESTED
-from stallpoint.models.what_if import scenarios
+from stallpoint.models.answers.what_if import scenarios
 from stallpoint.presets import PRESETS
 from stallpoint.records import EXTRAPOLATED_TABLES, INSTRUMENTATION
 from stallpoint.report.claims import claims_section

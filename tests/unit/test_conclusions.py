@@ -8,7 +8,7 @@ from synthetic import Layer, Truth, study
 from stallpoint.conclusions.numbers import conclude
 from stallpoint.conclusions.words import headline, leading, summary, to_markdown, trust_lines, verdict_in_words
 from stallpoint.models import fit
-from stallpoint.models.what_if import scenarios
+from stallpoint.models.answers.what_if import scenarios
 
 
 def concluded(records: dict[str, pd.DataFrame], nodes: list[int]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from test_study import SCHEMA
 from stallpoint.errors import InputError
 from stallpoint.exchange.export_trace import export_trace
 from stallpoint.exchange.layer_trace import from_text
-from stallpoint.models.data import TrainingData
-from stallpoint.models.measured import measured, over_ranks
+from stallpoint.models.base.measured import measured, over_ranks
+from stallpoint.models.terms.data import TrainingData
 from stallpoint.study import expand
 
 COMPARED = ["layer_index", "layer", "layer_type", "forward", "backward", "gradient_bytes"]

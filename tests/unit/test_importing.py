@@ -19,9 +19,9 @@ from stallpoint.errors import InputError
 from stallpoint.exchange.importing import compose, import_cell
 from stallpoint.exchange.layer_trace import to_text
 from stallpoint.kinds import KINDS
-from stallpoint.models import communication
-from stallpoint.models.measured import over_ranks
+from stallpoint.models.base.measured import over_ranks
 from stallpoint.models.taskgraph import Costs, Message, equation, iteration_tasks, schedule
+from stallpoint.models.terms import communication
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS
 from stallpoint.records import RUNS, TABLES

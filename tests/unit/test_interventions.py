@@ -19,7 +19,7 @@ from stallpoint.interventions import INTERVENTIONS
 from stallpoint.measure.pipeline import InputPipeline
 from stallpoint.measure.substitutes import FixedMiniBatch, SyntheticData
 from stallpoint.models import fit
-from stallpoint.models.critical_path import CAUSE_OF
+from stallpoint.models.answers.critical_path import CAUSE_OF
 from stallpoint.networks import find
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS

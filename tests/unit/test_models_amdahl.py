@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
 from stallpoint.models import fit
-from stallpoint.models.amdahl import serial_fraction, speedup_limit, stall_nodes
+from stallpoint.models.answers.amdahl import serial_fraction, speedup_limit, stall_nodes
 
 OPTIONS = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 

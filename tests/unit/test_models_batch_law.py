@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models import batch_law
-from stallpoint.models.batch_law import LINEAR, BatchCurve, Bend, Kernel, choose
+from stallpoint.models.terms import batch_law
+from stallpoint.models.terms.batch_law import LINEAR, BatchCurve, Bend, Kernel, choose_kernel
 
 POWERS = [1, 2, 4, 16, 64, 256]
 SECONDS = st.floats(1e-7, 10.0)
@@ -61,7 +61,7 @@ def test_left_out_mini_batches_of_a_blocked_kernel() -> None:
         together = times(batches, 11e-3, 0.82e-3, true)
         return np.where(np.array(batches)[None, :, None] < 4, 6e-3 * np.array(batches)[None, :, None], together)
 
-    kernel = choose([(POWERS, measured(POWERS))], [LINEAR, Kernel(block=4), Kernel(sharpness=4.0), true])
+    kernel = choose_kernel([(POWERS, measured(POWERS))], [LINEAR, Kernel(block=4), Kernel(sharpness=4.0), true])
     assert kernel == true
     asked = [3, 5, 6, 8, 12, 24, 33, 96, 128, 384, 512]
     curve = BatchCurve(POWERS, measured(POWERS), kernel)
@@ -72,7 +72,7 @@ def test_left_out_mini_batches_of_a_blocked_kernel() -> None:
 def test_a_richer_kernel_needs_more_than_chance(seed: int) -> None:
     random = np.random.default_rng(seed)
     noisy = times(POWERS, 5e-3, 1e-3) * np.exp(0.05 * random.standard_normal((1, len(POWERS), 1)))
-    chosen = choose([(POWERS, noisy)], [LINEAR, Kernel(sharpness=8.0)])
+    chosen = choose_kernel([(POWERS, noisy)], [LINEAR, Kernel(sharpness=8.0)])
     assert chosen == LINEAR
 
 

@@ -6,10 +6,10 @@ import pytest
 from synthetic import Truth, study
 
 from stallpoint.errors import InputError
-from stallpoint.models import communication
-from stallpoint.models.communication import Communication, Fit, all_reduce_seconds
-from stallpoint.models.reductions import LAWS, BySize
-from stallpoint.models.statistics import estimate
+from stallpoint.models.base.statistics import estimate
+from stallpoint.models.terms import communication
+from stallpoint.models.terms.communication import Communication, Fit, all_reduce_seconds
+from stallpoint.models.terms.reductions import REDUCTION_LAWS, BySize
 
 TRUTH = Truth()
 SCHEME = ("cpu", "mpi", "library")
@@ -147,11 +147,11 @@ def test_links_inside_and_between_nodes_are_told_apart() -> None:
     assert fits.over_nodes.inside.beta[0] == pytest.approx(0.1e-9, rel=0.01)
 
 
-@pytest.mark.parametrize("law", sorted(set(LAWS) - {"nodes", "hierarchical"}))
+@pytest.mark.parametrize("law", sorted(set(REDUCTION_LAWS) - {"nodes", "hierarchical"}))
 def test_every_scheme_is_found_again_and_followed(law: str) -> None:
     def truth(n: int, sizes: np.ndarray) -> np.ndarray:
         p = np.array(float(n))
-        return 30e-6 * LAWS[law].latency(p) + 0.5e-9 * LAWS[law].bandwidth(p) * sizes
+        return 30e-6 * REDUCTION_LAWS[law].latency(p) + 0.5e-9 * REDUCTION_LAWS[law].bandwidth(p) * sizes
 
     rows = records(truth, (2, 4, 8), workers=1).assign(reduction=law)
     fits = communication.fit(rows, seed=0)["cpu", "mpi", law]
@@ -202,7 +202,10 @@ def test_from_one_node_count_every_law_is_possible() -> None:
     assert fits.over_nodes.laws.name.startswith("average (")
     _, low, high = estimate(all_reduce_seconds(fits.at(64), 64, SIZES[0]))
     measured, least, _ = estimate(all_reduce_seconds(fits.at(2), 2, SIZES[0]))
-    steps = [LAWS[law].latency(np.array(64.0)) / LAWS[law].latency(np.array(2.0)) for law in ("binary-tree", "ring")]
+    steps = [
+        REDUCTION_LAWS[law].latency(np.array(64.0)) / REDUCTION_LAWS[law].latency(np.array(2.0))
+        for law in ("binary-tree", "ring")
+    ]
     assert low < steps[0] * measured
     assert high > 0.9 * steps[1] * measured
     assert least > 0.8 * measured  # what was measured is as certain as ever
@@ -231,16 +234,16 @@ def test_messages_beside_computing_go_by_the_same_laws() -> None:
 
 def test_schemes_on_two_ranks_are_what_the_textbook_says() -> None:
     two = np.array(2.0)
-    factors = {name: (float(law.latency(two)), float(law.bandwidth(two))) for name, law in LAWS.items()}
+    factors = {name: (float(law.latency(two)), float(law.bandwidth(two))) for name, law in REDUCTION_LAWS.items()}
     assert factors["ring"] == factors["rabenseifner"] == (2, 1)
     assert factors["recursive-doubling"] == (1, 1)
     assert factors["binary-tree"] == factors["parameter-server"] == (2, 2)
 
 
-@pytest.mark.parametrize("law", sorted(LAWS))
+@pytest.mark.parametrize("law", sorted(REDUCTION_LAWS))
 def test_no_scheme_gets_cheaper_with_more_ranks(law: str) -> None:
     p = np.arange(2.0, 300.0)
-    for factor in (LAWS[law].latency(p), LAWS[law].bandwidth(p)):
+    for factor in (REDUCTION_LAWS[law].latency(p), REDUCTION_LAWS[law].bandwidth(p)):
         assert (np.diff(factor) >= 0).all()
 
 

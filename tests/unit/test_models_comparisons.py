@@ -9,9 +9,10 @@ from stallpoint.charts import overlap
 from stallpoint.charts.frames import number
 from stallpoint.conclusions.numbers import conclude
 from stallpoint.conclusions.words import to_markdown
-from stallpoint.models import comparisons, fit, traffic
-from stallpoint.models.measured import Measured, measured, over_ranks
-from stallpoint.models.what_if import scenarios
+from stallpoint.models import fit
+from stallpoint.models.answers import comparisons, traffic
+from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.base.measured import Measured, measured, over_ranks
 
 RECORDS = study(nodes=(1, 2), prefetches=(0, 2), repeats=2)
 

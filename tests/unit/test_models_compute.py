@@ -6,8 +6,8 @@ import pytest
 from synthetic import NETWORK, Layer, Truth, study
 
 from stallpoint.errors import InputError
-from stallpoint.models.batch_law import Kernel
-from stallpoint.models.compute import Compute, layer_scaling
+from stallpoint.models.terms.batch_law import Kernel
+from stallpoint.models.terms.compute import Compute, layer_scaling
 
 OPTIONS = {"nodes": (1, 2), "storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 

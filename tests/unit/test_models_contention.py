@@ -9,9 +9,9 @@ import pytest
 from synthetic import Layer, Truth, study
 
 from stallpoint.models import fit
-from stallpoint.models.contention import NONE, Messages, PerMessage, Together, rounds
-from stallpoint.models.statistics import REPLICATES
-from stallpoint.models.stragglers import expected_lead
+from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.terms.effects import NONE, CoRunCost, Messages, PerMessage, rounds
+from stallpoint.models.terms.stragglers import expected_lead
 
 ZERO, ONE = np.zeros(1), np.ones(1)
 CONTENDED = Truth(slower=1.3, delay=3e-3)
@@ -137,7 +137,7 @@ def test_a_delay_counts_for_each_round() -> None:
 
 def test_a_message_takes_work_for_each_round_and_for_its_bytes_up_to_half_of_the_core() -> None:
     effects = replace(NONE, work=PerMessage(np.array([1e-3]), np.array([0.2])), beside=PerMessage(ZERO, 3 * ONE))
-    messages = Messages(latency=np.zeros((1, 2)), alone=np.array([[10e-3, 1e-3]]))
+    messages = Messages(latency=np.zeros((1, 2)), isolated=np.array([[10e-3, 1e-3]]))
     # 1 ms in each round and a fifth of 10 ms, spread over 30 ms; then all of 1 ms.
     after, beside, slower = (of[:, 0] for of in effects.of_messages(messages, 2))
     assert beside == pytest.approx([30e-3, 3e-3])
@@ -148,8 +148,8 @@ def test_a_message_takes_work_for_each_round_and_for_its_bytes_up_to_half_of_the
 
 def test_what_was_measured_while_ranks_compute_stands_for_messages_beside_the_pass_alone() -> None:
     effects = replace(NONE, work=PerMessage(ZERO, 0.5 * ONE), beside=PerMessage(ZERO, 0.8 * ONE))
-    together = Together(longer=np.array([[30e-3]]), work=np.array([[16e-3]]))
-    messages = Messages(latency=np.zeros((1, 1)), alone=np.array([[10e-3]]), together=together)
+    co_run = CoRunCost(longer=np.array([[30e-3]]), work=np.array([[16e-3]]))
+    messages = Messages(latency=np.zeros((1, 1)), isolated=np.array([[10e-3]]), co_run=co_run)
     after, beside, slower = (values[:, 0] for values in effects.of_messages(messages, 2))
     assert (beside, after) == (pytest.approx([32e-3]), pytest.approx([10e-3]))
     assert slower == pytest.approx([1 / (1 - 8 / 32)])

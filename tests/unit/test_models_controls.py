@@ -7,11 +7,12 @@ import pytest
 from synthetic import study
 
 from stallpoint.models import fit
-from stallpoint.models.controls import chance, holm, table, withheld
-from stallpoint.models.measured import Measured, Point
-from stallpoint.models.prediction import Predicted, ScalingCurve
-from stallpoint.models.stalling import tables as stalling
-from stallpoint.models.statistics import REPLICATES, Ensemble
+from stallpoint.models.answers.controls import chance, holm, table, withheld
+from stallpoint.models.answers.stalling import tables as stalling
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 
 SCATTER = 0.02
 
@@ -28,7 +29,7 @@ def alone(seconds: Ensemble, **axes: Any) -> Measured:
     point = Point(
         network="alexnet", storage="local", prefetch=0, batch=64, nodes=1, global_batch=values["worker_batch"], **values
     )
-    return Measured(point, (), {"iteration_time": seconds})
+    return Measured(point, (), Parts(iteration_time=seconds))
 
 
 def pairs(*factors: float, seed: int = 0, hardware: str = "cpu") -> list[dict[str, object]]:
@@ -98,18 +99,18 @@ def curve(speedup: Ensemble, hardware: str = "cpu") -> ScalingCurve:
     one = np.ones(1 + REPLICATES)
     times = {nodes: one * 2 / speedup if nodes == 2 else one for nodes in (1, 2)}
     zero = dict.fromkeys(
-        ("data", "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication",
-         "update", "matrix", "fully-connected", "latency_share"), 0 * one,
+        ("data_wait", "host_to_device", "backward", "communication", "exposed_communication", "update", "matrix",
+         "fully_connected"), 0 * one,
     )  # fmt: skip
     measured = {
         nodes: Measured(
             Point("alexnet", hardware, "local", "weak", "wfbp", 0, 64, nodes, nodes, 64 * nodes, 64), (),
-            {**zero, "forward": time, "iteration_time": time},
+            Parts.measured(**zero, forward=time, iteration_time=time),
         )
         for nodes, time in times.items()
     }  # fmt: skip
     predicted = {
-        nodes: Predicted(one.point, "eq. 5", "measured at b", one.times, None, frozenset())
+        nodes: Predicted(one.point, "eq. 5", "measured at b", one.parts, latency_share=0 * one.parts.forward)
         for nodes, one in measured.items()
     }
     return ScalingCurve(measured, predicted)

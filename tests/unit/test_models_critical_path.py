@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
 from stallpoint.models import fit
-from stallpoint.models.attribution import causes
-from stallpoint.models.critical_path import CAUSE_OF, by_cause, parts, undivided
-from stallpoint.models.measured import Measured, Point
-from stallpoint.models.prediction import Isolated, Predicted, ScalingCurve
-from stallpoint.models.statistics import REPLICATES, Ensemble
+from stallpoint.models.answers.attribution import causes
+from stallpoint.models.answers.critical_path import CAUSE_OF, by_cause, path, undivided
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.terms.effects import IsolatedTimes, Messages
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 SMALL = Layer("conv", "convolution", 0, 1e-3, 4_000)
@@ -30,21 +32,29 @@ def point(nodes: int) -> Point:
 
 
 def curve(
-    times: dict[str, float], *, predicted_only: bool, base_time: float = 1.0, isolated: Isolated | None = None
+    times: dict[str, float],
+    *,
+    predicted_only: bool,
+    base_time: float = 1.0,
+    latency: float = 0.2,
+    isolated: IsolatedTimes | None = None,
+    more: float | None = None,
 ) -> ScalingCurve:
     """Two node counts, the larger with `times`; on the smaller each is `base_time`."""
-    ensembles = {name: ensemble(value) for name, value in times.items()}
-    base = {name: ensemble(0.2 if name == "latency_share" else base_time) for name in times}
-    measured = {1: Measured(point(1), (), base)}
-    if not predicted_only:
-        measured[2] = Measured(point(2), (), ensembles)
-    return ScalingCurve(
-        measured,
-        {
-            n: Predicted(point(n), "eq. 5", "measured at b", at, None, frozenset(), isolated)
-            for n, at in ((1, base), (2, ensembles))
-        },
-    )
+    parts = {
+        1: Parts.measured(**{name: ensemble(base_time) for name in times}),
+        2: Parts.measured(**{name: ensemble(value) for name, value in times.items()}),
+    }
+    latencies, thread = {1: ensemble(0.2), 2: ensemble(latency)}, None if more is None else ensemble(more)
+    predicted = {
+        n: Predicted(
+            point(n), "eq. 5", "measured at b", parts[n],
+            latency_share=latencies[n], isolated=isolated, backward_over_forward=thread,
+        )
+        for n in parts
+    }  # fmt: skip
+    measured = {n: Measured(point(n), (), parts[n]) for n in ([1] if predicted_only else [1, 2])}
+    return ScalingCurve(measured, predicted)
 
 
 @pytest.fixture(scope="module")
@@ -88,16 +98,17 @@ def test_parts_add_up_whatever_the_times_are(
     times |= {
         "iteration_time": whole,
         "matrix": computing * matrix[0],
-        "fully-connected": computing * matrix[0] * matrix[1],
-        "latency_share": latency,
+        "fully_connected": computing * matrix[0] * matrix[1],
     }
-    isolated = None
+    isolated = more = None
     if alone:
-        forward, backward, more, overlaps = alone
+        forward, backward, factor, overlaps = alone
         layers = [matrix[0] * (forward + backward), matrix[0] * matrix[1] * (forward + backward)]
-        isolated = Isolated(*(ensemble(value) for value in (forward, backward, *layers, more)), overlaps)
-    at_two = curve(times, predicted_only=predicted_only, isolated=isolated)
-    found = parts(at_two, 2, "predicted" if predicted_only else "measured")
+        values = [ensemble(value) for value in (forward, backward, 0.0, *layers)]
+        isolated = IsolatedTimes(*values, Messages(np.empty((1, 0)), np.empty((1, 0))))
+        more = factor if overlaps else None
+    at_two = curve(times, predicted_only=predicted_only, latency=latency, isolated=isolated, more=more)
+    found = path(at_two, 2, "predicted" if predicted_only else "measured")
     close = {"rel": 1e-9, "abs": 1e-9 * (1 + max(abs(seconds[0]) for seconds in found.values()))}
     assert sum(ensemble[0] for ensemble in found.values()) == pytest.approx(whole, **close)
     assert sum(e[0] for e in by_cause(found).values()) == pytest.approx(whole, **close)
@@ -161,11 +172,11 @@ def test_causes_and_parts_are_one_vocabulary(fitted: dict[str, pd.DataFrame]) ->
 def test_shares_and_verdicts_do_not_depend_on_the_unit_of_time(values: list[float], factor: float) -> None:
     names = ("forward", "backward", "exposed_communication", "update", "data_wait", "host_to_device", "slack")
     times = dict(zip(names, values, strict=False))
-    times |= {"iteration_time": sum(times.values()), "matrix": times["forward"], "fully-connected": 0.5 * values[0]}
+    times |= {"iteration_time": sum(times.values()), "matrix": times["forward"], "fully_connected": 0.5 * values[0]}
     del times["slack"]
 
     def judged(unit: float) -> list[tuple[object, ...]]:
-        scaled = {name: value * unit for name, value in times.items()} | {"latency_share": 0.2}
+        scaled = {name: value * unit for name, value in times.items()}
         found = causes([curve(scaled, predicted_only=False, base_time=values[-1] * unit)])
         return [(row["cause"], row["verdict"], row["share"]) for row in found]
 

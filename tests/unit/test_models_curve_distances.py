@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from synthetic import Layer, Truth, study
 
-from stallpoint.models.compute import Compute
-from stallpoint.models.curve_distances import distance, table
-from stallpoint.models.matrix_products import products
-from stallpoint.models.statistics import REPLICATES
+from stallpoint.models.answers.curve_distances import distance, table
+from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.terms.compute import Compute
+from stallpoint.models.terms.matrix_products import products
 
 FLAT = np.ones((1 + REPLICATES, 1))
 

@@ -6,12 +6,12 @@ import pytest
 from synthetic import Truth, study
 
 from stallpoint.errors import InputError
-from stallpoint.models import data
-from stallpoint.models.batch_law import BatchCurve, choose
-from stallpoint.models.data import TrainingData, data_share, storage_rates
-from stallpoint.models.link import Traffic
-from stallpoint.models.measured import Measured, measured, over_ranks
-from stallpoint.models.statistics import estimate
+from stallpoint.models.base.measured import Measured, measured, over_ranks
+from stallpoint.models.base.statistics import estimate
+from stallpoint.models.terms import data
+from stallpoint.models.terms.batch_law import BatchCurve, choose_kernel
+from stallpoint.models.terms.data import TrainingData, data_share, storage_rates
+from stallpoint.models.terms.link import Traffic
 
 TRUTH = Truth()
 
@@ -162,6 +162,6 @@ def test_reads_that_took_no_time_slow_nothing(tables: dict[str, pd.DataFrame], p
 def test_a_storage_that_keeps_pace_until_it_is_saturated() -> None:
     ranks = [1, 2, 4, 8, 16]
     seconds = np.maximum(1e-3, 0.2e-3 * np.array(ranks))[None, :, None]
-    curve = BatchCurve(ranks, seconds, choose([(ranks, seconds)], data.SLOWING))
+    curve = BatchCurve(ranks, seconds, choose_kernel([(ranks, seconds)], data.SLOWING))
     assert curve.kernel.sharpness > 1
     assert float(curve(64)[0, 0]) == pytest.approx(0.2e-3 * 64, rel=0.02)

@@ -7,7 +7,7 @@ import pytest
 from synthetic import study
 
 from stallpoint import models, parquet
-from stallpoint.models.what_if import scenarios
+from stallpoint.models.answers.what_if import scenarios
 from stallpoint.records import MODEL_TABLES, TABLES
 
 NODES = [1, 2, 4, 8]

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from synthetic import study
 
-from stallpoint.models.compute import Compute
-from stallpoint.models.halvings import gains, table
-from stallpoint.models.matrix_products import products
+from stallpoint.models.answers.halvings import gains, table
+from stallpoint.models.terms.compute import Compute
+from stallpoint.models.terms.matrix_products import products
 
 
 def test_gain_of_each_halving() -> None:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.link import Traffic, together
+from stallpoint.models.terms.link import Traffic, together
 
 CAPACITY = 100e6
 BYTES = st.floats(1e4, 1e9)

@@ -5,8 +5,8 @@ from synthetic import study
 
 from stallpoint.cells import SgemmCell
 from stallpoint.errors import InputError
-from stallpoint.models import matrix_products
-from stallpoint.models.batch_law import BatchCurve, Kernel
+from stallpoint.models.terms import matrix_products
+from stallpoint.models.terms.batch_law import BatchCurve, Kernel
 from stallpoint.records import MACHINE
 
 PEAK, BANDWIDTH = 100e9, 25e9

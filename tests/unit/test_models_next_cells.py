@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
 from stallpoint.models import fit
-from stallpoint.models.next_cells import (
-    MODEL_ERROR,
+from stallpoint.models.answers.next_cells import (
+    STEP_ERROR,
     expected_width,
     stall_place,
     step_error,
@@ -66,11 +66,11 @@ def test_the_error_walks_away_from_what_was_measured() -> None:
 
 
 def test_the_size_of_the_error_is_learnt_from_measured_steps() -> None:
-    assert step_error({1: np.zeros(3)}) == MODEL_ERROR
-    assert step_error({1: np.full(3, np.nan)}) == MODEL_ERROR
-    assert step_error({}) == MODEL_ERROR
+    assert step_error({1: np.zeros(3)}) == STEP_ERROR
+    assert step_error({1: np.full(3, np.nan)}) == STEP_ERROR
+    assert step_error({}) == STEP_ERROR
     exact = {2**power: np.zeros(3) for power in range(8)}
-    assert step_error(exact) == pytest.approx(MODEL_ERROR / np.sqrt(8))
+    assert step_error(exact) == pytest.approx(STEP_ERROR / np.sqrt(8))
     worse = {2**power: np.full(3, 0.3 * power) for power in range(8)}
     assert step_error(worse) == pytest.approx(0.3, rel=0.1)
 

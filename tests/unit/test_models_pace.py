@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stallpoint.models import pace
+from stallpoint.models.terms import pace
 
 
 def contention(

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from stallpoint.errors import InputError
-from stallpoint.models.amdahl import speedup_limit
-from stallpoint.models.paper_figures import figures
+from stallpoint.models.answers.amdahl import speedup_limit
+from stallpoint.models.answers.paper_figures import figures
 from stallpoint.parquet import read, write
 from stallpoint.records import PAPER_FIGURES
 

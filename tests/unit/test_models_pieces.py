@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stallpoint.models import pieces
-from stallpoint.models.pieces import Samples
-from stallpoint.models.statistics import REPLICATES
+from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.terms import pieces
+from stallpoint.models.terms.pieces import Samples
 
 SIZES = 2.0 ** np.arange(8, 28)
 ONES = np.ones_like(SIZES)

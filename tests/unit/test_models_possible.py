@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import study
 
-from stallpoint.models.compute import Compute
-from stallpoint.models.possible import corrections
-from stallpoint.models.statistics import REPLICATES
+from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.terms.compute import Compute
+from stallpoint.models.terms.possible import corrections
 
 BATCHES = (1, 2, 4, 8, 16)
 ONE = {"nodes": (1, 2), "storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}

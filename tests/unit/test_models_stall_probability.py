@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.measured import Measured, Point
-from stallpoint.models.prediction import ScalingCurve
+from stallpoint.models.answers.stall_probability import Stall
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.scaling.curves import underlying
-from stallpoint.models.stall_probability import Stall
-from stallpoint.models.statistics import REPLICATES
 
 SIX, NINE = tuple(2**power for power in range(6)), tuple(2**power for power in range(9))
 draws = st.lists(st.lists(st.floats(-0.5, 0.7), min_size=20, max_size=20), min_size=1, max_size=5)
@@ -94,7 +95,7 @@ def planted(
         spread = np.exp((stated or noise) * np.concatenate([[0.0], random.standard_normal(REPLICATES)]))
         whole = nodes[-1]
         point = Point("made-up", "cpu", "local", "strong", "wfbp", 0, whole, n, n, whole, whole // n)
-        measured[n] = Measured(point, (), {"iteration_time": seconds * spread})
+        measured[n] = Measured(point, (), Parts(iteration_time=seconds * spread))
     rates = underlying(ScalingCurve(measured, {next(iter(nodes)): measured[nodes[0]]}))  # type: ignore[dict-item]
     return Stall.of({n: rates[2 * n] - rates[n] for n in nodes[:-1]}, nodes[-1], 0.1)
 

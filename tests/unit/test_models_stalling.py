@@ -8,16 +8,17 @@ from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
 from stallpoint.models import fit
-from stallpoint.models.measured import Measured, Point
-from stallpoint.models.prediction import Predicted, ScalingCurve
-from stallpoint.models.stalling import crossing, tables, worthwhile_nodes
-from stallpoint.models.statistics import REPLICATES
+from stallpoint.models.answers.stalling import crossing, tables, worthwhile_nodes
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 COUNTS = (1, 2, 4, 8)
 NAMES = (
-    "data", "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
-    "matrix", "fully-connected", "latency_share",
+    "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update", "matrix",
+    "fully_connected",
 )  # fmt: skip
 
 times = st.lists(st.floats(1e-3, 1e3), min_size=len(COUNTS), max_size=len(COUNTS))
@@ -32,10 +33,13 @@ def curve(seconds: list[float], factor: float = 1.0, noise: float = 0.1) -> Scal
         spread = np.concatenate([[1.0], np.linspace(1 - noise, 1 + noise, REPLICATES)])
         ensembles |= {"forward": whole * spread, "iteration_time": whole * spread}
         ensembles |= {"communication": 0.3 * nodes * whole * spread * (nodes > 1)}
-        return Measured(point, (), {name: values * factor for name, values in ensembles.items()})
+        return Measured(point, (), Parts.measured(**{name: values * factor for name, values in ensembles.items()}))
 
     points = {n: at(n, whole) for n, whole in zip(COUNTS, seconds, strict=True)}
-    predicted = {n: Predicted(p.point, "eq. 5", "measured at b", p.times, None, frozenset()) for n, p in points.items()}
+    nothing = np.zeros(1 + REPLICATES)
+    predicted = {
+        n: Predicted(p.point, "eq. 5", "measured at b", p.parts, latency_share=nothing) for n, p in points.items()
+    }
     return ScalingCurve(points, predicted)
 
 

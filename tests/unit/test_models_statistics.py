@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import nnls
 from scipy.stats import t as student_t
 
-from stallpoint.models.statistics import (
+from stallpoint.models.base.statistics import (
     REPLICATES,
     UNKNOWN,
     Reals,

@@ -19,7 +19,7 @@ import synthetic
 from stallpoint import models, papers
 from stallpoint.charts import NoData
 from stallpoint.charts.render import Spec, to_spec
-from stallpoint.models.paper_figures import figures
+from stallpoint.models.answers.paper_figures import figures
 from stallpoint.papers import PAPERS, Exhibit, Made, Material, Missing
 from stallpoint.papers.job_graph import numbered
 from stallpoint.papers.make import published

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stallpoint import typeset
 from stallpoint.records import AMDAHL, MODEL_TABLES
-from stallpoint.typeset import ROWS, Typeset, escape, estimate, number, of_records, to_csv, to_latex, to_markdown
+from stallpoint.typeset import ROWS, Typeset, escape, estimate, of_records, to_csv, to_latex, to_markdown
 
 REVERSED = {shown: character for character, shown in typeset._ESCAPES.items()}
 TOKEN = re.compile("|".join(map(re.escape, sorted(REVERSED, key=len, reverse=True))) + r"|[^\\{}$&#%_^~]", re.DOTALL)
@@ -148,19 +148,10 @@ def test_a_rounded_estimate_stays_near(value: float, width: float) -> None:
     assert first == pytest.approx([value, low, high], abs=0.06 * (high - low) / 2)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.9, "0.9"), (1234.5, "1230"), (999.9, "1000"), (4194304.0, "4194304"), (2.5e-7, "2.50e-07"), (0.0, "0"),
-     (-math.inf, "−∞"), (-0.00012345, "-0.000123")],
-)  # fmt: skip
-def test_numbers(value: float, text: str) -> None:
-    assert number(value) == text
-
-
 def test_powers_of_ten_are_formulas_in_latex() -> None:
     frame = pd.DataFrame({"a": [2.5e-7, 1.0], "b": [1.2e-6, 1], "b_low": [1.1e-6, 1], "b_high": [1.3e-6, 1]})
     text = to_latex(Typeset(frame, "c", "tab:l", {}))
-    assert r"2.50 $\times 10^{-7}$ & 1.20 [1.10, 1.30] $\times 10^{-6}$" in text
+    assert r"2.5 $\times 10^{-7}$ & 1.20 [1.10, 1.30] $\times 10^{-6}$" in text
     check_latex(text)
 
 

@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import compact, number, rows, with_interval
+from stallpoint.charts.frames import compact, rows, with_interval
+from stallpoint.numerals import number
 
 CURVE = ["hardware", "backend", "reduction", "nodes"]
 BUSY = ", while computing"

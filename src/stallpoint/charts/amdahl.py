@@ -6,7 +6,8 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks, theme
-from stallpoint.charts.frames import compact, number, rows, with_interval
+from stallpoint.charts.frames import compact, rows, with_interval
+from stallpoint.numerals import number
 
 NODES = [2**power for power in range(11)]
 MARKED = NODES[2::3]

@@ -6,7 +6,8 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import arrange, compact, number, rows
+from stallpoint.charts.frames import arrange, compact, rows
+from stallpoint.numerals import number
 
 CURVE = ["network", "hardware", "scaling", "sync", "batch", "nodes"]
 COMPUTE = ("forward", "backward", "update")

@@ -6,6 +6,7 @@ import altair as alt
 
 from stallpoint.charts import NoData, Tables, axes, marks
 from stallpoint.charts.frames import arrange, compact, estimate, rows
+from stallpoint.numerals import number
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -17,7 +18,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         raise NoData(f"no {cells}")
     frame = arrange(frame.assign(name=frame["storage"], storage=""), most=1).assign(basis="measured")
     frame["storage"] = frame["name"]
-    wait = [f"{seconds:.3g} s" for seconds in frame["data_wait"]]
+    wait = [f"{number(seconds)} s" for seconds in frame["data_wait"]]
     frame = compact(
         frame.assign(wait=wait),
         ["panel", "storage", "nodes", "worker_batch", "basis", "value", "low", "high", "shown", "wait"],

@@ -6,7 +6,8 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, marks
-from stallpoint.charts.frames import compact, number, rows
+from stallpoint.charts.frames import compact, rows
+from stallpoint.numerals import number
 
 CELLS = "train cells at four or more node counts, nor external table with so many worker counts"
 

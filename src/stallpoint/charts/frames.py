@@ -6,11 +6,10 @@ A chart has one *panel* for each network and hardware (and whatever else would c
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables
+from stallpoint.numerals import number
 from stallpoint.records import SERIES
 
 AXES = tuple(column.name for column in SERIES)
@@ -67,16 +66,6 @@ def arrange(frame: pd.DataFrame, *, most: int = MOST_SERIES) -> pd.DataFrame:
     first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *moved])
     panelled = frame.assign(panel=first + "\n" + second, series=label(frame, series or ["sync"]))
     return panelled.sort_values([*AXES, "nodes"], kind="stable")
-
-
-def number(value: float) -> str:
-    """Three significant digits: ``1.83``, ``0.0124``, ``2.5e-07``, ``1200``."""
-    if pd.isna(value):
-        return "not known"
-    if math.isinf(value):
-        return "∞"
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:.0f}" if 1000 <= abs(rounded) < 1e7 else f"{rounded:.3g}"
 
 
 def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> list[str]:

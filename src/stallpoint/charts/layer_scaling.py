@@ -6,7 +6,8 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import compact, estimate, number, rows
+from stallpoint.charts.frames import compact, estimate, rows
+from stallpoint.numerals import number
 
 CELLS = "train cells with scaling: compute"
 AS_ON = "as on n nodes"

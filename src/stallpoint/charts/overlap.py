@@ -6,7 +6,8 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, marks, theme
-from stallpoint.charts.frames import AXES, compact, label, number, rows, with_interval
+from stallpoint.charts.frames import AXES, compact, label, rows, with_interval
+from stallpoint.numerals import number
 
 CHOICE = ["network", "hardware", "sync"]
 ROW_HEIGHT, WIDTH = 14, 640

@@ -6,7 +6,8 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import Tables, axes, marks, theme
-from stallpoint.charts.frames import compact, number, rows
+from stallpoint.charts.frames import compact, rows
+from stallpoint.numerals import number
 
 PANELS = {
     4: "Fig. 4: free communication",

@@ -6,8 +6,9 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import Tables, axes, marks
-from stallpoint.charts.frames import compact, estimate, number, rows
+from stallpoint.charts.frames import compact, estimate, rows
 from stallpoint.charts.layer_scaling import AS_ON, as_on_nodes
+from stallpoint.numerals import number
 
 REFERENCE = "reference"
 

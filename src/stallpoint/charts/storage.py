@@ -6,7 +6,8 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import Tables, axes, marks
-from stallpoint.charts.frames import compact, estimate, number, rows, with_interval
+from stallpoint.charts.frames import compact, estimate, rows, with_interval
+from stallpoint.numerals import number
 
 
 def draw(tables: Tables) -> alt.VConcatChart:

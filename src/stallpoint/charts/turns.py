@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.charts import Tables, marks, theme
-from stallpoint.charts.frames import compact, number, rows
+from stallpoint.charts.frames import compact, rows
 from stallpoint.disturbances import REASONS, sentinels
+from stallpoint.numerals import number
 
 CELLS = "cells that were visited"
 WIDTH, ROW = 640, 26

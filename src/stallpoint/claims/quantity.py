@@ -21,7 +21,7 @@ from stallpoint.claims.conditions import chosen, is_end
 from stallpoint.claims.facts import Facts, column_of
 from stallpoint.claims.language import Quantity, Selection
 from stallpoint.claims.missing import no_rows, no_value, one_row
-from stallpoint.models.statistics import Reals, estimate, generator, resampled
+from stallpoint.models.base.statistics import Reals, estimate, generator, resampled
 
 AGGREGATES: dict[str, Callable[..., Any]] = {
     "median": np.median, "mean": np.mean, "min": np.min, "max": np.max, "sum": np.sum,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from scipy.stats import t as student_t
 
 from stallpoint.claims.language import Condition
-from stallpoint.models.statistics import INTERVAL, UNKNOWN
+from stallpoint.models.base.statistics import INTERVAL, UNKNOWN
 
 HOLDS, FAILS, UNCLEAR, UNTESTED = "holds", "does not hold", "not distinguishable", "not tested"
 _TAIL = (1 - INTERVAL) / 2

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stallpoint.charts.frames import number
 from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
+from stallpoint.numerals import number
 
 HEAD = ("claim", "source", "verdict", "numbers", "chart")
 ALWAYS = ("network", "hardware")
@@ -98,7 +98,7 @@ def number_in_words(claim: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
     scale, unit = (100.0, " %") if claim["percent"] else (1.0, f" {claim['unit']}" if claim["unit"] else "")
     value, low, high = (entry["number"][name] for name in ("value", "low", "high"))
     basis = f", {entry['basis']}" if entry["basis"] else ""
-    said = "" if value is None else f"{_figure(value * scale)}{unit}"
+    said = "" if value is None else f"{number(value * scale)}{unit}"
     if entry["or_more"]:
         return f"{said} or more{basis}"
     if value is not None and low == high:  # exact, or both not known
@@ -107,12 +107,7 @@ def number_in_words(claim: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
 
 
 def _end(value: float | None, scale: float, unbounded: str) -> str:
-    return unbounded if value is None else _figure(value * scale)
-
-
-def _figure(value: float) -> str:
-    """Three significant digits, also of millions."""
-    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 1e4 else number(value)
+    return unbounded if value is None else number(value * scale)
 
 
 def _shown(entries: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.claims.judge import Judged
-from stallpoint.models.measured import SERIES
-from stallpoint.models.stall_probability import Stall
-from stallpoint.models.statistics import INTERVAL, estimate, generator, groups, resampled
+from stallpoint.models.answers.stall_probability import Stall
+from stallpoint.models.base.measured import SERIES
+from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
 
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
 """Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""

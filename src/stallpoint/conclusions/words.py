@@ -8,16 +8,17 @@ from typing import Any
 
 from stallpoint.claims import words as claims
 from stallpoint.conclusions.numbers import Conclusions, Estimate
+from stallpoint.numerals import interval, number
 
 
 def to_markdown(conclusions: Conclusions) -> str:
     """The conclusions as a Markdown page."""
-    interval, threshold = (f"{100 * conclusions[name]:.0f} %" for name in ("interval", "threshold"))
+    covered, threshold = (f"{100 * conclusions[name]:.0f} %" for name in ("interval", "threshold"))
     blocks = [
         "# Conclusions",
-        f"Intervals, in brackets, cover {interval}. A curve stalls at the node count from which doubling the nodes "
+        f"Intervals, in brackets, cover {covered}. A curve stalls at the node count from which doubling the nodes "
         f"gains less than {threshold} in throughput. Nodes are worth paying for while a sample costs at most "
-        f"{_figure(1 / conclusions['efficiency'])} times the node-seconds it costs on the fewest. *Predicted* means: "
+        f"{number(1 / conclusions['efficiency'])} times the node-seconds it costs on the fewest. *Predicted* means: "
         "by the DAG model, not measured; its intervals hold the uncertainty of its inputs, not that of the model.",
         *_trust_blocks(conclusions),
         *_scaling_blocks(conclusions["curves"]),
@@ -120,7 +121,7 @@ def reason_in_words(curve: Mapping[str, Any]) -> str:
         nodes *= 2
     if nodes not in measured:
         nodes, measured = curve["measured_speedup_nodes"], {curve["measured_speedup_nodes"]: curve["measured_speedup"]}
-    return f"speedup {_with_interval(measured[nodes])} on n = {nodes}{_probably(curve)}"
+    return f"speedup {interval(measured[nodes])} on n = {nodes}{_probably(curve)}"
 
 
 LEAST_NAMED = 0.01
@@ -165,7 +166,7 @@ def predicted_in_words(curve: Mapping[str, Any]) -> str:
     if curve["reached"]:
         stall = curve["stall_nodes"]
         there = stall["value"] == stall["low"] == stall["high"] == curve["verdict_nodes"]
-        where = "there" if there else f"at n = {_with_interval(stall)}"
+        where = "there" if there else f"at n = {interval(stall)}"
         return f"predicted to stall {where}" if curve["basis"] == "predicted" else ""
     largest = curve["largest_considered"]
     return f"predicted not to stall up to n = {largest}" if largest > curve["largest_measured"] else ""
@@ -233,22 +234,8 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _figure(value: float | None) -> str:
-    """Three significant digits; whole numbers from 100 on. What is known but has no number is unbounded."""
-    if value is None:
-        return "∞"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _with_interval(estimate: Estimate | None, scale: float = 1.0, unit: str = "") -> str:
-    if estimate is None:
-        return "not known"
-    value, low, high = (None if x is None else x * scale for x in (estimate[k] for k in ("value", "low", "high")))
-    return f"{_figure(value)}{unit} [{_figure(low)}, {_figure(high)}]"
-
-
 def _percent(estimate: Estimate | None) -> str:
-    return _with_interval(estimate, 100, " %")
+    return interval(estimate, 100, " %")
 
 
 def _series(curve: Mapping[str, Any]) -> str:
@@ -266,7 +253,7 @@ def _ahead(curve: Mapping[str, Any]) -> str:
 def stall_in_words(curve: Mapping[str, Any]) -> str:
     """Where a curve stalls, or why nobody knows."""
     if curve["reached"]:
-        where = _with_interval(curve["stall_nodes"])
+        where = interval(curve["stall_nodes"])
         return f"{where}, measured" if curve["basis"] == "measured" else f"{where}, predicted, not measured"
     if curve["note"]:
         return f"not known: {curve['note']}"
@@ -299,7 +286,7 @@ def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
                     curve["dominant_cause"],
                     crossing_in_words(curve),
                     worthwhile_in_words(curve),
-                    _with_interval(curve["best_speedup"]),
+                    interval(curve["best_speedup"]),
                     f"{_percent(curve['data_wait']['share'])} at n = {curve['data_wait']['nodes']}",
                 ]
                 for curve in here
@@ -324,7 +311,7 @@ def crossing_in_words(curve: Mapping[str, Any]) -> str:
         return f"not up to n = {curve['largest_considered']}"
     after = curve["crossing_after"]
     beside = f", interpolated from n = {after:.0f} on" if after is not None else ""
-    return f"{_with_interval(crossing)}{beside}"
+    return f"{interval(crossing)}{beside}"
 
 
 def worthwhile_in_words(curve: Mapping[str, Any]) -> str:
@@ -332,7 +319,7 @@ def worthwhile_in_words(curve: Mapping[str, Any]) -> str:
     nodes = curve["worthwhile_nodes"]
     if nodes is None or curve["note"]:
         return "not known"
-    return f"{_with_interval(nodes)}{' or more' if nodes['value'] == curve['largest_considered'] else ''}"
+    return f"{interval(nodes)}{' or more' if nodes['value'] == curve['largest_considered'] else ''}"
 
 
 def _path_in_words(curve: Mapping[str, Any]) -> str:
@@ -358,7 +345,7 @@ def _intervention_blocks(found: list[dict[str, Any]]) -> Iterator[str]:
 def intervention_in_words(row: Mapping[str, Any]) -> list[str]:
     """The cells of a row under `INTERVENTIONS_HEAD`."""
     where = f"{row['network']} on {row['hardware']}, {_series(row)}, n = {row['nodes']}"
-    saved, parted = (_with_interval(row[name], 1e3, " ms") for name in ("saved", "parted"))
+    saved, parted = (interval(row[name], 1e3, " ms") for name in ("saved", "parted"))
     return [where, row["intervention"], saved, row["parts"], parted, "yes" if row["agrees"] else "no"]
 
 
@@ -370,7 +357,7 @@ def _communication_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _cost_in_words(at: Mapping[str, Any]) -> str:
-    cost, isolated, hidden = (_with_interval(at[name], 1e3, " ms") for name in ("cost", "isolated", "hidden"))
+    cost, isolated, hidden = (interval(at[name], 1e3, " ms") for name in ("cost", "isolated", "hidden"))
     return f"n = {at['nodes']}: {cost}; its messages alone take {isolated}, so {hidden} of them are hidden"
 
 
@@ -393,10 +380,8 @@ def _what_if_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
 def _scenario_in_words(entry: Mapping[str, Any]) -> list[str]:
     if entry["note"]:
         return [f"not known: {entry['note']}", ""]
-    stalls = (
-        _with_interval(entry["stall_nodes"]) if entry["stall_nodes"] else f"not up to {entry['largest_considered']}"
-    )
-    return [f"× {_with_interval(entry['gain'])}, n = {entry['nodes']}" if entry["gain"] else "not known", stalls]
+    stalls = interval(entry["stall_nodes"]) if entry["stall_nodes"] else f"not up to {entry['largest_considered']}"
+    return [f"× {interval(entry['gain'])}, n = {entry['nodes']}" if entry["gain"] else "not known", stalls]
 
 
 def next_in_words(curve: Mapping[str, Any]) -> str:
@@ -405,15 +390,15 @@ def next_in_words(curve: Mapping[str, Any]) -> str:
     if cell is None:
         return f"not known: {curve['note'] or 'no doubling of the nodes is known'}"
     if not cell["narrows"]:
-        return f"no cell would narrow the interval, which is {_figure(cell['width'])} doublings of n wide"
+        return f"no cell would narrow the interval, which is {number(cell['width'])} doublings of n wide"
     what = {
         "train": f"training on n = {cell['nodes']}",
         "collectives": f"the collectives on n = {cell['nodes']}",
         "compute": f"compute at b = {cell['worker_batch']} on one worker",
     }[cell["kind"]]
     return (
-        f"{what} ({_figure(cell['node_hours'])} node-hours), which should narrow the interval from "
-        f"{_figure(cell['width'])} to {_figure(cell['expected_width'])} doublings of n"
+        f"{what} ({number(cell['node_hours'])} node-hours), which should narrow the interval from "
+        f"{number(cell['width'])} to {number(cell['expected_width'])} doublings of n"
     )
 
 
@@ -427,7 +412,7 @@ def _cause_table(curves: list[dict[str, Any]]) -> str:
 
 
 def _leading(at: Mapping[str, Any]) -> str:
-    causes = [f"{entry['cause']} {_with_interval(entry['lost_seconds'], 1000)}" for entry in at["leading"]]
+    causes = [f"{entry['cause']} {interval(entry['lost_seconds'], 1000)}" for entry in at["leading"]]
     if at["verdict"] == "dominant":
         text = causes[0]
     elif len(causes) == 1:
@@ -455,13 +440,13 @@ def _what(row: Mapping[str, Any]) -> str:
 def _limits(row: Mapping[str, Any]) -> list[str]:
     if row["note"]:
         return [f"not fitted: {row['note']}", "", ""]
-    return [_with_interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_nodes")]
+    return [interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_nodes")]
 
 
 def _error_in_words(error: Mapping[str, Any]) -> str:
     """The median error, with an interval where its points tell one."""
     median_error = error["median_error"]
-    return f"{_figure(100 * median_error['value'])} %" if median_error["low"] is None else _percent(median_error)
+    return f"{number(100 * median_error['value'])} %" if median_error["low"] is None else _percent(median_error)
 
 
 def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
@@ -499,7 +484,7 @@ def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
         (
             [
                 row["hardware"], str(row["nodes"]), row["order"], row["cache"], row["storage"],
-                _with_interval(row["samples_per_second"]), row["verdict"],
+                interval(row["samples_per_second"]), row["verdict"],
             ]
             for row in rows
             if row["nodes"] == largest[row["hardware"]]
@@ -522,8 +507,8 @@ def instrumentation_rows(entries: Iterable[Mapping[str, Any]]) -> list[list[str]
             entry["network"],
             entry["hardware"],
             str(entry["cells"]),
-            f"{_figure(1e6 * entry['timing_cost'])} µs",
-            f"{_figure(100 * entry['timing_share'])} %",
+            f"{number(1e6 * entry['timing_cost'])} µs",
+            f"{number(100 * entry['timing_share'])} %",
             _closure(entry["forward_closure"]),
             _closure(entry["backward_closure"]),
         ]

@@ -7,32 +7,31 @@ from collections.abc import Collection, Mapping, Sequence
 import pandas as pd
 
 from stallpoint import disturbances
-from stallpoint.models import (
+from stallpoint.models.answers import (
     amdahl,
     attribution,
-    communication,
     comparisons,
     controls,
     critical_path,
     curve_distances,
-    data,
     halvings,
     hidden_communication,
     interventions,
-    matrix_products,
     next_cells,
-    pace,
-    prediction,
     stalling,
     traffic,
     validation,
     what_if,
 )
-from stallpoint.models.compute import Compute, layer_scaling
-from stallpoint.models.frames import frame, of_types
-from stallpoint.models.measured import Measured, measured, over_ranks, presets
+from stallpoint.models.answers.what_if import Scenario
+from stallpoint.models.base.frames import frame, of_types
+from stallpoint.models.base.measured import Measured, measured, over_ranks, presets
+from stallpoint.models.iteration import tables as predictions
+from stallpoint.models.iteration.cluster import Cluster
+from stallpoint.models.iteration.prediction import DagModel, learning
 from stallpoint.models.scaling import curves as scaling_curves
-from stallpoint.models.what_if import Cluster, Scenario
+from stallpoint.models.terms import communication, data, matrix_products, pace
+from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.presets import PRESETS, Preset
 from stallpoint.records import MODEL_TABLES, TABLES
 
@@ -78,17 +77,17 @@ def fit(
         seen: Mapping[str, pd.DataFrame], points: Sequence[Measured], compute: Compute | None = None
     ) -> Cluster:
         """What is known of the cluster once `seen` was measured, of which `compute` is known already."""
-        alone = Cluster(
+        known = Cluster(
             compute or Compute(seen["iterations"], seen["layers"], seed, kernels),
             links,
             data.TrainingData(runs, seen["iterations"], seen["storage_reads"], seed, shared_links),
             {**named, **presets(runs)},
         )
-        return alone.learning(points, seen["iterations"], seen["layers"], paces, seed)
+        return learning(known, points, seen["iterations"], seen["layers"], paces, seed)
 
     compute = Compute(iterations, layers, seed, kernels)
     cluster = cluster_of(tidy, points, compute)
-    curves = cluster.model.curves(points, nodes)
+    curves = DagModel(cluster).curves(points, nodes)
     # Without communication ranks train nothing together: such a curve explains others and answers nothing itself.
     training = [curve for curve in curves if cluster.communicates(curve.measured[curve.base].point)]
     trained = [measured for measured in points if cluster.communicates(measured.point)]
@@ -100,9 +99,9 @@ def fit(
         "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
         "matrix_products": matrix_products.table(tidy["sgemm"], libraries, seed),
         "communication": communication.table(links),
-        "predictions": prediction.predictions(curves, steps),
+        "predictions": predictions.predictions(curves, steps),
         "validation": validation.table(tidy, points, calibration_nodes, cluster_of),
-        "layer_predictions": prediction.layer_predictions(curves, iterations, layers),
+        "layer_predictions": predictions.layer_predictions(curves, iterations, layers),
         "amdahl": amdahl.table(compute, training, threshold),
         "critical_path": critical_path.table(curves),
         "causes": attribution.causes(training),

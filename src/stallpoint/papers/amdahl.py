@@ -7,8 +7,9 @@ import pandas as pd
 
 from stallpoint.charts import amdahl, axes, theme
 from stallpoint.charts import marks as chart_marks
-from stallpoint.charts.frames import compact, number
-from stallpoint.models.measured import MATRIX_LAYERS
+from stallpoint.charts.frames import compact
+from stallpoint.models.base.measured import MATRIX_LAYERS
+from stallpoint.numerals import number
 from stallpoint.papers import Made, Material
 from stallpoint.papers.study import KEUPER_NETWORKS, lacking, marks, rows, said, with_marks
 

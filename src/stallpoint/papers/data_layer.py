@@ -7,7 +7,8 @@ import pandas as pd
 
 from stallpoint.charts import marks as chart_marks
 from stallpoint.charts import theme
-from stallpoint.charts.frames import compact, number
+from stallpoint.charts.frames import compact
+from stallpoint.numerals import number
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import KEUPER_NETWORKS, lacking, rows
 from stallpoint.records import SERIES

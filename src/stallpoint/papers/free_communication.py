@@ -7,7 +7,8 @@ import pandas as pd
 
 from stallpoint.charts import axes
 from stallpoint.charts import marks as chart_marks
-from stallpoint.charts.frames import compact, estimate, number
+from stallpoint.charts.frames import compact, estimate
+from stallpoint.numerals import number
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import KEUPER_NETWORKS, lacking, marks, rows, said, with_marks
 

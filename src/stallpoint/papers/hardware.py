@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from stallpoint.models.matrix_products import in_precision, machine
+from stallpoint.models.terms.matrix_products import in_precision, machine
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import machines
 from stallpoint.typeset import Typeset, number

@@ -16,7 +16,8 @@ from stallpoint.conclusions.words import (
     verdict_in_words,
     worthwhile_in_words,
 )
-from stallpoint.report.html import Section, interval, paragraph, table
+from stallpoint.numerals import interval
+from stallpoint.report.html import Section, paragraph, table
 
 HEAD = [
     "curve", "as measured", "stalls at n", "why there (or at the largest n)", "communication reaches compute at n",

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from stallpoint.charts.frames import FILTERS, number
-from stallpoint.conclusions.numbers import Estimate
+from stallpoint.charts.frames import FILTERS
 
 MOST_ROWS = 500
 """Rows of a table on the page: it grows with the number of charts, not of rows."""
@@ -83,14 +82,3 @@ def downloads(chart: str, title: str) -> str:
         for kind, what in formats.items()
     )
     return f'<span class="tools">{buttons}</span>'
-
-
-def interval(estimate: Estimate | None, scale: float = 1.0, unit: str = "") -> str:
-    """``1.83 [1.71, 1.95]``; an end that is None is unbounded."""
-    if estimate is None:
-        return "not known"
-    value, low, high = (
-        "∞" if estimate[name] is None else number(float(estimate[name] or 0) * scale)
-        for name in ("value", "low", "high")
-    )
-    return f"{value}{unit} [{low}, {high}]"

@@ -8,7 +8,7 @@ from html import escape
 import pandas as pd
 
 from stallpoint.charts import Tables
-from stallpoint.charts.frames import number
+from stallpoint.numerals import number
 from stallpoint.published import HEAD, texts
 from stallpoint.report.html import Section, paragraph, table
 

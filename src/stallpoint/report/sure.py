@@ -11,7 +11,8 @@ import pandas as pd
 from stallpoint.charts.frames import AXES, label
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.conclusions.words import ENDED, disturbed_in_words, mistrusted
-from stallpoint.report.html import Section, interval, paragraph, table
+from stallpoint.numerals import interval, number
+from stallpoint.report.html import Section, paragraph, table
 
 
 def sure(conclusions: Conclusions) -> Section:
@@ -57,7 +58,7 @@ def _planned(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             [
                 [
                     row["hardware"], row["kind"], str(row["nodes"]), str(row["cells"]),
-                    interval(row["planned_seconds"]), f"{row['used_seconds']:.3g}", f"{row['used_node_hours']:.3g}",
+                    interval(row["planned_seconds"]), number(row['used_seconds']), number(row['used_node_hours']),
                     str(row["cells_as_planned"]),
                 ]
                 for row in entries

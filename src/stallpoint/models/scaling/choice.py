@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.models.base.statistics import Reals
 from stallpoint.models.scaling.laws import LAWS, Law, Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
 from stallpoint.models.scaling.places import Places, Series
 from stallpoint.models.scaling.posterior import PREDICTIVE_DRAWS, Posterior, posterior
-from stallpoint.models.statistics import Reals
 
 WINS = 0.95
 """Weight from which on a law is named alone."""

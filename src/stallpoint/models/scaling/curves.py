@@ -7,11 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.measured import Measured, Point
-from stallpoint.models.prediction import ScalingCurve
-from stallpoint.models.scaling.choice import Choice, choose, too_few, too_wide, would_tell
-from stallpoint.models.scaling.places import PLACE, Places, Series
-from stallpoint.models.statistics import (
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.statistics import (
     INTERVAL,
     LEAST_SCATTER,
     NORMAL_INTERVAL,
@@ -20,6 +17,9 @@ from stallpoint.models.statistics import (
     Reals,
     columns,
 )
+from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.scaling.choice import Choice, choose, too_few, too_wide, would_tell
+from stallpoint.models.scaling.places import PLACE, Places, Series
 
 FACTORS = {0.7: 0.25, 1.0: 0.4, 1.6: 0.25, 2.8: 0.1}
 """How far the noise of a curve's points may be from what their ensembles say, all alike: probability. Few visits tell
@@ -52,7 +52,7 @@ def underlying(curve: ScalingCurve) -> dict[int, Reals]:
     there = [curve.measured[nodes] for nodes in curve.known if curve.basis(nodes) == "measured"]
     if len(there) < 2:
         return {}
-    logs = np.log([one.point.global_batch / one.times["iteration_time"] / one.point.ranks for one in there]).T
+    logs = np.log([one.point.global_batch / one.parts.iteration_time / one.point.ranks for one in there]).T
     ends = np.quantile(logs[1:], (_QUANTILES[1], _QUANTILES[2]), axis=0)
     deviations = np.maximum((ends[1] - ends[0]) / NORMAL_INTERVAL, LEAST_SCATTER)
     places = Places.of(pd.DataFrame([_place(one.point) for one in there]))
@@ -72,13 +72,13 @@ def _measured(curve: ScalingCurve) -> Iterator[dict[str, object]]:
         point = measured.point
         name = "/".join(map(str, point.series))
         if _usable(measured):
-            seconds = float(measured.times["iteration_time"][0])
+            seconds = float(measured.parts.iteration_time[0])
             yield {"series": name, **_place(point), _RATE: point.global_batch / seconds}
 
 
 def _usable(measured: Measured) -> bool:
     """Whether the iteration time is a positive number."""
-    return 0 < float(measured.times["iteration_time"][0]) < np.inf
+    return 0 < float(measured.parts.iteration_time[0]) < np.inf
 
 
 def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
@@ -116,7 +116,7 @@ def _law_rows(
 ) -> Iterator[dict[str, object]]:
     for point, (value, low, high), note in zip(points, rate.T, notes, strict=True):
         measured = curve.measured.get(point.nodes)
-        times = measured.times["iteration_time"] if measured else _UNKNOWN
+        times = measured.parts.iteration_time if measured else _UNKNOWN
         yield {
             **point.labels("ranks"),
             "law": law,
@@ -124,7 +124,7 @@ def _law_rows(
             _RATE: value,
             f"{_RATE}_low": low,
             f"{_RATE}_high": high,
-            **columns(f"dag_{_RATE}", _rate(point, curve.predicted[point.nodes].times["iteration_time"])),
+            **columns(f"dag_{_RATE}", _rate(point, curve.predicted[point.nodes].parts.iteration_time)),
             **columns(f"measured_{_RATE}", _rate(point, times)),
             "note": str(note),
         }

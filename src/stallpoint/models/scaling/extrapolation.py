@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.errors import InputError
+from stallpoint.models.base.statistics import INTERVAL, Reals, groups
 from stallpoint.models.scaling.choice import Choice, choose, too_few, too_wide, unidentifiable, would_tell
 from stallpoint.models.scaling.places import PLACE, Places, Series
-from stallpoint.models.statistics import INTERVAL, Reals, groups
 
 FURTHEST = 2.0
 """Factor between a fitted rate and the law's, above which the law is not taken to describe the series."""

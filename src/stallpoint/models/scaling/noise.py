@@ -15,8 +15,8 @@ from itertools import product
 
 import numpy as np
 
+from stallpoint.models.base.statistics import Reals
 from stallpoint.models.scaling.places import SHARED, Places, Series
-from stallpoint.models.statistics import Reals
 
 _LEVEL = 10.0  # standard deviation of the unknown rate of a lone worker, as a logarithm: as good as flat
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.models.statistics import Reals
+from stallpoint.models.base.statistics import Reals
 
 PLACE = ["workers", "workers_per_node", "batch_per_worker"]
 MOST_PLACES = 96

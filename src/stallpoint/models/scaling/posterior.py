@@ -16,10 +16,10 @@ import numpy.typing as npt
 from scipy.special import gammaln
 from scipy.stats import norm, qmc
 
+from stallpoint.models.base.statistics import Reals
 from stallpoint.models.scaling.laws import Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
 from stallpoint.models.scaling.places import Places, Series
-from stallpoint.models.statistics import Reals
 
 PRIOR_DRAWS, MORE_DRAWS = 1024, 512
 MOST_ROUNDS = 6

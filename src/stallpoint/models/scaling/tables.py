@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.frames import frame
+from stallpoint.models.base.frames import frame
+from stallpoint.models.base.statistics import INTERVAL, Reals, groups
 from stallpoint.models.scaling.choice import unidentifiable
 from stallpoint.models.scaling.extrapolation import Fitted, fit
-from stallpoint.models.statistics import INTERVAL, Reals, groups
 from stallpoint.records import EXTRAPOLATED_TABLES, EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION
 
 MEASURED = "measured"

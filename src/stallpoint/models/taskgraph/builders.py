@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.errors import InputError
-from stallpoint.models.statistics import Reals
+from stallpoint.models.base.statistics import Reals
 from stallpoint.models.taskgraph.tasks import Kind, Task
 from stallpoint.presets import Preset
 

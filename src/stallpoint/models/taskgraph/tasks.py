@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.errors import InputError
-from stallpoint.models.statistics import Reals
+from stallpoint.models.base.statistics import Reals
 from stallpoint.models.taskgraph import kernels
 from stallpoint.models.taskgraph.compilation import kernel
 

@@ -1,0 +1,87 @@
+"""What must be so on any machine, held against the records: where it is not, verdicts are withheld.
+
+*A/A controls*: on one worker all presets do the same, and so do a compute cell and a strong one of the same b. Their
+iteration times must agree within their intervals (Holm's correction over all pairs of a hardware entry, as one in ten
+90 % intervals misses by chance). *Speedups*: n times the workers are at most n times as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from scipy.stats import norm
+
+from stallpoint.models.base.measured import Measured
+from stallpoint.models.base.statistics import Ensemble, columns, estimate
+from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.turns.choice import ALIKE, SUPERLINEAR
+
+LEVEL = 0.05
+"""Chance that any pair of a hardware entry is said to differ where none does."""
+
+
+def table(points: Sequence[Measured]) -> list[dict[str, object]]:
+    """Rows of the controls table: each point on one worker beside the first one that does the same."""
+    rows = list(_pairs(points))
+    for hardware in {row["hardware"] for row in rows}:
+        here = [row for row in rows if row["hardware"] == hardware]
+        for row, differs in zip(here, holm([float(str(row["p"])) for row in here]), strict=True):
+            row["agrees"] = not differs
+    return rows
+
+
+def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
+    alike: dict[tuple[object, ...], list[Measured]] = {}
+    for one in points:
+        seconds = one.parts.iteration_time
+        if one.point.ranks == 1 and (np.isfinite(seconds) & (seconds > 0)).all():
+            alike.setdefault(tuple(getattr(one.point, name) for name in ALIKE), []).append(one)
+    for key, (first, *others) in alike.items():
+        for other in others:
+            ratio = other.parts.iteration_time / first.parts.iteration_time
+            yield {
+                **dict(zip(ALIKE, key, strict=True)),
+                "first": _does(first), "second": _does(other), **columns("ratio", ratio), "p": chance(ratio),
+                "agrees": True,
+            }  # fmt: skip
+
+
+def _does(measured: Measured) -> str:
+    point = measured.point
+    return "compute" if point.scaling == "compute" else f"{point.scaling}, {point.sync}"
+
+
+def chance(ratio: Ensemble) -> float:
+    """Chance of a ratio so far from 1 where it is 1: two-sided, by the scatter of its replicates."""
+    logs = np.log(ratio)
+    scatter = float(np.std(logs[1:]))
+    return float(2 * norm.sf(abs(logs[0]) / scatter)) if scatter > 0 else float(logs[0] == 0)
+
+
+def holm(chances: Sequence[float]) -> list[bool]:
+    """Which of several hypotheses are rejected at `LEVEL` over all of them (Holm 1979)."""
+    order = np.argsort(chances, kind="stable")
+    rejected = [False] * len(chances)
+    for place, index in enumerate(order):
+        if chances[index] > LEVEL / (len(chances) - place):
+            break
+        rejected[index] = True
+    return rejected
+
+
+def withheld(curve: ScalingCurve, rows: Iterable[Mapping[str, object]]) -> str:
+    """Why no verdict of this curve is to be trusted, by the rows of the controls table; empty where nothing speaks."""
+    hardware = curve.measured[curve.base].point.hardware
+    for row in rows:
+        if row["hardware"] == hardware and not row["agrees"]:
+            return (
+                f"on one worker {row['first']} and {row['second']} do the same, but of {row['network']}, "
+                f"b = {row['worker_batch']}, the second takes {float(str(row['ratio'])):.2f} times as long"
+            )
+    for nodes in sorted(set(curve.measured) & set(curve.known)):
+        value, low, _ = estimate(curve.speedup(nodes, "measured"))
+        ideal = curve.measured[nodes].point.ranks / curve.measured[curve.base].point.ranks
+        if low > SUPERLINEAR * ideal:
+            return f"a speedup of {value:.2f} on n = {nodes} is more than any machine has"
+    return ""

@@ -1,0 +1,334 @@
+"""What next: which cell that nobody ran would narrow the interval of the stalling point most per node-hour.
+
+Preposterior analysis (Raiffa & Schlaifer 1961, chapter 5): the ensembles are samples of what may be true. Each sample
+says what a cell would measure and where the curve would stall; samples that agree in the measurement are what
+would be left possible after it, and the interval over them, averaged over measurements, is the one to expect.
+
+Ensembles hold the uncertainty of what was measured, not that of the model. Away from the measured node counts the
+model is therefore allowed a further error that walks at random with the doublings of n: by as much for each doubling as
+predictions parted from measurements between measured node counts, and, until there are many, by `STEP_ERROR`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stallpoint.cells import CollectivesCell, InterventionCell, TrainCell
+from stallpoint.kinds import cell_from_json
+from stallpoint.models.base.measured import SERIES
+from stallpoint.models.base.statistics import NORMAL_INTERVAL, Reals, generator
+from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
+from stallpoint.presets import Preset
+
+STEP_ERROR = 0.07
+"""Relative error of the model for a doubling, before any was seen: Shi et al. (2018, section V-D) find 4.6 to 9.4 %."""
+DRAWS = 20
+"""Errors of the model drawn for each bootstrap replicate."""
+STRATA = 20
+"""Groups of samples that agree in a measurement."""
+LEAST_NARROWING = 0.02
+"""Part of the width below which a narrowing is an accident of the draws and counts as none."""
+
+
+@dataclass(frozen=True)
+class CurveSamples:
+    """What may be true of a curve: one row for each sample."""
+
+    nodes: Sequence[int]
+    """Known node counts, rising."""
+    seconds: Reals
+    """Logarithm of the iteration time at each, [samples, len(nodes)]."""
+    replicates: npt.NDArray[np.int64]
+    """Replicate of the ensembles that a sample belongs to, [samples]."""
+    noise: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A cell that could be run."""
+
+    kind: str
+    nodes: int
+    ranks: int
+    worker_batch: int
+    measures: Reals
+    """Logarithm of the time that it would find, [samples], without noise."""
+    hours: float
+    """Node-hours."""
+
+
+def width(values: Reals) -> float:
+    """Length of the 90 % interval of a normal quantity that scatters as `values` do.
+
+    Not between quantiles of `values`: where a curve may also never stall, these jump.
+    """
+    return NORMAL_INTERVAL * float(np.std(values))
+
+
+def expected_width(values: Reals, measurement: Reals) -> float:
+    """`width` of `values` to expect once `measurement`, of the same samples, is known.
+
+    What `measurement` leaves open is the scatter about a straight line in each of `STRATA` groups alike in it.
+    """
+    left = [
+        np.var(values[members]) - _explained(values[members], measurement[members])
+        for members in np.array_split(np.argsort(measurement, kind="stable"), STRATA)
+    ]
+    return NORMAL_INTERVAL * float(np.sqrt(np.mean(left)))
+
+
+def _explained(values: Reals, by: Reals) -> float:
+    """Variance of `values` that a straight line in `by` explains."""
+    scatter = np.var(by)
+    return float(np.mean((values - values.mean()) * (by - by.mean())) ** 2 / scatter) if scatter > 0 else 0.0
+
+
+def stall_place(nodes: Sequence[int], speeds: Reals, threshold: float) -> Reals:
+    """Where doubling begins to gain less than `threshold`, log2 of nodes, [samples].
+
+    `speeds` holds the logarithm of the throughput [samples, len(nodes)]. Between two counts by a straight line in
+    log2 n, so that a sample is not pressed onto one of the counts; the largest count where no doubling gains less.
+    """
+    counts = list(nodes)
+    doubled = [n for n in counts if 2 * n in counts]
+    found = np.full(len(speeds), np.log2(counts[-1]))
+    for n in reversed(doubled):
+        over = speeds[:, counts.index(2 * n)] - speeds[:, counts.index(n)] - np.log1p(threshold)
+        place = np.full(len(speeds), np.log2(n))
+        if n % 2 == 0 and n // 2 in doubled:
+            before = speeds[:, counts.index(n)] - speeds[:, counts.index(n // 2)] - np.log1p(threshold)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                part = np.where(before > 0, before / (before - over), 0.0)
+            place = np.log2(n // 2) + part
+        found = np.where(over < 0, place, found)
+    return found
+
+
+def walk_covariance(places: Reals, fixed: Sequence[int]) -> Reals:
+    """Covariance at `places` of a random walk of unit variance that is zero at the places with indices `fixed`.
+
+    From the first of them it walks to both sides (two-sided Brownian motion); on the others it is conditioned.
+    """
+    first, *others = fixed
+    away = places - places[first]
+    walk = (np.abs(away)[:, None] + np.abs(away)[None, :] - np.abs(away[:, None] - away[None, :])) / 2
+    across = walk[:, others]
+    left: Reals = walk - across @ np.linalg.solve(walk[np.ix_(others, others)], across.T)
+    return left
+
+
+def table(
+    curves: Iterable[ScalingCurve],
+    runs: pd.DataFrame,
+    fits: Mapping[Scheme, Communication],
+    presets: Mapping[str, Preset],
+    threshold: float,
+    available: Mapping[str, int],
+    seed: int,
+) -> list[dict[str, object]]:
+    """Rows of the next_cells table; `available` says how many nodes a hardware entry has, where that is known."""
+    site = Site(_jobs(runs), fits, presets, available)
+    return [row for curve in curves for row in _rows(curve, site, threshold, seed)]
+
+
+def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Iterator[dict[str, object]]:
+    base = curve.measured[curve.base].point
+    random = generator(seed, "next cells", *base.series)
+    samples = draw(curve, random)
+    if samples is None:
+        return
+    batches = np.log([curve.at(nodes).point.global_batch for nodes in samples.nodes])
+    places = stall_place(samples.nodes, batches - samples.seconds, threshold)
+    now = width(places)
+    found = []
+    for candidate in _candidates(curve, samples, site):
+        noise = samples.noise * random.standard_normal(len(places))
+        narrowing = now - expected_width(places, candidate.measures + noise)
+        found.append((candidate, narrowing if narrowing > LEAST_NARROWING * now else 0.0))
+    found.sort(key=lambda entry: (-entry[1] / entry[0].hours, entry[0].hours))
+    for rank, (candidate, narrowing) in enumerate(found, start=1):
+        yield {
+            **{name: value for name, value in base.labels().items() if name != "nodes"},
+            "kind": candidate.kind,
+            "nodes": candidate.nodes,
+            "ranks": candidate.ranks,
+            "worker_batch": candidate.worker_batch,
+            "width": now,
+            "expected_width": now - narrowing,
+            "narrowing": narrowing,
+            "node_hours": candidate.hours,
+            "narrowing_per_node_hour": narrowing / candidate.hours,
+            "rank_in_curve": rank,
+        }
+
+
+def _candidates(curve: ScalingCurve, samples: CurveSamples, site: Site) -> list[Candidate]:
+    """Every cell that could be run and takes time."""
+    base = curve.measured[curve.base].point
+    most = site.available.get(base.hardware, max(samples.nodes))
+    preset = site.presets[base.sync]
+    scheme = scheme_of(base.hardware, preset)
+    found = [
+        *_training(curve, samples, site.jobs, most),
+        *_collectives(curve, samples, site.jobs, most, scheme, site.fits.get(scheme)),
+        *_compute(curve, samples, site.jobs),
+    ]
+    return [candidate for candidate in found if candidate.hours > 0]
+
+
+def draw(curve: ScalingCurve, random: np.random.Generator) -> CurveSamples | None:
+    """CurveSamples of a curve's iteration times; None where no doubling is known."""
+    nodes = curve.known
+    if not any(2 * n in nodes for n in nodes):
+        return None
+    measured = [index for index, n in enumerate(nodes) if curve.basis(n) == "measured"]
+    places = np.log2(nodes)
+    errors = {n: _log_error(curve, n) for n in (nodes[index] for index in measured)}
+    usual = np.array([_likely(curve, n, errors) for n in nodes]).T
+    replicates = np.repeat(np.arange(1, len(usual)), DRAWS)
+    walk = random.multivariate_normal(np.zeros(len(nodes)), walk_covariance(places, measured), len(replicates))
+    return CurveSamples(nodes, usual[replicates] + step_error(errors) * walk, replicates, _noise(curve))
+
+
+def _log_error(curve: ScalingCurve, nodes: int) -> Reals:
+    """Logarithm of measured over predicted iteration time, [1 + REPLICATES]."""
+    predicted = curve.held_out[nodes].parts.iteration_time
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.log(curve.measured[nodes].parts.iteration_time / predicted))
+
+
+def _likely(curve: ScalingCurve, nodes: int, errors: Mapping[int, Reals]) -> Reals:
+    """Logarithm of the iteration time: measured, or predicted and corrected as at the nearest measured count."""
+    seconds = np.log(curve.at(nodes).parts.iteration_time)
+    compared = [n for n, error in errors.items() if np.isfinite(error).all()]
+    if curve.basis(nodes) == "measured" or not compared:
+        return np.asarray(seconds)
+    return np.asarray(seconds + errors[min(compared, key=lambda n: abs(np.log2(n / nodes)))])
+
+
+def step_error(errors: Mapping[int, Reals]) -> float:
+    """Standard deviation of the model's further error for one doubling; `errors` by measured node count.
+
+    Mean square of the steps between measured counts, with `STEP_ERROR` counted as one step.
+    """
+    known = {n: float(error[0]) for n, error in sorted(errors.items()) if np.isfinite(error).all()}
+    counts, values = np.array(list(known), dtype=np.float64), np.array(list(known.values()))
+    steps = np.diff(values) ** 2 / np.diff(np.log2(counts))
+    return float(np.sqrt((STEP_ERROR**2 + steps.sum()) / (1 + len(steps))))
+
+
+def _noise(curve: ScalingCurve) -> float:
+    """What one job's time is off: the spread of the measured medians, of which each holds several jobs."""
+    spreads = [
+        float(np.log(measured.parts.iteration_time[1:]).std() * np.sqrt(len(measured.cells)))
+        for nodes, measured in curve.measured.items()
+        if nodes in curve.known
+    ]
+    return float(np.median(spreads))
+
+
+# --- what could be run, and what it costs ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """How long the jobs of the study took."""
+
+    train: Mapping[str, tuple[TrainCell, float]]
+    """Cell and duration [s] by path."""
+    collectives: Mapping[tuple[str, str], float]
+    """Median duration [s] by hardware and backend."""
+    failed: frozenset[tuple[str | int, ...]]
+    """What could not run: series and nodes of training cells, scheme and nodes of collectives."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What candidates depend on beside the curve."""
+
+    jobs: Jobs
+    fits: Mapping[Scheme, Communication]
+    presets: Mapping[str, Preset]
+    available: Mapping[str, int]
+    """Nodes of each hardware entry."""
+
+
+def _jobs(runs: pd.DataFrame) -> Jobs:
+    train: dict[str, tuple[TrainCell, float]] = {}
+    collectives: dict[tuple[str, str], list[float]] = {}
+    failed: set[tuple[str | int, ...]] = set()
+    for path, status, duration, settings in runs[["cell", "status", "duration", "settings"]].to_numpy():
+        cell = cell_from_json(settings)
+        if isinstance(cell, InterventionCell):
+            continue
+        if status != "ok":
+            names = SERIES if isinstance(cell, TrainCell) else ("hardware", "backend", "reduction")
+            failed.add((*(getattr(cell, name, "") for name in names), cell.nodes))
+        elif isinstance(cell, TrainCell):
+            train[path] = cell, float(duration)
+        elif isinstance(cell, CollectivesCell):
+            collectives.setdefault((cell.hardware, cell.backend), []).append(float(duration))
+    medians = {key: float(np.median(seconds)) for key, seconds in collectives.items()}
+    return Jobs(train, medians, frozenset(failed))
+
+
+def _train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
+    """Time of a training job of this curve whose iterations take `iteration` seconds: start and end as they were."""
+    found = [
+        (cell.iterations + cell.warmup, duration, float(measured.parts.iteration_time[0]))
+        for measured in curve.measured.values()
+        for cell, duration in (jobs.train[name] for name in measured.cells if name in jobs.train)
+    ]
+    count = max((count for count, _, _ in found), default=1)
+    around = [max(0.0, duration - count * seconds) for count, duration, seconds in found]
+    return float(np.median(around or [0.0])) + count * iteration
+
+
+def _training(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, most: int) -> Iterator[Candidate]:
+    """A training job at each node count; where one was measured, a further repeat."""
+    for index, nodes in enumerate(samples.nodes):
+        point = curve.at(nodes).point
+        if nodes <= most and (*point.series, nodes) not in jobs.failed:
+            seconds = _train_seconds(curve, jobs, float(np.exp(np.median(samples.seconds[:, index]))))
+            hours = nodes * seconds / 3600
+            yield Candidate("train", nodes, point.ranks, point.worker_batch, samples.seconds[:, index], hours)
+
+
+def _collectives(
+    curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, most: int, scheme: Scheme, fit: Communication | None
+) -> Iterator[Candidate]:
+    """The collectives of node counts for which the fit over all of them stands in."""
+    hardware, backend, _ = scheme
+    if fit is None or (hardware, backend) not in jobs.collectives:
+        return
+    for nodes in (n for n in samples.nodes if n <= most and n not in fit.by_nodes and n in curve.predicted):
+        if (*scheme, nodes) in jobs.failed:
+            continue
+        predicted = curve.predicted[nodes]
+        seconds = predicted.parts.communication
+        if (seconds > 0).all():
+            hours = nodes * jobs.collectives[hardware, backend] / 3600
+            measures = np.log(seconds)[samples.replicates]
+            yield Candidate("collectives", nodes, predicted.point.ranks, 0, measures, hours)
+
+
+def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator[Candidate]:
+    """Compute cells, one worker alone, at every b whose times were interpolated or extrapolated."""
+    seen = set()
+    for nodes in samples.nodes:
+        predicted = curve.predicted.get(nodes)
+        if predicted is None or predicted.point.worker_batch in seen:
+            continue
+        seconds = predicted.parts.forward + predicted.parts.backward
+        if "measured" not in predicted.compute_source and (seconds > 0).all():
+            seen.add(predicted.point.worker_batch)
+            alone = float((seconds + predicted.parts.update)[0])
+            hours = _train_seconds(curve, jobs, alone) / 3600
+            measures = np.log(seconds)[samples.replicates]
+            yield Candidate("compute", 1, 1, predicted.point.worker_batch, measures, hours)

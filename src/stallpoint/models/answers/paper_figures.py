@@ -1,0 +1,159 @@
+"""What if the cluster were a published one: the figures of Keuper & Pfreundt (2016) from their parameters alone.
+
+The same model and the same scenarios as for a measured cluster; only what the model is given comes from the paper
+(``resources/published``), with these readings of it:
+
+- Fig. 3: compute time in proportion to b ("expecting linear speedups at the compute side"), communication after the
+  backward pass, up a binary tree and down again.
+- Figs. 4 and 11: communication is free, and compute units get no faster below b = `least_batch`.
+- Fig. 12: Amdahl's law: communication is free and the non-scaling layers take the same time at any b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stallpoint.errors import InputError
+from stallpoint.models.answers.stalling import communication_ratio, crossing, predicted_stall, throughput
+from stallpoint.models.answers.what_if import Link, Scenario, predict
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.iteration.cluster import Cluster
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.terms.communication import Communication, Scheme, nominal, scheme_of
+from stallpoint.models.terms.compute import Layers, Times
+from stallpoint.models.terms.link import Traffic
+from stallpoint.presets import PRESETS
+
+FREE = Scenario(link=Link(latency=0.0, bandwidth=np.inf))
+"""Free communication."""
+
+
+def figures(paper: Mapping[str, Any], threshold: float = 0.10) -> list[dict[str, object]]:
+    """Rows of the paper_figures table; `paper` as a file of ``resources/published``.
+
+    Raises `InputError` naming an entry that is missing.
+    """
+    try:
+        return [row for figure, entry in paper["figures"].items() for row in _figure(paper, figure, entry, threshold)]
+    except KeyError as missing:
+        raise InputError(f"published parameters: no entry {missing}") from None
+
+
+def _figure(
+    paper: Mapping[str, Any], figure: int, entry: Mapping[str, Any], threshold: float
+) -> Iterator[dict[str, object]]:
+    for network, units in paper["iteration_seconds"].items():
+        for hardware in units:
+            for batch in entry["batches"][network]:
+                cluster, curve, usual = _cluster(paper, network, hardware, figure, batch)
+                scenario = replace(Scenario() if figure == 3 else FREE, batch=batch / usual)
+                found = predict(cluster, curve, scenario, paper["nodes"]["value"])
+                if found is None:
+                    raise InputError(f"published parameters: figures.{figure}.batches: {batch} is no whole mini-batch")
+                labels = {"paper": paper["paper"], "figure": figure, "network": network, "hardware": hardware}
+                yield from (labels | row for row in _rows(found, threshold))
+
+
+def _cluster(
+    paper: Mapping[str, Any], network: str, hardware: str, figure: int, batch: int
+) -> tuple[Cluster, ScalingCurve, int]:
+    """The published cluster as the model is given it, the curve that starts on one of its nodes, and its mini-batch.
+
+    That is the network's default one; but a serial fraction is that of the mini-batch at hand, `batch`.
+    """
+    sizes, link = paper["networks"][network], paper["link"]
+    usual = batch if figure == 12 else int(sizes["batch"]["value"])
+    compute = PublishedCompute(
+        network=network,
+        gradient_bytes=int(sizes["gradient_bytes"]["value"]),
+        batch=usual,
+        seconds=paper["iteration_seconds"][network][hardware]["value"],
+        least_batch=paper["least_batch"]["value"] if figure in (4, 11) else 1,
+        serial=sizes["serial_fraction"]["value"] if figure == 12 else 0.0,
+    )
+    sync = paper["preset"]["value"]
+    preset = PRESETS[sync].preset
+    scheme = scheme_of(hardware, preset)
+    links: dict[Scheme, Communication] = {
+        scheme: nominal(preset.reduction, latency=link["latency"]["value"], bandwidth=link["bandwidth"]["value"])
+    }
+    cluster = Cluster(compute, links, NoData(), {sync: preset})
+    point = Point(network, hardware, "", "strong", sync, 0, usual, 1, 1, usual, usual)
+    one = Measured(point, (), Parts(iteration_time=np.full(1 + REPLICATES, compute.seconds)))
+    (curve,) = DagModel(cluster).curves([one], paper["nodes"]["value"])
+    return cluster, curve, usual
+
+
+@dataclass(frozen=True)
+class PublishedCompute:
+    """Compute times of a network of which one iteration's time is published."""
+
+    network: str
+    gradient_bytes: int
+    batch: int
+    """Mini-batch of that iteration, samples."""
+    seconds: float
+    """Its time, s."""
+    least_batch: int
+    """Below this b the time does not fall any more."""
+    serial: float
+    """Part of the iteration that is the same at any b."""
+
+    @property
+    def layers(self) -> Mapping[str, Layers]:
+        """One layer that learns and scales, and one that does neither."""
+        types = np.array(["convolution", "other"])
+        return {
+            self.network: Layers(("scaling layers", "non-scaling layers"), types, np.array([self.gradient_bytes, 0]))
+        }
+
+    def times(
+        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
+    ) -> Times | None:
+        """Half forward, half backward (section II: "practically cutting the overlay times by half")."""
+        scaling = (1 - self.serial) * max(batch, self.least_batch) / self.batch
+        half: Ensemble = np.tile(np.array([scaling, self.serial]) * self.seconds / 2, (1 + REPLICATES, 1))
+        nothing = np.zeros(1 + REPLICATES)
+        return Times(half, half, half.sum(-1), half.sum(-1), nothing, nothing, "published")
+
+
+class NoData:
+    """Training data that is there at once: the paper holds it on local SSDs (section IV)."""
+
+    def seconds(self, measured: Measured, ranks: int, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+        """No time at all."""
+        return np.zeros(1 + REPLICATES)
+
+    def beside_gradients(
+        self, measured: Measured, alone: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
+    ) -> tuple[Ensemble, float]:
+        """Nothing shares the link with the gradients."""
+        return alone, 1.0
+
+
+def _rows(curve: ScalingCurve, threshold: float) -> Iterator[dict[str, object]]:
+    rates = throughput(curve)
+    stall = predicted_stall(rates, threshold)
+    known: Sequence[int] = sorted(rates)
+    ratio = np.stack([communication_ratio(curve.predicted[nodes]) for nodes in known], axis=-1)
+    crossed = float(crossing(known, ratio)[0])
+    for nodes in known:
+        point: Predicted = curve.predicted[nodes]
+        yield {
+            "global_batch": point.point.global_batch,
+            "nodes": nodes,
+            "worker_batch": point.point.worker_batch,
+            "compute": float(point.parts.compute[0]),
+            "communication": float(point.parts.communication[0]),
+            "iteration_time": float(point.parts.iteration_time[0]),
+            "speedup": float((rates[nodes] / rates[known[0]])[0]),
+            "crossing_nodes": crossed,
+            "stall_nodes": float(stall.nodes) if stall.reached else np.inf,
+        }

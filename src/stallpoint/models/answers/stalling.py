@@ -1,0 +1,186 @@
+"""How many nodes: where doubling stops paying, where communication crosses compute, and what is worth its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from stallpoint.models.answers.attribution import NOT_DISTINGUISHABLE, dominant
+from stallpoint.models.answers.controls import withheld
+from stallpoint.models.answers.stall_probability import Stall
+from stallpoint.models.base.measured import Measured
+from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals, columns
+from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
+from stallpoint.models.scaling.curves import underlying
+
+
+def gains(curve: ScalingCurve) -> dict[int, tuple[Basis, Reals]]:
+    """Logarithm of throughput at 2n over throughput at n, for every n that has a double: draws, [REPLICATES].
+
+    Both measured, by a fit of the whole measured curve (`underlying`), or both predicted: a model that is off
+    everywhere by the same factor must not look like a gain.
+    """
+    known, measured, predicted = curve.known, underlying(curve), throughput(curve)
+    found: dict[int, tuple[Basis, Reals]] = {}
+    for nodes in known:
+        if nodes in measured and 2 * nodes in measured:
+            found[nodes] = "measured", measured[2 * nodes] - measured[nodes]
+        elif 2 * nodes in known and {nodes, 2 * nodes} <= predicted.keys():
+            found[nodes] = "predicted", _log_gain(predicted, nodes)
+    return found
+
+
+def throughput(curve: ScalingCurve) -> dict[int, Ensemble]:
+    """Samples per second as predicted, by node count, where it could be predicted."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = {n: at.point.global_batch / at.parts.iteration_time for n, at in curve.predicted.items()}
+    return {nodes: rate for nodes, rate in rates.items() if np.isfinite(rate).all()}
+
+
+def predicted_stall(rates: Mapping[int, Ensemble], threshold: float) -> Stall:
+    """Where a curve of such `throughput` stalls, by the share of its replicates."""
+    gained = {n: _log_gain(rates, n) for n in rates if 2 * n in rates}
+    return Stall.of(gained, max(rates), threshold)
+
+
+def _log_gain(rates: Mapping[int, Ensemble], nodes: int) -> Reals:
+    return np.asarray(np.log(rates[2 * nodes] / rates[nodes])[1:])
+
+
+def crossing(nodes: Sequence[int], ratio: Reals) -> Reals:
+    """Where `ratio` [..., len(nodes)] first reaches 1: the first place, by a power of n between two counts.
+
+    Infinite where it never does; the first count where it is 1 from there. From a ratio of 0 (one rank communicates
+    nothing), which no power leaves, it is taken to rise evenly in log n.
+    """
+    ratio, places = np.asarray(ratio, dtype=np.float64), np.log(np.asarray(nodes, dtype=np.float64))
+    reached = ratio >= 1
+    right = reached.argmax(-1)
+    left = np.maximum(right - 1, 0)
+    a, b = (np.take_along_axis(ratio, at[..., None], -1)[..., 0] for at in (left, right))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(a > 0, -np.log(a) / (np.log(b) - np.log(a)), (1 - a) / (b - a))
+    # A ratio that jumps to infinity (no compute) is reached at the count itself.
+    part = np.where(np.isfinite(part) & np.isfinite(b), part, 1.0)
+    between = np.exp(places[left] + part * (places[right] - places[left]))
+    found = np.where(right > 0, between, float(nodes[0]))
+    found = np.where(reached.any(-1), found, np.inf)
+    unknown: Reals = np.where(np.isnan(ratio).any(-1), np.nan, found)
+    return unknown
+
+
+def worthwhile_nodes(nodes: Sequence[int], efficiencies: Reals, least: float) -> Reals:
+    """The largest of `nodes` up to which every efficiency [..., len(nodes)] is at least `least`.
+
+    The efficiency of the fewest nodes is 1, so these are always worthwhile.
+    """
+    enough = np.logical_and.accumulate(np.asarray(efficiencies) >= least, axis=-1)
+    largest: Reals = np.asarray(nodes, dtype=np.float64)[np.maximum(enough.sum(-1) - 1, 0)]
+    return largest
+
+
+def tables(
+    curves: Iterable[ScalingCurve], threshold: float, efficiency: float, controls: Sequence[Mapping[str, object]] = ()
+) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Rows of stalling, one for each curve, and of stall_probabilities; `controls` are the rows of that table.
+
+    The dominant cause is that of the doubled count, where the gain stays away. Nodes are worthwhile while a sample
+    costs at most 1/`efficiency` of the node-seconds it costs on the fewest nodes.
+    """
+    rows, probabilities = [], []
+    for curve in curves:
+        gained = gains(curve)
+        largest = max(curve.known, default=curve.base)
+        known = Stall.of({nodes: gain for nodes, (_, gain) in gained.items()}, largest, threshold)
+        both = {nodes: gain for nodes, (basis, gain) in gained.items() if basis == "measured"}
+        measured = Stall.of(both, 2 * max(both, default=0), threshold)
+        bases = {nodes: basis for nodes, (basis, _) in gained.items()}
+        rows.append(_row(curve, bases, known, measured, efficiency, withheld(curve, controls)))
+        probabilities += [*_probabilities(curve, "measured", measured), *_probabilities(curve, "known", known)]
+    return rows, probabilities
+
+
+def _labels(curve: ScalingCurve) -> dict[str, object]:
+    return {name: value for name, value in curve.measured[curve.base].point.labels().items() if name != "nodes"}
+
+
+def _probabilities(curve: ScalingCurve, of: str, stall: Stall) -> Iterator[dict[str, object]]:
+    if len(stall.probabilities) > 1:
+        for nodes, probability in stall.probabilities.items():
+            stalls = nodes != stall.largest
+            yield {**_labels(curve), "nodes": nodes, "of": of, "stalls": stalls, "probability": probability}
+
+
+def _row(
+    curve: ScalingCurve, gained: Mapping[int, Basis], stall: Stall, measured: Stall, efficiency: float, mistrust: str
+) -> dict[str, object]:
+    """`stall` is that of all that is `known`, of which the doublings `gained` have a basis."""
+    known, unknown = curve.known, np.full(1 + REPLICATES, np.nan)
+    decisive = 2 * stall.nodes if stall.reached else stall.largest
+    # Where no stall was found, the last doubling says so.
+    last = stall.nodes if stall.reached else max(gained, default=None)
+    return {
+        **_labels(curve),
+        **(stall.columns if known else columns("stall_nodes", unknown)),
+        "reached": stall.reached,
+        "basis": "measured" if last is None else gained[last],
+        **_verdict_columns(curve, measured, mistrust),
+        **_crossing_columns(curve, known),
+        **columns("worthwhile_nodes", _worthwhile(curve, known, efficiency) if known else unknown),
+        **columns("best_speedup", _best_speedup(curve, known) if known else unknown),
+        "largest_measured": max(curve.measured),
+        "largest_considered": stall.largest,
+        "dominant_cause": dominant(curve, decisive) if decisive > curve.base else NOT_DISTINGUISHABLE,
+        "note": _note(curve, known, gained) or mistrust,
+    }
+
+
+def _verdict_columns(curve: ScalingCurve, stall: Stall, mistrust: str) -> dict[str, object]:
+    said, nodes = stall.verdict
+    there = [n for n in curve.known if curve.basis(n) == "measured"]
+    best = max(there, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
+    speedup = curve.speedup(best, "measured") if there else np.full(1 + REPLICATES, np.nan)
+    return {
+        "verdict": "withheld" if mistrust else said,
+        "verdict_nodes": nodes,
+        **columns("measured_speedup", speedup),
+        "measured_speedup_nodes": best,
+    }
+
+
+def _note(curve: ScalingCurve, known: Sequence[int], gained: Mapping[int, object]) -> str:
+    if not known:
+        return f"the iteration time on n = {curve.base} is not a positive number"
+    if len(known) < 2:
+        return "needs two node counts that were measured or can be predicted"
+    return "" if gained else "needs a node count and its double, measured or predicted"
+
+
+def _speedups(curve: ScalingCurve, known: Iterable[int]) -> Reals:
+    """Speedup at each known node count, measured where it was, [1 + REPLICATES, len(known)]."""
+    return np.stack([curve.speedup(nodes, curve.basis(nodes)) for nodes in known], axis=-1)
+
+
+def _best_speedup(curve: ScalingCurve, known: Sequence[int]) -> Ensemble:
+    return np.asarray(_speedups(curve, known).max(-1))
+
+
+def _worthwhile(curve: ScalingCurve, known: Sequence[int], efficiency: float) -> Ensemble:
+    ideal = np.array(known) / curve.base
+    return worthwhile_nodes(known, _speedups(curve, known) / ideal, efficiency)
+
+
+def communication_ratio(point: Measured | Predicted) -> Ensemble:
+    """Communication time, hidden or not, over compute time."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(point.parts.communication / point.parts.compute)
+
+
+def _crossing_columns(curve: ScalingCurve, known: Sequence[int]) -> dict[str, float]:
+    """The crossing, and the node counts between which it was interpolated."""
+    if not known:
+        return {**columns("crossing_nodes", np.full(1 + REPLICATES, np.nan)), "crossing_after": np.nan}
+    found = crossing(known, np.stack([communication_ratio(curve.at(nodes)) for nodes in known], axis=-1))
+    below = [nodes for nodes in known if nodes < found[0]]
+    return {**columns("crossing_nodes", found), "crossing_after": float(max(below, default=np.nan))}

@@ -1,0 +1,28 @@
+"""Bytes that an iteration moves: training data against gradients (Keuper & Pfreundt, 2016, section IV-A).
+
+As there, gradients are those of n workers that share a parameter server: n - 1 send their gradients to it and receive
+the weights, 2(n-1) times the size of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from stallpoint.models.base.measured import Measured
+
+
+def table(points: Iterable[Measured], layers: pd.DataFrame, storage_reads: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows of the traffic table; `layers` and `storage_reads` as the tidy tables of these names."""
+    sample = storage_reads.groupby(["hardware", "storage"])["bytes"].mean()
+    model = layers.drop_duplicates(["network", "layer_index"]).groupby("network")["gradient_bytes"].sum()
+    return [
+        {
+            **point.labels("ranks"),
+            "data_bytes": round(point.global_batch * float(sample[point.hardware, point.storage])),
+            "gradient_bytes": 2 * (point.ranks - 1) * int(model[point.network]),
+        }
+        for point in (measured.point for measured in points)
+        if point.ranks > 1 and (point.hardware, point.storage) in sample.index and point.network in model.index
+    ]

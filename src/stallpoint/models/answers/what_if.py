@@ -1,0 +1,224 @@
+"""What if: the same model of a cluster that differs in its links, compute units, gradients, mini-batch or preset.
+
+A scenario changes what the model is given, never the model. What it changes is scaled from what was measured, so a
+scenario is as good as the prediction without it: compare scenarios with the scenario ``as measured``, which is
+predicted too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from stallpoint.models.answers.stalling import predicted_stall, throughput
+from stallpoint.models.base.measured import Point
+from stallpoint.models.base.statistics import REPLICATES, columns
+from stallpoint.models.iteration.cluster import Cluster, LayerTimes
+from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.terms.communication import nominal, scheme_of
+from stallpoint.models.terms.compute import Layers, Times
+
+AS_MEASURED = "as measured"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link known from what is published of it."""
+
+    latency: float
+    """Of one step of a reduction, s."""
+    bandwidth: float
+    """B/s."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is different; numbers are factors on what was measured."""
+
+    bandwidth: float = 1.0
+    latency: float = 1.0
+    compute_speed: float = 1.0
+    """Forward and backward pass and update; not the copy to the device."""
+    gradient_bytes: float = 1.0
+    batch: float = 1.0
+    prefetch: int | None = None
+    """Mini-batches read ahead; None: as it was."""
+    sync: str | None = None
+    """Preset; None: as it was."""
+    link: Link | None = None
+    """In place of the measured links, before the factors on bandwidth and latency."""
+
+    @property
+    def label(self) -> str:
+        """The scenario in words."""
+        link = self.link and f"link {1e6 * self.link.latency:g} µs, {self.link.bandwidth / 1e9:.3g} GB/s"
+        factors = {name: getattr(self, name) for name in CHANGED_BY_FACTOR}
+        changed = [f"{name.replace('_', ' ')} × {factor:g}" for name, factor in factors.items() if factor != 1]
+        ahead = [] if self.prefetch is None else [f"prefetch {self.prefetch}" if self.prefetch else "no prefetch"]
+        return (
+            ", ".join([*([link] if link else []), *changed, *ahead, *([self.sync] if self.sync else [])]) or AS_MEASURED
+        )
+
+
+QUANTITIES = ("iteration", "speedup", "gain", "stall_nodes")
+CHANGED_BY_FACTOR = ("bandwidth", "latency", "compute_speed", "gradient_bytes", "batch")
+CHANGES = (*CHANGED_BY_FACTOR, "prefetch", "sync", "link")
+
+
+def scenarios(blocks: Iterable[Mapping[str, Any]]) -> list[Scenario]:
+    """The scenarios of a study's ``what_if``: each block multiplied out, ``as measured`` first, none twice."""
+    found = dict.fromkeys([Scenario()])
+    for block in blocks:
+        values = {name: _as_list(block[name]) for name in CHANGES if name in block}
+        for combination in product(*values.values()):
+            changes = dict(zip(values, combination, strict=True))
+            if isinstance(changes.get("link"), Mapping):
+                changes["link"] = Link(**changes["link"])
+            found[Scenario(**changes)] = None
+    return list(found)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
+    """`cluster` under `scenario`, for curves on `hardware`."""
+    links = cluster.communication
+    if scenario.link:
+        measured, links = links, {}
+        for preset in cluster.presets.values():
+            scheme = scheme_of(hardware, preset)
+            known = measured.get(scheme)
+            link = nominal(preset.reduction, latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
+            links[scheme] = replace(link, while_computing=known.while_computing if known else None)
+    links = {
+        scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth) for scheme, link in links.items()
+    }
+    compute = _Changed(cluster.compute, scenario.compute_speed, scenario.gradient_bytes)
+    return replace(cluster, compute=compute, communication=links)
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """Layer times of compute units `speed` times as fast, and gradients of other sizes."""
+
+    original: LayerTimes
+    speed: float
+    gradient_bytes: float
+    layers: Mapping[str, Layers] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", {name: self._layers(old) for name, old in self.original.layers.items()})
+
+    def _layers(self, old: Layers) -> Layers:
+        # What is learned stays learned, however few bytes it takes.
+        sizes = np.maximum(np.rint(old.gradient_bytes * self.gradient_bytes), old.gradient_bytes > 0)
+        return replace(old, gradient_bytes=sizes.astype(np.int64))
+
+    def times(
+        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
+    ) -> Times | None:
+        found = self.original.times(network, hardware, batch, prefetch=prefetch, without=without)
+        if found is None:
+            return None
+        names = ("layers_forward", "layers_backward", "forward", "backward", "update")
+        return replace(found, **{name: getattr(found, name) / self.speed for name in names})
+
+
+def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Iterable[int]) -> ScalingCurve | None:
+    """The curve as predicted under `scenario`; None where its mini-batch on the fewest nodes is no whole number.
+
+    Its ``measured`` points are those of `curve` under their new names: they say what was measured, not the scenario.
+    """
+    points = {n: (measured, _changed_point(measured.point, scenario)) for n, measured in curve.measured.items()}
+    renamed = [replace(measured, point=point) for measured, point in points.values() if point is not None]
+    if curve.base not in {measured.point.nodes for measured in renamed}:
+        return None
+    elsewhere = changed(cluster, scenario, curve.measured[curve.base].point.hardware)
+    (found,) = DagModel(elsewhere).curves(renamed, nodes, held_out=False)
+    return found
+
+
+def _changed_point(point: Point, scenario: Scenario) -> Point | None:
+    whole = point.global_batch if point.scaling == "strong" else point.worker_batch
+    batch = whole * scenario.batch
+    workers = point.ranks if point.scaling == "strong" else 1
+    if batch < workers or batch != int(batch) or int(batch) % workers:
+        return None
+    worker_batch = int(batch) // workers
+    return replace(
+        point,
+        batch=int(batch),
+        global_batch=worker_batch * point.ranks,
+        worker_batch=worker_batch,
+        prefetch=point.prefetch if scenario.prefetch is None else scenario.prefetch,
+        sync=scenario.sync or point.sync,
+    )
+
+
+def table(
+    cluster: Cluster,
+    curves: Iterable[ScalingCurve],
+    grid: Sequence[Scenario],
+    nodes: Sequence[int],
+    threshold: float,
+) -> list[dict[str, object]]:
+    """Rows of the what_if table: every scenario of `grid` (at least two) for every curve at every node count."""
+    if len(grid) < 2:
+        return []
+    return [row for curve in curves for scenario in grid for row in _rows(cluster, curve, scenario, nodes, threshold)]
+
+
+def _rows(
+    cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Sequence[int], threshold: float
+) -> Iterator[dict[str, object]]:
+    measured, before = curve.measured[curve.base].point, throughput(curve)
+    of_point = replace(scenario, prefetch=None, sync=None) == Scenario()
+    if scenario != Scenario() and of_point and _changed_point(measured, scenario) == measured:
+        return  # the preset and prefetching that the curve has anyway
+    predicted = predict(cluster, curve, scenario, nodes)
+    if predicted is None:
+        yield _row(measured, measured, scenario) | {"note": "its mini-batch is no whole number for every worker"}
+        return
+    after = throughput(predicted)
+    # Presets whose collectives nobody measured are known on one worker alone.
+    if curve.base not in before or curve.base not in after or len(after) < 2:
+        point = predicted.measured[curve.base].point
+        yield _row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
+        return
+    stall = predicted_stall(after, threshold)
+    for n, rate in sorted(after.items()):
+        quantities = {
+            **columns("iteration", predicted.predicted[n].parts.iteration_time),
+            **columns("speedup", rate / before[curve.base]),
+            **(columns("gain", rate / before[n]) if n in before else {}),
+            **stall.columns,
+        }
+        yield _row(measured, predicted.predicted[n].point, scenario) | quantities | {"reached": stall.reached}
+
+
+def _row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:
+    """A row without results for `point`, which `scenario` makes of the curve of `measured`."""
+    unknown = np.full(1 + REPLICATES, np.nan)
+    return {
+        **measured.labels(),
+        "nodes": point.nodes,
+        "ranks": point.ranks,
+        "scenario": scenario.label,
+        **{name: getattr(scenario, name) for name in CHANGED_BY_FACTOR if name != "batch"},
+        "batch_factor": scenario.batch,
+        "scenario_batch": point.batch,
+        "scenario_prefetch": point.prefetch,
+        "scenario_sync": point.sync,
+        "link_latency": scenario.link.latency if scenario.link else np.nan,
+        "link_bandwidth": scenario.link.bandwidth if scenario.link else np.nan,
+        **{name: value for quantity in QUANTITIES for name, value in columns(quantity, unknown).items()},
+        "reached": False,
+        "note": "",
+    }

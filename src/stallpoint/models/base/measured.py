@@ -1,0 +1,123 @@
+"""What training cells measured, reduced over ranks: one set of ensembles for each point of a scaling curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from stallpoint import records
+from stallpoint.cells import ImportedTrainCell, TrainCell
+from stallpoint.kinds import cell_from_json
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import bootstrap, generator, groups, scatter, visits_of
+from stallpoint.presets import Preset, preset_from
+
+SERIES = tuple(column.name for column in records.SERIES)
+POINT = (*SERIES, "nodes", "ranks", "global_batch", "worker_batch")
+TIMES = (
+    "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
+    "iteration_time",
+)  # fmt: skip
+FULLY_CONNECTED = "fully-connected"
+MATRIX_LAYERS = ("convolution", FULLY_CONNECTED, "attention")
+"""Layer types whose time goes into matrix products whose shape or number depends on b (Keuper & Pfreundt, section III;
+`networks.products` says which)."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a scaling curve: a series at a node count."""
+
+    network: str
+    hardware: str
+    storage: str
+    scaling: str
+    sync: str
+    prefetch: int
+    batch: int
+    nodes: int
+    ranks: int
+    global_batch: int
+    worker_batch: int
+
+    @property
+    def series(self) -> tuple[str | int, ...]:
+        """Values of `SERIES`."""
+        return tuple(getattr(self, name) for name in SERIES)
+
+    def labels(self, *more: str) -> dict[str, str | int]:
+        """The columns of `SERIES`, nodes and whatever else is named, as they stand in model tables."""
+        return {name: getattr(self, name) for name in (*SERIES, "nodes", *more)}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A point that was measured."""
+
+    point: Point
+    cells: tuple[str, ...]
+    parts: Parts
+    of_cells: tuple[float, ...] = ()
+    """Median iteration time of each of `cells`, s."""
+
+
+def kept(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows that count: warm-up left out."""
+    return frame[~frame["warmup"].astype(bool)]
+
+
+def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
+    """One row for each kept iteration of each cell: `TIMES`, and the seconds of the layers in `Parts`.
+
+    Communication is that of the rank which waits least, the last to arrive: what the others spend beyond it is waiting
+    for it. All else is the mean over ranks. Of the iteration time too: over many iterations every rank takes as long,
+    while the largest of each would count a rank's late start and the next one's late end twice. What is left of the
+    iteration is then the cost of ranks being unequal.
+    """
+    reduced = dict.fromkeys(TIMES, "mean") | {"communication": "min", "exposed_communication": "min"}
+    frame = kept(iterations)
+    steps = frame.groupby([*POINT, "cell", "repeat", "visit", "iteration"], as_index=False).agg(reduced)
+    of_layers, ranks = kept(layers), frame.groupby(["cell", "iteration"]).size()
+    for name, types in {"matrix": MATRIX_LAYERS, "fully_connected": (FULLY_CONNECTED,)}.items():
+        rows = of_layers[of_layers["layer_type"].isin(types)]
+        seconds = (rows["forward"] + rows["backward"]).groupby([rows["cell"], rows["iteration"]]).sum()
+        mean = (seconds / ranks).fillna(0.0).rename(name).rename_axis(["cell", "iteration"])
+        steps = steps.merge(mean.reset_index(), on=["cell", "iteration"], how="left")
+    return steps
+
+
+def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
+    """The training cells among `runs`, imported ones included, by their paths."""
+    rows = runs[runs["kind"].isin([TrainCell.kind, ImportedTrainCell.kind])]
+    cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
+    return {path: cell for path, cell in cells if isinstance(cell, TrainCell)}
+
+
+def presets(runs: pd.DataFrame) -> dict[str, Preset]:
+    """The presets that training cells ran with, by the names they have in the column ``sync``.
+
+    Compute cells, one worker alone, are called like the preset that does not communicate and have none.
+    """
+    return {cell.sync: preset_from(cell.preset) for cell in trained(runs).values() if cell.scaling != "compute"}
+
+
+def measured(steps: pd.DataFrame, seed: int, what: str = "measured") -> list[Measured]:
+    """Every measured point, with its ensembles; `steps` as `over_ranks` gives them.
+
+    Those of another `what` are drawn apart, so that differences hold the uncertainty of both.
+    """
+    return list(_points(steps, seed, what))
+
+
+def _points(steps: pd.DataFrame, seed: int, what: str) -> Iterator[Measured]:
+    names = [*TIMES, "matrix", "fully_connected"]
+    usual = {hardware: scatter(rows, POINT, "iteration_time") for hardware, rows in groups(steps, "hardware")}
+    for key, rows in groups(steps, POINT):
+        point = Point(*key)
+        times = bootstrap(rows[names], visits_of(rows), generator(seed, what, *key), np.mean, usual[point.hardware])
+        of_cells = rows.groupby("cell")["iteration_time"].median()
+        found = {name: times[:, index] for index, name in enumerate(names)}
+        yield Measured(point, tuple(of_cells.index), Parts.measured(**found), tuple(of_cells))

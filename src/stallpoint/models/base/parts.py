@@ -1,0 +1,59 @@
+"""One iteration by its parts: what measured and predicted points have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stallpoint.models.base.statistics import REPLICATES, Ensemble
+
+PATH = (
+    "data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update", "straggling",
+)  # fmt: skip
+"""Parts of the critical path, in the order of an iteration."""
+
+
+def _unknown() -> Ensemble:
+    return np.full(1 + REPLICATES, np.nan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Seconds of one iteration, means over its workers; ensembles [1 + REPLICATES], not a number where unknown.
+
+    Those in `PATH` add up to `iteration_time`; the others are parts of them, or hidden behind them.
+    """
+
+    iteration_time: Ensemble
+    data_wait: Ensemble = field(default_factory=_unknown)
+    """Waiting for a mini-batch; what reading ahead hides is not in it."""
+    host_to_device: Ensemble = field(default_factory=_unknown)
+    forward: Ensemble = field(default_factory=_unknown)
+    backward: Ensemble = field(default_factory=_unknown)
+    communication: Ensemble = field(default_factory=_unknown)
+    """All messages, hidden or not."""
+    exposed_communication: Ensemble = field(default_factory=_unknown)
+    """Of the communication what comes after the backward pass."""
+    update: Ensemble = field(default_factory=_unknown)
+    straggling: Ensemble = field(default_factory=_unknown)
+    """What the slowest worker takes beyond the mean of all."""
+    matrix: Ensemble = field(default_factory=_unknown)
+    """Forward and backward of the layers in `measured.MATRIX_LAYERS`."""
+    fully_connected: Ensemble = field(default_factory=_unknown)
+    """Of the fully-connected ones among them."""
+
+    @classmethod
+    def measured(cls, **known: Ensemble) -> Parts:
+        """The `known` parts of a measured iteration, and as straggling what it takes beyond those in `PATH`."""
+        beyond = known["iteration_time"] - sum(known[name] for name in PATH if name in known)
+        return cls(**known, straggling=beyond)
+
+    @property
+    def compute(self) -> Ensemble:
+        """Forward pass, backward pass and update."""
+        return self.forward + self.backward + self.update
+
+
+UNKNOWN_PARTS = Parts(iteration_time=_unknown())
+"""Of a point of which nothing is known."""

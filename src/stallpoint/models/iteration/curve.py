@@ -1,0 +1,100 @@
+"""A scaling curve: its points, measured and predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.terms.effects import IsolatedTimes
+
+Basis: TypeAlias = Literal["measured", "predicted"]
+
+
+def _unknown() -> Ensemble:
+    return np.full(1 + REPLICATES, np.nan)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A point as predicted; not a number where a part of the model was not measured."""
+
+    point: Point
+    equation: str
+    compute_source: str
+    parts: Parts
+    reading: Ensemble = field(default_factory=_unknown)
+    """t_io: reading and decoding a mini-batch, hidden or not, s."""
+    latency_share: Ensemble = field(default_factory=_unknown)
+    """What of the exposed communication is latency; of all communication, where none is exposed."""
+    isolated: IsolatedTimes | None = None
+    """None where computing at this b is not known."""
+    backward_over_forward: Ensemble | None = None
+    """How much more other ranks slow down the backward than the forward pass, beside which nothing is sent; None where
+    nothing is sent beside the backward pass."""
+    layers: pd.DataFrame | None = None
+    """The columns of layer_predictions for each layer, without uncertainty."""
+    left_out: frozenset[str] = frozenset()
+    """Cells of this point that calibrated nothing; empty where none of the point's cells did."""
+
+    @property
+    def isolated_communication(self) -> Ensemble:
+        """What the messages take on idle workers, s."""
+        return _unknown() if self.isolated is None else np.asarray(self.isolated.messages.isolated.sum(-1))
+
+
+@dataclass(frozen=True)
+class ScalingCurve:
+    """One scaling curve: points measured and predicted, by node count; the fewest nodes are measured."""
+
+    measured: Mapping[int, Measured]
+    predicted: Mapping[int, Predicted]
+    """By one model for all node counts, from all cells."""
+    held_out: Mapping[int, Predicted] = field(default_factory=dict)
+    """Measured points, each predicted without its own cells."""
+
+    @property
+    def base(self) -> int:
+        """The fewest nodes, to which speedups refer."""
+        return min(self.measured)
+
+    @property
+    def strong(self) -> bool:
+        """Whether the global mini-batch is split (strong scaling) or grows (weak)."""
+        return self.measured[self.base].point.scaling == "strong"
+
+    @property
+    def known(self) -> list[int]:
+        """Node counts whose iteration time is known, rising; none where that on the fewest nodes is not."""
+        if not _known(self.measured[self.base]):
+            return []
+        usable = _known(self.predicted[self.base])
+        predicted = (nodes for nodes, point in self.predicted.items() if usable and _known(point))
+        return sorted({*(nodes for nodes, point in self.measured.items() if _known(point)), *predicted})
+
+    def basis(self, nodes: int) -> Basis:
+        """``measured`` where `nodes` were measured, else ``predicted``."""
+        return "measured" if nodes in self.measured and _known(self.measured[nodes]) else "predicted"
+
+    def at(self, nodes: int) -> Measured | Predicted:
+        """The point at `nodes`, measured where it was."""
+        return self.measured[nodes] if self.basis(nodes) == "measured" else self.predicted[nodes]
+
+    def speedup(self, nodes: int, basis: str) -> Ensemble:
+        """Throughput at `nodes` over that at the fewest; `basis` is ``measured`` or ``predicted``."""
+        points: Mapping[int, Measured | Predicted] = self.measured if basis == "measured" else self.predicted
+        here, base = points[nodes], points[self.base]
+        larger = here.point.global_batch / base.point.global_batch
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(larger * base.parts.iteration_time / here.parts.iteration_time)
+
+
+def _known(point: Measured | Predicted) -> bool:
+    seconds = point.parts.iteration_time
+    return bool((np.isfinite(seconds) & (seconds > 0)).all())

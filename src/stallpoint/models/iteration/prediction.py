@@ -1,0 +1,333 @@
+"""Iterations as the DAG model predicts them, from layer times, the communication fit and the storage's records.
+
+A curve is predicted by one model at all node counts, from all cells. Beside it every measured point is predicted
+without its own cells: errors are those of such predictions. Intervals say what the uncertainty of these inputs does;
+whether the model itself holds is what the comparison with measured cells shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.merging import merged
+from stallpoint.messages import Merge, message_bytes, messages
+from stallpoint.models import taskgraph
+from stallpoint.models.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Measured, Point
+from stallpoint.models.base.parts import UNKNOWN_PARTS, Parts
+from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.iteration.cluster import SCALINGS, Cluster
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.terms import effects
+from stallpoint.models.terms.communication import Communication, all_reduce_parts, all_reduce_seconds, traffic
+from stallpoint.models.terms.compute import Layers, Times
+from stallpoint.models.terms.contention import Contention
+from stallpoint.models.terms.effects import CoRunCost, Effects, IsolatedTimes, Messages
+from stallpoint.models.terms.pace import Pace
+
+
+def learning(
+    cluster: Cluster, points: Sequence[Measured], iterations: pd.DataFrame, layers: pd.DataFrame, pace: Pace, seed: int
+) -> Cluster:
+    """`cluster` with the effects that its training cells show."""
+    sending = [measured for measured in points if cluster.communicates(measured.point)]
+    isolated = DagModel(cluster).isolated
+    seen = Contention(sending, iterations, layers, cluster.presets, isolated, pace, seed)
+    return replace(cluster, effects=seen.effects)
+
+
+class DagModel:
+    """The DAG model of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """`cluster`: what is known of it, and how training differs there from its isolated parts."""
+        self._cluster = cluster
+
+    def curves(self, points: Sequence[Measured], nodes: Iterable[int], *, held_out: bool = True) -> list[ScalingCurve]:
+        """Every scaling curve among `points`, predicted at its own node counts and at `nodes` beyond the fewest.
+
+        Strong scaling leaves out node counts that do not divide the global mini-batch. With `held_out` each measured
+        point is also predicted without its own cells.
+        """
+        series: dict[tuple[str | int, ...], dict[int, Measured]] = {}
+        for measured in [*self._bases(points), *points]:
+            if measured.point.scaling in SCALINGS:
+                series.setdefault(measured.point.series, {})[measured.point.nodes] = measured
+        return [self._curve(dict(sorted(at.items())), nodes, held_out) for at in series.values()]
+
+    def _bases(self, points: Sequence[Measured]) -> Iterator[Measured]:
+        """Of presets that do not communicate the points on one rank, where others were measured: all do the same."""
+        presets = self._cluster.presets
+        scaling = [one for one in points if one.point.scaling in SCALINGS]
+        quiet = {one.point.series: one.point.sync for one in scaling if not self._cluster.communicates(one.point)}
+        for one, (series, sync) in product(scaling, quiet.items()):
+            twin = replace(one.point, sync=sync)
+            alike = presets[sync].device_prefetch == presets[one.point.sync].device_prefetch
+            if one.point.ranks == 1 and alike and twin.series == series:
+                yield replace(one, point=twin)
+
+    def _curve(self, measured: dict[int, Measured], nodes: Iterable[int], held_out: bool) -> ScalingCurve:
+        base = min(measured)
+        wanted = sorted({*measured, *(n for n in nodes if n > base)})
+        points = {n: measured[n].point if n in measured else _elsewhere(measured[base].point, n) for n in wanted}
+        predicted = {n: self._predict(point, measured) for n, point in points.items() if point is not None}
+        without = {n: self._hold_out(here, measured) for n, here in measured.items()} if held_out else {}
+        return ScalingCurve(measured, predicted, without)
+
+    def _predict(self, point: Point, curve: Mapping[int, Measured]) -> Predicted:
+        """Predict from all cells."""
+        return self._predict_without(point, curve, frozenset(), held_out=False)
+
+    def _hold_out(self, here: Measured, curve: Mapping[int, Measured]) -> Predicted:
+        """Predict from other cells; on one rank without any, from other repeats of the same cell."""
+        point = here.point
+        own = frozenset(here.cells) if point.ranks == 1 else frozenset()
+        prediction = self._predict_without(point, curve, own, held_out=True)
+        if len(own) < 2 or not np.isnan(prediction.parts.iteration_time).any():
+            return prediction
+        first = frozenset({min(own)})
+        prediction = self._predict_without(point, curve, first, held_out=True)
+        return replace(prediction, compute_source=f"{prediction.compute_source}, other repeats", left_out=first)
+
+    def _predict_without(
+        self, point: Point, curve: Mapping[int, Measured], cells: frozenset[str], *, held_out: bool
+    ) -> Predicted:
+        times = self._times(point, cells)
+        if times is None:
+            equation = taskgraph.equation(self._cluster.preset(point), prefetch=point.prefetch > 0)
+            return Predicted(point, equation, "not measured", UNKNOWN_PARTS)
+        base = curve[min(curve)]
+        reading = self._cluster.data.seconds(base, point.ranks, point.worker_batch, without=cells)
+        learned = self._cluster.effects(point, held_out) if point.ranks > 1 else effects.NONE
+        return self._assemble(point, base, times, reading + np.zeros(1 + REPLICATES), learned)
+
+    def _times(self, point: Point, without: frozenset[str] = frozenset()) -> Times | None:
+        batch, prefetch = point.worker_batch, point.prefetch
+        return self._cluster.compute.times(point.network, point.hardware, batch, prefetch=prefetch, without=without)
+
+    def _layers(self, point: Point) -> Layers:
+        return self._cluster.compute.layers[point.network]
+
+    def _assemble(self, point: Point, base: Measured, times: Times, reading: Ensemble, learned: Effects) -> Predicted:
+        layers, preset = self._layers(point), self._cluster.preset(point)
+        sent = self._sent(point, times.backward_steps * learned.backward[:, None], learned) if point.ranks > 1 else []
+        isolated = self._isolated(point, times, sent)
+        reading, slower = self._beside_gradients(point, base, sent, reading)
+        messages = isolated.messages.slowed(np.reshape(slower, (-1, 1)))
+        costs = _costs(point, times, reading, messages, sent, learned)
+        prefetch = point.prefetch > 0
+        schedule = taskgraph.schedule(taskgraph.iteration_tasks(costs, preset, prefetch=prefetch))
+        seconds = schedule.end["update of 1"] - schedule.end["update of 0"]
+        begin = schedule.start[f"backward {len(layers.names)} of 1"][0]
+        ended = schedule.end["backward 1 of 1"][0] - begin
+        start, end = (
+            np.stack([at[f"{message.name} of 1"][0] for message in costs.messages], axis=-1) - begin[:, None]
+            if sent
+            else np.empty((1 + REPLICATES, 0))
+            for at in (schedule.start, schedule.end)
+        )
+        whole = isolated.backward * learned.backward
+        slowed = learned.backward * np.divide(ended, whole, out=np.ones_like(whole), where=whole > 0)
+        of_layers = times.layers_forward * learned.forward[:, None] + times.layers_backward * slowed[:, None]
+        return Predicted(
+            point,
+            taskgraph.equation(preset, prefetch=prefetch),
+            times.source,
+            _parts(
+                seconds,
+                copy=times.host_to_device,
+                forward=times.forward * learned.forward,
+                backward=ended,
+                communication=(end - start).sum(-1),
+                exposed_communication=np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES),
+                update=times.update * learned.update,
+                matrix=_of_matrices(layers, of_layers),
+                fully_connected=_of_fully_connected(layers, of_layers),
+            ),
+            reading,
+            _latency_share(messages, end - start, end - ended[:, None]),
+            isolated,
+            learned.backward / learned.forward if sent and preset.overlaps else None,
+            _layer_table(layers, times, learned, slowed, sent, start, end),
+        )
+
+    def _beside_gradients(
+        self, point: Point, base: Measured, sent: Sequence[Sequence[int]], reading: Ensemble
+    ) -> tuple[Ensemble, Ensemble | float]:
+        """t_io, and the factor on messages, when data and gradients share a link."""
+        links = self._cluster.links(point)
+        if point.nodes == 1 or not sent or links is None:
+            return reading, 1.0
+        sizes = message_bytes(self._cluster.preset(point), self._sizes(point, sent))
+        gradients = traffic(links.over_nodes, point.ranks, sizes)
+        ranks_per_node = point.ranks // point.nodes
+        return self._cluster.data.beside_gradients(base, reading, ranks_per_node, point.worker_batch, gradients)
+
+    def isolated(self, point: Point, sent: Sequence[Sequence[int]]) -> IsolatedTimes | None:
+        """What the parts of `point` take if nothing slows them down; None where computing was not measured."""
+        times = self._times(point)
+        return self._isolated(point, times, sent) if times else None
+
+    def _isolated(self, point: Point, times: Times, sent: Sequence[Sequence[int]]) -> IsolatedTimes:
+        layers, of_layers = self._layers(point), times.layers_forward + times.layers_backward
+        return IsolatedTimes(
+            forward=times.forward,
+            backward=times.backward_steps.sum(-1),
+            update=times.update,
+            matrix=_of_matrices(layers, of_layers),
+            fully_connected=_of_fully_connected(layers, of_layers),
+            messages=self._messages(point, self._sizes(point, sent)),
+        )
+
+    def _sizes(self, point: Point, sent: Sequence[Sequence[int]]) -> list[int]:
+        """Bytes of each message before compression."""
+        of_layer = self._layers(point).gradient_bytes
+        return [int(of_layer[list(members)].sum()) for members in sent]
+
+    def _sent(self, point: Point, backward: Ensemble, learned: Effects) -> list[list[int]]:
+        """Layers of each message; groups of a fixed size are those that were seen."""
+        preset = self._cluster.preset(point)
+        if learned.sent is not None and preset.grouping == "fused":
+            return learned.sent
+        sizes = self._layers(point).gradient_bytes.tolist()
+        return messages(preset, sizes, self._merge(point, sizes, backward))
+
+    def _merge(self, point: Point, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
+        """What merges layers by the α-β model of this point; None where its links are not known."""
+        links = self._cluster.links(point)
+        if links is None:
+            return None
+        whole = sum(gradient_bytes)
+        least, most = all_reduce_seconds(links.at(point.nodes), point.ranks, [1, whole])[0]
+        if not np.isfinite([least, most]).all():
+            return None
+        ready = taskgraph.gradients_ready(backward)[0]
+
+        def merge(order: Sequence[int]) -> list[list[int]]:
+            sizes, complete = ([float(of[layer]) for layer in order] for of in (gradient_bytes, ready))
+            return merged(sizes, complete, alpha=float(least), beta=float(most - least) / whole)
+
+        return merge
+
+    def _messages(self, point: Point, sizes: Sequence[int]) -> Messages:
+        """What is measured without training of messages of `sizes` bytes before compression."""
+        links = self._cluster.links(point)
+        if not sizes or links is None:
+            unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
+            return Messages(unknown, unknown)
+        latency, bandwidth = self._message_parts(links, point, sizes)
+        co_run = None
+        if links.while_computing:
+            both = links.while_computing.longer, links.while_computing.work
+            co_run = CoRunCost(*(np.add(*self._message_parts(of, point, sizes)) for of in both))
+        return Messages(latency, latency + bandwidth, co_run)
+
+    def _message_parts(self, links: Communication, point: Point, sizes: Sequence[int]) -> tuple[Ensemble, Ensemble]:
+        """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
+        preset, fit = self._cluster.preset(point), links.at(point.nodes)
+        whole = message_bytes(preset, sizes)
+        if not preset.segment_bytes:
+            return all_reduce_parts(fit, point.ranks, whole)
+        segments, rest = np.divmod(whole, preset.segment_bytes)
+        segment, last = (all_reduce_parts(fit, point.ranks, size) for size in ([preset.segment_bytes], rest))
+        latency, bandwidth = (segments * of_one + of_rest for of_one, of_rest in zip(segment, last, strict=True))
+        return latency, bandwidth
+
+
+def _costs(
+    point: Point, times: Times, reading: Ensemble, messages: Messages, sent: Sequence[Sequence[int]], learned: Effects
+) -> taskgraph.Costs:
+    """Of the mean worker, and of the slowest one, whom all wait for that send anything."""
+    pace = np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + learned.straggling if sent else 1.0))
+    backward = times.backward_steps * learned.backward[:, None]
+    # Reading ahead hides the reading, not that a mini-batch is taken over.
+    taken = learned.waiting if point.prefetch else 0.0
+    of_messages = zip(sent, *learned.of_messages(messages, point.ranks), strict=True)
+    return taskgraph.Costs(
+        read=reading,
+        copy=times.host_to_device,
+        forward=[pace * times.forward * learned.forward + taken],
+        backward=np.moveaxis(pace[..., None] * backward, -1, 0),
+        messages=[taskgraph.Message(tuple(members), *of_message) for members, *of_message in of_messages],
+        update=times.update * learned.update,
+    )
+
+
+def _parts(seconds: Ensemble, *, copy: Ensemble, **known: Ensemble) -> Parts:
+    """The iteration of the mean and of the slowest worker, `seconds` [2, 1 + REPLICATES], by its `known` parts.
+
+    What is left of the mean worker's is the wait for a mini-batch. It ends with the copy: what is shorter than the
+    copy is all copy.
+    """
+    left = seconds[0] - sum(known[name] for name in ("forward", "backward", "exposed_communication", "update"))
+    copied = np.clip(copy, 0.0, np.maximum(left, 0.0))
+    return Parts(
+        iteration_time=seconds[1],
+        straggling=seconds[1] - seconds[0],
+        data_wait=left - copied,
+        host_to_device=copied,
+        **known,
+    )
+
+
+def _of_matrices(layers: Layers, seconds: Ensemble) -> Ensemble:
+    return np.asarray(seconds[:, np.isin(layers.types, MATRIX_LAYERS)].sum(-1))
+
+
+def _of_fully_connected(layers: Layers, seconds: Ensemble) -> Ensemble:
+    return np.asarray(seconds[:, layers.types == FULLY_CONNECTED].sum(-1))
+
+
+def _layer_table(
+    layers: Layers,
+    times: Times,
+    learned: Effects,
+    slowed: Ensemble,
+    sent: Sequence[Sequence[int]],
+    start: Ensemble,
+    end: Ensemble,
+) -> pd.DataFrame:
+    """The columns of layer_predictions; the backward pass is `slowed`, messages go from `start` to `end`."""
+    of_layer = {layer: message for message, members in enumerate(sent) for layer in members}
+    places = range(len(layers.names))
+    return pd.DataFrame({
+        "layer_index": places,
+        "layer": layers.names,
+        "layer_type": layers.types,
+        "gradient_bytes": layers.gradient_bytes,
+        "predicted_forward": times.layers_forward[0] * learned.forward[0],
+        "predicted_backward": times.layers_backward[0] * slowed[0],
+        **{
+            f"predicted_all_reduce_{side}": [at[0, of_layer[at_]] if at_ in of_layer else np.nan for at_ in places]
+            for side, at in (("start", start), ("end", end))
+        },
+    })  # fmt: skip
+
+
+def _latency_share(messages: Messages, seconds: Ensemble, late: Ensemble) -> Ensemble:
+    """What of the exposed communication is latency, each message by the part of it that is exposed.
+
+    `seconds` is what the messages take in training. `late` says how long after the backward pass each message ends:
+    what is exposed of it lies before that end. Nothing communicated has no latency.
+    """
+    exposed = np.clip(late, 0.0, seconds)
+    counted = np.where(exposed.sum(-1, keepdims=True) > 0, exposed, seconds)
+    isolated = messages.isolated
+    of_message = np.divide(messages.latency, isolated, out=np.zeros_like(isolated), where=isolated != 0)
+    total = counted.sum(-1)
+    share: Ensemble = np.divide((counted * of_message).sum(-1), total, out=np.zeros_like(total), where=total != 0)
+    return share
+
+
+def _elsewhere(point: Point, nodes: int) -> Point | None:
+    """The point of the same series at another node count; None where the mini-batch cannot be split so."""
+    ranks = nodes * point.ranks // point.nodes
+    if point.scaling == "weak":
+        return replace(point, nodes=nodes, ranks=ranks, global_batch=point.worker_batch * ranks)
+    if point.global_batch % ranks:
+        return None
+    return replace(point, nodes=nodes, ranks=ranks, worker_batch=point.global_batch // ranks)

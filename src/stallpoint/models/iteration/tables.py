@@ -1,0 +1,92 @@
+"""Predictions as tables, beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.base.measured import SERIES, Measured, kept
+from stallpoint.models.base.parts import UNKNOWN_PARTS
+from stallpoint.models.base.statistics import REPLICATES, columns, groups
+from stallpoint.models.iteration.cluster import SCALINGS
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+
+_COMPARED = ("forward", "backward", "communication", "exposed_communication", "update")
+
+
+def predictions(curves: Iterable[ScalingCurve], steps: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows of the predictions table; `steps` as `measured.over_ranks` gives them."""
+    return [_row(curve, nodes, steps) for curve in curves for nodes in curve.predicted]
+
+
+def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, object]:
+    predicted, measured = curve.predicted[nodes], curve.measured.get(nodes)
+    ours, theirs = predicted.parts, measured.parts if measured else UNKNOWN_PARTS
+    unknown = np.full(1 + REPLICATES, np.nan)
+    held_out = curve.held_out.get(nodes)
+    row: dict[str, Any] = {
+        **predicted.point.labels("ranks", "global_batch", "worker_batch"),
+        "equation": predicted.equation,
+        "extrapolated": measured is None,
+        "compute_source": predicted.compute_source,
+        "predicted_data": float(predicted.reading[0]),
+        "measured_data": float(theirs.data_wait[0]),
+        # As measured, straggling is what is left of the iteration: see critical_path.
+        "predicted_straggling": float(ours.straggling[0]),
+        **{f"predicted_{name}": float(getattr(ours, name)[0]) for name in _COMPARED},
+        **{f"measured_{name}": float(getattr(theirs, name)[0]) for name in _COMPARED},
+        **columns("predicted_iteration", ours.iteration_time),
+        **columns("predicted_speedup", curve.speedup(nodes, "predicted")),
+        **columns("measured_iteration", theirs.iteration_time),
+        **columns("measured_speedup", curve.speedup(nodes, "measured") if measured else unknown),
+        **columns("held_out_iteration", held_out.parts.iteration_time if held_out else unknown),
+    }
+    reference = _reference(held_out, measured, steps)
+    row["error"] = row["held_out_iteration"] / reference - 1 if reference > 0 else np.nan
+    return row
+
+
+def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd.DataFrame) -> float:
+    """Measured iteration time to compare with: that of the cells that did not take part in the prediction."""
+    if measured is None or predicted is None:
+        return float("nan")
+    if not predicted.left_out:
+        return float(measured.parts.iteration_time[0])
+    return float(steps.loc[steps["cell"].isin(list(predicted.left_out)), "iteration_time"].mean())
+
+
+def layer_predictions(
+    curves: Iterable[ScalingCurve], iterations: pd.DataFrame, layers: pd.DataFrame
+) -> list[dict[str, object]]:
+    """Rows of the layer_predictions table: every layer of every measured point."""
+    measured = _measured_layers(iterations, layers)
+    return [row for curve in curves for row in _layer_rows(curve, measured)]
+
+
+def _layer_rows(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> Iterator[dict[str, object]]:
+    for predicted in curve.held_out.values():
+        key = (*predicted.point.series, predicted.point.nodes)
+        if predicted.layers is not None and key in measured:
+            table = predicted.layers.join(measured[key], on="layer_index").assign(**predicted.point.labels("ranks"))
+            yield from cast("list[dict[str, object]]", table.to_dict("records"))
+
+
+def _measured_layers(iterations: pd.DataFrame, layers: pd.DataFrame) -> dict[Any, pd.DataFrame]:
+    """Medians of rank 0 for each layer of each point; all-reduces since the start of the backward pass."""
+    steps = kept(iterations)
+    begin = steps[["data_wait", "host_to_device", "forward"]].sum(axis=1).rename("begin")
+    steps = pd.concat([steps[["cell", "rank", "iteration"]], begin], axis=1)
+    rows = kept(layers)
+    rows = rows[(rows["rank"] == 0) & rows["scaling"].isin(SCALINGS)].merge(steps, on=["cell", "rank", "iteration"])
+    key = [*SERIES, "nodes"]
+    values = rows[[*key, "layer_index"]].assign(
+        measured_forward=rows["forward"],
+        measured_backward=rows["backward"],
+        measured_all_reduce_start=rows["all_reduce_start"] - rows["begin"],
+        measured_all_reduce_end=rows["all_reduce_end"] - rows["begin"],
+    )
+    medians = values.groupby([*key, "layer_index"]).median().reset_index()
+    return {point: rows.set_index("layer_index").drop(columns=key) for point, rows in groups(medians, key)}

@@ -1,0 +1,237 @@
+"""t(b): how the time of a piece of work grows with the mini-batch, and curves that follow it through measured points.
+
+    t(b) = (floor^s + (each · B)^s)^(1/s),    B = b rounded up to whole blocks of rows
+
+The floor is what a single sample costs as well: starting the kernel, and bringing the weights through the memory; it
+does not depend on b. `each` is the arithmetic of one sample. With sharpness s = 1 the two come one after the other,
+with a large s they overlap and the larger decides: the roofline (Williams, Waterman & Patterson 2009) is s = ∞.
+Kernels for matrix products compute blocks of rows (Goto & van de Geijn 2008), so b = 5 may cost as much as b = 8; some
+libraries multiply a few rows one by one, each as a product of matrix and vector. Where a library changes from one
+kernel to another, t(b) can jump or fall: such a bend of the law is taken from a product that was measured at many b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.models.base.statistics import Ensemble, Reals, non_negative_fit
+
+
+@dataclass(frozen=True)
+class Bend:
+    """Factors on the law at some b, which pass in log b from one to the next and stay constant outside."""
+
+    batches: tuple[float, ...] = (1.0,)
+    """Rising."""
+    factors: tuple[float, ...] = (1.0,)
+
+    def __call__(self, batches: Reals) -> Reals:
+        """The factors at `batches`, of any shape."""
+        return np.asarray(np.exp(np.interp(np.log(batches), np.log(self.batches), np.log(self.factors))))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What is the same for all matrix products on one machine."""
+
+    block: int = 1
+    """Rows computed at once."""
+    sharpness: float = 1.0
+    by_row: int = 0
+    """Fewer rows than this are multiplied one by one."""
+    bend: Bend = Bend()
+    """How far the library is off the law, as seen on another product."""
+
+
+FEWEST_TO_CHOOSE = 4
+WORST = 10.0
+"""Largest error that counts, in \\|log\\|: no prediction at all."""
+INSTANT = 1e-9
+"""Seconds; what is shorter than any clock can tell takes no time."""
+LINEAR = Kernel()
+"""floor + each · b: for layers that are no matrix product with b rows."""
+
+
+@dataclass(frozen=True)
+class BatchLaw:
+    """The law for some quantities; never negative, never falling with b but where rows go one by one or it is bent."""
+
+    kernel: Kernel
+    floor: Ensemble
+    """Seconds, [1 + REPLICATES, quantities]."""
+    each: Ensemble
+    """Seconds for each sample."""
+    row: Ensemble
+    """Seconds for each row multiplied by itself; used where the kernel says so."""
+
+    def __call__(self, batches: npt.ArrayLike) -> Ensemble:
+        """Seconds at `batches` [points], [1 + REPLICATES, points, quantities]."""
+        b = np.asarray(batches, dtype=np.float64)[:, None]
+        s = self.kernel.sharpness
+        floor, each = self.floor[:, None], self.each[:, None] * _blocks(b, self.kernel)
+        together = floor + each if s == 1 else _norm(floor, each, s)
+        return np.asarray(np.where(b < self.kernel.by_row, self.row[:, None] * b, together) * self.kernel.bend(b))
+
+
+def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> BatchLaw:
+    """The law nearest to `seconds` [1 + REPLICATES, points, quantities] in relative terms.
+
+    A quantity that was 0 throughout stays 0. With one mini-batch floor and arithmetic cannot be told apart: NaN.
+    """
+    b = np.asarray(batches, dtype=np.float64)
+    alone = b < kernel.by_row
+    observed = np.moveaxis(seconds, 1, -1) / kernel.bend(b)
+    row = _scale(_relative(b[alone], observed[..., alone]))
+    blocks, together = _blocks(b[~alone], kernel), observed[..., ~alone]
+    if len(np.unique(blocks)) < 2:
+        unknown = np.full(observed.shape[:-1], np.nan)
+        return BatchLaw(kernel, unknown, unknown, row)
+    floor, each = _sum(blocks, together) if kernel.sharpness == 1 else _overlapping(blocks, together, kernel.sharpness)
+    if not alone.any():
+        # One row costs what one block does, unless a single row was measured.
+        row = floor + each
+    return BatchLaw(kernel, floor, each, row)
+
+
+@dataclass(frozen=True)
+class BatchCurve:
+    """Times measured at some b: taken as they are there; elsewhere the law, corrected by how far it is off nearby.
+
+    Between two measured b the correction passes from one to the other in log b, outside it stays as at the end. What
+    may be noise of a measured time is not taken for a fault of the law: corrections are shrunk by the part that the
+    noise has in their variance (empirical Bayes; Efron & Morris 1973).
+    """
+
+    batches: Sequence[int]
+    """Measured b, rising."""
+    seconds: Ensemble
+    """[1 + REPLICATES, len(batches), quantities]."""
+    kernel: Kernel = LINEAR
+
+    @cached_property
+    def law(self) -> BatchLaw:
+        """The law of these times."""
+        return fit(self.batches, self.seconds, self.kernel)
+
+    def __call__(self, batch: float) -> Ensemble:
+        """Times at b, [1 + REPLICATES, quantities]; not a number where a single b was measured and another is asked."""
+        if batch in self.batches:
+            return self.seconds[:, list(self.batches).index(int(batch))]
+        if len(self.batches) < 2:
+            return np.full_like(self.seconds[:, 0], np.nan)
+        correction = self._correction
+        places = np.log(np.asarray(self.batches, dtype=np.float64))
+        right = int(np.clip(np.searchsorted(places, np.log(batch)), 1, len(places) - 1))
+        part = np.clip((np.log(batch) - places[right - 1]) / (places[right] - places[right - 1]), 0.0, 1.0)
+        here = (1 - part) * correction[:, right - 1] + part * correction[:, right]
+        return np.asarray(here * self.law([batch])[:, 0])
+
+    @cached_property
+    def _correction(self) -> Ensemble:
+        """Factor on the law at each measured b, [1 + REPLICATES, len(batches), quantities]."""
+        fitted = self.law(self.batches)
+        off = np.divide(self.seconds, fitted, out=np.ones_like(fitted), where=fitted > 0) - 1
+        if len(self.seconds) < 3:
+            return 1 + off
+        noise = np.divide(self.seconds, self.seconds[:1], out=np.ones_like(fitted), where=self.seconds[:1] > 0).var(0)
+        # Two parameters were fitted: what is left of the variance is spread over so many points less.
+        freedom = max(1, len(self.batches) - 2)
+        misfit = np.maximum((off[0] ** 2).sum(0) / freedom - noise.mean(0), 0.0)
+        kept = np.divide(misfit, misfit + noise, out=np.ones_like(noise), where=misfit + noise > 0)
+        return np.asarray(1 + kept * off)
+
+    def source(self, batch: float) -> str:
+        """How the times at b come about: ``measured``, ``interpolated`` or ``extrapolated``."""
+        if batch in self.batches:
+            return "measured"
+        return "interpolated" if self.batches[0] < batch < self.batches[-1] else "extrapolated"
+
+
+def left_out_errors(batches: Sequence[int], seconds: Ensemble, kernel: Kernel) -> list[float]:
+    """Mean \\|log(predicted / measured)\\| at each b, predicted from the others; at most `WORST`."""
+    errors = []
+    for index, b in enumerate(batches):
+        others = [other for other in range(len(batches)) if other != index]
+        curve = BatchCurve([batches[other] for other in others], seconds[:1, others], kernel)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = np.abs(np.log(curve(b)[0] / seconds[0, index]))
+        errors.append(float(np.nan_to_num(error, nan=WORST, posinf=WORST).clip(max=WORST).mean()))
+    return errors
+
+
+def choose_kernel(measured: Sequence[tuple[Sequence[int], Ensemble]], candidates: Sequence[Kernel]) -> Kernel:
+    """The candidate that predicts left-out b best, over all that was `measured`: batches and seconds.
+
+    It must be better than the first candidate, the plainest, by more than chance: one standard error, paired by b.
+    What was measured at fewer than `FEWEST_TO_CHOOSE` b does not take part; if all is, the plainest stands.
+    """
+    telling = [(batches, seconds) for batches, seconds in measured if len(batches) >= FEWEST_TO_CHOOSE]
+    if not telling:
+        return candidates[0]
+    errors = np.array([
+        [error for batches, seconds in telling for error in left_out_errors(batches, seconds, kernel)]
+        for kernel in candidates
+    ])  # fmt: skip
+    best = int(errors.mean(1).argmin())
+    worse = errors[0] - errors[best]
+    return candidates[best if worse.mean() > worse.std() / np.sqrt(len(worse)) else 0]
+
+
+def _blocks(b: Reals, kernel: Kernel) -> Reals:
+    """b rounded up to whole blocks."""
+    return np.asarray(kernel.block * np.ceil(b / kernel.block))
+
+
+def _norm(left: Reals, right: Reals, sharpness: float) -> Reals:
+    """(left^s + right^s)^(1/s) without overflow."""
+    larger, smaller = np.maximum(left, right), np.minimum(left, right)
+    ratio = np.divide(smaller, larger, out=np.zeros_like(larger), where=larger > 0)
+    return np.asarray(larger * (1 + ratio**sharpness) ** (1 / sharpness))
+
+
+def _relative(design: Reals, observed: Reals) -> Reals:
+    """`design` [points] over `observed` [..., points]; points where nothing was measured do not count."""
+    quotient = np.divide(design, observed, out=np.zeros(observed.shape), where=np.asarray(observed >= INSTANT))
+    return np.asarray(quotient)
+
+
+def _scale(relative: Reals) -> Reals:
+    """The factor that brings `relative` [..., points], fit over measured, nearest to 1; 0 where nothing took time."""
+    squares = np.asarray((relative**2).sum(-1))
+    return np.asarray(np.divide(relative.sum(-1), squares, out=np.zeros_like(squares), where=squares > 0))
+
+
+def _sum(blocks: Reals, observed: Reals) -> tuple[Reals, Reals]:
+    """Floor and `each` where they follow each other: linear least squares."""
+    design = np.stack([_relative(np.ones_like(blocks), observed), _relative(blocks, observed)], axis=-1)
+    found = non_negative_fit(design, np.asarray(observed >= INSTANT, dtype=np.float64))
+    found = np.where(np.isnan(observed).any(-1, keepdims=True), np.nan, found)
+    return found[..., 0], found[..., 1]
+
+
+_GRID = 33
+_REFINEMENTS = 4
+
+
+def _overlapping(blocks: Reals, observed: Reals, sharpness: float) -> tuple[Reals, Reals]:
+    """Floor and `each` where they overlap: the b at which they are equal is searched, their size then follows."""
+    low = np.full(observed.shape[:-1], np.log(blocks.min() / 1e4))
+    high = np.full(observed.shape[:-1], np.log(blocks.max() * 1e4))
+    knee = low
+    for _ in range(_REFINEMENTS):
+        options = low[..., None] + (high - low)[..., None] * np.linspace(0, 1, _GRID)
+        shape = _norm(np.exp(options)[..., None], np.broadcast_to(blocks, (*options.shape, len(blocks))), sharpness)
+        relative = _relative(shape, np.broadcast_to(observed[..., None, :], shape.shape))
+        error = ((1 - _scale(relative)[..., None] * relative) ** 2).sum(-1)
+        best = error.argmin(-1)
+        knee = np.take_along_axis(options, best[..., None], -1)[..., 0]
+        step = (high - low) / (_GRID - 1)
+        low, high = knee - step, knee + step
+    shape = _norm(np.exp(knee)[..., None], np.broadcast_to(blocks, (*knee.shape, len(blocks))), sharpness)
+    each = np.where(np.isnan(observed).any(-1), np.nan, _scale(_relative(shape, observed)))
+    return each * np.exp(knee), each

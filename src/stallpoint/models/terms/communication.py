@@ -1,0 +1,368 @@
+"""Time of an all-reduce by message size, fitted to the collectives of each node count, and over all of them by a law.
+
+α + β·m, in several pieces where the measured sizes ask for it (`pieces`). Between node counts the law of the reduction
+scheme holds (`reductions`); that of a library is found (`law_choice`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stallpoint.models.base.checks import refuse
+from stallpoint.models.base.measured import kept
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    Reals,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    scatter,
+    visits_of,
+)
+from stallpoint.models.terms import law_choice, pieces
+from stallpoint.models.terms.law_choice import Timed
+from stallpoint.models.terms.link import Traffic
+from stallpoint.models.terms.pieces import PiecewiseLine, Samples
+from stallpoint.models.terms.reductions import HIERARCHICAL, REDUCTION_LAWS, Laws
+from stallpoint.presets import Preset
+
+Scheme = tuple[str, str, str]
+"""Hardware, backend and reduction scheme: what one set of fits is for."""
+
+
+def scheme_of(hardware: str, preset: Preset) -> Scheme:
+    """The scheme that moves a preset's messages."""
+    return hardware, preset.communicator, preset.reduction
+
+
+_SCHEME = ["hardware", "backend", "reduction"]
+_SIZE = [*_SCHEME, "nodes", "message_bytes"]
+_CALL = [*_SIZE, "ranks", "cell", "repeat", "visit", "sample"]
+
+
+@dataclass(frozen=True)
+class Left:
+    """How far measured bandwidth terms are from the line: a curve that bends has fewer pieces than sizes."""
+
+    sizes: Reals
+    """Rising, bytes."""
+    log_ratio: Ensemble
+    """Logarithm of measured over fitted, [1 + REPLICATES, sizes]."""
+
+    def __call__(self, sizes: Reals) -> Ensemble:
+        """The factor at `sizes` bytes [...], between the measured ones by the logarithm of the size."""
+        place = np.interp(np.log(np.maximum(sizes, 1.0)), np.log(self.sizes), np.arange(len(self.sizes)))
+        below = np.minimum(place.astype(np.int64), len(self.sizes) - 1)
+        above = np.minimum(below + 1, len(self.sizes) - 1)
+        part = place - below
+        return np.asarray(np.exp((1 - part) * self.log_ratio[:, below] + part * self.log_ratio[:, above]))
+
+
+LEAST_LEFT = 1e-3
+"""Least part of a message's time that computing and it are said to take from each other: what noise leaves of nothing
+is above 0."""
+MOST_LEFT = np.log(2.0)
+"""Largest \\|log\\| of what a line is believed to leave."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Seconds of an all-reduce: α and β·m, each multiplied as its law says."""
+
+    laws: Laws
+    """One of `REDUCTION_LAWS` for all sizes, or what is possible of a library."""
+    nodes: int
+    """Node count fitted; for a law over all of them the largest."""
+    ranks: int
+    line: PiecewiseLine
+    points: int
+    """Message sizes fitted (over all node counts)."""
+    residual: float
+    """Median of \\|fit - measured\\| / measured."""
+    inside: Fit | None = None
+    """What is spent inside a node before messages go between nodes; None unless the law is hierarchical."""
+    left: Left | None = None
+    """What the line leaves of the measured sizes; None for a law over node counts."""
+
+    @property
+    def alpha(self) -> Ensemble:
+        """Latency, s."""
+        return self.line.alpha
+
+    @property
+    def beta(self) -> Ensemble:
+        """Seconds for each further byte of the largest messages."""
+        return self.line.betas[:, -1]
+
+    @property
+    def workers_per_node(self) -> int:
+        """Ranks on each node."""
+        return max(1, self.ranks // self.nodes)
+
+    def changed(self, *, latency: float, bandwidth: float) -> Fit:
+        """The same with `latency` times the latency and `bandwidth` times the bandwidth."""
+        line = replace(self.line, alpha=self.line.alpha * latency, betas=self.line.betas / bandwidth)
+        inside = self.inside and self.inside.changed(latency=latency, bandwidth=bandwidth)
+        return replace(self, line=line, inside=inside)
+
+
+@dataclass(frozen=True)
+class Communication:
+    """All fits of one scheme."""
+
+    by_nodes: Mapping[int, Fit]
+    over_nodes: Fit
+    while_computing: WhileComputing | None = None
+    """What all-reduces and computing take from each other; None where it was not measured."""
+
+    def at(self, nodes: int) -> Fit:
+        """The fit to use at `nodes`: its own where it was measured, else that over all node counts."""
+        return self.by_nodes.get(nodes, self.over_nodes)
+
+    def changed(self, *, latency: float, bandwidth: float) -> Communication:
+        """The same links with `latency` times their latency and `bandwidth` times their bandwidth."""
+        factors = {"latency": latency, "bandwidth": bandwidth}
+        by_nodes = {nodes: fit.changed(**factors) for nodes, fit in self.by_nodes.items()}
+        return replace(self, by_nodes=by_nodes, over_nodes=self.over_nodes.changed(**factors))
+
+
+@dataclass(frozen=True)
+class WhileComputing:
+    """What all-reduces and computing take from each other when every rank computes; it is not the link's doing."""
+
+    longer: Communication
+    """How much longer each all-reduce takes than on idle ranks, s."""
+    work: Communication
+    """How much longer computing takes for each, s."""
+
+
+def nominal(reduction: str, *, latency: float, bandwidth: float) -> Communication:
+    """Links nobody measured, from what is published of them: `latency` [s] of a step and `bandwidth` [B/s].
+
+    A library is taken to send its messages around a ring.
+    """
+    alpha, beta = (np.full(1 + REPLICATES, value) for value in (latency, 1 / bandwidth))
+    line = PiecewiseLine(np.zeros(1), alpha, beta[:, None])
+    laws = Laws.only(reduction if reduction in REDUCTION_LAWS else "ring")
+    return Communication({}, Fit(laws, 1, 1, line, points=0, residual=0.0))
+
+
+def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
+    """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...].
+
+    Nothing is communicated by one rank or of an empty buffer. Not a number where the records do not tell latency from
+    bandwidth (one message size). By a hierarchical law, ranks up to those of one node stay inside it.
+    """
+    latency, bandwidth = all_reduce_parts(fit, ranks, sizes)
+    return latency + bandwidth
+
+
+def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemble, Ensemble]:
+    """What of `all_reduce_seconds` is latency, which no byte fewer would save, and what is bandwidth."""
+    sizes = np.asarray(sizes, dtype=np.float64)
+    latency = bandwidth = np.zeros((len(fit.alpha), *sizes.shape))
+    if ranks <= 1:
+        return latency, bandwidth
+    if fit.inside is not None:
+        latency, bandwidth = all_reduce_parts(fit.inside, ranks, sizes)
+    parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
+    if parties > 1:
+        more_latency, more_bandwidth = fit.line.parts(sizes, *fit.laws.factors(parties, sizes))
+        if fit.left is not None:
+            more_bandwidth = more_bandwidth * fit.left(sizes)
+        latency, bandwidth = latency + more_latency, bandwidth + more_bandwidth
+    return np.where(sizes > 0, latency, 0.0), np.where(sizes > 0, bandwidth, 0.0)
+
+
+def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
+    """What messages of `sizes` bytes put on one node's link; `fit` is that over node counts, whose β is of the link."""
+    sizes = np.atleast_1d(np.asarray(sizes, dtype=np.float64))
+    parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
+    _, factor = fit.laws.factors(max(2, parties), sizes)
+    with np.errstate(divide="ignore"):
+        bandwidth = 1 / fit.beta
+    return Traffic(bandwidth, factor @ sizes)
+
+
+def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = None) -> dict[Scheme, Communication]:
+    """Fits by scheme, of the tables of these names. One rank alone communicates nothing and is left out.
+
+    Raises `InputError` for a time that is not above 0.
+    """
+    calls = of_messages(collectives, "collectives")
+    idle = _fits(calls, seed)
+    busy = {} if contention is None else _while_computing(contention, calls, idle, seed)
+    return {scheme: replace(links, while_computing=busy.get(scheme)) for scheme, links in idle.items()}
+
+
+def of_messages(frame: pd.DataFrame, name: str) -> pd.Series[float]:
+    """Seconds of a message, for each row of messages in `frame`, the table of this `name`.
+
+    A row ends when its slowest rank does. The index says which: scheme, node count, size, cell and sample. Leaves out
+    and raises as `fit`.
+    """
+    return _slowest(_several_ranks(frame, name, "seconds", "messages"))
+
+
+def _slowest(frame: pd.DataFrame) -> pd.Series[float]:
+    return (frame["seconds"] / frame["messages"]).groupby([frame[column] for column in _CALL]).max()
+
+
+def _while_computing(
+    contention: pd.DataFrame, alone: pd.Series[float], idle: Mapping[Scheme, Communication], seed: int
+) -> dict[Scheme, WhileComputing]:
+    """Fits of `contention`, for message sizes that were timed on idle ranks too; those took `alone`.
+
+    Messages go the same way as on `idle` ranks, by the same laws.
+    """
+    frame = _several_ranks(
+        contention, "contention", "seconds", "messages", "computing", "alone_computing", "alone_operations"
+    )
+    piece = frame["alone_computing"] / frame["alone_operations"]
+    work = (frame["computing"] - frame["operations"] * piece) / frame["messages"]
+    calls = _slowest(frame).to_frame("seconds").assign(work=frame.assign(work=work).groupby(_CALL)["work"].mean())
+    usual = alone.groupby(_SIZE).median().rename("idle")
+    calls = calls.join(usual, on=_SIZE, how="inner")
+    sizes = calls.reset_index().groupby([*_SCHEME, "nodes"])["message_bytes"].transform("nunique").to_numpy()
+    calls = calls[sizes > 1]  # one size tells nothing about others
+    least = LEAST_LEFT * calls["seconds"]
+    flat = {scheme: links.over_nodes.laws for scheme, links in idle.items() if links.over_nodes.inside is None}
+    longer = _fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed, flat)
+    lost = _fits(calls["work"].clip(lower=least), seed, flat)
+    return {scheme: WhileComputing(longer[scheme], lost[scheme]) for scheme in longer}
+
+
+def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
+    """The rows that count of several ranks."""
+    frame = kept(frame)
+    frame = frame[frame["ranks"] > 1]
+    refuse(frame, name, [*times, "message_bytes"], above_zero=True)
+    return frame
+
+
+def _fits(
+    calls: pd.Series[float], seed: int, known: Mapping[Scheme, Laws] | None = None
+) -> dict[Scheme, Communication]:
+    """Fits of seconds by `_CALL`; `known` are laws that are known already."""
+    frame = calls.rename("seconds").reset_index()
+    return {key: _fit_scheme(key, rows, seed, (known or {}).get(key)) for key, rows in groups(frame, _SCHEME)}
+
+
+def table(fits: Mapping[Scheme, Communication]) -> list[dict[str, object]]:
+    """Rows of the communication table, one for each piece of each fit."""
+    return [row for scheme, here in fits.items() for fit in _all(here) for row in _rows(scheme, fit)]
+
+
+def _all(communication: Communication) -> Iterable[Fit]:
+    return [*communication.by_nodes.values(), communication.over_nodes]
+
+
+def _rows(scheme: Scheme, fit: Fit) -> Iterable[dict[str, object]]:
+    labels: dict[str, object] = dict(zip(("hardware", "backend", "reduction"), scheme, strict=True))
+    labels |= {"fit": fit.laws.name, "nodes": fit.nodes, "ranks": fit.ranks}
+    rest = {"points": fit.points, "residual": fit.residual}
+    for piece, start in enumerate(fit.line.starts):
+        quantities = columns("alpha", fit.alpha) | columns("beta", fit.line.betas[:, piece])
+        yield {**labels, "piece": piece, "from_bytes": float(start), **quantities, **rest}
+
+
+_Key = tuple[int, int, int]
+"""Nodes, ranks, message size."""
+
+
+def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | None) -> Communication:
+    """`known` are the laws of a library that are known already."""
+    samples: dict[_Key, Ensemble] = {}
+    usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
+    for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
+        # The same draws of visits for every size: a slow visit is slow throughout.
+        random = generator(seed, "collectives", *scheme, nodes)
+        samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random, usual=usual)
+    counts = sorted({nodes for nodes, _, _ in samples})
+    one = Laws.only("nodes")
+    by_nodes = {n: _fit(one, {key: seconds for key, seconds in samples.items() if key[0] == n}) for n in counts}
+    # Within a node messages take another way; a node alone speaks for the law only when nothing else was measured.
+    between = {key: seconds for key, seconds in samples.items() if key[0] > 1} or samples
+    laws = (
+        Laws.only(scheme[2])
+        if scheme[2] in REDUCTION_LAWS
+        else known or _chosen(between, generator(seed, "laws", *scheme))
+    )
+    return Communication(by_nodes, _over_nodes(laws, between, by_nodes.get(1)))
+
+
+def _chosen(samples: Mapping[_Key, Ensemble], random: np.random.Generator) -> Laws:
+    """The laws of a library whose messages go from rank to rank."""
+    _, ranks, sizes = _columns(samples)
+    return law_choice.choose_laws(Timed(ranks, sizes, np.stack(list(samples.values()), axis=-1)), random)
+
+
+def _over_nodes(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Fit | None) -> Fit:
+    """The fit over all node counts.
+
+    With several workers on a node the library may take each node as one: whether it does is asked of the largest node
+    count measured, predicted from the others; with one node count alone it cannot be told, and `laws` stand.
+    """
+    flat = _fit(laws, samples)
+    counts = sorted({nodes for nodes, _, _ in samples})
+    if inside is None or flat.workers_per_node == 1 or len(counts) < 2:
+        return flat
+    by_node = Laws.only(HIERARCHICAL)
+    smaller = {key: seconds for key, seconds in samples.items() if key[0] < counts[-1]}
+    largest = {key: seconds for key, seconds in samples.items() if key[0] == counts[-1]}
+    better = _error(_fit(by_node, smaller, inside), largest) < _error(_fit(laws, smaller), largest)
+    return _fit(by_node, samples, inside) if better else flat
+
+
+def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
+    """Mean \\|log(predicted / measured)\\|."""
+    errors = [
+        np.abs(np.log(all_reduce_seconds(fit, ranks, size)[0] / seconds[0]))
+        for (_, ranks, size), seconds in samples.items()
+    ]
+    return float(np.mean(errors))
+
+
+def _columns(samples: Mapping[_Key, Ensemble]) -> tuple[Reals, Reals, Reals]:
+    """Nodes, ranks and sizes."""
+    nodes, ranks, sizes = np.array(list(samples), dtype=np.float64).T
+    return nodes, ranks, sizes
+
+
+def _fit(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Fit | None = None) -> Fit:
+    nodes, ranks, sizes = _columns(samples)
+    observed = np.stack(list(samples.values()), axis=-1)
+    if inside is not None:
+        spent = [all_reduce_seconds(inside, inside.ranks, size) for size in sizes]
+        # What noise leaves of nothing is still a time above 0.
+        observed = np.maximum(observed - np.stack(spent, axis=-1), 1e-3 * observed)
+    timed = Timed(nodes if inside is not None else ranks, sizes, observed)
+    points = timed.under(laws.value)
+    line = law_choice.line(timed, laws)
+    return Fit(
+        laws=laws,
+        nodes=int(nodes.max()),
+        ranks=int(ranks[nodes.argmax()]),
+        line=line,
+        points=len(sizes),
+        residual=pieces.residual(line, points),
+        inside=inside,
+        left=_left(points, line) if laws.value.laws == ("nodes",) else None,
+    )
+
+
+def _left(points: Samples, line: PiecewiseLine) -> Left:
+    latency, bandwidth = line.parts(points.sizes, points.latency, points.bandwidth)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log((points.seconds - latency) / bandwidth)
+    # Where latency is nearly all, the rest is noise, and counts for nothing.
+    known = np.where(np.isfinite(ratio) & (bandwidth > latency), np.clip(ratio, -MOST_LEFT, MOST_LEFT), 0.0)
+    order = np.argsort(points.sizes)
+    return Left(points.sizes[order], known[:, order])

@@ -1,0 +1,243 @@
+"""Forward and backward time of every layer at any mini-batch b, from training on one rank.
+
+One rank communicates nothing, so its times are those of "free communication" (Keuper & Pfreundt, section III).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stallpoint.models.base.checks import refuse
+from stallpoint.models.base.measured import POINT, kept
+from stallpoint.models.base.statistics import Ensemble, Reals, bootstrap, columns, generator, groups, scatter
+from stallpoint.models.terms.batch_law import BatchCurve, Kernel
+from stallpoint.models.terms.possible import corrections
+
+ALL = "all"
+"""Stands for every layer type together."""
+_TOTALS = ("forward", "backward", "host_to_device", "update")
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of a network, in forward order."""
+
+    names: tuple[str, ...]
+    types: npt.NDArray[np.str_]
+    gradient_bytes: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A training cell on one rank."""
+
+    name: str
+    hardware: str
+    scaling: str
+    prefetch: int
+    worker_batch: int
+    repeat: int
+    seconds: Reals
+    """[iterations, quantities]: layers forward, layers backward, then `_TOTALS`."""
+    visits: tuple[int, ...]
+    """The visit that each iteration is from."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Computing times of one iteration at one b; ensembles, in s."""
+
+    layers_forward: Ensemble
+    """[1 + REPLICATES, layers]."""
+    layers_backward: Ensemble
+    """[1 + REPLICATES, layers]."""
+    forward: Ensemble
+    """Whole pass; what is more than its layers passes between them."""
+    backward: Ensemble
+    host_to_device: Ensemble
+    update: Ensemble
+    source: str
+    """``measured at b``, ``interpolated in b`` or ``extrapolated in b``."""
+
+    @property
+    def backward_steps(self) -> Ensemble:
+        """Backward times of the layers with the time between layers spread evenly over them."""
+        between = np.maximum(self.backward - self.layers_backward.sum(-1), 0.0)
+        steps: Ensemble = self.layers_backward + (between / self.layers_backward.shape[-1])[:, None]
+        return steps
+
+
+class Compute:
+    """All single-rank cells, by network and hardware."""
+
+    def __init__(
+        self,
+        iterations: pd.DataFrame,
+        layers: pd.DataFrame,
+        seed: int,
+        kernels: Mapping[str, Kernel] | None = None,
+    ) -> None:
+        """`kernels` by hardware, those of `matrix_products.libraries`; without one t(b) is a straight line.
+
+        Raises `InputError` for a time below 0.
+        """
+        refuse(layers, "layers", ["forward", "backward"], may_lack=True)
+        refuse(iterations, "iterations", _TOTALS, may_lack=True)
+        self._seed = seed
+        self._kernels = kernels or {}
+        self._pools: dict[tuple[str, ...], Ensemble] = {}
+        self.layers = {network: _layers(rows) for network, rows in groups(layers, "network")}
+        self.cells: dict[tuple[str, str], list[Cell]] = {}
+        alone, of_layers = kept(iterations), kept(layers)
+        alone = alone[alone["ranks"] == 1]
+        computing = alone.assign(compute=alone["forward"] + alone["backward"])
+        self._usual = {at: scatter(rows, POINT, "compute") for at, rows in groups(computing, "hardware")}
+        of_cell = dict(groups(of_layers[of_layers["ranks"] == 1], "cell"))
+        for (network, hardware, name), rows in groups(alone, ["network", "hardware", "cell"]):
+            if name in of_cell:
+                self.cells.setdefault((network, hardware), []).append(_cell(name, rows, of_cell[name]))
+
+    def times(
+        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
+    ) -> Times | None:
+        """Times at b = `batch`; None when no cell tells (one b was measured, and another is asked for).
+
+        Cells that read ahead as the predicted one does are preferred, then compute cells. `without` names
+        cells that may not be used: those whose time is to be predicted.
+        """
+        cells = [cell for cell in self.cells.get((network, hardware), []) if cell.name not in without]
+        pools = [_best(at_b, prefetch) for at_b in _by_batch(cells)]
+        if not pools:
+            return None
+        curve = self._possible(network, self._curve(pools))
+        seconds = curve(batch)
+        for_rows = self._products(network)
+        if hardware in self._kernels and for_rows.any():
+            by_rows = BatchCurve(curve.batches, curve.seconds[..., for_rows], self._kernels[hardware])
+            seconds = seconds.copy()
+            seconds[:, for_rows] = by_rows(batch)
+        if np.isnan(seconds).any():
+            return None
+        count = len(self.layers[network].names)
+        forward, backward, copy, update = (seconds[:, index] for index in range(2 * count, 2 * count + 4))
+        preposition = "at" if curve.source(batch) == "measured" else "in"
+        return Times(
+            layers_forward=seconds[:, :count],
+            layers_backward=seconds[:, count : 2 * count],
+            forward=forward,
+            backward=backward,
+            host_to_device=copy,
+            update=update,
+            source=f"{curve.source(batch)} {preposition} b",
+        )
+
+    def by_type(self, network: str, hardware: str) -> tuple[list[int], dict[str, Ensemble]]:
+        """Measured b, rising, and forward + backward time of each layer type at each, [1 + REPLICATES, len(b)].
+
+        Compute cells where there are any at that b, else whatever ran on one rank.
+        """
+        pools = [_best(at_b) for at_b in _by_batch(self.cells.get((network, hardware), []))]
+        if not pools:
+            return [], {}
+        curve = self._curve(pools)
+        layers = self.layers[network]
+        count = len(layers.names)
+        seconds = curve.seconds[..., :count] + curve.seconds[..., count : 2 * count]
+        types = {str(kind): seconds[..., layers.types == kind].sum(-1) for kind in np.unique(layers.types)}
+        return list(curve.batches), {ALL: seconds.sum(-1), **types}
+
+    def _curve(self, pools: list[list[Cell]]) -> BatchCurve:
+        return BatchCurve(
+            [pool[0].worker_batch for pool in pools], np.stack([self._pool(pool) for pool in pools], axis=1)
+        )
+
+    def _possible(self, network: str, curve: BatchCurve) -> BatchCurve:
+        """The curve with all times of a b multiplied by what makes its forward and backward pass possible."""
+        count = len(self.layers[network].names)
+        passes = curve.seconds[..., 2 * count] + curve.seconds[..., 2 * count + 1]
+        return replace(curve, seconds=curve.seconds * corrections(curve.batches, passes)[..., None])
+
+    def _products(self, network: str) -> npt.NDArray[np.bool_]:
+        """Which quantities are times of matrix products with b rows: forward and backward of fully-connected layers."""
+        rows = self.layers[network].types == "fully-connected"
+        return np.concatenate([rows, rows, np.zeros(len(_TOTALS), dtype=np.bool_)])
+
+    def _pool(self, cells: list[Cell]) -> Ensemble:
+        key = tuple(cell.name for cell in cells)
+        if key not in self._pools:
+            values = np.concatenate([cell.seconds for cell in cells])
+            repeats = len({cell.repeat for cell in cells}) > 1  # as `statistics.visits_of`
+            visits = [
+                str(cell.repeat) if repeats else f"{cell.name}/{visit}" for cell in cells for visit in cell.visits
+            ]
+            random = generator(self._seed, "compute", *key)
+            self._pools[key] = bootstrap(values, visits, random, np.mean, self._usual[cells[0].hardware])
+        return self._pools[key]
+
+
+def layer_scaling(compute: Compute) -> list[dict[str, object]]:
+    """Rows of the layer_scaling table: share and speedup of each layer type against b."""
+    return [row for network, hardware in compute.cells for row in _scaling_rows(compute, network, hardware)]
+
+
+def _layers(rows: pd.DataFrame) -> Layers:
+    first = rows.drop_duplicates("layer_index").sort_values("layer_index")
+    return Layers(
+        names=tuple(first["layer"]),
+        types=first["layer_type"].to_numpy(dtype=np.str_),
+        gradient_bytes=first["gradient_bytes"].to_numpy(dtype=np.int64),
+    )
+
+
+def _cell(name: str, rows: pd.DataFrame, layers: pd.DataFrame) -> Cell:
+    table = layers.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
+    totals = rows.set_index("iteration")[list(_TOTALS)].reindex(table.index)
+    first = rows.iloc[0]
+    return Cell(
+        name=name,
+        hardware=str(first["hardware"]),
+        scaling=str(first["scaling"]),
+        prefetch=int(first["prefetch"]),
+        worker_batch=int(first["worker_batch"]),
+        repeat=int(first["repeat"]),
+        seconds=np.hstack([table.to_numpy(), totals.to_numpy()]),
+        visits=tuple(rows.set_index("iteration")["visit"].reindex(table.index)),
+    )
+
+
+def _by_batch(cells: list[Cell]) -> list[list[Cell]]:
+    """Cells of the same b together, b rising."""
+    batches = sorted({cell.worker_batch for cell in cells})
+    return [[cell for cell in cells if cell.worker_batch == batch] for batch in batches]
+
+
+def _best(cells: list[Cell], prefetch: int | None = None) -> list[Cell]:
+    """The cells that resemble the predicted one most."""
+
+    def likeness(cell: Cell) -> tuple[bool, bool]:
+        return prefetch is None or (cell.prefetch > 0) == (prefetch > 0), cell.scaling == "compute"
+
+    best = max(map(likeness, cells))
+    return [cell for cell in cells if likeness(cell) == best]
+
+
+def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dict[str, object]]:
+    batches, seconds = compute.by_type(network, hardware)
+    for kind, times in seconds.items():
+        for index, batch in enumerate(batches):
+            labels = {"network": network, "hardware": hardware, "layer_type": kind, "worker_batch": batch}
+            here, largest = times[:, index], times[:, -1]
+            with np.errstate(
+                divide="ignore", invalid="ignore"
+            ):  # no share of nothing, no speedup of what takes no time
+                share, speedup = here / seconds[ALL][:, index], largest / here
+            yield labels | _columns({"seconds": here, "share": share, "speedup": speedup})
+
+
+def _columns(quantities: Mapping[str, Ensemble]) -> dict[str, object]:
+    return {column: value for name, ensemble in quantities.items() for column, value in columns(name, ensemble).items()}

@@ -1,0 +1,300 @@
+"""What training on several nodes takes beyond its isolated parts, learned on the fewest nodes that communicate.
+
+Layers are timed on one rank and all-reduces on idle nodes; in training both share cores, memory and caches. What they
+take from each other when every rank computes is measured at every node count, without training; how much of it training
+feels is learned from training cells on the fewest nodes with more than one rank, and carried to other node counts. So
+is what workers lose by waiting for the slowest of them. See docs/models/contention.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from stallpoint.models.base.measured import POINT, Measured, Point, kept
+from stallpoint.models.base.statistics import (
+    MOST_BELIEVED,
+    REPLICATES,
+    Ensemble,
+    generator,
+    groups,
+    non_negative_least_squares,
+    quasi_poisson_fit,
+    scatter,
+    shrink_to_one,
+)
+from stallpoint.models.terms.effects import AS_MEASURED, FAIR_SHARE, NONE, Effects, IsolatedTimes, PerMessage, rounds
+from stallpoint.models.terms.observed import Observed, by_messages, observe
+from stallpoint.models.terms.pace import Pace
+from stallpoint.models.terms.stragglers import expected_lead
+from stallpoint.presets import Preset
+
+LEAST_SHARE = 0.1
+"""Part of the backward pass in which messages have to be under way to tell what they do to it."""
+MOSTLY = 0.9
+"""Part of a message's time that passes beside the backward pass, or after it, for it to tell about either."""
+FEWEST_MESSAGES = 6
+"""Messages that can tell a delay of each message from a factor on its time."""
+USUAL = {True: np.log(1 / FAIR_SHARE), False: 0.05}
+"""How far (logarithm) the factor on a message usually is from 1, beside the backward pass, where the two may share a
+core, and after it: alone it is timed at the same node count."""
+_REPLICATE = np.arange(1 + REPLICATES)[:, None]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A point on the fewest nodes that communicate, beside its isolated times."""
+
+    point: Point
+    preset: Preset
+    observed: Observed
+    isolated: IsolatedTimes
+
+    @property
+    def known(self) -> bool:
+        """Whether all parts were measured, here and isolated."""
+        there, isolated = self.observed, self.isolated
+        known = (there.forward, there.backward, there.update, there.waiting, there.straggling, there.messages)
+        messages = isolated.messages
+        without = (messages.isolated, messages.beside, messages.work, isolated.update)
+        took = np.concatenate([np.ravel(times) for times in (*known, *without)])
+        computing = (there.forward, there.backward, isolated.forward, isolated.backward)
+        positive = all((times > 0).all() for times in (*computing, messages.isolated.sum(axis=-1)))
+        return bool(np.isfinite(took).all() and positive)
+
+    @property
+    def forward(self) -> Ensemble:
+        """As in `Effects`."""
+        return self.observed.forward / self.isolated.forward
+
+    @property
+    def backward_over_forward(self) -> Ensemble:
+        """How much more the backward pass is slowed down than the forward pass."""
+        return self.observed.backward / self.isolated.backward / self.forward
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether enough is sent during the backward pass to tell what that does to it."""
+        return bool(self.observed.under_way[0] > LEAST_SHARE * self.observed.backward[0])
+
+    @property
+    def sent_beside(self) -> Ensemble:
+        """The messages beside the backward pass, or the parts of them: rounds, and what they would take of it, s.
+
+        Where that was measured rounds are in it, and are 0 here. [1 + REPLICATES, 2].
+        """
+        part = self.observed.beside / np.maximum(self.observed.messages, 1e-12)
+        in_rounds = 0.0 if self.isolated.messages.co_run else rounds(self.observed.ranks)
+        return np.stack([in_rounds * part.sum(axis=-1), (self.isolated.messages.work * part).sum(axis=-1)], axis=-1)
+
+    @property
+    def straggling(self) -> Ensemble:
+        """Over a worker's own time."""
+        return self.observed.straggling / (self.observed.forward + self.observed.backward)
+
+    @property
+    def update(self) -> Ensemble:
+        """As in `Effects`."""
+        measured, isolated = self.observed.update, self.isolated.update
+        return np.divide(measured, isolated, out=np.ones_like(measured), where=isolated > 0)
+
+
+class Contention:
+    """The training cells from which effects are learned: those on the fewest nodes with more than one rank."""
+
+    def __init__(
+        self,
+        points: Sequence[Measured],
+        iterations: pd.DataFrame,
+        layers: pd.DataFrame,
+        presets: Mapping[str, Preset],
+        isolated: Callable[[Point, Sequence[Sequence[int]]], IsolatedTimes | None],
+        pace: Pace,
+        seed: int,
+    ) -> None:
+        """`isolated` says what a point would take, given the layers of its messages; None where it is not known."""
+        self._presets, self._pace, self._seed = presets, pace, seed
+        several = [measured for measured in points if measured.point.ranks > 1]
+        fewest: dict[str, int] = {}
+        for measured in several:
+            point = measured.point
+            fewest[point.hardware] = min(point.nodes, fewest.get(point.hardware, point.nodes))
+        known = [measured for measured in several if measured.point.nodes == fewest[measured.point.hardware]]
+        cells = {cell for measured in known for cell in measured.cells}
+        of_iterations, of_layers = _of_cells(iterations, cells), _of_cells(layers, cells)
+        usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(kept(iterations), "hardware")}
+        self._seen: list[Seen] = []
+        for measured in known:
+            cells_with_layers = [cell for cell in measured.cells if cell in of_iterations and cell in of_layers]
+            for of_messages in by_messages([of_layers[cell] for cell in cells_with_layers]):
+                steps = pd.concat([of_iterations[cell] for cell in of_messages["cell"].unique()])
+                steps = steps.merge(of_messages[["cell", "iteration"]].drop_duplicates())
+                random = generator(seed, "contention", *measured.point.series)
+                observed = observe(steps, of_messages, random, usual[measured.point.hardware])
+                times = isolated(measured.point, observed.sent)
+                if times is not None:
+                    seen = Seen(measured.point, presets[measured.point.sync], observed, times)
+                    if seen.known:
+                        self._seen.append(seen)
+
+    def effects(self, point: Point, held_out: bool = False) -> Effects:
+        """The effects at `point`, learned from points on the same hardware; without its own if it is `held_out`."""
+        others = [
+            seen
+            for seen in self._seen
+            if seen.point.hardware == point.hardware and not (held_out and seen.point == point)
+        ]
+        if not others:
+            return NONE
+        preset = self._presets[point.sync]
+        # The same draws at every node count: a curve is predicted by one model.
+        random = generator(self._seed, "effects", *point.series)
+        network = _alike(
+            others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
+        )
+        same_way = [seen for seen in others if seen.preset.communicator == preset.communicator]
+        scheme = [seen for seen in same_way if _scheme(seen.preset) == _scheme(preset)]
+        overlapping = [seen for seen in same_way if seen.overlaps]
+        ahead = [seen for seen in network if _ahead(seen.point)]
+        updating = [seen for seen in network if _serves(seen.preset) == _serves(preset)]
+        begins = _alike(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
+        after = _slowing(scheme, random, beside=False) or _slowing(same_way, random, beside=False)
+        beside = _slowing(scheme, random, beside=True) or _slowing(same_way, random, beside=True)
+        sent = [seen.observed.sent for seen in others if _same(seen.point, point)]
+        forward = _median([seen.forward for seen in network], random)
+        networks = dict.fromkeys(seen.point.network for seen in others)
+        more = {name: _backward_over_forward(others, name, random) for name in networks}
+        where = point.hardware, point.nodes, others[0].point.nodes
+        slower = self._pace.ratio(*where)
+        return Effects(
+            forward=np.maximum(forward * slower, 1.0),
+            backward=np.maximum(forward * more[network[0].point.network] * slower, 1.0),
+            update=_median([seen.update for seen in updating], random, default=np.ones(1)) * slower,
+            waiting=_median([seen.observed.waiting for seen in ahead], random, default=np.zeros(1)),
+            work=_work(overlapping, more, random) if overlapping else _untaught_work(others),
+            beside=beside or NONE.beside,
+            after=after or NONE.after,
+            straggling=_straggling(begins, point.ranks, self._pace.further_lead(*where), random),
+            sent=sent[0] if sent else None,
+        )
+
+
+def _ahead(point: Point) -> bool:
+    return point.prefetch > 0
+
+
+def _serves(preset: Preset) -> bool:
+    return preset.reduction == "parameter-server"
+
+
+def _scheme(preset: Preset) -> tuple[str, str, bool]:
+    return preset.communicator, preset.reduction, preset.segment_bytes > 0
+
+
+def _same(known: Point, point: Point) -> bool:
+    return (known.network, known.sync) == (point.network, point.sync)
+
+
+def _alike(seen: Sequence[Seen], likeness: Callable[[Seen], tuple[bool, ...]]) -> list[Seen]:
+    """Those that are most alike."""
+    best = max(map(likeness, seen))
+    return [one for one in seen if likeness(one) == best]
+
+
+def _median(values: Sequence[Ensemble], random: np.random.Generator, default: Ensemble | None = None) -> Ensemble:
+    """Median over points; replicates draw points again, so that what differs between jobs counts."""
+    if not values:
+        assert default is not None, "there is always somebody most alike"
+        return default
+    stacked = np.stack(values)
+    return np.asarray(np.median(stacked[_drawn(len(values), random), _REPLICATE], axis=1))
+
+
+def _drawn(count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Which of so many points each replicate has, [1 + REPLICATES, count]; the first has each once."""
+    return np.vstack([np.arange(count), random.integers(count, size=(REPLICATES, count))])
+
+
+def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool) -> PerMessage | None:
+    """What messages of these points take, beside the backward pass or after it, against what was measured before.
+
+    Replicates draw the points again. A delay is what the factor leaves of a message on average; there is none where too
+    few messages can tell the two apart, or what they take while ranks compute was measured with all delays.
+    """
+    parts: list[tuple[Ensemble, Ensemble]] = []
+    for one in seen:
+        share = one.observed.beside[0] / np.maximum(one.observed.messages[0], 1e-12)
+        chosen = share > MOSTLY if beside else share < 1 - MOSTLY
+        if chosen.any():
+            without = one.isolated.messages.beside if beside else one.isolated.messages.isolated
+            parts.append((one.observed.messages[:, chosen], without[:, chosen]))
+    if not parts:
+        return None
+    measured, known = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
+    drawn = _drawn(len(parts), random)
+    times_drawn = (drawn[:, :, None] == np.arange(len(parts))).sum(axis=1)
+    count = np.repeat(times_drawn, [part.shape[1] for part, _ in parts], axis=1)
+    whole = (count * known).sum(axis=-1)
+    ratio = np.divide((count * measured).sum(axis=-1), whole, out=np.ones_like(whole), where=whole > 0)
+    if beside and _all_co_run(seen):
+        return PerMessage(np.zeros_like(ratio), shrink_to_one(ratio, USUAL[beside]))
+    can_tell = count.sum(axis=-1) >= FEWEST_MESSAGES
+    per_round = rounds(seen[0].point.ranks)
+    design = np.stack([np.full_like(known, per_round), known], axis=-1)
+    factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
+    # Where it may as well be a delay, a factor learned from small messages would say nonsense of large ones.
+    doubt = np.log(np.clip(ratio, 1 / MOST_BELIEVED, MOST_BELIEVED))
+    factor = shrink_to_one(factor, USUAL[beside], doubt=np.where(can_tell, 0.0, doubt))
+    left = (count * (measured - factor[:, None] * known)).sum(axis=-1) / count.sum(axis=-1)
+    return PerMessage(np.where(can_tell, np.maximum(left, 0.0), 0.0) / per_round, factor)
+
+
+def _backward_over_forward(seen: Sequence[Seen], network: str, random: np.random.Generator) -> Ensemble:
+    """How much more a backward pass beside which nothing is sent is slowed down than the forward pass before it."""
+    quiet = [one for one in seen if not one.overlaps]
+    alike = _alike(quiet, lambda one: (one.point.network == network,)) if quiet else []
+    return _median([one.backward_over_forward for one in alike], random, default=np.ones(1))
+
+
+def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.Generator) -> PerMessage:
+    """Least squares over points, in units of their backward passes; one point alone puts all down to the bytes.
+
+    The backward pass computes as much slower as the point's forward pass, and `more` times that in its network; no
+    faster than alone.
+    """
+    passes = np.stack([one.isolated.backward for one in seen])
+    slower = [np.maximum(one.forward * more[one.point.network], 1.0) for one in seen]
+    computing = passes * np.stack(slower)
+    lost = (np.stack([one.observed.backward for one in seen]) - computing) / passes
+    sent = np.stack([one.sent_beside for one in seen]) / passes[..., None]
+    drawn = _drawn(len(seen), random)
+    found = non_negative_least_squares(sent[drawn, _REPLICATE], lost[drawn, _REPLICATE])
+    return PerMessage(found[:, 0], found[:, 1])
+
+
+def _untaught_work(others: Sequence[Seen]) -> PerMessage:
+    """Where no training overlapped: what was measured while ranks computed, as it stands, or nothing."""
+    return AS_MEASURED if _all_co_run(others) else NONE.work
+
+
+def _all_co_run(seen: Sequence[Seen]) -> bool:
+    """Whether messages of all these points were measured while ranks computed."""
+    return all(one.isolated.messages.co_run for one in seen)
+
+
+def _straggling(seen: Sequence[Seen], workers: int, further: Ensemble | None, random: np.random.Generator) -> Ensemble:
+    """What was seen, and how much `further` the slowest lags; unless measured, as the slowest of so many draws does."""
+    share = _median([one.straggling for one in seen], random)
+    if further is not None:
+        return np.maximum(share + further, 0.0)
+    leads, ranks = np.concatenate([one.observed.leads for one in seen]), seen[0].observed.ranks
+    known = expected_lead(leads, ranks)
+    return np.asarray(share * (expected_lead(leads, workers) / known if known > 0 else 1.0))
+
+
+def _of_cells(frame: pd.DataFrame, cells: Collection[str]) -> dict[str, pd.DataFrame]:
+    return dict(groups(kept(frame[frame["cell"].isin(list(cells))]), "cell"))

@@ -1,0 +1,193 @@
+"""Training data: how fast the storages are read, how long iterations wait, and t_io for the prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.base.checks import refuse
+from stallpoint.models.base.measured import POINT, Measured, kept, trained
+from stallpoint.models.base.statistics import (
+    Ensemble,
+    Scatter,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    scatter,
+    visits_of,
+)
+from stallpoint.models.terms.batch_law import BatchCurve, Kernel, choose_kernel
+from stallpoint.models.terms.link import Traffic, together
+
+_CURVE = ("storage", "hardware", "order", "cache")
+_PASS = ("storage", "hardware", "nodes", "order", "cache")
+SLOWING = (Kernel(), Kernel(sharpness=4.0))
+"""How reading slows with the ranks: each adds something, or none does until the storage can give no more."""
+
+
+class TrainingData:
+    """t_io(b, ranks): what single-rank cells spent on a sample, with reading as slow as the storage becomes.
+
+    The records of a storage say how the time to read a sample grows with the ranks that read at once; single-rank
+    training cells say how long reading and decoding take inside training. Storages in `shared_links`, by name or by
+    hardware and name, are reached over the link that carries the gradients. Raises `InputError` for a time below 0.
+    """
+
+    def __init__(
+        self,
+        runs: pd.DataFrame,
+        iterations: pd.DataFrame,
+        storage_reads: pd.DataFrame,
+        seed: int,
+        shared_links: Collection[str | tuple[str, str]] = (),
+    ) -> None:
+        refuse(iterations, "iterations", ["read", "decode"], may_lack=True)
+        refuse(storage_reads, "storage_reads", ["seconds", "bytes"])
+        self._seed = seed
+        self._shared = frozenset(shared_links)
+        self._sample_bytes = storage_reads.groupby(["hardware", "storage"])["bytes"].mean().to_dict()
+        self._readers = {path: cell.readers for path, cell in trained(runs).items()}
+        frame = kept(iterations)
+        self._alone = frame[frame["ranks"] == 1]
+        reading = self._alone.assign(ready=self._alone["read"] + self._alone["decode"])
+        self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
+        self._samples: dict[tuple[str, ...], Ensemble] = {}
+        self._curves: dict[tuple[str, str], list[tuple[bool, BatchCurve]]] = {}
+        for (storage, hardware, order, cache), rows in groups(storage_reads, _CURVE):
+            if rows["ranks"].nunique() > 1:
+                curve = _read_curve(rows, (storage, hardware, order, cache), seed)
+                self._curves.setdefault((hardware, storage), []).append((order != "random", curve))
+
+    def seconds(self, measured: Measured, ranks: int, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+        """t_io of the series of `measured` at b = `batch` on `ranks`, [1 + REPLICATES]; not a number if unknown.
+
+        With prefetching the reader threads share the work. `without` names cells that may not be used.
+        """
+        point = measured.point
+        rows = self._rows(point.hardware, point.storage, point.prefetch, without)
+        if rows.empty:
+            return np.array(np.nan)
+        sample = self._sample(rows)
+        read, decode = sample[:, 0], sample[:, 1]
+        slowdown = self._slowdown(point.hardware, point.storage, float(read[0]), ranks)
+        readers = self._readers[measured.cells[0]] if point.prefetch else 1
+        return batch * (read * slowdown + decode) / readers
+
+    def beside_gradients(
+        self, measured: Measured, alone: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
+    ) -> tuple[Ensemble, Ensemble | float]:
+        """t_io beside the gradients' `traffic`, from t_io `alone`; and the factor by which they slow down.
+
+        Only data that is read ahead, from a storage over the same link, meets the gradients there.
+        """
+        point = measured.point
+        place = (point.hardware, point.storage)
+        shared = place in self._shared or point.storage in self._shared
+        if traffic is None or not np.any(traffic.gradient_bytes) or not point.prefetch or not shared:
+            return alone, 1.0
+        if place not in self._sample_bytes:
+            return np.full_like(alone, np.nan), np.nan
+        read_bytes = ranks_per_node * batch * self._sample_bytes[place]
+        data, gradients = together(alone, read_bytes, traffic)
+        return data, gradients * traffic.bandwidth / traffic.gradient_bytes
+
+    def _rows(self, hardware: str, storage: str, prefetch: int, without: Collection[str]) -> pd.DataFrame:
+        """Iterations on one rank with this storage; those that read ahead likewise, when there are any."""
+        rows = self._alone
+        chosen = (rows["hardware"] == hardware) & (rows["storage"] == storage) & ~rows["cell"].isin(list(without))
+        alike = chosen & ((rows["prefetch"] > 0) == (prefetch > 0))
+        return rows[alike] if alike.any() else rows[chosen]
+
+    def _sample(self, rows: pd.DataFrame) -> Ensemble:
+        """Seconds to read and to decode one sample, [1 + REPLICATES, 2]."""
+        key = tuple(sorted(rows["cell"].unique()))
+        if key not in self._samples:
+            values = rows[["read", "decode"]].div(rows["worker_batch"], axis="index")
+            random, usual = generator(self._seed, "data", *key), self._usual[rows["hardware"].iloc[0]]
+            self._samples[key] = bootstrap(values, visits_of(rows), random, np.mean, usual)
+        return self._samples[key]
+
+    def _slowdown(self, hardware: str, storage: str, read: float, ranks: int) -> Ensemble:
+        """Time to read a sample with `ranks` reading at once over that of one alone.
+
+        Of the passes measured (order, page cache), random ones come first, as training reads at random, and among
+        them the one whose times are nearest to `read`. Without records for two different numbers of ranks
+        the storage is taken to keep pace.
+        """
+        curves = self._curves.get((hardware, storage), [])
+        if not curves or ranks == 1:
+            return np.array(1.0)
+        _, curve = min(curves, key=lambda entry: (entry[0], _distance(entry[1](1)[0, 0], read)))
+        one = curve(1)[:, 0]
+        return np.divide(curve(ranks)[:, 0], one, out=np.ones_like(one), where=one > 0)
+
+
+def _distance(seconds: float, other: float) -> float:
+    """How far apart two times are, as \\|log\\| of their ratio; infinite where one of them is 0."""
+    return float(abs(np.log(seconds / other))) if seconds > 0 and other > 0 else np.inf
+
+
+def _read_curve(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> BatchCurve:
+    """Mean time to read a sample against the ranks that read at once."""
+    by_ranks = dict(groups(rows, "ranks"))
+    usual = scatter(rows, ["ranks"], "seconds")
+    means = [
+        bootstrap(at_once[["seconds"]], visits_of(at_once), generator(seed, "reads", *key, ranks), np.mean, usual)
+        for ranks, at_once in by_ranks.items()
+    ]
+    ranks, seconds = [int(ranks) for ranks in by_ranks], np.stack(means, axis=1)
+    return BatchCurve(ranks, seconds, choose_kernel([(ranks, seconds)], SLOWING))
+
+
+def storage_rates(storage_reads: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+    """Rows of the storage_rates table."""
+    usual = {at: scatter(rows, [*_PASS, "rank"], "seconds") for at, rows in groups(storage_reads, "hardware")}
+    passes = groups(storage_reads, _PASS)
+    return [_rates(key, rows, usual[rows["hardware"].iloc[0]], seed) for key, rows in passes]
+
+
+def data_share(points: Iterable[Measured]) -> list[dict[str, object]]:
+    """Rows of the data_share table: wait for data over iteration time, for every measured point."""
+    return list(_shares(points))
+
+
+def _shares(points: Iterable[Measured]) -> Iterator[dict[str, object]]:
+    for measured in points:
+        wait = measured.parts.data_wait
+        share = wait / measured.parts.iteration_time
+        yield {**measured.point.labels("worker_batch"), **columns("data_wait", wait), **columns("share", share)}
+
+
+def _rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, seed: int) -> dict[str, object]:
+    """Rates of one pass: everything read over the time until the last rank was through.
+
+    Replicates draw the samples of each rank again: a rank takes as long as its reads together.
+    """
+    of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
+    # Each read's part of its rank's time, what passes between two reads included.
+    spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
+    return _rate_row(key, spans, usual, generator(seed, "rates", *key))
+
+
+def _rate_row(
+    key: tuple[Any, ...], spans: pd.DataFrame, usual: Scatter, random: np.random.Generator
+) -> dict[str, object]:
+    seconds_per_sample = {
+        rank: bootstrap(rows["span"], visits_of(rows), random, np.mean, usual) for rank, rows in groups(spans, "rank")
+    }
+    slowest = np.max(np.stack(list(seconds_per_sample.values())), axis=0)
+    samples = len(seconds_per_sample) / slowest
+    p50, p95, p99 = np.quantile(spans["seconds"], (0.50, 0.95, 0.99))
+    return {
+        **dict(zip(_PASS, key, strict=True)),
+        "resident": float(spans["resident"].mean()),
+        **columns("samples_per_second", samples),
+        **columns("bytes_per_second", samples * float(spans["bytes"].mean())),
+        "latency_p50": float(p50),
+        "latency_p95": float(p95),
+        "latency_p99": float(p99),
+    }

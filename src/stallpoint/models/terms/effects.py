@@ -1,0 +1,131 @@
+"""What training takes beyond its isolated parts, as predictions are given it; `contention` learns it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stallpoint.models.base.statistics import Ensemble, Reals
+
+FAIR_SHARE = 0.5
+"""Most of a core that a communication thread takes from a thread that computes all the time."""
+
+
+@dataclass(frozen=True)
+class CoRunCost:
+    """What messages and computing take from each other when every rank computes; [1 + REPLICATES, messages], s."""
+
+    longer: Ensemble
+    """How much longer each message takes."""
+    work: Ensemble
+    """How much longer computing takes for each."""
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What was measured of messages without training; [1 + REPLICATES, messages], in the order of sending, s."""
+
+    latency: Ensemble
+    """What of each is latency."""
+    isolated: Ensemble
+    """On idle nodes."""
+    co_run: CoRunCost | None = None
+    """None where it was not measured; the isolated time then stands for both."""
+
+    @property
+    def beside(self) -> Ensemble:
+        """How long each takes while every rank computes, as far as that is known."""
+        return self.isolated + self.co_run.longer if self.co_run else self.isolated
+
+    @property
+    def work(self) -> Ensemble:
+        """What each takes from computing goes with this."""
+        return self.co_run.work if self.co_run else self.isolated
+
+    def slowed(self, factor: Reals) -> Messages:
+        """The same over links on which everything takes `factor` [..., 1] times as long."""
+        return replace(self, latency=self.latency * factor, isolated=self.isolated * factor)
+
+
+@dataclass(frozen=True)
+class IsolatedTimes:
+    """What a point would take if nothing slowed anything down; ensembles, s."""
+
+    forward: Ensemble
+    backward: Ensemble
+    update: Ensemble
+    matrix: Ensemble
+    """Forward and backward of the layers in `measured.MATRIX_LAYERS`."""
+    fully_connected: Ensemble
+    """Of the fully-connected ones among them."""
+    messages: Messages
+
+
+@dataclass(frozen=True)
+class PerMessage:
+    """Seconds of a message: rounds · each + share · what was measured of it without training."""
+
+    each: Ensemble
+    """s in each round."""
+    share: Ensemble
+
+    def __call__(self, known: Ensemble, ranks: int) -> Ensemble:
+        """Seconds of messages among `ranks` for which `known` [1 + REPLICATES, messages] was measured."""
+        seconds: Ensemble = rounds(ranks) * self.each[:, None] + self.share[:, None] * known
+        return seconds
+
+
+def rounds(ranks: int) -> float:
+    """Rounds in which every rank can hear of every other one: in each somebody's thread has to get a core first."""
+    return float(np.ceil(np.log2(ranks))) if ranks > 1 else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """How much longer things take in training than isolated."""
+
+    forward: Ensemble
+    """Factor on the forward pass; 1 at least, as ranks that compute together are no faster than one."""
+    backward: Ensemble
+    """Factor on the backward pass while no message is under way; 1 at least."""
+    update: Ensemble
+    """Factor on the update."""
+    waiting: Ensemble
+    """Taking over a mini-batch that was read ahead, s."""
+    work: PerMessage
+    """What a message beside the backward pass takes from it: to hand over and take in, and to move its bytes."""
+    beside: PerMessage
+    """What a message takes beside the backward pass: delays, and a factor."""
+    after: PerMessage
+    straggling: Ensemble
+    """Waiting for the slowest worker, over a worker's own time."""
+    sent: list[list[int]] | None
+    """Layers of each message, where the same network was sent by the same preset."""
+
+    def of_messages(self, messages: Messages, ranks: int) -> tuple[Ensemble, Ensemble, Ensemble]:
+        """Seconds of messages after the backward pass and beside it, and the factor on the pass beside them.
+
+        A message costs the backward pass the same work however long it is under way: while it waits for a core or for
+        the other ranks, it takes nothing. [messages, 1 + REPLICATES] each.
+        """
+        beside, work = self.beside(messages.beside, ranks), self.work(messages.work, ranks)
+        part = np.divide(work, beside, out=np.zeros(beside.shape), where=beside > 0)
+        slower = 1 / (1 - np.minimum(part, FAIR_SHARE))
+        return self.after(messages.isolated, ranks).T, beside.T, slower.T
+
+
+_ONE, _ZERO = np.ones(1), np.zeros(1)
+AS_MEASURED = PerMessage(_ZERO, _ONE)
+NONE = Effects(
+    forward=_ONE,
+    backward=_ONE,
+    update=_ONE,
+    waiting=_ZERO,
+    work=PerMessage(_ZERO, _ZERO),
+    beside=AS_MEASURED,
+    after=AS_MEASURED,
+    straggling=_ZERO,
+    sent=None,
+)
+"""Nothing takes longer: what is assumed where nothing was measured."""

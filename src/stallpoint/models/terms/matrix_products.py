@@ -1,0 +1,246 @@
+"""Matrix products against b: their speedup (Keuper & Pfreundt, section III-B), and the law that explains it.
+
+A fully-connected layer multiplies b x I · I x O. At small b the weights must come through the memory for few
+operations, so the time has a floor that b does not lower. Peak and bandwidth are measured in the same job; what they
+alone would allow is the roofline, max(operations / peak, bytes / bandwidth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.cells import SgemmCell
+from stallpoint.kinds import cell_from_json
+from stallpoint.models.base.checks import refuse
+from stallpoint.models.base.statistics import Ensemble, bootstrap, columns, generator, groups, scatter, visits_of
+from stallpoint.models.terms.batch_law import (
+    FEWEST_TO_CHOOSE,
+    LINEAR,
+    BatchCurve,
+    Bend,
+    Kernel,
+    choose_kernel,
+    fit,
+    left_out_errors,
+)
+from stallpoint.records import MACHINE
+
+KERNELS = (
+    LINEAR,
+    *(Kernel(block, sharpness) for block, sharpness in product((1, 2, 4, 8, 16, 32, 64, 128), (1.0, 2.0, 4.0, 8.0))),
+    *(Kernel(block, 1.0, by_row) for block, by_row in product((1, 2, 4, 8, 16), (2, 3, 4, 8, 16))),
+)
+"""What is tried, the plainest first."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one worker's share of a node can do, measured by the same job as the products."""
+
+    peak: float
+    """Operations per second in a large square product."""
+    bandwidth: float
+    """Bytes per second when a matrix larger than the caches is read once."""
+    value_bytes: int
+    """Bytes of each number that is multiplied."""
+
+    def roofline(self, m: int, k: int, n: int) -> float:
+        """Seconds for m x k · k x n if nothing but peak or bandwidth were in the way."""
+        return max(2.0 * m * k * n / self.peak, self.value_bytes * (k * n + m * (k + n)) / self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Library:
+    """What all matrix products of a machine have in common."""
+
+    kernel: Kernel
+    """The law."""
+    bent: Kernel | None
+    """floor + each · b bent as the product ``rows`` is, where that was measured."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Times of one shape at its mini-batches."""
+
+    name: str
+    layer_type: str
+    k: int
+    n: int
+    batches: Sequence[int]
+    operations: Sequence[float]
+    """Multiplications and additions at each b."""
+    seconds: Ensemble
+    """[1 + REPLICATES, len(batches), 1]."""
+    degenerate: bool
+    """b is the number of rows, as in fully-connected layers; else each sample has products of its own."""
+
+    def curve(self, library: Library) -> BatchCurve:
+        """The times at any b; the library counts where b is the number of rows.
+
+        Small matrices, which stay in a cache, do not bend as ``rows`` does: this shape's own left-out b tell.
+        """
+        if not self.degenerate:
+            return BatchCurve(self.batches, self.seconds)
+        kernel = library.kernel
+        if library.bent and len(self.batches) >= FEWEST_TO_CHOOSE:
+            kernel = min(kernel, library.bent, key=self._left_out_error)
+        return BatchCurve(self.batches, self.seconds, kernel)
+
+    def _left_out_error(self, kernel: Kernel) -> float:
+        return float(np.mean(left_out_errors(self.batches, self.seconds, kernel)))
+
+
+def in_precision(sgemm: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `sgemm` with ``value_bytes``, those of a number in the precision that each row's cell computed in."""
+    rows = runs[runs["kind"] == SgemmCell.kind]
+    cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
+    sizes = {path: cell.value_bytes for path, cell in cells}
+    return sgemm.assign(value_bytes=sgemm["cell"].map(sizes))
+
+
+def machine(sgemm: pd.DataFrame) -> Machine | None:
+    """Peak and bandwidth from the rows that measured them, of `in_precision`; None without any."""
+    rows = sgemm[sgemm["layer_type"] == MACHINE]
+    peak, bandwidth = (rows[rows["layer"] == name] for name in ("peak", "bandwidth"))
+    if peak.empty or bandwidth.empty:
+        return None
+    size = bandwidth["k"] * bandwidth["n"] + bandwidth["m"] * (bandwidth["k"] + bandwidth["n"])
+    return Machine(
+        peak=float(peak["gflops"].median()) * 1e9,
+        bandwidth=float((bandwidth["value_bytes"] * size * bandwidth["operations"] / bandwidth["seconds"]).median()),
+        value_bytes=int(bandwidth["value_bytes"].iloc[0]),
+    )
+
+
+def shapes(sgemm: pd.DataFrame, seed: int) -> list[Shape]:
+    """The shapes of one network on one hardware, those that only tell about the machine included.
+
+    Raises `InputError` for a time that is not above 0.
+    """
+    refuse(sgemm, "sgemm", ["seconds"], above_zero=True)
+    found = []
+    usual = scatter(sgemm, ["layer", "worker_batch"], "seconds")
+    # Equal shapes are recorded under the first layer's name, and which layers are equal may depend on b.
+    for name, rows in groups(sgemm[~sgemm["layer"].isin(["peak", "bandwidth"])], "layer"):
+        by_batch = dict(groups(rows, "worker_batch"))
+        samples = [
+            bootstrap(at_b["seconds"], visits_of(at_b), generator(seed, "sgemm", name, b), usual=usual)
+            for b, at_b in by_batch.items()
+        ]
+        first = rows.iloc[0]
+        work = [2.0 * float((at_b[["m", "k", "n", "operations"]].iloc[0]).prod()) for at_b in by_batch.values()]
+        found.append(
+            Shape(
+                name=str(name),
+                layer_type=str(first["layer_type"]),
+                k=int(first["k"]),
+                n=int(first["n"]),
+                batches=[int(b) for b in by_batch],
+                operations=work,
+                seconds=np.stack(samples, axis=1)[..., None],
+                degenerate=bool((rows["m"] == rows["worker_batch"]).all()),
+            )
+        )
+    return found
+
+
+def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[Shape]]:
+    """The shapes of each network on each hardware, without those that only tell about the machine."""
+    of_networks = sgemm[sgemm["layer_type"] != MACHINE]
+    return {key: shapes(rows, seed) for key, rows in groups(of_networks, ["network", "hardware"])}
+
+
+def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, Library]:
+    """The library of each hardware, from the matrix products of all networks."""
+    return {hardware: _library(shapes(_pooled(rows), seed)) for hardware, rows in groups(sgemm, "hardware")}
+
+
+def _library(measured: Sequence[Shape]) -> Library:
+    """The law from all shapes whose rows are b, the bend from the one that was measured at many b."""
+    law = choose_kernel([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)
+    return Library(law, next((_bent(shape) for shape in measured if shape.layer_type == MACHINE), None))
+
+
+def _bent(rows: Shape) -> Kernel | None:
+    """The kernel under which `rows` takes what it was measured to take; None with a single b."""
+    if len(rows.batches) < 2:
+        return None
+    off = rows.seconds[0, :, 0] / fit(rows.batches, rows.seconds)(rows.batches)[0, :, 0]
+    return Kernel(bend=Bend(tuple(map(float, rows.batches)), tuple(off.tolist())))
+
+
+def _pooled(rows: pd.DataFrame) -> pd.DataFrame:
+    """All networks' products under names that do not clash; what is about the machine is one shape for all."""
+    apart = ~rows["layer_type"].eq(MACHINE) & ~rows["layer"].eq("reference")
+    return rows.assign(layer=rows["layer"].where(~apart, rows["network"] + "/" + rows["layer"]))
+
+
+def sgemm_speedup(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+    """Rows of the sgemm_speedup table: matrix products against b (Keuper & Pfreundt, section III-B)."""
+    return [row for key, rows in groups(sgemm, ["network", "hardware"]) for row in _speedup_rows(key, rows, seed)]
+
+
+def _speedup_rows(key: tuple[str, str], rows: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
+    known = machine(rows)
+    for shape in shapes(rows[rows["layer_type"] != MACHINE], seed):
+        largest = shape.seconds[:, -1, 0]
+        for index, b in enumerate(shape.batches):
+            seconds = shape.seconds[:, index, 0]
+            labels = {"network": key[0], "hardware": key[1], "layer": shape.name, "layer_type": shape.layer_type}
+            quantities = {
+                "seconds": seconds,
+                "gflops": shape.operations[index] / seconds / 1e9,
+                "speedup": largest / seconds,
+            }
+            roofline = known.roofline(b, shape.k, shape.n) if known and shape.degenerate else np.nan
+            yield {**labels, "worker_batch": b, **_columns(quantities), "roofline": roofline}
+
+
+def table(sgemm: pd.DataFrame, libraries: Mapping[str, Library], seed: int) -> list[dict[str, object]]:
+    """Rows of the matrix_products table: the law of each shape, in terms of the machine.
+
+    `libraries` by hardware, as the function of that name finds them.
+    """
+    return [
+        row
+        for (network, hardware), rows in groups(sgemm, ["network", "hardware"])
+        for row in _law_rows({"network": network, "hardware": hardware}, rows, libraries[hardware], seed)
+    ]
+
+
+def _law_rows(
+    labels: Mapping[str, object], rows: pd.DataFrame, library: Library, seed: int
+) -> Iterator[dict[str, object]]:
+    known = machine(rows)
+    for shape in shapes(rows[rows["layer_type"] != MACHINE], seed):
+        law = shape.curve(library).law
+        floor, each = law.floor[:, 0], law.each[:, 0]
+        work = shape.operations[-1] / shape.batches[-1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            efficiency = work / each / known.peak if known else np.full_like(each, np.nan)
+            weights = shape.k * shape.n if shape.degenerate else np.nan
+            reading = known.value_bytes * weights / known.bandwidth if known else np.nan
+            traffic = floor / reading
+        left_out = left_out_errors(shape.batches, shape.seconds, law.kernel) if len(shape.batches) > 2 else [np.nan]
+        yield {
+            **labels,
+            "layer": shape.name,
+            "layer_type": shape.layer_type,
+            **_columns({"floor": floor, "each": each, "traffic": traffic, "efficiency": efficiency}),
+            "block": law.kernel.block,
+            "sharpness": law.kernel.sharpness,
+            "by_row": law.kernel.by_row,
+            "bent": law.kernel == library.bent,
+            "points": len(shape.batches),
+            "left_out_error": float(np.median(left_out)),
+        }
+
+
+def _columns(quantities: Mapping[str, Ensemble]) -> dict[str, object]:
+    return {column: value for name, ensemble in quantities.items() for column, value in columns(name, ensemble).items()}

@@ -1,0 +1,67 @@
+"""How long computing takes when all nodes of a job compute, and how unequal they are, against a job on fewer nodes.
+
+On nodes of their own it takes as long on all of them; virtual nodes, and those that share power or cooling, slow each
+other down, and a slow node among many holds up the others. The equal pieces of computing in the records of contention
+tell, with nothing sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.base.measured import kept
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    bootstrap,
+    generator,
+    groups,
+    scatter,
+    shrink_to_one,
+    visits_of,
+)
+
+USUAL = 0.1
+"""How far (logarithm) the ratio of two node counts usually is from 1."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What pieces of computing took, by hardware and node count."""
+
+    known: dict[str, dict[int, Ensemble]]
+    """Seconds of a piece, in the unit of that hardware's pieces."""
+    leads: dict[str, dict[int, Ensemble]]
+    """How much longer the slowest rank takes for a piece than the mean of all, over that mean."""
+
+    def ratio(self, hardware: str, nodes: int, reference: int) -> Ensemble:
+        """Time on `nodes` over that on `reference`, nearer to 1 the less certain; of what was measured nearest."""
+        known = self.known.get(hardware)
+        if not known:
+            return np.ones(1 + REPLICATES)
+        here, there = (known[min(known, key=lambda n: abs(np.log(n / count)))] for count in (nodes, reference))
+        return shrink_to_one(here / there, USUAL)
+
+    def further_lead(self, hardware: str, nodes: int, reference: int) -> Ensemble | None:
+        """How much more the slowest rank lags on `nodes` than on `reference`; None unless both were measured."""
+        leads = self.leads.get(hardware, {})
+        return leads[nodes] - leads[reference] if {nodes, reference} <= set(leads) else None
+
+
+def fit(contention: pd.DataFrame, seed: int) -> Pace:
+    """Medians over jobs; replicates draw the jobs again, as what differs between them is not the node count's."""
+    known: dict[str, dict[int, Ensemble]] = {}
+    leads: dict[str, dict[int, Ensemble]] = {}
+    rows = kept(contention)
+    rows = rows.assign(piece=rows["alone_computing"] / rows["alone_operations"])
+    usual = {hardware: scatter(here, ["nodes"], "piece") for hardware, here in groups(rows, "hardware")}
+    for (hardware, nodes), here in groups(rows, ["hardware", "nodes"]):
+        random = generator(seed, "pace", hardware, nodes)
+        known.setdefault(hardware, {})[nodes] = bootstrap(here["piece"], visits_of(here), random, usual=usual[hardware])
+        together = here.groupby(["repeat", "visit", "message_bytes", "sample"])["piece"]
+        lead = together.max() / together.mean() - 1
+        leads.setdefault(hardware, {})[nodes] = bootstrap(lead, visits_of(lead.index.to_frame(index=False)), random)
+    return Pace(known, leads)

@@ -1,0 +1,110 @@
+"""How the time of an all-reduce grows with the workers, by reduction scheme: what α and β·m are multiplied with.
+
+Thakur, Rabenseifner & Gropp (2005), sections 4.5 and 5; the sum's own time counts as part of β. A parameter server
+receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13). The
+hierarchical scheme reduces inside each node and then between the nodes, one message for each node, around a ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
+
+
+@dataclass(frozen=True)
+class ReductionLaw:
+    """What α and β·m are multiplied with among p ranks."""
+
+    latency: Callable[[Reals], Reals]
+    bandwidth: Callable[[Reals], Reals]
+
+
+def _steps(p: Reals) -> Reals:
+    """Rounds in which p ranks pair up, log₂ p rounded up."""
+    return np.ceil(np.log2(p))
+
+
+RING = ReductionLaw(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1) / p)
+HIERARCHICAL = "hierarchical"
+REDUCTION_LAWS: dict[str, ReductionLaw] = {
+    "nodes": ReductionLaw(np.ones_like, np.ones_like),
+    "ring": RING,
+    "recursive-doubling": ReductionLaw(_steps, _steps),
+    "rabenseifner": ReductionLaw(lambda p: 2 * _steps(p), lambda p: 2 * (p - 1) / p),
+    "binary-tree": ReductionLaw(lambda p: 2 * _steps(p), lambda p: 2 * _steps(p)),
+    "parameter-server": ReductionLaw(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1)),
+    HIERARCHICAL: RING,
+}
+"""``nodes`` is for one node count, the others for all. p is the number of ranks, for `HIERARCHICAL` that of nodes."""
+
+CERTAIN = 0.95
+"""Part of the draws from which on laws are named alone."""
+
+
+@dataclass(frozen=True)
+class BySize:
+    """The law of each message size."""
+
+    laws: tuple[str, ...]
+    """Of `REDUCTION_LAWS`, for sizes that rise."""
+    switches: tuple[float, ...] = ()
+    """Sizes from which on the next law holds, bytes."""
+
+    @property
+    def name(self) -> str:
+        """The laws, and where one ends, e.g. ``recursive-doubling below 32768 B, rabenseifner``."""
+        ends = [f"{law} below {size:.0f} B" for law, size in zip(self.laws, self.switches, strict=False)]
+        return ", ".join([*ends, self.laws[-1]])
+
+    def factors(self, parties: Reals, sizes: Reals) -> tuple[Reals, Reals]:
+        """What α and β·m are multiplied with, for messages of `sizes` [...] among `parties` [...]."""
+        place = np.searchsorted(self.switches, sizes, side="right")
+        laws = [REDUCTION_LAWS[name] for name in self.laws]
+        latency, bandwidth = (
+            np.choose(place, [np.broadcast_to(of(parties), np.shape(sizes)) for of in factor])
+            for factor in ([law.latency for law in laws], [law.bandwidth for law in laws])
+        )
+        return latency, bandwidth
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What is known of the laws: those that are possible, and which of them each replicate follows."""
+
+    options: tuple[BySize, ...]
+    drawn: npt.NDArray[np.int64]
+    """Place among `options`, [1 + REPLICATES]; the first is what is taken to hold."""
+
+    @classmethod
+    def only(cls, law: str) -> Laws:
+        """One law, beyond doubt."""
+        return cls((BySize((law,)),), np.zeros(1 + REPLICATES, dtype=np.int64))
+
+    @property
+    def value(self) -> BySize:
+        """What is taken to hold."""
+        return self.options[int(self.drawn[0])]
+
+    @property
+    def name(self) -> str:
+        """What is taken to hold, or ``average (...)`` with the laws that make up most replicates."""
+        shares: dict[str, float] = {}
+        for option, count in zip(self.options, np.bincount(self.drawn[1:], minlength=len(self.options)), strict=True):
+            laws = " then ".join(option.laws)
+            shares[laws] = shares.get(laws, 0.0) + count / (len(self.drawn) - 1)
+        if shares[" then ".join(self.value.laws)] >= CERTAIN:
+            return self.value.name
+        ordered = sorted(shares, key=lambda laws: -shares[laws])
+        most = int(np.searchsorted(np.cumsum([shares[laws] for laws in ordered]), 0.5)) + 1
+        return f"average ({', '.join(ordered[:most])})"
+
+    def factors(self, parties: float, sizes: Reals) -> tuple[Ensemble, Ensemble]:
+        """What α and β·m are multiplied with for messages of `sizes` [...], each [1 + REPLICATES, ...]."""
+        found = [option.factors(np.array(float(parties)), sizes) for option in self.options]
+        latency, bandwidth = (np.stack(of)[self.drawn] for of in zip(*found, strict=True))
+        return latency, bandwidth

@@ -1,0 +1,30 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stallpoint.numerals import interval, number
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.8349, "1.83"), (0.9, "0.9"), (0.01236, "0.0124"), (-0.00012345, "-0.000123"), (2.5e-7, "2.5e-07"), (0, "0"),
+        (999.9, "1000"), (1234.5, "1230"), (1024.0, "1024"), (12345.6, "12,300"), (4194304.0, "4,194,304"),
+        (12345678, "12,300,000"), (2.5e13, "2.5e+13"), (math.inf, "∞"), (-math.inf, "−∞"), (math.nan, "not known"),
+        (None, "not known"),
+    ],
+)  # fmt: skip
+def test_numbers_have_three_digits_unless_they_are_counts(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+@given(st.floats(-1e15, 1e15, allow_subnormal=False))
+def test_what_is_shown_is_near_the_value(value: float) -> None:
+    assert float(number(value).replace(",", "")) == pytest.approx(value, rel=0.0051)
+
+
+def test_an_end_without_a_number_is_unbounded() -> None:
+    assert interval({"value": 0.0183, "low": 0.0171, "high": None}, 100, " %") == "1.83 % [1.71, ∞]"
+    assert interval(None) == "not known"
