@@ -5,9 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from stallpoint.models.terms.matrix_products import in_precision, machine
+from stallpoint.numerals import number
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import machines
-from stallpoint.typeset import Typeset, number
+from stallpoint.typeset import Typeset
 
 FILE = "shi-2018-exhibits"
 UNKNOWN = "not measured"

@@ -27,7 +27,7 @@ from stallpoint.models.base.statistics import (
     scatter,
     shrink_to_one,
 )
-from stallpoint.models.terms.effects import AS_MEASURED, FAIR_SHARE, NONE, Effects, IsolatedTimes, PerMessage, rounds
+from stallpoint.models.terms.effects import AS_ISOLATED, FAIR_SHARE, NONE, Effects, IsolatedTimes, PerMessage, rounds
 from stallpoint.models.terms.observed import Observed, by_messages, observe
 from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.stragglers import expected_lead
@@ -278,7 +278,7 @@ def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.
 
 def _untaught_work(others: Sequence[Seen]) -> PerMessage:
     """Where no training overlapped: what was measured while ranks computed, as it stands, or nothing."""
-    return AS_MEASURED if _all_co_run(others) else NONE.work
+    return AS_ISOLATED if _all_co_run(others) else NONE.work
 
 
 def _all_co_run(seen: Sequence[Seen]) -> bool:

@@ -116,15 +116,15 @@ class Effects:
 
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)
-AS_MEASURED = PerMessage(_ZERO, _ONE)
+AS_ISOLATED = PerMessage(_ZERO, _ONE)
 NONE = Effects(
     forward=_ONE,
     backward=_ONE,
     update=_ONE,
     waiting=_ZERO,
     work=PerMessage(_ZERO, _ZERO),
-    beside=AS_MEASURED,
-    after=AS_MEASURED,
+    beside=AS_ISOLATED,
+    after=AS_ISOLATED,
     straggling=_ZERO,
     sent=None,
 )
