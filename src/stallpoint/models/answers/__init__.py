@@ -1,0 +1,1 @@
+"""What the curves say: where scaling stalls and why, what would help, what to measure next, how far off models are."""

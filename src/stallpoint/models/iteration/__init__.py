@@ -1,0 +1,1 @@
+"""Iterations predicted from their terms: the cluster as it is known, curves, and their tables."""
