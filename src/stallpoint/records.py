@@ -661,6 +661,7 @@ STALLING = Table(
         Column("largest_measured", INT, None, "largest node count measured"),
         Column("largest_considered", INT, None, "largest node count considered"),
         Column("dominant_cause", TEXT, None, "cause that dominates at twice stall_nodes, or not distinguishable"),
+        Column("withheld", TEXT, None, "why nothing is predicted where nobody measured; empty where it is"),
         Column("note", TEXT, None, "what is missing for an answer; empty when there is one"),
     ),
 )

@@ -87,7 +87,8 @@ def test_without_a_second_visit_anywhere_a_stated_prior_holds() -> None:
     one = bootstrap([1.0, 1.0, 1.0], [4, 4, 4], generator(0))
     # Student's t with as many degrees of freedom as the prior has.
     _, low, high = estimate(one)
-    assert np.log([low, high]) == pytest.approx(UNKNOWN.deviation * student_t.ppf([0.05, 0.95], UNKNOWN.freedom), rel=0.35)
+    wanted = UNKNOWN.deviation * student_t.ppf([0.05, 0.95], UNKNOWN.freedom)
+    assert np.log([low, high]) == pytest.approx(wanted, rel=0.35)
 
 
 def test_a_single_visit_adds_what_its_iterations_differ_by() -> None:

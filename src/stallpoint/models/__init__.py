@@ -20,6 +20,7 @@ from stallpoint.models.answers import (
     next_cells,
     stalling,
     traffic,
+    trust,
     validation,
     what_if,
 )
@@ -87,7 +88,7 @@ def fit(
 
     compute = Compute(iterations, layers, seed, kernels)
     cluster = cluster_of(tidy, points, compute)
-    curves = DagModel(cluster).curves(points, nodes)
+    curves = trust.shown(DagModel(cluster).curves(points, nodes), compute)
     # Without communication ranks train nothing together: such a curve explains others and answers nothing itself.
     training = [curve for curve in curves if cluster.communicates(curve.measured[curve.base].point)]
     trained = [measured for measured in points if cluster.communicates(measured.point)]

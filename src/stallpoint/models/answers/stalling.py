@@ -132,6 +132,7 @@ def _row(
         "largest_measured": max(curve.measured),
         "largest_considered": stall.largest,
         "dominant_cause": dominant(curve, decisive) if decisive > curve.base else NOT_DISTINGUISHABLE,
+        "withheld": curve.withheld,
         "note": _note(curve, known, gained) or mistrust,
     }
 

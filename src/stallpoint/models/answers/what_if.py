@@ -169,10 +169,14 @@ def table(
     nodes: Sequence[int],
     threshold: float,
 ) -> list[dict[str, object]]:
-    """Rows of the what_if table: every scenario of `grid` (at least two) for every curve at every node count."""
+    """Rows of the what_if table: every scenario of `grid` (at least two) for every curve at every node count.
+
+    Curves whose predictions are withheld have none.
+    """
     if len(grid) < 2:
         return []
-    return [row for curve in curves for scenario in grid for row in _rows(cluster, curve, scenario, nodes, threshold)]
+    told = [curve for curve in curves if not curve.withheld]
+    return [row for curve in told for scenario in grid for row in _rows(cluster, curve, scenario, nodes, threshold)]
 
 
 def _rows(

@@ -58,6 +58,8 @@ class ScalingCurve:
     """By one model for all node counts, from all cells."""
     held_out: Mapping[int, Predicted] = field(default_factory=dict)
     """Measured points, each predicted without its own cells."""
+    withheld: str = ""
+    """Why there are no predictions where nobody measured; empty where there are."""
 
     @property
     def base(self) -> int:

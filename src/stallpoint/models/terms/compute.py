@@ -162,6 +162,15 @@ class Compute:
         passes = curve.seconds[..., 2 * count] + curve.seconds[..., 2 * count + 1]
         return replace(curve, seconds=curve.seconds * corrections(curve.batches, passes)[..., None])
 
+    def passes(self, network: str, hardware: str, batch: int) -> Ensemble | None:
+        """Forward and backward pass as measured at b = `batch`, s; None where no cell has it."""
+        cells = [cell for cell in self.cells.get((network, hardware), []) if cell.worker_batch == batch]
+        if not cells:
+            return None
+        count = len(self.layers[network].names)
+        seconds = self._pool(_best(cells))
+        return np.asarray(seconds[:, 2 * count] + seconds[:, 2 * count + 1])
+
     def _products(self, network: str) -> npt.NDArray[np.bool_]:
         """Which quantities are times of matrix products with b rows: forward and backward of fully-connected layers."""
         rows = self.layers[network].types == "fully-connected"
