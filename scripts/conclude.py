@@ -9,14 +9,25 @@ from stallpoint.claims.facts import facts
 from stallpoint.claims.judge import judge, rows
 from stallpoint.claims.quantity import Evidence
 from stallpoint.claims.reading import read_claims
+from stallpoint.conclusions.details import details
 from stallpoint.conclusions.numbers import conclude
-from stallpoint.conclusions.words import to_markdown
+from stallpoint.conclusions.page import page
 from stallpoint.parquet import atomic, read, read_frames, write
 from stallpoint.program import program
-from stallpoint.records import CLAIMS, EXTRAPOLATED_TABLES, INSTRUMENTATION, MODEL_TABLES, NETWORK_LAYERS, RUNS, VISITS
+from stallpoint.records import (
+    CLAIMS,
+    ENVIRONMENTS,
+    EXTRAPOLATED_TABLES,
+    INSTRUMENTATION,
+    MODEL_TABLES,
+    NETWORK_LAYERS,
+    RUNS,
+    VISITS,
+)
 
 with program(Path(snakemake.log[0])):
-    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, RUNS, INSTRUMENTATION, VISITS), snakemake.input)
+    tidy = (RUNS, ENVIRONMENTS, INSTRUMENTATION, VISITS)
+    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy), snakemake.input)
     networks = pd.concat([read(NETWORK_LAYERS, Path(file)).to_pandas() for file in snakemake.input.networks])
     evidence = Evidence(
         {**tables, NETWORK_LAYERS.name: networks}, facts(tables[RUNS.name], snakemake.params.shared_links)
@@ -24,7 +35,11 @@ with program(Path(snakemake.log[0])):
     claims = judge(read_claims(snakemake.input.claim_files, snakemake.params.claims), evidence)
     conclusions = conclude(tables, **snakemake.params.judged_by, claims=claims)
     write(CLAIMS, rows(claims), Path(snakemake.output.claims))
-    with atomic(Path(snakemake.output.md)) as scratch:
-        scratch.write_text(to_markdown(conclusions))
-    with atomic(Path(snakemake.output.json)) as scratch:
-        scratch.write_text(json.dumps(conclusions, indent=2) + "\n")
+    texts = {
+        "md": page(conclusions),
+        "details": details(conclusions),
+        "json": json.dumps(conclusions, indent=2) + "\n",
+    }
+    for name, text in texts.items():
+        with atomic(Path(snakemake.output[name])) as scratch:
+            scratch.write_text(text)

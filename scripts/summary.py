@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from stallpoint.conclusions.words import summary
+from stallpoint.conclusions.summary import summary
 
 results = Path(sys.argv[1])
 print(*summary(json.loads((results / "conclusions.json").read_text())), sep="\n")

@@ -23,7 +23,9 @@ NOTHING: Conclusions = {
         name: []
         for name in (
             "claims",
+            "answers",
             "curves",
+            "machines",
             "interventions",
             "controls",
             "disturbances",

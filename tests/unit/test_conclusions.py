@@ -5,8 +5,22 @@ import pandas as pd
 import pytest
 from synthetic import Layer, Truth, study
 
+from stallpoint.conclusions.answers import answers, leading
+from stallpoint.conclusions.details import details
 from stallpoint.conclusions.numbers import conclude
-from stallpoint.conclusions.words import headline, leading, summary, to_markdown, trust_lines, verdict_in_words
+from stallpoint.conclusions.page import page
+from stallpoint.conclusions.summary import summary
+from stallpoint.conclusions.words import (
+    beyond_in_words,
+    cause_in_words,
+    gain_in_words,
+    heading,
+    helps_in_words,
+    sentence,
+    throughput_in_words,
+    trust_lines,
+    verdict_in_words,
+)
 from stallpoint.models import fit
 from stallpoint.models.answers.what_if import scenarios
 
@@ -40,12 +54,10 @@ def test_every_curve_says_where_it_stalls_and_why(conclusions: dict[str, Any]) -
 def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
     weak = next(curve for curve in conclusions["curves"] if curve["scaling"] == "weak")
     assert weak["stall_nodes"] is None
-    assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in to_markdown(conclusions)
-    speedup = weak["measured_speedup"]
-    said = f"{speedup['value']:.3g} [{speedup['low']:.3g}, {speedup['high']:.3g}]"
-    expected = f"scales to n = 4, speedup {said} on n = 4, over 99 % sure"
-    expected += " (wfbp); predicted not to stall up to n = 128"
-    assert f"alexnet on cpu, weak scaling: {expected}" in summary(conclusions)
+    assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in details(conclusions)
+    (line,) = (line for line in summary(conclusions) if "weak scaling" in line)
+    assert line.startswith("alexnet gains up to 4 nodes on cpu, weak scaling: ")
+    assert "predicted to gain up to 128" in page(conclusions)
 
 
 def test_dag_errors_stand_next_to_the_published_ones(conclusions: dict[str, Any]) -> None:
@@ -72,7 +84,7 @@ def test_timing_is_judged_by_its_worst_cell() -> None:
     records = study(nodes=(1, 2), repeats=1)
     fine = concluded(records, nodes=[])
     assert [entry["warnings"] for entry in fine["instrumentation"]] == [[]]
-    assert "warning" not in to_markdown(fine).lower()
+    assert "warning" not in details(fine).lower()
     for column, value in {"timing_share": 0.02, "forward_closure": 1.03, "backward_closure": 0.97}.items():
         records["instrumentation"].loc[3, column] = value
     (entry,) = (found := concluded(records, nodes=[]))["instrumentation"]
@@ -82,55 +94,55 @@ def test_timing_is_judged_by_its_worst_cell() -> None:
         "layers add up to 103.0 % of the forward pass",
         "layers add up to 97.0 % of the backward pass",
     ]
-    assert f"warning: alexnet on cpu: {'; '.join(entry['warnings'])}" in summary(found)
-    assert "**Warning: alexnet on cpu: timing" in to_markdown(found)
+    assert f"warning: alexnet on cpu: {'; '.join(entry['warnings'])}" in list(summary(found))
+    assert "**Warning: alexnet on cpu: timing" in details(found)
 
 
 def test_failed_cells_are_listed_with_their_reason(conclusions: dict[str, Any]) -> None:
     assert [failed["reason"] for failed in conclusions["failed"]] == ["out of memory on rank 0"]
     assert "nodes~8" in conclusions["failed"][0]["cell"]
-    assert "| out of memory on rank 0 |" in to_markdown(conclusions)
-    assert summary(conclusions)[-1] == "1 cell could not run"
+    assert "| out of memory on rank 0 |" in details(conclusions)
+    assert list(summary(conclusions))[-1] == "1 cell could not run"
 
 
 def test_page_marks_predictions_and_gives_intervals(conclusions: dict[str, Any]) -> None:
-    page = to_markdown(conclusions)
-    assert "| strong, B = 64, wfbp, prefetch 2, shared | scales to n = 4, speedup " in page
-    assert " on n = 4, over 99 % sure | 4 [4, 4], predicted, not measured | matrix shapes |" in page
+    text = details(conclusions)
+    assert "| strong, B = 64, wfbp, prefetch 2, shared | scales to n = 4, speedup " in text
+    assert " on n = 4, over 99 % sure | 4 (4–4), predicted, not measured | matrix shapes |" in text
     row = next(
-        line for line in page.splitlines() if line.startswith("| strong, B = 64, naive, prefetch 2, local | comm")
+        line for line in text.splitlines() if line.startswith("| strong, B = 64, naive, prefetch 2, local | comm")
     )
     cells = row.split(" | ")
     assert cells[1].startswith("communication ")
     assert cells[3].startswith("*communication ")
-    assert all("[" in cell for cell in cells[1:6])
+    assert all("(" in cell for cell in cells[1:6])
 
 
 def test_every_curve_says_how_many_nodes_and_where_the_time_goes(conclusions: dict[str, Any]) -> None:
-    page = to_markdown(conclusions)
+    text = details(conclusions)
     for curve in conclusions["curves"]:
         assert curve["crossing_nodes"]["low"] <= curve["crossing_nodes"]["value"] <= curve["crossing_nodes"]["high"]
         assert curve["crossing_after"] < curve["crossing_nodes"]["value"] <= 2 * curve["crossing_after"]
         assert curve["worthwhile_nodes"]["value"] in (2, 4, 32)
         for at in curve["critical_path"]:
             assert sum(part["share"]["value"] for part in at["parts"]) == pytest.approx(1)
-    assert "- strong, B = 64, wfbp, prefetch 2, local: n = 8 (predicted): fully-connected layers " in page
-    assert ", interpolated from n = 8 on |" in page
+    assert "- strong, B = 64, wfbp, prefetch 2, local: n = 8 (predicted): fully-connected layers " in text
+    assert ", interpolated from n = 8 on |" in text
 
 
 def test_what_if_and_what_next_are_said_in_words(conclusions: dict[str, Any]) -> None:
-    page = to_markdown(conclusions)
+    text = details(conclusions)
     faster = next(
         line
-        for line in page.splitlines()
+        for line in text.splitlines()
         if line.startswith("| strong, B = 64, naive, prefetch 2, local | bandwidth × 10")
     )
     assert "| × 1." in faster
-    assert "its mini-batch is no whole number for every worker" in page
+    assert "its mini-batch is no whole number for every worker" in text
     naive = next(curve for curve in conclusions["curves"] if curve["sync"] == "naive")
     assert naive["next_cell"]["narrows"]
     assert naive["next_cell"]["expected_width"] < naive["next_cell"]["width"]
-    assert "training on n = 8 (" in page
+    assert "training on n = 8 (" in text
 
 
 def test_what_was_planned_stands_beside_what_was_used(conclusions: dict[str, Any]) -> None:
@@ -143,18 +155,25 @@ def test_what_was_planned_stands_beside_what_was_used(conclusions: dict[str, Any
     assert storage["cells_as_planned"] == 0
 
 
-def test_summary_is_short(conclusions: dict[str, Any]) -> None:
-    lines = summary(conclusions)
-    assert len(lines) == 8
-    assert lines[0].startswith("alexnet on cpu, strong scaling: scales to n = 4, speedup ")
-    assert " on n = 4, " in lines[0]
-    assert " % sure (" in lines[0]
-    assert lines[0].endswith(" (wfbp, local, no prefetch, the fastest of 8 curves); predicted to stall there")
-    runs = len(study()["runs"]) - 1
-    assert lines[2] == f"cpu: {runs} cells, {runs} visits: fixed number of visits reached"
-    assert lines[3].startswith("cpu: measured speedups known to ± ")
-    assert lines[4] == "A/A controls: 5 of 5 pairs of cells that do the same agree"
-    assert lines[5].startswith("measure next: alexnet on cpu (")
+def test_the_summary_is_a_line_for_each_answer(conclusions: dict[str, Any]) -> None:
+    lines = list(summary(conclusions))
+    assert len(lines) == 5
+    assert lines[0].startswith("alexnet gains up to 4 nodes on cpu, strong scaling: ")
+    assert " % efficient, " in lines[0]
+    assert lines[-1] == "1 cell could not run"
+
+
+def test_the_page_is_short_and_says_what_was_measured_first(conclusions: dict[str, Any]) -> None:
+    text = page(conclusions)
+    assert len(text) < 6000
+    titles = [line for line in text.splitlines() if line.startswith("#")]
+    assert titles == [
+        "# Conclusions", "## Beyond what was measured", "## What would help most", "## Training data",
+        "## How sure this is", "## What to measure next",
+    ]  # fmt: skip
+    measured, _, predicted = text.partition("## Beyond what was measured")
+    assert "predicted" not in measured
+    assert "predicted" in predicted
 
 
 def test_unbounded_is_not_a_number() -> None:
@@ -163,7 +182,7 @@ def test_unbounded_is_not_a_number() -> None:
     json.dumps(found, allow_nan=False)
     row = next(row for row in found["amdahl"] if row["layer_type"] == "convolution")
     assert row["speedup_limit"]["high"] is None
-    assert "∞]" in to_markdown(found)
+    assert "∞)" in details(found)
 
 
 def test_causes_that_cannot_be_told_apart_are_all_named() -> None:
@@ -173,13 +192,13 @@ def test_causes_that_cannot_be_told_apart_are_all_named() -> None:
     at = next(curve for curve in found["curves"] if curve["scaling"] == "strong")["causes"][-1]
     assert at["verdict"] == "not distinguishable"
     assert {entry["cause"] for entry in at["leading"]} >= {"matrix shapes", "non-scaling layers"}
-    assert "not distinguishable: " in to_markdown(found)
+    assert "not distinguishable: " in details(found)
 
 
 def test_one_node_count_is_no_curve() -> None:
-    page = to_markdown(concluded(study(nodes=(1,), repeats=1), nodes=[]))
-    assert "not known: needs two node counts that were measured or can be predicted" in page
-    assert "No prediction could be compared" in page
+    text = details(concluded(study(nodes=(1,), repeats=1), nodes=[]))
+    assert "not known: needs two node counts that were measured or can be predicted" in text
+    assert "No prediction could be compared" in text
 
 
 @pytest.mark.parametrize("column", ["data_wait", "update", "exposed_communication", "forward"])
@@ -188,31 +207,42 @@ def test_a_part_that_was_not_timed_is_not_known(column: str) -> None:
     records["iterations"][column] = float("nan")
     found = concluded(records, nodes=[8])
     json.dumps(found, allow_nan=False)
-    page = to_markdown(found)
-    assert "not known" in page
-    assert "nan" not in page.replace("dominant", "")
+    text = details(found)
+    assert "not known" in text
+    assert "nan" not in text.replace("dominant", "")
 
 
 def test_an_empty_study_has_conclusions() -> None:
     nothing = {name: table.iloc[:0] for name, table in study(nodes=(1,), repeats=1).items()}
     found = concluded(nothing, nodes=[1, 2])
     assert found["curves"] == found["failed"] == []
-    assert summary(found) == []
-    assert to_markdown(found).startswith("# Conclusions\n")
+    assert list(summary(found)) == []
+    assert details(found).startswith("# Details\n")
+    assert "No scaling curve was measured." in page(found)
 
 
 # --- what was measured, in words ------------------------------------------------------------------
 
 
+def at(nodes: int, speedup: float) -> dict[str, Any]:
+    """A measured point that is known to ± 6 %."""
+    ends = {"value": speedup, "low": 0.94 * speedup, "high": 1.06 * speedup}
+    return {
+        "nodes": nodes, "ranks": nodes, "speedup": ends, "half_width": None if nodes == 1 else 0.06,
+        "seconds": {name: 1 / end for name, end in ends.items()},
+        "samples_per_second": {name: 10 * end for name, end in ends.items()},
+        "efficiency": {name: end / nodes for name, end in ends.items()},
+    }  # fmt: skip
+
+
 def curve(verdict: str = "scales", nodes: int = 2, **changes: Any) -> dict[str, Any]:
     """A curve that was measured on 1 and 2 nodes."""
-    speedup = {"value": 1.8, "low": 1.7, "high": 1.9}
     return {
-        "verdict": verdict, "verdict_nodes": nodes, "note": "", "reached": False, "stall_nodes": None,
-        "basis": "measured", "largest_measured": 2, "largest_considered": 2, "measured_speedup": speedup,
-        "measured_speedup_nodes": 2, "measured_speedups": [{"nodes": 2, "speedup": speedup, "half_width": 0.056}],
-        "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong", "hardware": "cpu",
-        "measured_stall": [], "deciding_nodes": [], **changes,
+        "verdict": verdict, "verdict_nodes": nodes, "note": "", "withheld": "", "reached": False, "stall_nodes": None,
+        "basis": "measured", "largest_measured": 2, "largest_considered": 2, "measured": [at(1, 1.0), at(2, 1.8)],
+        "measured_speedup": at(2, 1.8)["speedup"], "measured_speedup_nodes": 2, "causes": [], "what_if": [],
+        "network": "alexnet", "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong",
+        "hardware": "cpu", "measured_stall": [], "deciding_nodes": [], **changes,
     }  # fmt: skip
 
 
@@ -221,30 +251,30 @@ def stall(at_1: float, nowhere: float) -> list[dict[str, Any]]:
     return [{"nodes": nodes, "stalls": stalls, "probability": share} for nodes, stalls, share in places]
 
 
-ALONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured_speedups": []}
+ONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured": [at(1, 1.0)]}
 
 
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (curve(), "scales to n = 2, speedup 1.8 [1.7, 1.9] on n = 2"),
-        (curve("stalls", 2), "stalls at n = 2, speedup 1.8 [1.7, 1.9] on n = 2"),
-        (curve("stalls", 1), "stalls at n = 1, speedup 1.8 [1.7, 1.9] on n = 2"),
+        (curve(), "scales to n = 2, speedup 1.8 (1.7–1.9) on n = 2"),
+        (curve("stalls", 2), "stalls at n = 2, speedup 1.8 (1.7–1.9) on n = 2"),
+        (curve("stalls", 1), "stalls at n = 1, speedup 1.8 (1.7–1.9) on n = 2"),
         (
             curve("undecided", 1, measured_stall=stall(0.3, 0.7), deciding_nodes=[1, 2]),
-            "undecided whether n = 2 gains, speedup 1.8 [1.7, 1.9] on n = 2; "
+            "undecided whether n = 2 gains, speedup 1.8 (1.7–1.9) on n = 2; "
             "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; visits to n = 1, 2 would decide",
         ),
         (
             curve("stalls", 1, measured_stall=stall(0.996, 0.004)),
-            "stalls at n = 1, speedup 1.8 [1.7, 1.9] on n = 2, over 99 % sure",
+            "stalls at n = 1, speedup 1.8 (1.7–1.9) on n = 2, over 99 % sure",
         ),
-        (curve("undecided", 0, **ALONE), "undecided: only n = 1 was measured"),
+        (curve("undecided", 0, **ONE), "undecided: only n = 1 was measured"),
         (
-            curve("undecided", 0, **{**ALONE, "largest_measured": 3}),
+            curve("undecided", 0, **{**ONE, "largest_measured": 3}),
             "undecided: no node count was measured together with its double",
         ),
-        (curve("undecided", 0, **ALONE, note="needs two node counts"), "undecided: needs two node counts"),
+        (curve("undecided", 0, **ONE, note="needs two node counts"), "undecided: needs two node counts"),
         (curve("withheld", 2, note="cells differ"), "withheld: cells differ"),
     ],
 )
@@ -252,28 +282,108 @@ def test_a_verdict_is_said_in_words(found: dict[str, Any], words: str) -> None:
     assert verdict_in_words(found) == words
 
 
-def test_a_prediction_stands_behind_what_was_measured() -> None:
-    stall = {"reached": True, "basis": "predicted", "stall_nodes": {"value": 8, "low": 4, "high": 16}}
-    assert headline([curve(**stall)]).endswith("on n = 2 (wfbp); predicted to stall at n = 8 [4, 16]")
-    assert headline([curve(largest_considered=64)]).endswith("(wfbp); predicted not to stall up to n = 64")
-    assert "predicted" not in headline([curve("stalls", 1, **stall)])
-    assert "predicted" not in headline([curve("withheld", 2, **stall)])
+MACHINE = {"hardware": "cpu", "machines": 2, "processes": 2, "nodes": 2, "models": ["Xeon"]}
 
 
-def test_the_fastest_curve_with_a_verdict_leads() -> None:
-    faster = {"value": 1.95, "low": 1.9, "high": 2.0}
-    slow, fast = curve(), curve(sync="naive", measured_speedup=faster)
-    open_ = curve("undecided", 1, storage="tar", measured_speedup=faster)
+def answer(*curves: dict[str, Any], error: float | None = None) -> dict[str, Any]:
+    """The answer of curves that compete."""
+    errors = [{"network": "alexnet", "hardware": "cpu", "sync": "all", "median_error": {"value": error}}]
+    (found,) = answers(curves, errors if error else [])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "title", "said"),
+    [
+        (curve(), "Scales to 2 nodes", "alexnet gains up to 2 nodes"),
+        (curve("stalls", 2), "Worth up to 2 nodes", "alexnet stops gaining beyond 2 nodes"),
+        (curve("stalls", 1), "No gain beyond 1 node", "alexnet stops gaining beyond 1 node"),
+        (
+            curve("undecided", 1, deciding_nodes=[1, 2]),
+            "Undecided at 2 nodes",
+            "alexnet: undecided whether 2 nodes gain; visits to n = 1, 2 would decide",
+        ),
+        (
+            curve("undecided", 0, **ONE),
+            "Undecided",
+            "alexnet: undecided, as no node count was measured together with its double",
+        ),
+        (curve("withheld", 2, note="cells differ"), "Withheld", "alexnet: withheld, as cells differ"),
+    ],
+)
+def test_an_answer_has_one_of_four_states(found: dict[str, Any], title: str, said: str) -> None:
+    assert heading(answer(found), [MACHINE]) == title
+    assert sentence(answer(found), [MACHINE]) == said
+
+
+def test_workers_of_one_machine_are_no_nodes() -> None:
+    assert heading(answer(curve()), [{**MACHINE, "machines": 1}]) == "Scales to 2 processes"
+
+
+def test_numbers_of_an_answer_are_those_of_its_fastest_curve() -> None:
+    slow, fast = curve(), curve(sync="naive", measured=[at(1, 1.0), at(2, 1.95)])
     assert leading([slow, fast]) is fast
-    assert leading([slow, open_]) is slow
-    assert leading([open_]) is open_
-    assert headline([slow, open_]).endswith("(wfbp, jpeg, the fastest of 2 curves)")
+    found = answer(slow, fast)
+    assert (found["sync"], found["curves"], found["differ"]) == ("naive", 2, ["sync"])
+    assert throughput_in_words(found) == "10 → 19.5 samples/s"
+    assert gain_in_words(found) == "98 % efficient, 1.9× (90 % CI 1.8–2.1), 1 → 0.51 s an iteration"
+
+
+def test_the_fastest_curve_answers_even_if_it_is_undecided() -> None:
+    open_ = curve("undecided", 1, sync="naive", measured=[at(1, 1.0), at(2, 1.95)])
+    assert answer(curve(), open_)["state"] == "undecided"
+
+
+def test_nothing_is_said_of_counts_that_nobody_measured_but_apart() -> None:
+    stall = {"reached": True, "basis": "predicted", "stall_nodes": {"value": 8, "low": 4, "high": 16}}
+    beyond = {"largest_considered": 64}
+    machines = [MACHINE]
+    assert beyond_in_words(answer(curve(**beyond)), machines) == ("beyond 2 nodes", "predicted to gain up to 64")
+    found = answer(curve(**beyond, **stall))
+    assert beyond_in_words(found, machines)[1] == "predicted to stall at 8 (4–16)"
+    assert beyond_in_words(answer(curve("stalls", 1, **beyond, **stall)), machines)[1] == ""
+    doubted = answer(curve(withheld="the model is 57 % off", **beyond))
+    assert beyond_in_words(doubted, machines)[1] == "withheld: the model is 57 % off"
+
+
+def lost(value: float, verdict: str, *causes: str) -> list[dict[str, Any]]:
+    seconds = {"value": value, "low": value / 2, "high": 2 * value}
+    leading = [{"cause": cause, "lost_seconds": seconds, "share": 0.1} for cause in causes]
+    return [{"nodes": 2, "basis": "measured", "verdict": verdict, "leading": leading}]
+
+
+@pytest.mark.parametrize(
+    ("causes", "words"),
+    [
+        (lost(0.05, "dominant", "interference"), "interference, 50 ms (25–100) of each iteration"),
+        (lost(0.05, "not distinguishable", "straggling", "update"), "undecided: straggling or update"),
+        (lost(0.05, "not distinguishable", "a", "b", "c"), "undecided: a, b or 1 other"),
+        (lost(0.05, "not distinguishable", "update"), "update, not distinguishable from no loss"),
+        (lost(-0.05, "not distinguishable", "update"), "no loss beyond what visits differ by"),
+        ([{**lost(0.05, "dominant", "update")[0], "basis": "predicted"}], ""),
+    ],
+)
+def test_causes_are_those_that_were_measured(causes: list[dict[str, Any]], words: str) -> None:
+    assert cause_in_words(answer(curve(causes=causes))) == words
+
+
+def test_what_would_help_is_what_gains_for_sure() -> None:
+    def scenario(name: str, low: float, value: float, *, scales: bool = True) -> dict[str, Any]:
+        gain = {"value": value, "low": low, "high": 2 * value}
+        return {"scenario": name, "nodes": 2, "gain": gain, "scales": scales}
+
+    changes = [
+        scenario("as measured", 1.0, 1.0), scenario("bandwidth × 10", 1.2, 1.4), scenario("batch × 4", 1.3, 1.6),
+        scenario("latency × 0.1", 0.9, 1.5), scenario("compute speed × 10", 5, 6, scales=False),
+    ]  # fmt: skip
+    assert helps_in_words(answer(curve(what_if=changes))) == "batch × 4 +60 %; bandwidth × 10 +40 % (predicted, n = 2)"
+    assert helps_in_words(answer(curve(what_if=changes, withheld="the model is off"))) == ""
 
 
 def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
     control = {"hardware": "cpu", "agrees": True}
     found = {
-        "curves": [curve(), curve(**ALONE)],
+        "curves": [curve(), curve(**ONE)],
         "ended": [
             {"hardware": "cpu", "ended": "precision", "cells": 7, "visits": 25},
             {"hardware": "gpu", "ended": "budget", "cells": 1, "visits": 1},
@@ -288,7 +398,7 @@ def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
     assert list(trust_lines(found)) == [
         "cpu: 7 cells, 25 visits: precision reached",
         "gpu: 1 cell, 1 visit: budget used up",
-        "cpu: measured speedup known to ± 5.6 %",
+        "cpu: measured speedup known to ± 6 %",
         "cpu: 3 iterations disturbed by steal, left out",
         "cpu: 3 iterations disturbed by quota, 1 left out, 2 kept for want of others",
         "cpu: 1 iteration disturbed by another process, kept for want of others",

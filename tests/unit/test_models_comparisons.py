@@ -6,13 +6,13 @@ import pytest
 from synthetic import Truth, study
 
 from stallpoint.charts import overlap
-from stallpoint.charts.frames import number
+from stallpoint.conclusions.details import details
 from stallpoint.conclusions.numbers import conclude
-from stallpoint.conclusions.words import to_markdown
 from stallpoint.models import fit
 from stallpoint.models.answers import comparisons, traffic
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.base.measured import Measured, measured, over_ranks
+from stallpoint.numerals import interval, number
 
 RECORDS = study(nodes=(1, 2), prefetches=(0, 2), repeats=2)
 
@@ -81,10 +81,13 @@ def test_the_cost_of_communication_is_said_in_words_and_on_the_chart(quiet: dict
         .query("scaling == 'strong' and prefetch == 0 and sync == 'wfbp'")
         .to_dict("records")
     )
-    page = to_markdown(conclude(tables))
-    said = f"{1e3 * row['cost']:.3g} ms [{1e3 * row['cost_low']:.3g}, {1e3 * row['cost_high']:.3g}]"
-    assert f"- strong, B = 64, wfbp, no prefetch, local: n = 2: {said}; its messages alone take " in page
-    assert f"so {1e3 * row['hidden']:.3g} ms [" in page
+    page = details(conclude(tables))
+    cost, hidden = (
+        interval({"value": row[of], "low": row[f"{of}_low"], "high": row[f"{of}_high"]}, 1e3, " ms")
+        for of in ("cost", "hidden")
+    )
+    assert f"- strong, B = 64, wfbp, no prefetch, local: n = 2: {cost}; its isolated messages take " in page
+    assert f"so {hidden} of them are hidden" in page
     assert f": costs {number(row['cost'])} s (" in json.dumps(overlap.draw(tables).to_dict())
 
 

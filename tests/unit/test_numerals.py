@@ -26,5 +26,8 @@ def test_what_is_shown_is_near_the_value(value: float) -> None:
 
 
 def test_an_end_without_a_number_is_unbounded() -> None:
-    assert interval({"value": 0.0183, "low": 0.0171, "high": None}, 100, " %") == "1.83 % [1.71, ∞]"
+    assert interval({"value": 0.0183, "low": 0.0171, "high": None}, 100, " %") == "1.8 % (1.7–∞)"
+    assert interval({"value": 0.5, "low": -0.25, "high": 1234.5}, unit=" ms") == "0.50 ms (-0.25 to 1200)"
+    assert interval({"value": 4, "low": 4, "high": 128}) == "4 (4–128)"
+    assert interval({"value": 1.8, "low": 1.7, "high": 2}) == "1.8 (1.7–2.0)"
     assert interval(None) == "not known"

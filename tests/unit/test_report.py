@@ -10,6 +10,7 @@ from stallpoint.charts import CHARTS
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
+from stallpoint.numerals import interval
 from stallpoint.published import compare
 from stallpoint.report import answer, curves, networks, not_measured, sure, timing, write_report
 from stallpoint.report.evidence import bounded
@@ -44,83 +45,54 @@ def test_the_answer_comes_first_then_charts_in_order_then_the_rest(text: str) ->
 def test_each_curve_stands_with_its_interval_and_cause(text: str, conclusions: Conclusions) -> None:
     for curve in conclusions["curves"]:
         speedup = curve["best_speedup"]
-        assert f"{speedup['value']:.3g} [{speedup['low']:.3g}, {speedup['high']:.3g}]" in text
+        assert interval(speedup) in text
         assert curve["dominant_cause"] in text
     assert "not up to 8, measured up to 4" in text  # weak scaling does not stall
 
 
-def verdicts(conclusions: Conclusions, **changes: object) -> str:
-    """The text of the cards of one curve, changed."""
-    curve = {**conclusions["curves"][0], "note": "", "dominant_cause": "communication", **changes}
-    return words(answer({**conclusions, "curves": [curve]}, {})[0].html)
+def card(conclusions: Conclusions, *changes: dict[str, object]) -> str:
+    """The text of the card of one answer, or of several, changed."""
+    found = [{**conclusions["answers"][0], **change} for change in changes]
+    return words(answer({**conclusions, "answers": found}, {})[0].html)
+
+
+def test_a_card_says_what_was_measured_and_apart_what_is_predicted(conclusions: Conclusions) -> None:
+    first = conclusions["answers"][0]
+    beyond = {"state": "predicted", "from": 2, "to": 16, "stall_nodes": None, "why": ""}
+    text = card(conclusions, {"state": "scales", "nodes": 2, "beyond": beyond})
+    assert "alexnet gains up to 2 nodes on cpu." in text
+    order = [
+        "Scales to 2 nodes measured",
+        " samples/s ",
+        " % efficient, ",
+        "largest loss",
+        "beyond 2 nodes predicted to",
+    ]
+    places = [text.index(part) for part in [*order, f"{first['scaling']} scaling, B = 64, wfbp"]]
+    assert places == sorted(places)
+    withheld = {**beyond, "state": "withheld", "why": "the model is 57 % off"}
+    assert "beyond 2 nodes withheld: the model is 57 % off" in card(conclusions, {"beyond": withheld})
+
+
+def test_a_withheld_answer_says_why_and_nothing_is_called_measured(conclusions: Conclusions) -> None:
+    text = card(conclusions, {"state": "withheld", "why_withheld": "cells that do the same differ"})
+    assert "Withheld " in text
+    assert "cells that do the same differ" in text
+    assert "Withheld measured" not in text
+
+
+def test_further_answers_of_a_card_take_a_line_each(conclusions: Conclusions) -> None:
+    text = card(conclusions, {}, {"scaling": "weak", "storage": "tar", "batch": 32})
+    assert "weak scaling, b = 32, tar Scales to 4 nodes: " in text
+
+
+def test_how_sure_an_answer_is_stands_on_its_card(conclusions: Conclusions) -> None:
+    assert "known to ± " in card(conclusions, {})
+    assert "; model 5.7 % off where checked; " in card(conclusions, {"model_error": {"value": 0.057}})
+    assert "; model not checked; " in card(conclusions, {"model_error": None})
 
 
 SPEEDUP = {"value": 1.8, "low": 1.7, "high": 1.9}
-MEASURED = {
-    "verdict": "scales", "verdict_nodes": 2, "sync": "wfbp", "reached": False, "stall_nodes": None,
-    "largest_measured": 2, "largest_considered": 2, "measured_speedup": SPEEDUP, "measured_speedup_nodes": 2,
-    "measured_speedups": [{"nodes": 2, "speedup": SPEEDUP, "half_width": 0.056}], "deciding_nodes": [],
-    "measured_stall": [{"nodes": 2, "stalls": False, "probability": 0.97}],
-}  # fmt: skip
-PREDICTED = {
-    "reached": True, "basis": "predicted", "stall_nodes": {"value": 8.0, "low": 4.0, "high": 16.0},
-    "largest_considered": 16,
-}  # fmt: skip
-
-
-def test_a_headline_says_what_was_measured_and_what_is_predicted_stands_behind(conclusions: Conclusions) -> None:
-    found = verdicts(conclusions, **{**MEASURED, **PREDICTED})
-    assert (
-        "Scales to n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2, 97 % sure "
-        "(wfbp); predicted to stall at n = 8 [4, 16]; most time is lost to communication."
-    ) in found
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        (
-            {"verdict": "stalls", "verdict_nodes": 2},
-            "Stalls at n = 2 measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2, 97 % sure "
-            "(wfbp); because of communication.",
-        ),
-        (
-            {
-                "verdict": "undecided",
-                "verdict_nodes": 1,
-                "dominant_cause": "not distinguishable",
-                "deciding_nodes": [1, 2],
-            },
-            "Undecided whether n = 2 gains measured Strong scaling: speedup 1.8 [1.7, 1.9] on n = 2; no stall up to "
-            "n = 2: 97 %; visits to n = 1, 2 would decide (wfbp); causes cannot be told apart.",
-        ),
-        (
-            {"verdict": "undecided", "verdict_nodes": 0, "largest_measured": 1, "dominant_cause": ""},
-            "Undecided Strong scaling: only n = 1 was measured (wfbp); predicted not to stall up to n = 2.",
-        ),
-        (
-            {"verdict": "withheld", "note": "cells that do the same differ"},
-            "Withheld Strong scaling: cells that do the same differ (wfbp).",
-        ),
-    ],
-)
-def test_every_verdict_has_its_words(changes: dict[str, object], text: str, conclusions: Conclusions) -> None:
-    assert text in verdicts(conclusions, **{**MEASURED, **changes})
-
-
-def test_of_several_curves_the_fastest_with_a_verdict_leads(conclusions: Conclusions) -> None:
-    first = {**conclusions["curves"][0], "note": "", "dominant_cause": "communication", **MEASURED}
-    faster = {"value": 1.95, "low": 1.9, "high": 2.0}
-    second = {**first, "verdict": "stalls", "sync": "naive", "measured_speedup": faster, "measured_speedups": []}
-    third = {**first, "verdict": "undecided", "sync": "tree"}
-    section, specs = answer({**conclusions, "curves": [first, second, third]}, {})
-    assert (
-        "Stalls at n = 2 measured Strong scaling: speedup 1.95 [1.9, 2] on n = 2, 97 % sure "
-        "(naive, the fastest of 3 curves); because of communication; of 3 curves 1 scales, 1 stalls, 1 is undecided."
-    ) in words(section.html)
-    assert list(specs) == ["verdict-0"]
-
-
 CONTROL = {
     "hardware": "cpu", "network": "alexnet", "worker_batch": 64, "first": "compute", "second": "strong, wfbp",
     "agrees": True, "ratio": {"value": 1.02, "low": 0.98, "high": 1.05},
@@ -135,16 +107,17 @@ PLANNED = {
 
 
 def test_how_sure_it_is_has_a_section(conclusions: Conclusions) -> None:
-    curve = {**conclusions["curves"][0], **MEASURED}
+    points = [{"nodes": 1}, {"nodes": 2, "speedup": SPEEDUP, "half_width": 0.056}]
+    curve = {**conclusions["curves"][0], "measured": points}
     ended = [{"hardware": "cpu", "ended": "budget", "cells": 7, "visits": 25}]
     found = {**conclusions, "curves": [curve], "ended": ended, "disturbances": [DISTURBED], "controls": [CONTROL]}
     found["planned"] = [PLANNED]
     text = words(sure(found).html)
-    assert "cpu train 4 3 60 [30, 120] 45 0.05 2" in text
+    assert "cpu train 4 3 60 (30–120) 45 0.05 2" in text
     assert "cpu 7 25 budget used up" in text
-    assert "2 1.8 [1.7, 1.9] ± 5.6 %" in text
+    assert "2 1.8 (1.7–1.9) ± 5.6 %" in text
     assert "cpu steal 3 2 2 left out, 1 kept for want of others" in text
-    assert "cpu alexnet 64 compute strong, wfbp 1.02 [0.98, 1.05] yes" in text
+    assert "cpu alexnet 64 compute strong, wfbp 1.0 (0.98–1.1) yes" in text
     assert "Verdicts on" not in text
     differing = {**found, "controls": [{**CONTROL, "agrees": False}]}
     assert "Verdicts on cpu are withheld: cells that do the same differ." in words(sure(differing).html)
@@ -157,7 +130,7 @@ def test_how_sure_it_is_has_a_section(conclusions: Conclusions) -> None:
 def test_what_makes_verdicts_unsure_is_said_above_them(conclusions: Conclusions) -> None:
     found = answer({**conclusions, "controls": [{**CONTROL, "agrees": False}], "disturbances": [DISTURBED]}, {})[0].html
     assert '<a href="#sure">cpu: cells that do the same differ, so verdicts are withheld</a>' in found
-    assert '<a href="#sure">1 disturbed iteration counts for want of others</a>' in found
+    assert '<a href="#sure">3 iterations disturbed, 1 of them count for want of others</a>' in found
 
 
 def test_warnings_lead_to_what_is_behind_them(conclusions: Conclusions) -> None:
@@ -205,7 +178,7 @@ def test_the_cost_of_timing_and_the_closure_stand_there_with_warnings(conclusion
 
 def test_an_unbounded_interval_is_infinite(conclusions: Conclusions) -> None:
     curve = {**conclusions["curves"][0], "reached": True, "stall_nodes": {"value": 4.0, "low": 2.0, "high": None}}
-    assert "4 [2, ∞]" in words(curves({**conclusions, "curves": [curve]}).html)
+    assert "4 (2–∞)" in words(curves({**conclusions, "curves": [curve]}).html)
 
 
 def test_a_study_that_measured_nothing_has_a_page_that_says_so(tmp_path: Path) -> None:
@@ -289,3 +262,11 @@ def test_a_long_table_is_cut_and_says_where_the_rest_is() -> None:
     html = table(["a", "b"], [[str(i), ""] for i in range(MOST_ROWS + 1)], file="there.json")
     assert html.count("<tr") == MOST_ROWS + 1
     assert f"The first {MOST_ROWS} of {MOST_ROWS + 1} rows; there.json has all." in words(html)
+
+
+def test_every_section_is_in_a_group_of_the_menu(report: Path) -> None:
+    page = report.read_text(encoding="utf-8")
+    menu = re.search(r'<nav aria-label="Contents">(.*?)</nav>', page, flags=re.DOTALL)
+    assert menu
+    assert set(re.findall(r'href="#([^"]+)"', menu[1])) == set(re.findall(r'<section id="([^"]+)"', page))
+    assert menu[1].count("<b>") <= 5

@@ -47,6 +47,12 @@ rule conclude:
             category="Conclusions",
             labels={"of": STUDY.name, "as": "text"},
         ),
+        details=report(
+            f"{RESULTS}/details.md",
+            caption="../report/conclusions.rst",
+            category="Conclusions",
+            labels={"of": STUDY.name, "as": "every number"},
+        ),
         json=f"{RESULTS}/conclusions.json",
         claims=f"{RESULTS}/claims.parquet",
     log:

@@ -39,7 +39,7 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def blocks(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The section of conclusions.md, a table for each paper."""
+    """The section of details.md, a table for each paper."""
     if not judged:
         return
     yield "## Claims"

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.claims.judge import Judged
+from stallpoint.conclusions.answers import answers
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
@@ -33,21 +34,24 @@ def conclude(
     efficiency: float = 0.5,
     claims: Sequence[Judged] = (),
 ) -> Conclusions:
-    """Conclusions from the model tables, ``runs``, ``visits`` and ``instrumentation``, ready for JSON.
+    """Conclusions from the model tables and ``runs``, ``environments``, ``visits``, ``instrumentation``, for JSON.
 
     What is unknown or unbounded is None. `threshold` and `efficiency` are those the models were fitted with. Estimates
     are objects with value, low and high. `claims` are those judged by the same tables.
     """
+    curves, errors = list(_curves(tables)), list(_dag_errors(tables["predictions"]))
     return {
         "interval": INTERVAL,
         "threshold": threshold,
         "efficiency": efficiency,
         "claims": list(claims),
-        "curves": list(_curves(tables)),
+        "answers": answers(curves, errors),
+        "curves": curves,
         "amdahl": list(_amdahl(tables["amdahl"])),
-        "dag_errors": list(_dag_errors(tables["predictions"])),
+        "dag_errors": errors,
         "storages": list(_storages(tables["storage_rates"])),
         "interventions": list(_interventions(tables["interventions"])),
+        "machines": list(_machines(tables["runs"], tables["environments"])),
         "controls": [
             {
                 **{name: row[name] for name in ("hardware", "network", "worker_batch", "first", "second", "agrees")},
@@ -107,9 +111,10 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             **_probabilities(stalls.get(key, [])),
             "measured_speedup": _estimate(row, "measured_speedup"),
             "measured_speedup_nodes": int(row["measured_speedup_nodes"]),
-            "measured_speedups": list(_measured_speedups(points.get(key, []))),
+            "measured": list(_measured(points.get(key, []))),
             "basis": row["basis"],
             "note": row["note"],
+            "withheld": row["withheld"],
             "dominant_cause": row["dominant_cause"],
             "crossing_nodes": _estimate(row, "crossing_nodes"),
             "crossing_after": _number(row["crossing_after"]),
@@ -142,16 +147,35 @@ def _probabilities(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {**outcomes, "deciding_nodes": Stall(dict(sorted(measured.items()))).deciding if measured else []}
 
 
-def _measured_speedups(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Speedup over the fewest nodes at each larger node count that was measured, and its half-width over its value."""
-    known = [row for row in rows if not math.isnan(row["measured_speedup"])]
-    for row in sorted(known, key=lambda row: row["nodes"])[1:]:
+def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Each measured node count, rising; speedup and efficiency refer to the fewest nodes."""
+    known = sorted((row for row in rows if not math.isnan(row["measured_speedup"])), key=lambda row: row["nodes"])
+    for row in known:
+        seconds = _estimate(row, "measured_iteration")
+        times = row["nodes"] / known[0]["nodes"]
+        first = row is known[0]
         half_width = (row["measured_speedup_high"] - row["measured_speedup_low"]) / (2 * row["measured_speedup"])
         yield {
             "nodes": int(row["nodes"]),
+            "ranks": int(row["ranks"]),
+            "seconds": seconds,
+            "samples_per_second": _over(row["global_batch"], seconds),
             "speedup": _estimate(row, "measured_speedup"),
-            "half_width": _number(half_width),
+            "efficiency": _scaled(_estimate(row, "measured_speedup"), 1 / times),
+            "half_width": None if first else _number(half_width),
         }
+
+
+def _over(amount: float, seconds: Estimate | None) -> Estimate | None:
+    """`amount` for each second: what takes longest gives least."""
+    if seconds is None:
+        return None
+    of = {"value": seconds["value"], "low": seconds["high"], "high": seconds["low"]}
+    return {name: _number(amount / end) if end else None for name, end in of.items()}
+
+
+def _scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
+    return estimate and {name: None if end is None else end * factor for name, end in estimate.items()}
 
 
 def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -190,6 +214,7 @@ def _what_if(rows: list[dict[str, Any]], nodes: int) -> Iterator[dict[str, Any]]
             "stall_nodes": _estimate(first, "stall_nodes") if first["reached"] else None,
             "largest_considered": int(max(row["nodes"] for row in of_scenario)),
             "note": first["note"],
+            "scales": bool(first["compute_speed"] == 1),
         }
 
 
@@ -226,20 +251,21 @@ def _amdahl(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _dag_errors(predictions: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Median size of the error by network, and by network and synchronisation, where more than one rank ran."""
+    """Median size of the error by network and hardware, and by preset, where more than one rank ran."""
     compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
-    for network, rows in groups(compared, "network"):
-        yield _dag_error(network, "all", rows)
+    for (network, hardware), rows in groups(compared, ["network", "hardware"]):
+        yield _dag_error(network, hardware, "all", rows)
         for sync, of_sync in groups(rows, "sync"):
-            yield _dag_error(network, sync, of_sync)
+            yield _dag_error(network, hardware, sync, of_sync)
 
 
-def _dag_error(network: str, sync: str, rows: pd.DataFrame) -> dict[str, Any]:
+def _dag_error(network: str, hardware: str, sync: str, rows: pd.DataFrame) -> dict[str, Any]:
     sizes = rows["error"].abs().to_numpy()
-    value, *ends = estimate(resampled(sizes, generator(0, "errors", network, sync), np.median))
+    value, *ends = estimate(resampled(sizes, generator(0, "errors", network, hardware, sync), np.median))
     low, high = (None if math.isnan(end) else end for end in ends)
     return {
         "network": network,
+        "hardware": hardware,
         "sync": sync,
         "median_error": {"value": value, "low": low, "high": high},
         "points": len(sizes),
@@ -263,6 +289,22 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 "samples_per_second": _estimate(row, "samples_per_second"),
                 "verdict": "fastest" if row is ranked[0] else other,
             }
+
+
+def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each hardware entry the most processes that trained together, on how many machines, and what these are."""
+    known = environments.merge(runs[["cell", "hardware", "nodes"]], on="cell")
+    for hardware, rows in groups(known, "hardware"):
+        of_cells = rows.groupby("cell").agg({"node": "nunique", "rank": "nunique", "nodes": "first"})
+        largest = of_cells.sort_values("rank").iloc[-1]
+        models = rows["gpu_model"].where(rows["gpu_model"] != "", rows["cpu_model"])
+        yield {
+            "hardware": hardware,
+            "machines": int(largest["node"]),
+            "processes": int(largest["rank"]),
+            "nodes": int(largest["nodes"]),
+            "models": sorted(set(map(str, models))),
+        }
 
 
 def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]:

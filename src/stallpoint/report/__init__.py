@@ -71,6 +71,6 @@ def write_report(
 def _lead(study: str, conclusions: Conclusions) -> str:
     covered, threshold = 100 * conclusions["interval"], 100 * conclusions["threshold"]
     return (
-        f"Study {study}. Intervals, in brackets, cover {covered:.0f} %. A curve stalls at the node count n from which "
-        f"doubling the nodes gains less than {threshold:.0f} % in throughput."
+        f"Study {study}. In parentheses: {covered:.0f} % confidence intervals. Training stalls where doubling the "
+        f"nodes gains less than {threshold:.0f} % in throughput."
     )

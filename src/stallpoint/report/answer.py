@@ -1,128 +1,159 @@
-"""Where scaling stalls and why, at a glance: a card with a verdict and a small chart for each network and hardware."""
+"""The answer at a glance: one sentence, what it rests on, and a card for each network and hardware entry."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
-from typing import Any, TypeAlias
+from typing import Any
 
 from stallpoint.charts import Tables, verdict
 from stallpoint.charts.render import Spec, drawn
+from stallpoint.conclusions.answers import Answer
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.conclusions.words import (
+    batch_in_words,
+    beyond_in_words,
+    cause_in_words,
+    count,
+    gain_in_words,
+    heading,
+    helps_in_words,
     instrumentation_warnings,
-    leading,
+    machine_in_words,
     mistrusted,
-    predicted_in_words,
-    reason_in_words,
-    verdict_in_short,
-    which,
+    prefetch_in_words,
+    sentence,
+    throughput_in_words,
 )
+from stallpoint.numerals import number
 from stallpoint.report.html import Section, belongs_to, downloads, paragraph
 
-Curve: TypeAlias = Mapping[str, Any]
-
-UNKNOWN = "not distinguishable"
-VERBS = {
-    "stalls": ("stalls", "stall"),
-    "scales": ("scales", "scale"),
-    "undecided": ("is undecided", "are undecided"),
-    "withheld": ("is withheld", "are withheld"),
-}
-"""What one curve, and several, are said to do."""
 KEY = (
-    '<p class="key"><span class="measured">measured</span><span class="predicted">predicted by the DAG model</span>'
-    '<span class="ideal">ideal</span><span class="stall">stalls here, and the interval of that</span></p>'
+    '<p class="key"><span class="measured">measured</span><span class="predicted">predicted, nobody measured it</span>'
+    '<span class="ideal">ideal</span><span class="stall">stalling point with its 90 % interval</span></p>'
 )
+MOST_SENTENCES = 6
+"""Answers that are told above the cards."""
+Machines = Sequence[Mapping[str, Any]]
 
 
 def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str, Spec]]:
     """The section, and the specs of its charts by name."""
-    curves = conclusions["curves"]
+    answers, machines = conclusions["answers"], conclusions["machines"]
     warnings = "".join(_warnings(conclusions))
-    if not curves:
+    if not answers:
         nothing = "No scaling curve was measured: the study has no train cell with scaling strong or weak that ran."
         return Section("answer", "Answer", warnings + paragraph(nothing)), {}
     cards: list[str] = []
+    sentences: list[str] = []
     specs: dict[str, Spec] = {}
-    places = _grouped(curves, "network", "hardware")
-    order = list(dict.fromkeys(network for network, _ in places))
-    for network, hardware in sorted(places, key=lambda place: order.index(place[0])):  # one network's side by side
+    for network, hardware in _places(answers):
         name = f"verdict-{len(cards)}"
+        here = [one for one in answers if (one["network"], one["hardware"]) == (network, hardware)]
         specs[name] = drawn(partial(verdict.draw, tables, network, hardware))
-        cards.append(_card(name, network, hardware, places[network, hardware]))
-    return Section("answer", "Answer", f'{warnings}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
+        cards.append(_card(name, here, conclusions))
+        sentences.append(_sentence(here[0], machines, name_hardware=len(machines) > 1))
+    more = f" And {len(sentences) - MOST_SENTENCES} more below." if len(sentences) > MOST_SENTENCES else ""
+    lead = f'<p class="lead">{" ".join(sentences[:MOST_SENTENCES])}{more}</p>'
+    return Section("answer", "Answer", f'{lead}{warnings}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
 
 
-def _grouped(curves: Sequence[Curve], *axes: str) -> dict[tuple[Any, ...], list[Curve]]:
-    """The curves by their values of `axes`, in order of appearance."""
-    found: dict[tuple[Any, ...], list[Curve]] = {}
-    for curve in curves:
-        found.setdefault(tuple(curve[axis] for axis in axes), []).append(curve)
-    return found
+def _sentence(one: Answer, machines: Machines, *, name_hardware: bool) -> str:
+    where = f" on {one['hardware']}" if name_hardware else ""
+    return f"<span{belongs_to(one | {'storage': ''})}>{escape(sentence(one, machines) + where)}.</span>"
 
 
-def _card(name: str, network: str, hardware: str, curves: Sequence[Curve]) -> str:
-    title = f"{network} on {hardware}"
-    alike = _grouped(curves, "scaling", "storage")
-    storages = len({storage for _, storage in alike})
-    verdicts = "".join(_verdict(group, name_storage=storages > 1) for group in alike.values())
-    which = f", the {verdict.MOST_CURVES} fastest" if len(curves) > verdict.MOST_CURVES else ""
+def _places(answers: Sequence[Answer]) -> list[tuple[str, str]]:
+    """Networks and hardware entries; one network's side by side."""
+    order = list(dict.fromkeys(one["network"] for one in answers))
+    places = dict.fromkeys((one["network"], one["hardware"]) for one in answers)
+    return sorted(places, key=lambda place: order.index(place[0]))
+
+
+def _card(name: str, answers: Sequence[Answer], conclusions: Conclusions) -> str:
+    first, machines = answers[0], conclusions["machines"]
+    title = f"{first['network']} on {first['hardware']}"
+    further = "".join(_further(one, machines) for one in answers[1:])
+    curves = sum(one["curves"] for one in answers)
+    fastest = f", the {verdict.MOST_CURVES} fastest" if curves > verdict.MOST_CURVES else ""
     return (
-        f'<article class="card"{belongs_to({"network": network, "hardware": hardware})}><h3>{escape(title)}</h3>'
-        f'{verdicts}<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
-        f'<p class="beside"><span class="soft">speedup over nodes{which}</span>{downloads(name, title)}</p></article>'
+        f'<article class="card"{belongs_to(first | {"storage": ""})}><h3>{escape(title)}</h3>'
+        f"{_answer(first, answers, machines)}"
+        f'<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
+        f'<p class="beside"><span class="soft">speedup over nodes{fastest}</span>{downloads(name, title)}</p>'
+        f'{further}<p class="trust"><a href="#sure">{escape(_trust(first, conclusions))}</a></p></article>'
     )
 
 
-def _verdict(curves: Sequence[Curve], *, name_storage: bool) -> str:
-    """What was measured of curves of one network, hardware, scaling and storage, by the one that leads, and why."""
-    best = leading(curves)
-    scaling = f"{best['scaling']} scaling" + (f" from {best['storage']}" if name_storage else "")
-    headline = _capital(verdict_in_short(best))
-    tag = "" if best["verdict"] == "withheld" or not best["verdict_nodes"] else ' <span class="tag">measured</span>'
-    sentence = f"{scaling}: {'; '.join(_because(best, curves))}."
+def _answer(one: Answer, answers: Sequence[Answer], machines: Machines) -> str:
+    """What was measured of one scaling and storage, by the fastest curve; then what is predicted."""
+    measured = "" if one["why_withheld"] or not one["nodes"] else ' <span class="tag">measured</span>'
+    where, beyond = beyond_in_words(one, machines)
+    lines = {
+        "": one["why_withheld"],
+        "largest loss": "" if one["why_withheld"] else cause_in_words(one),
+        where: beyond,
+        "would help": helps_in_words(one),
+        "curve": _which(one, answers),
+    }
+    told = "".join(f"<p>{f'<b>{name}</b> ' if name else ''}{escape(text)}</p>" for name, text in lines.items() if text)
     return (
-        f'<div class="verdict"{belongs_to(best)}><p class="headline">{escape(headline)}{tag}</p>'
-        f"<p>{escape(_capital(sentence))}</p></div>"
+        f'<div class="verdict {escape(one["state"])}"{belongs_to(one)}>'
+        f'<p class="headline">{escape(heading(one, machines))}{measured}</p>'
+        f'<p class="rate">{escape(throughput_in_words(one))}</p>'
+        f"<p>{escape(gain_in_words(one))}</p>{told}</div>"
     )
 
 
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
+def _further(one: Answer, machines: Machines) -> str:
+    """Another scaling or storage of the same card, on one line."""
+    what = f"{one['scaling']} scaling, {batch_in_words(one)}, {one['storage']}"
+    gain = f": {gain_in_words(one)}" if one["at"] and not one["why_withheld"] else ""
+    return (
+        f'<div class="verdict {escape(one["state"])}"{belongs_to(one)}><p><b>{escape(what)}</b> '
+        f"{escape(heading(one, machines) + gain)}</p></div>"
+    )
 
 
-def _because(best: Curve, curves: Sequence[Curve]) -> Iterator[str]:
-    """The rest of the sentence: by which curve, how sure, what is predicted, why, and what the other curves do."""
-    yield f"{reason_in_words(best)} ({which(best, curves)})"
-    if best["verdict"] == "withheld":
-        return
-    if predicted := predicted_in_words(best):
-        yield predicted
-    if cause := best["dominant_cause"]:
-        reason = "because of" if best["verdict"] == "stalls" else "most time is lost to"
-        yield f"{reason} {cause}" if cause != UNKNOWN else "causes cannot be told apart"
-    said = Counter(curve["verdict"] for curve in curves)
-    if len(said) > 1:
-        yield f"of {len(curves)} curves " + ", ".join(
-            f"{count} {VERBS[verdict][count > 1]}" for verdict, count in said.items()
-        )
+def _which(one: Answer, answers: Sequence[Answer]) -> str:
+    """Which curve leads: its mini-batch and preset, and whatever else its rivals or the card's other answers vary."""
+    texts = [f"{one['scaling']} scaling", batch_in_words(one), one["sync"]]
+    if "prefetch" in one["differ"]:
+        texts.append(prefetch_in_words(one))
+    if len({other["storage"] for other in answers}) > 1:
+        texts.append(one["storage"])
+    fastest = f", the fastest of {one['curves']} curves" if one["curves"] > 1 else ""
+    return ", ".join(texts) + fastest
+
+
+def _trust(one: Answer, conclusions: Conclusions) -> str:
+    """How sure it is: the speedup's interval, the model's error where it was checked, visits."""
+    at, error = one["at"], one["model_error"]
+    known = f"known to ± {number(100 * at['half_width'], 2)} %" if at and at["half_width"] is not None else ""
+    off = f"model {number(100 * error['value'], 2)} % off where checked" if error else "model not checked"
+    visits = sum(entry["visits"] for entry in conclusions["ended"] if entry["hardware"] == one["hardware"])
+    return "; ".join(text for text in (known, off, count(visits, "visit")) if text)
 
 
 def _warnings(conclusions: Conclusions) -> Iterator[str]:
-    """What a reader has to know before trusting the verdicts, each with a link to more."""
-    texts = [
+    """What it was measured on, and what a reader has to know before trusting it, each with a link to more."""
+    texts = [(f"{at['hardware']}: {machine_in_words(at)}", "environment") for at in conclusions["machines"]]
+    texts += [
         (line.removeprefix("warning: "), "timing") for line in instrumentation_warnings(conclusions["instrumentation"])
     ]
     for hardware in mistrusted(conclusions):
         texts.append((f"{hardware}: cells that do the same differ, so verdicts are withheld", "sure"))
-    if kept := sum(entry["kept"] for entry in conclusions["disturbances"]):
-        one = kept == 1
-        texts.append((f"{kept} disturbed iteration{'' if one else 's'} count{'s' * one} for want of others", "sure"))
+    for entry in conclusions["ended"]:
+        if entry["ended"] in ("budget", "most visits"):
+            texts.append((f"{entry['hardware']}: the precision was not reached", "sure"))
+    disturbed = sum(entry["iterations"] for entry in conclusions["disturbances"])
+    if disturbed:
+        kept = sum(entry["kept"] for entry in conclusions["disturbances"])
+        counts = f"{kept} of them count for want of others" if kept else "left out"
+        texts.append((f"{count(disturbed, 'iteration')} disturbed, {counts}", "sure"))
     for name, what in (("failed", "could not run"), ("imported", "imported, not measured here")):
-        if count := len(conclusions[name]):
-            texts.append((f"{count} cell{'s' if count > 1 else ''} {what}", "cells"))
+        if conclusions[name]:
+            texts.append((f"{count(len(conclusions[name]), 'cell')} {what}", "cells"))
     for text, anchor in texts:
         yield f'<p class="warning"><a href="#{anchor}">{escape(text)}</a></p>'

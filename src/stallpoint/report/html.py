@@ -15,7 +15,7 @@ MOST_ROWS = 500
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: its anchor (an ``id``), its title, which the contents list too, and its HTML."""
+    """A part of the page: its anchor (an ``id``), its title, which the menu lists too, and its HTML."""
 
     id: str
     title: str

@@ -27,13 +27,35 @@ def page(study: str, lead: str, filters: str, sections: Sequence[Section], **dat
         font=base64.b64encode(_asset("inter.woff2")).decode(),
         colours=_colours(),
         style=_asset("page.css").decode(),
-        contents=" ".join(f'<a href="#{section.id}">{escape(section.title)}</a>' for section in sections),
+        menu="".join(_group(name, sections) for name in GROUPS),
         filters=filters,
         sections="\n".join(map(_html, sections)),
         libraries=libraries(),
         script="\n".join(_asset(name).decode() for name in SCRIPTS),
         data="\n".join(_data(name, value) for name, value in {**data, "config": _configs()}.items()),
     )
+
+
+GROUPS = {
+    "Answer": ("answer", "curves"),
+    "Why": (
+        "topic-where-scaling-stalls", "topic-communication-of-gradients", "topic-compute", "topic-training-data",
+        "interventions",
+    ),
+    "How sure": (
+        "sure", "topic-accuracy-of-the-dag-model", "validation-table", "topic-scaling-laws",
+        "topic-how-it-was-measured", "timing",
+    ),
+    "Papers": ("claims", "papers"),
+    "Data": ("networks", "cells", "environment", "raw-tables"),
+}  # fmt: skip
+"""Groups of the menu: sections by their anchors."""
+
+
+def _group(name: str, sections: Sequence[Section]) -> str:
+    """A group of the menu; empty where the page has none of its sections."""
+    links = [f'<a href="#{one.id}">{escape(one.title)}</a>' for one in sections if one.id in GROUPS[name]]
+    return f"<div><b>{escape(name)}</b>{''.join(links)}</div>" if links else ""
 
 
 def _html(section: Section) -> str:

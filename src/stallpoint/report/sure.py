@@ -68,7 +68,7 @@ def _planned(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _speedups(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    rows = [(curve, at) for curve in curves for at in curve["measured_speedups"]]
+    rows = [(curve, at) for curve in curves for at in curve["measured"][1:]]
     if rows:
         names = label(pd.DataFrame([curve for curve, _ in rows]), list(AXES))
         yield "<h3>Measured speedups</h3>"

@@ -19,6 +19,11 @@ function choose(change) {
   return show();
 }
 
+const wide = matchMedia("(min-width: 1100px)"), menu = document.getElementById("menu");
+const openMenu = () => { menu.open = wide.matches; };
+wide.addEventListener("change", openMenu);
+openMenu();
+
 document.addEventListener("change", event => {
   const box = event.target;
   if (boxes.includes(box)) choose(() => state[box.name][box.checked ? "add" : "delete"](box.value));

@@ -1,0 +1,101 @@
+"""The answer for each network on each hardware entry: of its curves the fastest, what it says, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+Curve: TypeAlias = Mapping[str, Any]
+"""An entry of ``curves`` in the conclusions."""
+Answer: TypeAlias = dict[str, Any]
+
+PLACE = ("network", "hardware", "scaling", "storage")
+"""Curves alike in these compete; the fastest of them answers."""
+LEAST_GAIN = 0.02
+"""A change of the cluster that gains less would help nobody."""
+
+
+def answers(curves: Sequence[Curve], errors: Sequence[Mapping[str, Any]]) -> list[Answer]:
+    """One answer for each place; `errors` are the entries ``dag_errors`` of the conclusions."""
+    places: dict[tuple[str, ...], list[Curve]] = {}
+    for curve in curves:
+        places.setdefault(tuple(curve[name] for name in PLACE), []).append(curve)
+    off = {(error["network"], error["hardware"]): error for error in errors if error["sync"] == "all"}
+    return [_answer(alike, off) for alike in places.values()]
+
+
+def leading(curves: Sequence[Curve]) -> Curve:
+    """The curve with the largest throughput at any node count that was measured."""
+    return max(curves, key=_fastest)
+
+
+def _fastest(curve: Curve) -> float:
+    rates = [at["samples_per_second"]["value"] or 0.0 for at in curve["measured"] if at["samples_per_second"]]
+    return max(rates, default=0.0)
+
+
+def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answer:
+    best = leading(alike)
+    at = _decisive(best)
+    return {
+        **{name: best[name] for name in (*PLACE, "sync", "prefetch", "batch")},
+        "curves": len(alike),
+        "differ": [name for name in ("sync", "prefetch", "batch") if len({curve[name] for curve in alike}) > 1],
+        "state": best["verdict"],
+        "nodes": best["verdict_nodes"],
+        "why_withheld": best["note"] if best["verdict"] == "withheld" or not best["verdict_nodes"] else "",
+        "base": best["measured"][0] if best["measured"] else None,
+        "at": at,
+        "likely": best["measured_stall"],
+        "deciding": best["deciding_nodes"],
+        "cause": _cause(best, at["nodes"]) if at else None,
+        "beyond": _beyond(best),
+        "helps": _helps(best),
+        "model_error": off[place]["median_error"] if (place := (best["network"], best["hardware"])) in off else None,
+    }
+
+
+def _decisive(curve: Curve) -> Mapping[str, Any] | None:
+    """The measured point that shows the verdict: where it scales to or stalls, or the double in question."""
+    larger = {at["nodes"]: at for at in curve["measured"][1:]}
+    nodes = curve["verdict_nodes"]
+    for wanted in (2 * nodes, nodes) if curve["verdict"] == "undecided" else (nodes, 2 * nodes):
+        if wanted in larger:
+            found: Mapping[str, Any] = larger[wanted]
+            return found
+    return larger[max(larger)] if larger else None
+
+
+def _cause(curve: Curve, nodes: int) -> dict[str, Any] | None:
+    """What costs most against ideal scaling at a measured count: where it stalls at the double, if measured."""
+    measured = {at["nodes"]: at for at in curve["causes"] if at["basis"] == "measured"}
+    doubled = 2 * nodes if curve["verdict"] == "stalls" else nodes
+    at = measured.get(doubled, measured.get(nodes))
+    if at is None:
+        return None
+    return {"nodes": at["nodes"], "verdict": at["verdict"], "leading": at["leading"]}
+
+
+def _beyond(curve: Curve) -> dict[str, Any]:
+    """What is said of node counts nobody measured."""
+    largest = curve["largest_measured"]
+    found = {"from": largest, "to": curve["largest_considered"], "stall_nodes": None, "why": ""}
+    if curve["withheld"]:
+        return found | {"state": "withheld", "why": curve["withheld"]}
+    if curve["largest_considered"] <= largest or curve["verdict"] in ("stalls", "withheld"):
+        return found | {"state": "nothing"}
+    stalls = curve["stall_nodes"] if curve["reached"] and curve["basis"] == "predicted" else None
+    return found | {"state": "predicted", "stall_nodes": stalls}
+
+
+def _helps(curve: Curve) -> list[dict[str, Any]]:
+    """Changes of the cluster by what they gain on the largest measured node count, the most first.
+
+    Faster compute units alone make one node faster as well: they help training, not its scaling.
+    """
+    gains = [
+        {"scenario": entry["scenario"], "nodes": entry["nodes"], "gain": entry["gain"]}
+        for entry in curve["what_if"]
+        if entry["scales"] and entry["gain"] and (entry["gain"]["low"] or 0.0) > 1 + LEAST_GAIN
+    ]
+    return sorted(gains, key=lambda entry: -(entry["gain"]["value"] or 0.0))

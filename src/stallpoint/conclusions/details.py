@@ -1,0 +1,251 @@
+"""Every number of the conclusions, curve by curve: ``details.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stallpoint.claims import words as claims
+from stallpoint.conclusions.numbers import Conclusions, Estimate
+from stallpoint.conclusions.words import (
+    INSTRUMENTATION_CAPTION,
+    INSTRUMENTATION_HEAD,
+    INTERVENTIONS_HEAD,
+    crossing_in_words,
+    error_in_words,
+    instrumentation_rows,
+    instrumentation_warnings,
+    intervention_in_words,
+    markdown_table,
+    next_in_words,
+    percent,
+    series,
+    stall_in_words,
+    trust_lines,
+    verdict_in_words,
+    worthwhile_in_words,
+)
+from stallpoint.numerals import interval, number
+
+
+def details(conclusions: Conclusions) -> str:
+    """All numbers of the conclusions, as a Markdown page."""
+    covered, threshold = (f"{100 * conclusions[name]:.0f} %" for name in ("interval", "threshold"))
+    blocks = [
+        "# Details",
+        f"Intervals, in brackets, cover {covered}. A curve stalls at the node count from which doubling the nodes "
+        f"gains less than {threshold} in throughput. Nodes are worth paying for while a sample costs at most "
+        f"{number(1 / conclusions['efficiency'])} times the node-seconds it costs on the fewest. *Predicted* means: "
+        "by the DAG model, not measured; its intervals hold the uncertainty of its inputs, not that of the model.",
+        *_trust_blocks(conclusions),
+        *_scaling_blocks(conclusions["curves"]),
+        *_intervention_blocks(conclusions["interventions"]),
+        *claims.blocks(conclusions["claims"]),
+        *_amdahl_blocks(conclusions["amdahl"]),
+        *_error_blocks(conclusions["dag_errors"]),
+        *_storage_blocks(conclusions["storages"]),
+        *_instrumentation_blocks(conclusions["instrumentation"]),
+        *_imported_blocks(conclusions["imported"]),
+        *_failed_blocks(conclusions["failed"]),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _trust_blocks(conclusions: Conclusions) -> Iterator[str]:
+    if lines := list(trust_lines(conclusions)):
+        yield "## How sure this is"
+        yield "\n".join(f"- {line}" for line in lines)
+
+
+def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    for network, hardware in dict.fromkeys((curve["network"], curve["hardware"]) for curve in curves):
+        here = [curve for curve in curves if (curve["network"], curve["hardware"]) == (network, hardware)]
+        yield f"## {network} on {hardware}"
+        yield markdown_table(
+            [
+                "curve", "as measured", "stalls at n", "dominant cause there (or at the largest n)",
+                "communication reaches compute at n", "worth paying for up to n", "best speedup", "waiting for data",
+            ],
+            (
+                [
+                    series(curve),
+                    verdict_in_words(curve),
+                    stall_in_words(curve),
+                    curve["dominant_cause"],
+                    crossing_in_words(curve),
+                    worthwhile_in_words(curve),
+                    interval(curve["best_speedup"]),
+                    f"{percent(curve['data_wait']['share'])} at n = {curve['data_wait']['nodes']}",
+                ]
+                for curve in here
+            ),
+        )  # fmt: skip
+        yield "Where the time goes on the critical path, there or at the largest n (parts of less than 1 % left out):"
+        yield "\n".join(f"- {series(curve)}: {_path_in_words(curve)}" for curve in here)
+        yield from _communication_blocks(here)
+        yield from _what_if_blocks(here)
+        yield "What to measure next, for the interval of the stalling point (errors of the model included):"
+        yield "\n".join(f"- {series(curve)}: {next_in_words(curve)}" for curve in here)
+        yield "Largest cause of the time lost against ideal scaling, in ms of an iteration (*predicted* in italics):"
+        yield _cause_table(here)
+
+
+def _path_in_words(curve: Mapping[str, Any]) -> str:
+    path = {at["nodes"]: at for at in curve["critical_path"]}
+    if not path:
+        return "not known"
+    doubled = 2 * int(curve["stall_nodes"]["value"]) if curve["reached"] else None
+    at = path[doubled if doubled in path else max(path)]
+    parts = [f"{part['part']} {percent(part['share'])}" for part in at["parts"] if _counts(part["share"])]
+    return f"n = {at['nodes']} ({at['basis']}): {', '.join(parts)}"
+
+
+def _intervention_blocks(found: list[dict[str, Any]]) -> Iterator[str]:
+    if found:
+        yield "## Causes by intervention"
+        yield "What training saves with one thing left out for real, beside what the critical path says that it takes:"
+        yield markdown_table(INTERVENTIONS_HEAD, map(intervention_in_words, found))
+
+
+def _communication_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    lines = [f"- {series(curve)}: {_cost_in_words(at)}" for curve in curves for at in curve["communication"]]
+    if lines:
+        yield "What communication costs an iteration: what it takes beyond the same training without communication:"
+        yield "\n".join(lines)
+
+
+def _cost_in_words(at: Mapping[str, Any]) -> str:
+    cost, isolated, hidden = (interval(at[name], 1e3, " ms") for name in ("cost", "isolated", "hidden"))
+    return f"n = {at['nodes']}: {cost}; its isolated messages take {isolated}, so {hidden} of them are hidden"
+
+
+def _counts(share: Estimate | None) -> bool:
+    """Whether a part is worth naming: 1 % or more, or not known."""
+    return share is None or (share["value"] or 0.0) >= 0.01
+
+
+def _what_if_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    rows = [
+        [series(curve), entry["scenario"], *_scenario_in_words(entry)] for curve in curves for entry in curve["what_if"]
+    ]
+    if rows:
+        yield "What if the cluster were different (predicted; throughput over that predicted for it as measured):"
+        yield markdown_table(["curve", "scenario", "throughput, on the largest measured n", "stalls at n"], rows)
+
+
+def _scenario_in_words(entry: Mapping[str, Any]) -> list[str]:
+    if entry["note"]:
+        return [f"not known: {entry['note']}", ""]
+    stalls = interval(entry["stall_nodes"]) if entry["stall_nodes"] else f"not up to {entry['largest_considered']}"
+    return [f"× {interval(entry['gain'])}, n = {entry['nodes']}" if entry["gain"] else "not known", stalls]
+
+
+def _cause_table(curves: list[dict[str, Any]]) -> str:
+    nodes = sorted({at["nodes"] for curve in curves for at in curve["causes"]})
+    rows = []
+    for curve in curves:
+        found = {at["nodes"]: _leading(at) for at in curve["causes"]}
+        rows.append([series(curve), *(found.get(n, "") for n in nodes)])
+    return markdown_table(["curve", *(f"n = {n}" for n in nodes)], rows)
+
+
+def _leading(at: Mapping[str, Any]) -> str:
+    causes = [f"{entry['cause']} {interval(entry['lost_seconds'], 1000)}" for entry in at["leading"]]
+    if at["verdict"] == "dominant":
+        text = causes[0]
+    elif len(causes) == 1:
+        text = f"not distinguishable from no loss: {causes[0]}"
+    else:
+        text = f"not distinguishable: {'; '.join(causes)}"
+    return f"*{text}*" if at["basis"] == "predicted" else text
+
+
+def _amdahl_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    yield "## Amdahl's law"
+    yield "By layer type on one worker at falling mini-batch (free communication), and over measured strong scaling."
+    yield markdown_table(
+        ["network", "hardware", "of", "serial fraction", "speedup limit", "doubling stops paying at n"],
+        ([row["network"], row["hardware"], _what(row), *_limits(row)] for row in rows),
+    )
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    return f"measured: {row['series']}" if row["basis"] == "measured" else f"compute: {row['layer_type']}"
+
+
+def _limits(row: Mapping[str, Any]) -> list[str]:
+    if row["note"]:
+        return [f"not fitted: {row['note']}", "", ""]
+    return [interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_nodes")]
+
+
+def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
+    yield "## Accuracy of the DAG model"
+    if not errors:
+        yield "No prediction could be compared with a measurement on more than one rank."
+        return
+    yield (
+        "Median size of the error of the predicted iteration time on more than one rank. No cell takes part in its own "
+        "prediction. Published: mean errors of Shi et al. (2018), on other machines."
+    )
+    yield markdown_table(
+        ["network", "hardware", "preset", "median error", "points", "published"],
+        (
+            [
+                error["network"],
+                error["hardware"],
+                error["sync"],
+                error_in_words(error),
+                str(error["points"]),
+                f"{100 * error['published']:.1f} %" if error["published"] else "–",
+            ]
+            for error in errors
+        ),
+    )
+
+
+def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    yield "## Storages"
+    yield "Samples per second read by all nodes together, at the largest node count."
+    largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: row["nodes"])}
+    yield markdown_table(
+        ["hardware", "nodes", "order", "page cache", "storage", "samples/s", ""],
+        (
+            [
+                row["hardware"], str(row["nodes"]), row["order"], row["cache"], row["storage"],
+                interval(row["samples_per_second"]), row["verdict"],
+            ]
+            for row in rows
+            if row["nodes"] == largest[row["hardware"]]
+        ),
+    )  # fmt: skip
+
+
+def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:
+    if entries:
+        yield "## What the timing of layers costs"
+        yield INSTRUMENTATION_CAPTION
+        yield markdown_table(INSTRUMENTATION_HEAD, instrumentation_rows(entries))
+        yield from (f"**{line[0].upper()}{line[1:]}.**" for line in instrumentation_warnings(entries))
+
+
+def _imported_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Imported"
+        yield (
+            "Not measured here, but read from files. Those of training runs say how long the parts of an iteration "
+            "took; iteration times are composed of them, and stand above where measured ones do."
+        )
+        yield markdown_table(["cell", "files"], ([f"`{row['cell']}`", row["source"]] for row in rows))
+
+
+def _failed_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Cells that could not run"
+        yield markdown_table(
+            ["cell", "reason"], ([f"`{row['cell']}`", row["reason"].replace("\n", " ")] for row in rows)
+        )

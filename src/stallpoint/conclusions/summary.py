@@ -1,0 +1,42 @@
+"""The conclusions in a few lines, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.conclusions.words import (
+    count,
+    gain_in_words,
+    instrumentation_warnings,
+    machine_in_words,
+    mistrusted,
+    sentence,
+)
+
+
+def summary(conclusions: Conclusions) -> Iterator[str]:
+    """A line for each answer, for what it was measured on, and for each warning."""
+    machines = conclusions["machines"]
+    for answer in conclusions["answers"]:
+        gain = f": {gain_in_words(answer)} ({answer['sync']})" if answer["at"] and not answer["why_withheld"] else ""
+        place = f"{answer['hardware']}, {answer['scaling']} scaling"
+        yield f"{sentence(answer, machines)} on {place}{gain}"
+    yield from (f"{at['hardware']}: {machine_in_words(at)}" for at in machines)
+    yield from warnings(conclusions)
+
+
+def warnings(conclusions: Conclusions) -> Iterator[str]:
+    """What a reader has to know before trusting the answers."""
+    for hardware in mistrusted(conclusions):
+        yield f"warning: {hardware}: verdicts are withheld, as cells that do the same differ"
+    for entry in conclusions["ended"]:
+        if entry["ended"] in ("budget", "most visits"):
+            yield f"warning: {entry['hardware']}: the precision was not reached"
+    yield from instrumentation_warnings(conclusions["instrumentation"])
+    if kept := sum(entry["kept"] for entry in conclusions["disturbances"]):
+        verb = "counts" if kept == 1 else "count"
+        yield f"warning: {count(kept, 'disturbed iteration')} {verb} for want of others"
+    for name, what in (("imported", "imported, not measured here"), ("failed", "could not run")):
+        if conclusions[name]:
+            yield f"{count(len(conclusions[name]), 'cell')} {what}"
