@@ -14,26 +14,29 @@ if not workflow.configfiles:
     configfile: "config/config.yaml"
 
 
-include: "workflow/rules/common.smk"
+include: "workflow/rules/code.smk"
+include: "workflow/rules/compare.smk"
 
 
-if not STUDY.config["archived"]:
+# Two studies that are there are compared without a third one.
+if not {"old", "new"} & config.keys():
 
-    include: "workflow/rules/prepare.smk"
+    include: "workflow/rules/common.smk"
 
+    if not STUDY.config["archived"]:
 
-include: "workflow/rules/published.smk"
-include: "workflow/rules/measure.smk"
-include: "workflow/rules/exchange.smk"
-include: "workflow/rules/model.smk"
-include: "workflow/rules/paper_figures.smk"
-include: "workflow/rules/papers.smk"
-include: "workflow/rules/report.smk"
-include: "workflow/rules/archive.smk"
+        include: "workflow/rules/prepare.smk"
+    include: "workflow/rules/published.smk"
+    include: "workflow/rules/measure.smk"
+    include: "workflow/rules/exchange.smk"
+    include: "workflow/rules/model.smk"
+    include: "workflow/rules/paper_figures.smk"
+    include: "workflow/rules/papers.smk"
+    include: "workflow/rules/report.smk"
+    include: "workflow/rules/archive.smk"
 
-
-rule all:
-    default_target: True
-    input:
-        final_targets(),
-    localrule: True
+    rule all:
+        default_target: True
+        input:
+            final_targets(),
+        localrule: True

@@ -14,6 +14,7 @@ from pathlib import Path
 import cells_per_hour
 import cluster_accuracy
 import collect
+import compare
 import cost_models
 import disturbances
 import dry_run
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "cells-per-hour": cells_per_hour.benchmark,
     "disturbances": disturbances.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
+    "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,
 }
 

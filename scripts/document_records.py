@@ -109,6 +109,12 @@ SECTIONS = (
         "Written by `snakemake archive`, where `sacct` answers, and kept in the archive alone.",
         (records.ACCOUNTING,),
     ),
+    Section(
+        "Two studies beside each other",
+        "Written by the rule `comparison` (`snakemake compare`): `results/compare/<old>-<new>/comparison.parquet`. "
+        "[Compare](compare.md) says how it is judged.",
+        (records.COMPARISON,),
+    ),
 )
 
 

@@ -77,9 +77,8 @@ def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
             pq.write_table(arrow, scratch / f"{name}.parquet", compression="zstd")
 
 
-def open_file(table: Table, path: Path) -> pq.ParquetFile:
-    """Open a record; `InputError` says what is wrong with a file that is not one, and what to do."""
-    again = "delete it and run the cell again"
+def open_file(table: Table, path: Path, again: str = "delete it and run the cell again") -> pq.ParquetFile:
+    """Open a record; `InputError` says what is wrong with a file that is not one, and what to do (`again`)."""
     try:
         file = pq.ParquetFile(path)
     except FileNotFoundError:

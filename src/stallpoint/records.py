@@ -1036,6 +1036,38 @@ ACCOUNTING = Table(
     ),
 )
 
+# --- two studies beside each other ----------------------------------------------------------------
+
+COMPARISON = Table(
+    "comparison",
+    "one row for each answer that two studies have in common; empty columns are not part of what the answer is about",
+    (
+        Column("of", TEXT, None, "hardware (all points together), point (an iteration), speedup or layer"),
+        HARDWARE,
+        NETWORK,
+        STORAGE,
+        SCALING,
+        SYNC,
+        PREFETCH,
+        BATCH,
+        NODES,
+        RANKS,
+        WORKER_BATCH,
+        Column("layer", TEXT, None, "name of the layer"),
+        LAYER_TYPE,
+        Column("points", INT, None, "points that were averaged over"),
+        Column("old", REAL, None, "in the first study: time of an iteration or layer in s, or speedup"),
+        Column("new", REAL, None, "in the second study"),
+        Column("old_visits", INT, None, "visits in the first study that it is from"),
+        Column("new_visits", INT, None, "visits in the second study"),
+        *_estimate(
+            "ratio", None, "new over old: the geometric mean of all points; of a layer beside its network's others"
+        ),
+        Column("p", REAL, None, "chance of a ratio so far from 1 where nothing changed"),
+        Column("change", TEXT, None, "slower or faster (speedups: lower or higher), same, or undecided"),
+    ),
+)
+
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -1047,5 +1079,6 @@ TABLES: dict[str, Table] = {
         PAPER_FIGURES,
         CLAIMS,
         ACCOUNTING,
+        COMPARISON,
     )
 }

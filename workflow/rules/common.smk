@@ -34,7 +34,6 @@ from stallpoint.turns.processes import THIS_MACHINE, Shape
 SCHEMA_FILE = os.path.relpath(Path(workflow.basedir, "workflow/schemas/study.schema.yaml"))
 SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
 
-LIBRARY = Path(workflow.basedir, "src/stallpoint")
 PAPERS_CLAIMS = Path(workflow.basedir, "resources/claims")
 
 try:
@@ -50,9 +49,6 @@ RESULTS = f"results/{STUDY.name}"
 ARCHIVES = [f"{RESULTS}/archives/{archive.name}" for archive in STUDY.archives]
 ARCHIVED = STUDY.config["archived"]
 LOGS = f"logs/{STUDY.name}"
-
-# Rules use the Python that Snakemake itself runs in, also on nodes and when its environment is not activated.
-shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 # A plan is millions of objects that all stay: looking through them for garbage again and again takes a fifth of the
 # time and finds none. Once jobs run, it goes on as usual.
@@ -110,19 +106,6 @@ def of_cell(kind, value):
     # Snakemake inspects the parameters several times for each job; found ready-made, planning is a tenth faster.
     overwrite_function_params(lookup_cell, inspect.signature(lookup_cell).parameters)
     return lookup_cell
-
-
-def code_of(script, also=lambda wildcards: ()):
-    """Function to the files of the library that a script is made of: what it derives is stale once they change.
-
-    `also` gives the modules that the script loads by name. Rules that measure have no such input.
-    """
-
-    def files(wildcards):
-        found = sources_of(Path(workflow.basedir, "scripts", script), LIBRARY, also(wildcards))
-        return list(map(os.path.relpath, found))
-
-    return files
 
 
 def chart_topic(wildcards):

@@ -110,7 +110,7 @@ def unpack(name: str, path: Path, folder: Path) -> None:
     index = read_zip_index(path, where)
     ours = index.with_prefix(name)
     with opened(path, where) as file, atomic(folder) as scratch:
-        read = _verified(file, where)
+        read = verified(file, where)
         members: dict[str, list[str]] = {}
         for member in sorted(file.namelist()):
             members.setdefault(str(PurePosixPath(member).parent), []).append(member)
@@ -141,7 +141,7 @@ def descriptions(own: Iterable[str | Path], archives: Iterable[str | Path]) -> l
     return list(files.values())
 
 
-def _verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:
+def verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:
     """Function that reads a member and holds it against the archive's checksums."""
     lines = file.read(CHECKSUMS).decode(errors="replace").splitlines()
     sums = {member: digest for digest, _, member in (line.partition("  ") for line in lines)}

@@ -80,6 +80,14 @@ COLOURS: dict[str, dict[str, str]] = {
     },
     "time": {"compute": VERMILION, "communication": BLUE, "exposed communication": SKY},
     "task": {"backward pass": VERMILION, "all-reduce": BLUE},
+    "change": {
+        "slower": VERMILION,
+        "lower": VERMILION,
+        "faster": BLUE,
+        "higher": BLUE,
+        "same": GREEN,
+        "undecided": GREY,
+    },
     "turn": {
         "train": BLUE,
         "intervention": SKY,

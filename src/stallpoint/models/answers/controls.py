@@ -59,12 +59,12 @@ def chance(ratio: Ensemble) -> float:
     return float(2 * norm.sf(abs(logs[0]) / scatter)) if scatter > 0 else float(logs[0] == 0)
 
 
-def holm(chances: Sequence[float]) -> list[bool]:
-    """Which of several hypotheses are rejected at `LEVEL` over all of them (Holm 1979)."""
+def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
+    """Which of several hypotheses are rejected at `level` over all of them (Holm 1979)."""
     order = np.argsort(chances, kind="stable")
     rejected = [False] * len(chances)
     for place, index in enumerate(order):
-        if chances[index] > LEVEL / (len(chances) - place):
+        if chances[index] > level / (len(chances) - place):
             break
         rejected[index] = True
     return rejected

@@ -1,0 +1,15 @@
+"""Say what changed from one study to another, and fail if that is wanted of it."""
+
+import json
+import sys
+from pathlib import Path
+
+from stallpoint.comparison.answers import fails
+from stallpoint.program import program
+
+with program(Path(snakemake.log[0])):
+    found = json.loads(Path(snakemake.input.json).read_text())
+    print(*found["summary"], snakemake.input.html, sep="\n")
+    if fails(found["moved"], snakemake.params.fail_on):
+        print(f"told to fail on {snakemake.params.fail_on}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,140 @@
+"""Whether times changed: logarithms of visits' times in two studies, compared by Student's t.
+
+A cell has few visits, so the scatter of all cells of its hardware entry is a prior for its own (moderated t; Smyth
+2004, "Linear models and empirical Bayes methods"). The mean over many points has a further source of error: whole
+rounds of visits may be slow. It is told from the scatter of the rounds' means, clustered by round (Liang & Zeger 1986).
+
+Changes are data frames with the columns ``log`` (logarithm of the ratio, new over old), ``error`` (its standard error)
+and ``freedom`` (degrees of freedom of that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.stats import t as student
+
+from stallpoint.models.answers.controls import holm
+from stallpoint.models.base.measured import POINT
+from stallpoint.models.base.statistics import INTERVAL, Reals, Scatter, scatter
+
+LEVEL = 0.004
+"""Chance that two equal studies are said to differ anywhere. Of 100 equal pairs one or none then raises an alarm, in 94
+of 100 such trials; at 1 % it would be in 74."""
+FAMILIES = {"hardware": 1 / 2, "point": 1 / 6, "speedup": 1 / 6, "layer": 1 / 6}
+"""What is judged (all points of a hardware entry together, each point, each speedup, each layer), and the family's part
+of `LEVEL`. Holm's correction holds it within the family."""
+MARGIN = 0.05
+"""Times are the same where the whole interval of their ratio is within a factor of 1 + this."""
+ROUNDS_ALIKE = 2.0
+"""How sure it is before measuring that rounds of visits do not differ as a whole, in degrees of freedom. With less, a
+few visits would find no slowdown; with more, slow rounds would often be taken for a slow machine."""
+
+WORSE, BETTER, SAME, UNDECIDED = "slower", "faster", "same", "undecided"
+
+
+def paired(old: pd.DataFrame, new: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Visits of both studies to what both measured: rows of `visits` with the columns study and log."""
+    both = pd.concat([old.assign(study="old"), new.assign(study="new")], ignore_index=True)
+    shared = both.groupby(list(by))["study"].transform("nunique") == 2
+    return both[shared].assign(log=lambda rows: np.log(rows["seconds"]))
+
+
+def beside_others(both: pd.DataFrame, layer: Sequence[str], cell: Sequence[str]) -> pd.DataFrame:
+    """Visits to layers less what all layers of a cell share in a visit: ``log`` is that beside the other layers.
+
+    What they share is the median of their deviations. So a layer that changed by itself stands out, and neither a slow
+    visit nor a machine that is slower as a whole hides it.
+    """
+    each = both.groupby([*layer, "study"])["log"].mean().groupby(level=list(layer)).mean()
+    usual = each.reindex(pd.MultiIndex.from_frame(both[list(layer)])).to_numpy()
+    shared = (both["log"] - usual).groupby([both[name] for name in (*cell, "study", "visit")]).transform("median")
+    return both.assign(log=both["log"] - shared)
+
+
+def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """The change of each combination of `by`, of the visits that `paired` put together; of one hardware entry.
+
+    Beside the columns of a change: ``old`` and ``new``, geometric means of the visits' ``seconds``, ``old_visits`` and
+    ``new_visits``, and ``variance``, that of the ``log`` of a visit.
+    """
+    usual = _usual(both, by)
+    seconds = np.exp(np.log(both["seconds"]).groupby([both[name] for name in (*by, "study")]).mean()).unstack("study")
+    each = both.groupby([*by, "study"])["log"].agg(["mean", "count", "var"])
+    of = each.assign(squares=each["var"].fillna(0.0) * (each["count"] - 1)).unstack("study")
+    (old, new), (old_visits, new_visits), (first, second) = (
+        (of[what, "old"], of[what, "new"]) for what in ("mean", "count", "squares")
+    )
+    squares = first + second + usual.freedom * usual.deviation**2
+    freedom = old_visits + new_visits - 2 + usual.freedom
+    found = pd.DataFrame({
+        "old": seconds["old"], "new": seconds["new"], "old_visits": old_visits, "new_visits": new_visits,
+        "log": new - old, "variance": squares / freedom,
+        "error": np.sqrt(squares / freedom * (1 / old_visits + 1 / new_visits)), "freedom": freedom,
+    })  # fmt: skip
+    return found.reset_index()
+
+
+def _usual(both: pd.DataFrame, by: Sequence[str]) -> Scatter:
+    """How far visits lie apart: what all of `both` says, which is no surer than its visits are many.
+
+    Layers of one cell share its visits, so that many layers say as little as one.
+    """
+    found = scatter(both.assign(repeat=1, time=np.exp(both["log"])), [*by, "study"], "time")
+    visits = both[[*POINT, "study", "visit"]].drop_duplicates()
+    more = len(visits) - len(visits[[*POINT, "study"]].drop_duplicates())
+    return replace(found, freedom=max(1.0, min(found.freedom, more)) if more else found.freedom)
+
+
+def together(both: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> dict[str, float]:
+    """The change of all points alike: the mean of `each`, as `changes` found them of `both`.
+
+    Its variance is that of independent visits, or more where rounds (first visits, second visits, ...) differ as a
+    whole: then the variance that their residuals have together, as sure as there are rounds.
+    """
+    parts = [_of_study(rows, by, each) for _, rows in both.groupby("study")]
+    alone, clustered, freedom = (float(sum(part[place] for part in parts)) for place in range(3))
+    known = ROUNDS_ALIKE + freedom
+    variance = (ROUNDS_ALIKE * alone + freedom * max(alone, clustered)) / known
+    return {"log": float(each["log"].mean()), "error": float(np.sqrt(variance)), "freedom": known}
+
+
+def _of_study(rows: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> tuple[float, float, float]:
+    """Variance of the mean over points in one study: of independent visits, of rounds, and the latter's freedom."""
+    visits = rows.merge(each[[*by, "variance"]], on=list(by))
+    point = visits.groupby(list(by))["log"]
+    weight = 1 / (point.transform("count") * len(each))
+    residual = (visits["log"] - point.transform("mean")) * weight
+    by_round = pd.DataFrame({"residual": residual, "variance": visits["variance"] * weight**2}).groupby(visits["visit"])
+    rounds = by_round.sum()
+    alone = float(rounds["variance"].sum())
+    count = alone**2 / float((rounds["variance"] ** 2).sum())  # rounds that are alike have this variance, too
+    if len(rounds) < 2:
+        return alone, alone, 0.0
+    return alone, float((rounds["residual"] ** 2).sum()) * count / (count - 1), count - 1
+
+
+def judged(found: pd.DataFrame, family: str, between: float = 0.0) -> pd.DataFrame:
+    """The changes of a family with the columns of their answer: ratio, ratio_low, ratio_high, p, change.
+
+    `between` is how far two studies of an equal state lie apart beside what visits say: the standard deviation of a
+    study's logarithm.
+    """
+    log, error, freedom = (found[name].to_numpy() for name in ("log", "error", "freedom"))
+    error = np.hypot(error, np.sqrt(2) * between)
+    wide = student.ppf((1 + INTERVAL) / 2, freedom) * error
+    p: Reals = np.asarray(2 * student.sf(np.abs(log) / error, freedom))
+    differs = holm(p.tolist(), LEVEL * FAMILIES[family])
+    return found.assign(
+        ratio=np.exp(log), ratio_low=np.exp(log - wide), ratio_high=np.exp(log + wide), p=p,
+        change=_words(log, wide, np.array(differs)),
+    )  # fmt: skip
+
+
+def _words(log: Reals, wide: Reals, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.str_]:
+    alike = np.abs(log) + wide < np.log1p(MARGIN)
+    return np.select([differs & (log > 0), differs, alike], [WORSE, BETTER, SAME], UNDECIDED)

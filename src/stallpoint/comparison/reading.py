@@ -1,0 +1,101 @@
+"""What is compared: the tables of an archive, or of a study below ``results``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pandas as pd
+
+from stallpoint.archive.further import opened, read_zip_index, verified
+from stallpoint.errors import InputError
+from stallpoint.parquet import open_file
+from stallpoint.records import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, Table
+
+READ = {
+    **dict.fromkeys((RUNS, ENVIRONMENTS, ITERATIONS, LAYERS), "tables"),
+    **dict.fromkeys((STALLING, DISTURBANCES), "models"),
+}
+"""Tables that are read, and the folder that they lie in."""
+ARCHIVE = ".zip"
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a study measured and concluded."""
+
+    name: str
+    """What it is called beside the other one."""
+    tables: Mapping[str, pd.DataFrame]
+    """Those of `READ` by name."""
+
+    @property
+    def began(self) -> datetime:
+        """When its first cell was measured."""
+        began: datetime = self.tables[RUNS.name]["started"].min().to_pydatetime()
+        return began
+
+
+def name_of(given: str) -> str:
+    """What an archive or study is called: the archive's file or the study's folder."""
+    return Path(given).name.removesuffix(ARCHIVE)
+
+
+def files_of(given: str, where: str) -> list[Path]:
+    """The files that `read_results` reads; `InputError` says that `where` names nothing that can be compared."""
+    if given.endswith(ARCHIVE):
+        read_zip_index(Path(given), where)
+        return [Path(given)]
+    folder = _folder(given, where)
+    files = [folder / kind / f"{table.name}.parquet" for table, kind in READ.items()]
+    if missing := [str(file) for file in files if not file.exists()]:
+        raise InputError(f"{where}: study {given} is not finished: it has no {missing[0]}; run `snakemake` for it")
+    return files
+
+
+def read_results(given: str, where: str) -> Results:
+    """The archive (a zip) or study (its folder, or its name) that was `given`.
+
+    `where` is the entry that names it, for messages of an `InputError`: not there, unfinished, damaged, or written by
+    another version.
+    """
+    files = files_of(given, where)
+    if not given.endswith(ARCHIVE):
+        return Results(name_of(given), _read(_folder(given, where), where))
+    (archive,) = files
+    index = read_zip_index(archive, where)
+    with tempfile.TemporaryDirectory() as scratch, opened(archive, where) as file:
+        read = verified(file, f"{where}: {archive}")
+        for table, kind in READ.items():
+            target = Path(scratch, kind, f"{table.name}.parquet")
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(read(f"results/{index.study}/{kind}/{table.name}.parquet"))
+        return Results(name_of(given), _read(Path(scratch), f"{where}: {archive}"))
+
+
+def _folder(given: str, where: str) -> Path:
+    places = [Path(given), Path("results", given)]
+    for folder in places:
+        if (folder / "tables").is_dir():
+            return folder
+    raise InputError(
+        f"{where}: there is no study {given}: name the zip that `snakemake archive` wrote, or a finished study "
+        f"(neither {places[0]} nor {places[1]} holds tables)"
+    )
+
+
+def _read(folder: Path, where: str) -> dict[str, pd.DataFrame]:
+    return {table.name: _frame(table, folder / kind / f"{table.name}.parquet", where) for table, kind in READ.items()}
+
+
+def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
+    again = "archive the study again with this version" if ARCHIVE in where else "run `snakemake` for the study"
+    try:
+        with open_file(table, path, again) as file:
+            frame: pd.DataFrame = file.read().to_pandas()
+    except InputError as error:
+        raise InputError(f"{where}: {str(error).replace(f'{path.parent.parent}/', '')}") from None
+    return frame

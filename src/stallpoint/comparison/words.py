@@ -1,0 +1,137 @@
+"""What changed, in words: short sentences, and tables as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.charts.frames import label
+from stallpoint.comparison.answers import MOVED, Comparison, records
+from stallpoint.comparison.change import LEVEL, MARGIN, SAME, UNDECIDED
+from stallpoint.models.base.measured import SERIES
+from stallpoint.models.base.statistics import INTERVAL
+from stallpoint.numerals import interval, number
+
+NOUNS = {"point": "points", "speedup": "speedups", "layer": "layers"}
+"""Families of single answers, and what their answers are called."""
+HEADS = {
+    "point": ("point", "old [s]", "new [s]", "new over old", "change"),
+    "speedup": ("speedup at", "old", "new", "new over old", "change"),
+    "layer": ("layer", "old [s]", "new [s]", "new over old, beside the other layers", "change"),
+}
+
+
+def summary(comparison: Comparison) -> list[str]:
+    """What changed: a sentence for each hardware entry and each family, and one for each verdict that moved."""
+    return [
+        *map(_of_hardware, records(comparison.of("hardware"))),
+        *(finding(comparison, family) + "." for family in NOUNS if len(comparison.of(family))),
+        *(f"{curve(row)}: {row['old']} before, now {row['new']}." for row in comparison.verdicts if row["moved"]),
+    ]
+
+
+def _of_hardware(row: Mapping[str, Any]) -> str:
+    said = {SAME: f"the same within {number(100 * MARGIN)} %"}.get(row["change"], row["change"])
+    points = f"over {row['points']:.0f} points" if row["points"] > 1 else "at the one point"
+    return f"{row['hardware']}: an iteration takes {ratio(row)} times as long, {points}: {said}."
+
+
+def finding(comparison: Comparison, family: str) -> str:
+    """What a family's answers say: the title of its chart."""
+    changes = comparison.of(family)["change"]
+    parts = [f"{(changes == word).sum()} of {len(changes)} {NOUNS[family]} {word}" for word in MOVED]
+    beside = " beside the others" if family == "layer" else ""
+    said = [part for word, part in zip(MOVED, parts, strict=True) if (changes == word).any()]
+    same, undecided = ((changes == word).sum() for word in (SAME, UNDECIDED))
+    none = f"None of {len(changes)} {NOUNS[family]} changed{beside}: {same} the same, {undecided} undecided"
+    return ", ".join(said) + beside if said else none
+
+
+def ratio(row: Mapping[str, Any]) -> str:
+    """``1.05 [1.03, 1.07]``."""
+    return interval({"value": row["ratio"], "low": row["ratio_low"], "high": row["ratio_high"]})
+
+
+def curve(row: Mapping[str, Any]) -> str:
+    """The curve that a row is about."""
+    return str(label(pd.DataFrame([{name: row[name] for name in SERIES}]), list(SERIES))[0])
+
+
+def names(rows: pd.DataFrame) -> list[str]:
+    """What each row of a family is about; axes in which all rows agree are left out."""
+    if rows.empty:
+        return []
+    whole = rows.astype(dict.fromkeys(("prefetch", "batch", "nodes"), int))
+    varying = [name for name in SERIES if whole[name].nunique() > 1] or ["network"]
+    if rows["of"].iloc[0] == "layer":
+        varying = [name for name in varying if name in ("network", "hardware")] or ["network"]
+        return [f"{place} · {layer}" for place, layer in zip(label(whole, varying), whole["layer"], strict=True)]
+    return [f"{series} · n = {nodes}" for series, nodes in zip(label(whole, varying), whole["nodes"], strict=True)]
+
+
+def table(rows: pd.DataFrame) -> list[list[str]]:
+    """A family's rows as texts, under its entry of `HEADS`."""
+    return [
+        [name, number(row["old"]), number(row["new"]), ratio(row), row["change"]]
+        for name, row in zip(names(rows), records(rows), strict=True)
+    ]
+
+
+def how(comparison: Comparison) -> str:
+    """How it was judged, for people."""
+    between = comparison.between
+    apart = f"studies are taken to lie {number(100 * between)} % apart by themselves" if between else (
+        "what differs between studies beside their visits (the day, other users) is not in the intervals"
+    )  # fmt: skip
+    return (
+        f"Intervals cover {100 * INTERVAL:.0f} %. Equal studies are said to differ anywhere with a chance of "
+        f"{number(100 * LEVEL)} %; {apart}."
+    )
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """The page ``comparison.md``."""
+    return "\n".join(_lines(comparison)) + "\n"
+
+
+def _lines(comparison: Comparison) -> Iterator[str]:
+    yield f"# {title(comparison)}\n"
+    yield from (f"- {sentence}" for sentence in summary(comparison))
+    yield f"\n{how(comparison)}{_alone(comparison.alone)}\n"
+    yield "## Verdicts\n"
+    yield from _markdown(("curve", "old", "new", "moved"), verdicts(comparison))
+    for family, noun in NOUNS.items():
+        rows = comparison.of(family)
+        if len(rows):
+            yield f"\n## {noun.capitalize()}: {finding(comparison, family)}\n"
+            yield from _markdown(HEADS[family], table(rows))
+    yield "\n## What else differs\n"
+    yield from _markdown(("hardware", "what", "old", "new"), [list(row.values()) for row in comparison.settings])
+
+
+def title(comparison: Comparison) -> str:
+    """Both studies, and when they were measured."""
+    old, new = (f"{one.name} ({one.began:%Y-%m-%d})" for one in (comparison.old, comparison.new))
+    return f"{new} against {old}"
+
+
+def verdicts(comparison: Comparison) -> list[list[str]]:
+    """Rows of curve, old, new, moved."""
+    return [
+        [curve(row), str(row["old"]), str(row["new"]), "moved" if row["moved"] else "–"] for row in comparison.verdicts
+    ]
+
+
+def _alone(alone: Mapping[str, int]) -> str:
+    said = [f"{count} points are in the {study} study alone" for study, count in alone.items() if count]
+    return f" {'; '.join(said).capitalize()}." if said else ""
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    if not rows:
+        yield "Nothing."
+        return
+    for line in (head, ["---"] * len(head), *rows):
+        yield "| " + " | ".join(str(text).replace("|", "\\|").replace("\n", " ") for text in line) + " |"
