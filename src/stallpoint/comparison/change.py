@@ -11,7 +11,7 @@ and ``freedom`` (degrees of freedom of that).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     Beside the columns of a change: ``old`` and ``new``, geometric means of the visits' ``seconds``, ``old_visits`` and
     ``new_visits``, and ``variance``, that of the ``log`` of a visit.
     """
-    usual = _usual(both, by)
+    usual = usual_scatter(both, by)
     seconds = np.exp(np.log(both["seconds"]).groupby([both[name] for name in (*by, "study")]).mean()).unstack("study")
     each = both.groupby([*by, "study"])["log"].agg(["mean", "count", "var"])
     of = each.assign(squares=each["var"].fillna(0.0) * (each["count"] - 1)).unstack("study")
@@ -79,7 +79,7 @@ def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return found.reset_index()
 
 
-def _usual(both: pd.DataFrame, by: Sequence[str]) -> Scatter:
+def usual_scatter(both: pd.DataFrame, by: Sequence[str]) -> Scatter:
     """How far visits lie apart: what all of `both` says, which is no surer than its visits are many.
 
     Layers of one cell share its visits, so that many layers say as little as one.
@@ -90,32 +90,51 @@ def _usual(both: pd.DataFrame, by: Sequence[str]) -> Scatter:
     return replace(found, freedom=max(1.0, min(found.freedom, more)) if more else found.freedom)
 
 
+@dataclass(frozen=True)
+class MeanOfPoints:
+    """How far the mean over a study's points may be off. The sum of two studies' is that of a change."""
+
+    alone: float
+    """Variance where visits are independent."""
+    clustered: float
+    """Variance that the residuals of whole rounds (first visits, second visits, ...) have together."""
+    freedom: float
+    """Degrees of freedom of the latter."""
+
+    def __add__(self, other: MeanOfPoints) -> MeanOfPoints:
+        return MeanOfPoints(self.alone + other.alone, self.clustered + other.clustered, self.freedom + other.freedom)
+
+    @property
+    def error(self) -> float:
+        """Standard error: of independent visits, or more where rounds differ, as sure as there are rounds."""
+        found = ROUNDS_ALIKE * self.alone + self.freedom * max(self.alone, self.clustered)
+        return float(np.sqrt(found / self.known))
+
+    @property
+    def known(self) -> float:
+        """Degrees of freedom of the error."""
+        return ROUNDS_ALIKE + self.freedom
+
+
 def together(both: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> dict[str, float]:
-    """The change of all points alike: the mean of `each`, as `changes` found them of `both`.
-
-    Its variance is that of independent visits, or more where rounds (first visits, second visits, ...) differ as a
-    whole: then the variance that their residuals have together, as sure as there are rounds.
-    """
-    parts = [_of_study(rows, by, each) for _, rows in both.groupby("study")]
-    alone, clustered, freedom = (float(sum(part[place] for part in parts)) for place in range(3))
-    known = ROUNDS_ALIKE + freedom
-    variance = (ROUNDS_ALIKE * alone + freedom * max(alone, clustered)) / known
-    return {"log": float(each["log"].mean()), "error": float(np.sqrt(variance)), "freedom": known}
+    """The change of all points alike: the mean of `each`, as `changes` found them of `both`."""
+    old, new = (mean_of_points(rows, by, each) for _, rows in both.groupby("study"))
+    return {"log": float(each["log"].mean()), "error": (old + new).error, "freedom": (old + new).known}
 
 
-def _of_study(rows: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> tuple[float, float, float]:
-    """Variance of the mean over points in one study: of independent visits, of rounds, and the latter's freedom."""
+def mean_of_points(rows: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> MeanOfPoints:
+    """How far the mean over the points of one study may be off; `each` holds the ``variance`` of a visit to each."""
     visits = rows.merge(each[[*by, "variance"]], on=list(by))
     point = visits.groupby(list(by))["log"]
-    weight = 1 / (point.transform("count") * len(each))
+    weight = 1 / (point.transform("count") * point.ngroups)
     residual = (visits["log"] - point.transform("mean")) * weight
-    by_round = pd.DataFrame({"residual": residual, "variance": visits["variance"] * weight**2}).groupby(visits["visit"])
-    rounds = by_round.sum()
+    parts = pd.DataFrame({"residual": residual, "variance": visits["variance"] * weight**2})
+    rounds = parts.groupby(visits["visit"]).sum()
     alone = float(rounds["variance"].sum())
-    count = alone**2 / float((rounds["variance"] ** 2).sum())  # rounds that are alike have this variance, too
+    count = alone**2 / float((rounds["variance"] ** 2).sum())  # equal rounds that would tell as much
     if len(rounds) < 2:
-        return alone, alone, 0.0
-    return alone, float((rounds["residual"] ** 2).sum()) * count / (count - 1), count - 1
+        return MeanOfPoints(alone, alone, 0.0)
+    return MeanOfPoints(alone, float((rounds["residual"] ** 2).sum()) * count / (count - 1), count - 1)
 
 
 def judged(found: pd.DataFrame, family: str, between: float = 0.0) -> pd.DataFrame:

@@ -51,12 +51,14 @@ def page(title: str, parts: Iterable[str | Spec]) -> str:
     """A page of pieces of HTML and charts (Vega-Lite), which its script draws."""
     specs: dict[str, Spec] = {}
     pieces = []
+    config = theme.config()
+    config["legend"] |= {"columns": 3}
     for part in parts:
         if isinstance(part, str):
             pieces.append(part)
             continue
         name = f"chart-{len(specs)}"
-        specs[name] = {**part, "config": theme.config()}
+        specs[name] = {**part, "config": config}
         pieces.append(f'<div id="{name}"></div>')
     # No tag may stand in a script element, not even inside a text.
     text = json.dumps(specs).replace("<", "\\u003c")
