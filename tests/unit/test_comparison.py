@@ -287,7 +287,7 @@ def test_the_page_opens_without_a_network_and_its_titles_say_what_was_found(tmp_
     comparison = compare(results(1), results(2, 1.5))
     write_comparison(comparison, {name: tmp_path / f"comparison.{name}" for name in FORMATS})
     page = (tmp_path / "comparison.html").read_text()
-    assert '"title": "8 of 8 points slower"' in page
+    assert '"title": "Points: 8 of 8 slower"' in page
     own = re.sub("<script>.*?</script>", "", page, flags=re.DOTALL)
     assert not re.findall("src=|href=|<script", own)
     assert "| compute scaling" in (tmp_path / "comparison.md").read_text()

@@ -19,7 +19,7 @@ LIBRARY = ROOT / "src/stallpoint"
 
 NOT_DERIVED = {
     "prepare_storage.py", "describe_network.py", "import_records.py", "unpack_archive.py",  # what measures, and records
-    "archive.py",  # packs what is there
+    "archive.py", "judge_comparison.py",  # pack or say what is there
     "export_trace.py", "export_timeline.py",  # made when asked for, for each of thousands of cells
 }  # fmt: skip
 """Scripts whose rules do not depend on the library."""

@@ -1,6 +1,7 @@
 """Checkouts of the workflow with a tiny study, for this machine."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from checkout import TINY, Checkout
@@ -22,6 +23,16 @@ def finished(new_checkout: Callable[..., Checkout]) -> Checkout:
     ran = checkout.snakemake()
     assert ran.status == 0, ran.text
     return checkout
+
+
+@pytest.fixture(scope="session")
+def archive(finished: Checkout) -> Path:
+    """The archive of the finished study."""
+    finished.write_study()
+    ran = finished.snakemake("archive")
+    assert ran.status == 0, ran.text
+    assert ran.jobs.keys() <= {"archive"}, "nothing is measured or drawn again for it"
+    return finished.folder / "archives/tiny.zip"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -25,15 +25,6 @@ DRAWN = [
 
 
 @pytest.fixture(scope="module")
-def archive(finished: Checkout) -> Path:
-    finished.write_study()
-    ran = finished.snakemake("archive")
-    assert ran.status == 0, ran.text
-    assert ran.jobs.keys() <= {"archive"}, "nothing is measured or drawn again for it"
-    return finished.folder / "archives/tiny.zip"
-
-
-@pytest.fixture(scope="module")
 def unpacked(archive: Path, new_checkout: Callable[..., Checkout]) -> Checkout:
     """The archive on another machine, as it were, with nothing that could measure."""
     elsewhere = new_checkout()

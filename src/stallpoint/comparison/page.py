@@ -81,7 +81,7 @@ def _parts(comparison: Comparison) -> Iterable[str | Spec]:
     yield f"<h2>Verdicts</h2>{grid(('curve', 'old', 'new', ''), verdicts(comparison))}"
     for family in drawn:
         rows = table(comparison.of(family))
-        yield f"<details><summary>All {NOUNS[family]}</summary>{grid(HEADS[family], rows)}</details>"
+        yield f"<details><summary>{NOUNS[family]}</summary>{grid(HEADS[family], rows)}</details>"
     others = [list(row.values()) for row in comparison.settings]
     yield f"<h2>What else differs</h2>{grid(('hardware', 'what', 'old', 'new'), others) if others else 'Nothing.'}"
 

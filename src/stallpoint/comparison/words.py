@@ -14,7 +14,7 @@ from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL
 from stallpoint.numerals import interval, number
 
-NOUNS = {"point": "points", "speedup": "speedups", "layer": "layers"}
+NOUNS = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
 """Families of single answers, and what their answers are called."""
 HEADS = {
     "point": ("point", "old [s]", "new [s]", "new over old", "change"),
@@ -41,12 +41,10 @@ def _of_hardware(row: Mapping[str, Any]) -> str:
 def finding(comparison: Comparison, family: str) -> str:
     """What a family's answers say: the title of its chart."""
     changes = comparison.of(family)["change"]
-    parts = [f"{(changes == word).sum()} of {len(changes)} {NOUNS[family]} {word}" for word in MOVED]
-    beside = " beside the others" if family == "layer" else ""
-    said = [part for word, part in zip(MOVED, parts, strict=True) if (changes == word).any()]
+    said = [f"{(changes == word).sum()} of {len(changes)} {word}" for word in MOVED if (changes == word).any()]
     same, undecided = ((changes == word).sum() for word in (SAME, UNDECIDED))
-    none = f"None of {len(changes)} {NOUNS[family]} changed{beside}: {same} the same, {undecided} undecided"
-    return ", ".join(said) + beside if said else none
+    none = f"none of {len(changes)} changed, {same} the same, {undecided} undecided"
+    return f"{NOUNS[family]}: {', '.join(said) or none}"
 
 
 def ratio(row: Mapping[str, Any]) -> str:
@@ -102,10 +100,10 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield f"\n{how(comparison)}{_alone(comparison.alone)}\n"
     yield "## Verdicts\n"
     yield from _markdown(("curve", "old", "new", "moved"), verdicts(comparison))
-    for family, noun in NOUNS.items():
+    for family in NOUNS:
         rows = comparison.of(family)
         if len(rows):
-            yield f"\n## {noun.capitalize()}: {finding(comparison, family)}\n"
+            yield f"\n## {finding(comparison, family)}\n"
             yield from _markdown(HEADS[family], table(rows))
     yield "\n## What else differs\n"
     yield from _markdown(("hardware", "what", "old", "new"), [list(row.values()) for row in comparison.settings])
