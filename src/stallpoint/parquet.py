@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -77,8 +77,13 @@ def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
             pq.write_table(arrow, scratch / f"{name}.parquet", compression="zstd")
 
 
-def open_file(table: Table, path: Path, again: str = "delete it and run the cell again") -> pq.ParquetFile:
-    """Open a record; `InputError` says what is wrong with a file that is not one, and what to do (`again`)."""
+def open_file(
+    table: Table, path: Path, again: str = "delete it and run the cell again", needed: Collection[str] | None = None
+) -> pq.ParquetFile:
+    """Open a record; `InputError` says what is wrong with a file that is not one, and what to do (`again`).
+
+    It has exactly the columns of its table, or at least those `needed`.
+    """
     try:
         file = pq.ParquetFile(path)
     except FileNotFoundError:
@@ -88,7 +93,8 @@ def open_file(table: Table, path: Path, again: str = "delete it and run the cell
     version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
     if version != str(SCHEMA_VERSION):
         raise InputError(f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}; {again}")
-    if wrong := sorted(set(file.schema_arrow.names) ^ {column.name for column in table.columns}):
+    names = set(file.schema_arrow.names)
+    if wrong := sorted(names ^ {column.name for column in table.columns} if needed is None else set(needed) - names):
         raise InputError(f"{path}: not a {table.name} record, missing or unknown columns {wrong}; {again}")
     return file
 

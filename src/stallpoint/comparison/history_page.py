@@ -33,13 +33,13 @@ def _sentences(machine: Machine) -> Iterator[str]:
         yield f"{machine.hardware}: {len(machine.paces)} studies; a trend needs {FEWEST}, at different times."
         return
     trend = machine.trend
-    yield f"{machine.hardware}: {machine.word}; iterations take {_percent(trend)} longer with each month."
+    yield f"{machine.hardware}: {machine.word}; iteration time changes by {_percent(trend)} with each month."
     yield (
         f"{machine.hardware}: studies lie {number(100 * machine.between)} % apart beside what their visits say "
         f"(compare with between={machine.between:.2g})."
     )
     if machine.step:
-        yield f"{machine.hardware}: from {machine.step_at} on, iterations take {_percent(machine.step)} longer."
+        yield f"{machine.hardware}: from {machine.step_at} on, iteration time is changed by {_percent(machine.step)}."
 
 
 def _percent(fit: Fit) -> str:

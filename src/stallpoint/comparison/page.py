@@ -15,7 +15,7 @@ from stallpoint.charts.render import Spec, to_spec
 from stallpoint.charts.web_page import libraries
 from stallpoint.comparison.answers import Comparison, records
 from stallpoint.comparison.change import MARGIN
-from stallpoint.comparison.words import HEADS, NOUNS, finding, how, names, ratio, summary, table, title, verdicts
+from stallpoint.comparison.words import HEADS, NOUNS, finding, how, names, percent, summary, table, title, verdicts
 
 MOST_DOTS = 40
 """Answers of a family that are drawn: those that are the least likely to be as before."""
@@ -96,7 +96,7 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def dots(comparison: Comparison, family: str) -> Spec:
     """Ratios of a family with their intervals, one above the other; the title says what they say."""
     rows = comparison.of(family)
-    frame = rows.assign(name=names(rows), shown=[ratio(row) for row in records(rows)])
+    frame = rows.assign(name=names(rows), shown=[percent(row) for row in records(rows)])
     frame = frame.nsmallest(MOST_DOTS, "p").sort_values("ratio", ascending=False)
     more = f" (the {MOST_DOTS} least alike are drawn)" if len(rows) > MOST_DOTS else ""
     columns = ["name", "ratio", "ratio_low", "ratio_high", "change", "shown"]
@@ -110,7 +110,7 @@ def _dots(frame: pd.DataFrame, what: str) -> alt.TopLevelMixin:
     x = alt.X("ratio:Q", title=f"{what}, new over old", scale=scale, axis=alt.Axis(format=".3~g"))
     y = alt.Y("name:N", title=None, sort=list(frame["name"]), axis=alt.Axis(labelLimit=400, labelOverlap=False))
     colour = marks.colour(frame, "change")
-    base = alt.Chart().encode(y=y, color=colour, tooltip=marks.tips(name=what, shown="new over old", change="change"))
+    base = alt.Chart().encode(y=y, color=colour, tooltip=marks.tips(name=what, shown="changed by", change="that is"))
     alike = pd.DataFrame({"low": [1 / (1 + MARGIN)], "high": [1 + MARGIN], "one": [1.0]})
     chart: alt.TopLevelMixin = alt.layer(
         alt.Chart(alike).mark_rect(opacity=0.12, color=theme.GREY).encode(x=marks.at(x, "low"), x2="high:Q"),

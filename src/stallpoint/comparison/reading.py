@@ -11,15 +11,24 @@ from pathlib import Path
 import pandas as pd
 
 from stallpoint.archive.further import opened, read_zip_index, verified
+from stallpoint.comparison.settings import OF_MACHINE
 from stallpoint.errors import InputError
+from stallpoint.models.base.measured import POINT, SERIES, TIMES
 from stallpoint.parquet import open_file
-from stallpoint.records import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, Table
+from stallpoint.records import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, TIDY_TABLES, Table
 
-READ = {
-    **dict.fromkeys((RUNS, ENVIRONMENTS, ITERATIONS, LAYERS), "tables"),
-    **dict.fromkeys((STALLING, DISTURBANCES), "models"),
+_ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
+NEEDED: dict[Table, tuple[str, ...]] = {
+    RUNS: ("cell", "kind", "hardware", "started", "settings"),
+    ENVIRONMENTS: ("cell", "node"),
+    ITERATIONS: (*_ROW, *TIMES),
+    LAYERS: (*_ROW, "rank", "layer", "layer_type", "forward", "backward"),
+    STALLING: (*SERIES, "verdict", "verdict_nodes"),
+    DISTURBANCES: ("cell", "iteration", "left_out"),
 }
-"""Tables that are read, and the folder that they lie in."""
+"""Tables that are read, and their columns that have to be there: archives of earlier versions may lack others."""
+FOLDER = {table: "tables" if table in TIDY_TABLES else "models" for table in NEEDED}
+"""Where tables lie in the folder of a study."""
 ARCHIVE = ".zip"
 
 
@@ -30,7 +39,7 @@ class Results:
     name: str
     """What it is called beside the other one."""
     tables: Mapping[str, pd.DataFrame]
-    """Those of `READ` by name."""
+    """Those of `NEEDED` by name."""
 
     @property
     def began(self) -> datetime:
@@ -50,7 +59,7 @@ def files_of(given: str, where: str) -> list[Path]:
         read_zip_index(Path(given), where)
         return [Path(given)]
     folder = _folder(given, where)
-    files = [folder / kind / f"{table.name}.parquet" for table, kind in READ.items()]
+    files = [folder / kind / f"{table.name}.parquet" for table, kind in FOLDER.items()]
     if missing := [str(file) for file in files if not file.exists()]:
         raise InputError(f"{where}: study {given} is not finished: it has no {missing[0]}; run `snakemake` for it")
     return files
@@ -69,7 +78,7 @@ def read_results(given: str, where: str) -> Results:
     index = read_zip_index(archive, where)
     with tempfile.TemporaryDirectory() as scratch, opened(archive, where) as file:
         read = verified(file, f"{where}: {archive}")
-        for table, kind in READ.items():
+        for table, kind in FOLDER.items():
             target = Path(scratch, kind, f"{table.name}.parquet")
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(read(f"results/{index.study}/{kind}/{table.name}.parquet"))
@@ -88,14 +97,16 @@ def _folder(given: str, where: str) -> Path:
 
 
 def _read(folder: Path, where: str) -> dict[str, pd.DataFrame]:
-    return {table.name: _frame(table, folder / kind / f"{table.name}.parquet", where) for table, kind in READ.items()}
+    return {table.name: _frame(table, folder / FOLDER[table] / f"{table.name}.parquet", where) for table in NEEDED}
 
 
 def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
     again = "archive the study again with this version" if ARCHIVE in where else "run `snakemake` for the study"
+    wanted = [*NEEDED[table], *(OF_MACHINE if table is ENVIRONMENTS else ())]
     try:
-        with open_file(table, path, again) as file:
-            frame: pd.DataFrame = file.read().to_pandas()
+        with open_file(table, path, again, needed=NEEDED[table]) as file:
+            known = [name for name in wanted if name in file.schema_arrow.names]
+            frame: pd.DataFrame = file.read(columns=known).to_pandas()
     except InputError as error:
         raise InputError(f"{where}: {str(error).replace(f'{path.parent.parent}/', '')}") from None
     return frame

@@ -39,7 +39,7 @@ def _properties(tables: Mapping[str, pd.DataFrame], cells: set[str]) -> Iterator
     machines = tables[ENVIRONMENTS.name].merge(runs[["cell", "hardware"]], on="cell")
     for hardware, rows in machines.groupby("hardware"):
         yield (str(hardware), "nodes used"), {str(rows["node"].nunique())}
-        for name in OF_MACHINE:
+        for name in filter(rows.columns.__contains__, OF_MACHINE):
             yield (str(hardware), name), {str(value) for value in rows[name].dropna()} - {""}
     shared = runs[runs["cell"].isin(cells)]
     for hardware, rows in shared.groupby("hardware"):

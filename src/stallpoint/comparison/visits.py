@@ -12,9 +12,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.disturbances import without
-from stallpoint.models.base.frames import of_types
 from stallpoint.models.base.measured import POINT, kept, over_ranks
-from stallpoint.records import ITERATIONS, LAYERS
 
 LAYER = (*POINT, "layer", "layer_type")
 
@@ -24,8 +22,8 @@ def of_points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
     `tables` holds iterations, layers and disturbances, as in `stallpoint.records`.
     """
-    iterations = without(of_types(ITERATIONS, tables["iterations"]), tables["disturbances"])
-    return of_steps(over_ranks(iterations, of_types(LAYERS, tables["layers"].iloc[:0])))
+    iterations = without(tables["iterations"], tables["disturbances"])
+    return of_steps(over_ranks(iterations, tables["layers"].iloc[:0]))
 
 
 def of_steps(steps: pd.DataFrame) -> pd.DataFrame:
@@ -39,7 +37,7 @@ def of_layers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     They are those of rank 0 in the cells with the fewest workers of each network and hardware entry: one worker alone,
     where there is such a cell.
     """
-    layers = kept(without(of_types(LAYERS, tables["layers"]), tables["disturbances"]))
+    layers = kept(without(tables["layers"], tables["disturbances"]))
     fewest = layers.groupby(["network", "hardware"])["ranks"].transform("min")
     alone = layers[(layers["ranks"] == fewest) & (layers["rank"] == 0)]
     return _visits(alone.assign(seconds=alone["forward"] + alone["backward"]), LAYER, "median")

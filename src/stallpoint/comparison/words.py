@@ -17,9 +17,9 @@ from stallpoint.numerals import interval, number
 NOUNS = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
 """Families of single answers, and what their answers are called."""
 HEADS = {
-    "point": ("point", "old [s]", "new [s]", "new over old", "change"),
-    "speedup": ("speedup at", "old", "new", "new over old", "change"),
-    "layer": ("layer", "old [s]", "new [s]", "new over old, beside the other layers", "change"),
+    "point": ("point", "old [s]", "new [s]", "time changed by", ""),
+    "speedup": ("speedup at", "old", "new", "changed by", ""),
+    "layer": ("layer", "old [s]", "new [s]", "beside the other layers changed by", ""),
 }
 
 
@@ -35,7 +35,7 @@ def summary(comparison: Comparison) -> list[str]:
 def _of_hardware(row: Mapping[str, Any]) -> str:
     said = {SAME: f"the same within {number(100 * MARGIN)} %"}.get(row["change"], row["change"])
     points = f"over {row['points']:.0f} points" if row["points"] > 1 else "at the one point"
-    return f"{row['hardware']}: an iteration takes {ratio(row)} times as long, {points}: {said}."
+    return f"{row['hardware']}: iteration time changed by {percent(row)} {points}: {said}."
 
 
 def finding(comparison: Comparison, family: str) -> str:
@@ -47,9 +47,10 @@ def finding(comparison: Comparison, family: str) -> str:
     return f"{NOUNS[family]}: {', '.join(said) or none}"
 
 
-def ratio(row: Mapping[str, Any]) -> str:
-    """``1.05 [1.03, 1.07]``."""
-    return interval({"value": row["ratio"], "low": row["ratio_low"], "high": row["ratio_high"]})
+def percent(row: Mapping[str, Any]) -> str:
+    """By how much it changed: ``5.2 % (3.0–7.4)``."""
+    ends = {"value": row["ratio"], "low": row["ratio_low"], "high": row["ratio_high"]}
+    return interval({name: 100 * (end - 1) for name, end in ends.items()}, unit=" %")
 
 
 def curve(row: Mapping[str, Any]) -> str:
@@ -72,7 +73,7 @@ def names(rows: pd.DataFrame) -> list[str]:
 def table(rows: pd.DataFrame) -> list[list[str]]:
     """A family's rows as texts, under its entry of `HEADS`."""
     return [
-        [name, number(row["old"]), number(row["new"]), ratio(row), row["change"]]
+        [name, number(row["old"]), number(row["new"]), percent(row), row["change"]]
         for name, row in zip(names(rows), records(rows), strict=True)
     ]
 
