@@ -39,11 +39,12 @@ ROWS = (
 )  # fmt: skip
 """Row counts at and around whole blocks of 2, 4, 8, ... rows. The last ones are left out where they tell nothing new
 (`ROWS_SETTLED`)."""
-ROWS_LEAST = 128
-"""Rows that are measured in any case, and on from which it is asked whether more tell anything."""
+ROWS_LEAST = 256
+"""Rows that are measured in any case, and on from which it is asked whether more tell anything: a library may seem to
+have settled before it changes to the kernel for many rows (MKL 2024.2 at 192)."""
 ROWS_SETTLED = 0.05
-"""Gain of the rate by twice the rows from which on more rows tell nothing new: a floor of f rows' time is a gain of f
-over twice the rows, and larger ones are as far off as samples are."""
+"""Change of the rate by twice the rows up to which more rows tell nothing new: samples are as far apart. Where the
+matrix takes as long as f rows, the rate grows by f over twice the rows."""
 ROWS_SAMPLES = 2
 """Times of which the shorter one counts there: what else the machine does makes times longer, never shorter."""
 SECONDS_PER_PRODUCT = 20.0

@@ -47,7 +47,7 @@ class Sentinel:
 
     def __init__(self, world: World, device: torch.device) -> None:
         self._comm, self._device = world.comm, device
-        side = side_of(device.type, caches(device))
+        side = self.side = side_of(device.type, caches(device))
         self._left, self._right = (torch.rand(side, side, device=device) for _ in range(2))
         self._result = torch.empty(side, side, device=device)
         self._values, self._sums = np.zeros((2, constants.SENTINEL_VALUES), np.float32)

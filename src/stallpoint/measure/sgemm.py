@@ -67,7 +67,7 @@ def doubled(least: int, most: int, wanted: int) -> int:
 def settled(rate: Callable[[int], float]) -> int:
     """Rows on from which twice as many have the same `rate`, but for `ROWS_SETTLED`; at most the last of `ROWS`."""
     rows, before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
-    while (now := rate(rows)) > (1 + constants.ROWS_SETTLED) * before and rows < constants.ROWS[-1]:
+    while abs((now := rate(rows)) / before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
         rows, before = 2 * rows, now
     return rows
 
