@@ -50,7 +50,10 @@ def benchmark(scratch: Path, rounds: int) -> tuple[list[Timing], list[str]]:
 def _products(threads: int, samples: int) -> pd.DataFrame:
     """An sgemm table with the reference at all b and what tells about the machine."""
     torch.set_num_threads(threads)
-    shapes = [*map(sgemm.reference, sorted((*FITTED, *LEFT_OUT))), *sgemm.machine(torch.device("cpu"))]
+    shapes = [
+        *map(sgemm.reference, sorted((*FITTED, *LEFT_OUT))),
+        *sgemm.machine(torch.device("cpu"), torch.float32, 512),
+    ]
     frame = pd.DataFrame([
         {
             "cell": "benchmark", "network": "reference", "hardware": "here", "repeat": 1, "layer": shapes[place].layer,

@@ -26,6 +26,7 @@ import predictions
 import presets
 import repeatability
 import scaling_laws
+import sensitivity
 import truth
 
 BENCHMARKS = {
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "message-rows": message_rows.benchmark,
     "cells-per-hour": cells_per_hour.benchmark,
     "disturbances": disturbances.benchmark,
+    "sensitivity": sensitivity.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,

@@ -43,14 +43,17 @@ def _study(noise: Noise) -> Iterator[Figure]:
     for place, cause in enumerate(CAUSES):
         lost = {cause: LOST, CAUSES[(place + 1) % len(CAUSES)]: NEXT}
         for trial in range(EACH):
-            found = verdicts(losses(_curve(lost, noise, np.random.default_rng([2017, place, trial]), trial), WORKERS))
+            found = verdicts(
+                losses(planted_curve(lost, noise, np.random.default_rng([2017, place, trial]), trial), WORKERS)
+            )
             named = [name for name, verdict in found.items() if verdict == DOMINANT]
             wrong.append(bool(named) and named != [cause])
             given.append(named == [cause])
     yield from shares(noise.name, {"cause wrong": wrong, "cause given": given}, {"cause wrong": "<= 0.05"}, len(wrong))
 
 
-def _curve(lost: Mapping[str, float], noise: Noise, random: np.random.Generator, seed: int) -> ScalingCurve:
+def planted_curve(lost: Mapping[str, float], noise: Noise, random: np.random.Generator, seed: int) -> ScalingCurve:
+    """A curve on one worker and on `WORKERS`, which have `lost` so much to each cause, s."""
     computing = COMPUTE / WORKERS + lost.get("matrix shapes", 0.0)
     several = {
         "compute": computing + lost.get("interference", 0.0),

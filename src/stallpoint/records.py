@@ -144,6 +144,15 @@ ENVIRONMENTS = Table(
         Column("cores_available", INT, None, "cores this process may run on"),
         Column("threads", INT, None, "threads the tensor library really used"),
         Column("load_average", REAL, None, "1-minute load average of the node at the start"),
+        Column(
+            "core_cache_bytes", INT, "B", "largest cache of a core of its own; empty where the machine does not tell"
+        ),
+        Column(
+            "cache_bytes",
+            INT,
+            "B",
+            "caches of the last level that the worker's threads can fill, or that of the GPU; empty as above",
+        ),
         Column("memory_bytes", INT, "B", "memory of the node"),
         Column("kernel", TEXT, None, "operating system and kernel release"),
         Column("python", TEXT, None, "version of Python"),

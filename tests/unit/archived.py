@@ -77,7 +77,8 @@ def _environments(cell: Cell) -> dict[str, Any]:
     for rank, recorder in enumerate(recorders):
         recorder.add(
             ENVIRONMENTS, node=NODES[rank], device="cpu", cpu_model="made-up CPU", gpu_model="", cores_available=1,
-            threads=1, load_average=0.0, memory_bytes=2**33, kernel="Linux 6", python="3.11.7", torch="2.13.0",
+            threads=1, load_average=0.0, core_cache_bytes=2**20, cache_bytes=2**25, memory_bytes=2**33,
+            kernel="Linux 6", python="3.11.7", torch="2.13.0",
             mpi4py="4.1", mpi_library=f"Open MPI v5, package: Open MPI {USER}@qzgpu10 Distribution", mpi_parameters="",
             stallpoint="0.1.0", git_commit="", git_dirty=False, slurm_job_id="17",
         )  # fmt: skip

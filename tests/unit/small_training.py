@@ -9,14 +9,14 @@ import sys
 import torch
 from torch import nn
 
+from stallpoint.measure import constants
 from stallpoint.measure.pipeline import MiniBatch
-from stallpoint.measure.synchronisation import gradients
 from stallpoint.measure.train import Iteration, Trainer
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Classifier, initialise
 from stallpoint.presets import PRESETS, Preset
 
-gradients.IN_PLACE_BYTES = 8192  # so that there is a large gradient
+constants.IN_PLACE_BYTES = 8192  # so that there is a large gradient
 ITERATIONS = 20
 SAMPLES = 8
 """The global mini-batch."""

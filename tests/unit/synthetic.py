@@ -207,7 +207,8 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
         rows["environments"].append({
             "cell": cell.path, "rank": rank, "node": f"node{rank // cell.workers_per_node}", "device": "cpu",
             "cpu_model": "made-up CPU", "gpu_model": "", "cores_available": 1, "threads": 1, "load_average": 0.1,
-            "memory_bytes": 2**33, "kernel": "Linux", "python": "3.11", "torch": "2.6", "mpi4py": "4.0",
+            "core_cache_bytes": 2**20, "cache_bytes": 2**25, "memory_bytes": 2**33,
+            "kernel": "Linux", "python": "3.11", "torch": "2.6", "mpi4py": "4.0",
             "mpi_library": "made-up MPI", "stallpoint": "0", "git_commit": "", "git_dirty": False, "slurm_job_id": "",
         })  # fmt: skip
 

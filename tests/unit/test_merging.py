@@ -1,8 +1,11 @@
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stallpoint.measure import constants
+from stallpoint.measure.synchronisation.merging import calibrated
 from stallpoint.merging import end, merged
 
 LAYERS = st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 50)), min_size=1, max_size=8)
@@ -38,3 +41,26 @@ def test_latency_merges_and_waiting_does_not() -> None:
 def test_a_message_waits_for_the_one_before_and_for_its_last_layer() -> None:
     assert end([[0], [1, 2]], [10.0, 20.0, 30.0], [1.0, 2.0, 100.0], alpha=5.0, beta=1.0) == 155.0
     assert end([[0], [1]], [10.0, 20.0], [1.0, 2.0], alpha=5.0, beta=1.0) == 41.0
+
+
+NETWORK_BYTES = 4 * 61_000_000
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 1e-4, 1e-2])
+@pytest.mark.parametrize("beta", [3e-12, 1e-10, 1e-6])
+def test_latency_and_bandwidth_of_any_link_are_found(alpha: float, beta: float) -> None:
+    asked = []
+
+    def seconds(size: int) -> float:
+        asked.append(size)
+        return alpha + beta * size
+
+    assert calibrated(seconds, NETWORK_BYTES) == pytest.approx((alpha, beta))
+    assert asked[0] == constants.LATENCY_BYTES
+    assert asked[-1] == NETWORK_BYTES or seconds(asked[-1] // 4) < constants.LATENCIES * seconds(asked[0])
+
+
+def test_no_message_is_larger_than_the_network() -> None:
+    asked = []
+    assert calibrated(lambda size: asked.append(size) or 1.0, 1000) == (1.0, 0.0)
+    assert asked == [1000]

@@ -1,34 +1,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from made_up_products import BANDWIDTH, CALIBRATED, PEAK, TRUE, changing, curves, rows, seconds
 from synthetic import study
 
 from stallpoint.cells import SgemmCell
 from stallpoint.errors import InputError
 from stallpoint.models.terms import matrix_products
-from stallpoint.models.terms.batch_law import BatchCurve, Kernel
 from stallpoint.records import MACHINE
-
-PEAK, BANDWIDTH = 100e9, 25e9
-CALIBRATED = (1, 2, 4, 16, 64, 256)
-TRUE = Kernel(block=4, by_row=4)
-
-
-def seconds(m: int, k: int, n: int) -> float:
-    """A machine that multiplies fewer than 4 rows one by one, and else reads the matrix twice and packs it."""
-    read = 4 * k * n / BANDWIDTH
-    return m * read if m < 4 else 2 * read + 4 * -(-m // 4) * 2 * k * n / (0.9 * PEAK)
-
-
-def rows(layer: str, kind: str, m: int, k: int, n: int, time: float) -> list[dict[str, object]]:
-    return [
-        {
-            "cell": "sgemm/c", "network": "alexnet", "hardware": "cpu", "repeat": 1, "visit": 1, "layer": layer,
-            "layer_type": kind, "worker_batch": m, "m": m, "k": k, "n": n, "operations": 1, "sample": sample,
-            "seconds": time * factor, "value_bytes": 4, "gflops": 2 * m * k * n / time / factor / 1e9,
-        }
-        for sample, factor in enumerate((0.99, 1.0, 1.02))
-    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +45,6 @@ def test_numbers_of_bf16_have_two_bytes(measured: pd.DataFrame) -> None:
     assert traffic[0] == pytest.approx(traffic[1])  # how often the weights are read is a ratio of times
 
 
-def curves(sgemm: pd.DataFrame) -> dict[str, BatchCurve]:
-    library = matrix_products.libraries(sgemm, seed=0)["cpu"]
-    return {shape.name: shape.curve(library) for shape in matrix_products.shapes(sgemm, seed=0)}
-
-
 def laws(sgemm: pd.DataFrame) -> list[dict[str, object]]:
     return matrix_products.table(sgemm, matrix_products.libraries(sgemm, seed=0), seed=0)
 
@@ -81,18 +55,6 @@ def test_the_kernel_and_left_out_mini_batches(measured: pd.DataFrame) -> None:
     assert curve.kernel == TRUE
     for b in (3, 5, 8, 24, 33, 128, 512):
         assert float(curve(b)[0, 0]) == pytest.approx(seconds(b, 4096, 9216), rel=0.01)
-
-
-def changing(m: int, k: int, n: int) -> float:
-    """A library that packs the matrix from 192 rows on, and not before, though that would be faster from 48 on.
-
-    As MKL 2024.2 on one core with AVX-512 and AMX: 132 ms for 160 rows of 4096 x 9216, 90 ms for 192. A small matrix
-    stays in the cache, and is never packed.
-    """
-    if k * n < 2**22:
-        return (8 + m) * 2 * k * n / PEAK
-    read = 4 * k * n / BANDWIDTH
-    return read * (1 + 0.1 * m) if m < 192 else 2 * read + m * 2 * k * n / PEAK
 
 
 def test_a_library_that_changes_between_kernels_is_followed_where_its_rows_were_measured() -> None:

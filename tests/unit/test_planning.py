@@ -86,6 +86,26 @@ def test_ranks_that_share_cores_take_longer() -> None:
     assert work.seconds(on(4), size, cores=2) > work.seconds(on(4), size) == work.seconds(on(4), size, cores=4)
 
 
+RATES = [
+    "CPU_RATE", "CPU_PRODUCTS_RATE", "PASSES", "BANDWIDTH", "MEMORY", "UPDATE_BYTES", "SAMPLE_DECODED", "ITERATION",
+    "VISIT", "ROW", "READ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", ALL, ids=lambda cell: cell.kind)
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("factor", [0.5, 2])
+def test_plans_with_another_rate_agree_within_the_stated_factor_and_once_visited_altogether(
+    rate: str, factor: float, cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took = Took(cell, [100.0, 110.0, 90.0], [])
+    stated, seen = (Expectations(known, tmp_path).of(cell).visit for known in ([], [took]))
+    monkeypatch.setattr(work, rate, factor * getattr(work, rate))
+    other, again = (Expectations(known, tmp_path).of(cell).visit for known in ([], [took]))
+    assert other.low <= stated.typical <= other.high
+    assert again.values() == pytest.approx(seen.values())
+
+
 def test_a_network_that_nobody_described_counts_like_a_known_one_of_its_inputs(tmp_path: Path) -> None:
     images = work.size_of("mine", {"build": "x:y", "image_size": 112}, tmp_path)
     known = work.size_of("resnet50", None, tmp_path)

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from stallpoint.measure.sensors import (
     COUNTERS,
+    STAT_ERROR,
     STATES,
+    USAGE_ERROR,
     Reading,
     Sensors,
     between,
@@ -188,7 +190,7 @@ def test_what_a_container_alone_used_is_not_taken_for_the_kernels(tmp_path: Path
     stat = "".join(f"cpu{cpu} 100 0 0 0 0 0 0 0 0 0\n" for cpu in cpus) + "intr 1\n"
     links = {"proc/self/mountinfo": MOUNTS["version 1"], "proc/self/cgroup": "2:cpu,cpuacct:/\n", "proc/stat": stat}
     by_stat = 100 * TICK
-    for used, expected, error in ((0.95 * by_stat, 0.95 * by_stat, 0.005), (0.01 * by_stat, by_stat, 0.02)):
+    for used, expected, error in ((0.95 * by_stat, 0.95 * by_stat, USAGE_ERROR), (0.01 * by_stat, by_stat, STAT_ERROR)):
         usage = " ".join([str(round(1e9 * used))] * len(cpus))
         with Sensors(written(tmp_path, {**links, "groups/cpu/cpuacct.usage_percpu": usage})) as sensors:
             assert sensors.read().node_busy == pytest.approx(len(os.sched_getaffinity(0)) * expected)

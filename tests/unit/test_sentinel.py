@@ -8,7 +8,8 @@ import pytest
 import torch
 from launching import ENVIRONMENT, MPIRUN
 
-from stallpoint.measure import sentinel
+from stallpoint.measure import constants, sentinel
+from stallpoint.measure.caches import Caches
 from stallpoint.measure.sentinel import Sentinel
 from stallpoint.measure.world import World
 
@@ -25,6 +26,14 @@ for part in (world, world.part([0, 1], world.reduction)):
         told.append((sentinel.products, sentinel.all_reduces, sentinel.run()))
 print(json.dumps([world.rank, told]), flush=True)
 """
+
+
+@pytest.mark.parametrize(("cache", "side"), [(None, 96), (256, 96), (512, 128), (1024, 192), (2048, 288), (1, 32)])
+def test_the_sentinels_matrices_fill_half_of_a_cores_own_cache(cache: int | None, side: int) -> None:
+    known = Caches(cache and cache * 2**10, None)
+    assert sentinel.side_of("cpu", known) == side
+    assert side == constants.SENTINEL_STEP or 3 * 4 * side**2 <= known.kept_by_core / 2
+    assert sentinel.side_of("cuda", known) == 2048
 
 
 def test_one_rank_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -7,7 +8,8 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from stallpoint.cells import SgemmCell
-from stallpoint.measure import sgemm
+from stallpoint.measure import constants, sgemm
+from stallpoint.measure.caches import Caches, of_cpus
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks import NETWORKS, find
@@ -107,6 +109,78 @@ def test_the_products_of_a_convolution_are_the_convolution(groups: int) -> None:
     torch.testing.assert_close(torch.cat(computed).reshape(2, 6, 5, 5), convolution(images))
 
 
+def gain(rows: int, floor: float) -> float:
+    """Rate of a product whose weights take as long as `floor` rows."""
+    return rows / (floor + rows)
+
+
+@pytest.mark.parametrize("floor", [0.0, 5.0, 20.0, 50.0])
+def test_rows_are_enough_where_more_of_them_tell_nothing_new(floor: float) -> None:
+    rows = sgemm.settled(lambda m: gain(m, floor))
+    assert rows in constants.ROWS
+    assert gain(rows, floor) <= (1 + constants.ROWS_SETTLED) * gain(rows // 2, floor)
+    assert rows == constants.ROWS_LEAST or gain(rows // 2, floor) > (1 + constants.ROWS_SETTLED) * gain(
+        rows // 4, floor
+    )
+
+
+def test_rows_of_a_machine_that_never_settles_end() -> None:
+    assert sgemm.settled(float) == constants.ROWS[-1]
+
+
+def test_matrices_double_until_caches_are_full() -> None:
+    mib = constants.MIB
+    sizes = [
+        sgemm.doubled(*constants.ROWS_BYTES, constants.ROWS_CACHES * cache * mib) for cache in (1, 32, 33, 64, 480)
+    ]
+    assert sizes == [96 * mib, 96 * mib, 192 * mib, 192 * mib, 384 * mib]
+
+
+@pytest.mark.parametrize("numbers", [torch.float32, torch.bfloat16])
+def test_what_no_cache_holds_is_as_large_in_every_precision(
+    numbers: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sgemm, "caches", lambda _: Caches(None, 50 * constants.MIB))
+    peak, bandwidth, *rows = sgemm.machine(torch.device("cpu"), numbers, 256)
+    assert {product.k * product.n * numbers.itemsize for product in rows} == {192 * constants.MIB}
+    assert bandwidth.k * bandwidth.n * numbers.itemsize == 512 * constants.MIB
+    assert (peak.m, peak.k, peak.n) == (2048, 2048, 2048)
+    assert max(product.m for product in rows) == 256
+
+
+def machine_of(root: Path, cores: int, sharing: int) -> Path:
+    """/sys of a machine with two hardware threads on each core; so many cores share a cache of the last level."""
+    for core in range(cores):
+        first = core // sharing * sharing
+        near, far = f"{core},{core + cores}", f"{first}-{first + sharing - 1}"
+        index = [(1, "Data", "32K", near), (1, "Instruction", "64K", near), (2, "Unified", "1024K", near)]
+        for cpu in (core, core + cores):
+            for place, (level, type_, size, cpus) in enumerate([*index, (3, "Unified", "32768K", far)]):
+                folder = root / f"sys/devices/system/cpu/cpu{cpu}/cache/index{place}"
+                folder.mkdir(parents=True)
+                values = {"level": level, "type": type_, "size": size, "shared_cpu_list": cpus}
+                for name, value in values.items():
+                    (folder / name).write_text(f"{value}\n")
+    return root
+
+
+def test_caches_are_what_threads_can_fill(tmp_path: Path) -> None:
+    root = machine_of(tmp_path, cores=8, sharing=4)
+    assert of_cpus([0], 1, root) == Caches(2**20, 2**25)
+    assert of_cpus(range(16), 1, root) == Caches(2**20, 2**25)
+    assert of_cpus(range(16), 2, root) == Caches(2**20, 2**26)
+    assert of_cpus(range(16), 16, root) == Caches(2**20, 2**26)
+    assert of_cpus([0, 1, 8], 16, root) == Caches(2**20, 2**25)
+
+
+def test_where_the_machine_tells_no_caches_they_are_taken_for_usual_ones(tmp_path: Path) -> None:
+    unknown = of_cpus([0, 1], 2, tmp_path)
+    assert unknown == Caches(None, None)
+    assert (unknown.kept_by_core, unknown.emptied_by) == (constants.CORE_CACHE_UNKNOWN, constants.CACHE_UNKNOWN)
+    (machine_of(tmp_path, 1, 1) / "sys/devices/system/cpu/cpu0/cache/index3/size").unlink()
+    assert of_cpus([0], 1, tmp_path).largest == 2**20
+
+
 def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch() -> None:
     cell = SgemmCell(
         hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=1,
@@ -119,7 +193,9 @@ def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch() ->
     rows = everything[everything["layer_type"] != MACHINE]
     machine = everything[everything["layer_type"] == MACHINE].set_index("layer")
     assert set(machine.index) == {"peak", "bandwidth", "rows"}
-    assert set(machine.loc["rows", "worker_batch"]) == set(sgemm.PROBE_ROWS)
+    largest = machine.loc["rows", "worker_batch"].max()
+    assert set(machine.loc["rows", "worker_batch"]) == {m for m in constants.ROWS if m <= largest}
+    assert largest >= constants.ROWS_LEAST
     assert machine.loc["bandwidth", "m"].tolist() == [1, 1]
     assert machine.loc["peak", "gflops"].median() > machine.loc["bandwidth", "gflops"].median()
 

@@ -10,8 +10,8 @@ import torch
 from launching import ENVIRONMENT, MPIRUN
 from torch import nn
 
+from stallpoint.measure import constants
 from stallpoint.measure.clock import HostClock
-from stallpoint.measure.synchronisation import gradients as gradients_module
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.rendezvous import common_network
@@ -35,7 +35,7 @@ def leave_gradients(made: list[Layer]) -> None:
 
 
 def test_small_gradients_are_packed_and_large_ones_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradients_module, "IN_PLACE_BYTES", 100)
+    monkeypatch.setattr(constants, "IN_PLACE_BYTES", 100)
     made = network((2, 3), (10, 10), (3, 1))
     gradients = Gradients(made)
     assert gradients.order == [2, 1, 0]

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 
 import torch
 
+from stallpoint.measure import constants
 from stallpoint.measure.synchronisation.communicator import Communicator
 from stallpoint.measure.synchronisation.streams import stream_for
 from stallpoint.measure.world import World
-
-ROW_SECONDS, MOST_MESSAGES = 0.1, 16
-"""How long a row of equal messages is to take, unless one alone takes longer, and how many it has at most."""
 
 
 def send(communicates: Communicator, messages: Sequence[torch.Tensor]) -> float:
@@ -33,4 +31,4 @@ def send_row(world: World, communicates: Communicator, values: torch.Tensor, mes
     """All-reduce `values` `messages` times, from a barrier on: seconds it took, and how many to send next time."""
     world.comm.Barrier()
     seconds = send(communicates, [values] * messages)
-    return seconds, agree(world, messages * ROW_SECONDS / seconds, MOST_MESSAGES)
+    return seconds, agree(world, messages * constants.ROW_SECONDS / seconds, constants.ROW_MESSAGES)

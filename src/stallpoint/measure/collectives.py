@@ -7,7 +7,7 @@ from itertools import product
 import torch
 
 from stallpoint.cells import CollectivesCell
-from stallpoint.measure import contention
+from stallpoint.measure import constants, contention
 from stallpoint.measure.all_reduces import send_row
 from stallpoint.measure.clock import clock_for
 from stallpoint.measure.progress import Progress
@@ -31,8 +31,7 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
     clock = clock_for(device)
     communicates = communicator(cell.backend, cell.reduction, 0, world, device)
     buffer = torch.empty(max(cell.message_bytes) // 4, device=device)
-    # A row takes as long as one message of some MiB at least.
-    work = [size + 2**22 for _ in range(cell.samples + 1) for size in cell.message_bytes]
+    work = [size + constants.ROW_AS_BYTES for _ in range(cell.samples + 1) for size in cell.message_bytes]
     progress = Progress("all-reduce", work, silent=world.rank > 0)
     messages = dict.fromkeys(cell.message_bytes, 1)
     before = (keep.visit - 1) * (cell.samples + 1)

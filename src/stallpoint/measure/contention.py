@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from stallpoint.cells import CollectivesCell
+from stallpoint.measure import constants
 from stallpoint.measure.all_reduces import agree, send
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
@@ -21,15 +22,6 @@ from stallpoint.measure.synchronisation.communicator import Communicator
 from stallpoint.measure.world import World
 from stallpoint.records import CONTENTION
 
-ALONE = 0.4
-"""How long pieces are computed with nothing sent, once in a visit, in s: as long as a pass. In much less, some ranks
-begin or end while others do not compute, and pieces seem faster than a network's layers are."""
-BESIDE = 40
-"""For how many pieces messages are to be sent (if those of the sample before tell)."""
-MOST_MESSAGES = 64
-ENOUGH = 3
-"""Samples of messages of which one alone is that long."""
-_IMAGES = {"cpu": 2, "cuda": 64}
 _CHANNELS, _SIDE, _KERNEL = 32, 28, 3
 
 
@@ -41,12 +33,11 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
     before = (keep.visit - 1) * (cell.samples + 1)
     device = torch.device(cell.device)
     compute = backward_of_convolution(device)
-    # As many small messages are sent as take about as long as one of some MiB.
-    work = [size + 2**24 for size in cell.message_bytes]
+    work = [size + constants.BESIDE_AS_BYTES for size in cell.message_bytes]
     progress = Progress("all-reduce beside computing", work, silent=world.rank > 0)
     with ThreadPoolExecutor(1, "communication") as thread:
         world.comm.Barrier()
-        alone_operations, alone_computing = _computed(compute, _after(ALONE))
+        alone_operations, alone_computing = _computed(compute, _after(constants.ALONE_SECONDS))
         keep.measuring += alone_computing
         for place, size in enumerate(cell.message_bytes):
             values = torch.zeros(size // 4, device=device)
@@ -63,10 +54,10 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
                     alone_operations=alone_operations, alone_computing=alone_computing,
                 )  # fmt: skip
                 # The one message of the warm-up may have been lucky: every sample decides for the next one.
-                wanted = messages * BESIDE * alone_computing / alone_operations / seconds
-                messages = agree(world, wanted, MOST_MESSAGES)
+                wanted = messages * constants.BESIDE_PIECES * alone_computing / alone_operations / seconds
+                messages = agree(world, wanted, constants.BESIDE_MESSAGES)
                 if sample == 0:
-                    samples += cell.samples if messages > 1 else min(ENOUGH, cell.samples)
+                    samples += cell.samples if messages > 1 else min(constants.BESIDE_SAMPLES, cell.samples)
                 sample += 1
             progress.tell(place + 1)
 
@@ -88,7 +79,7 @@ def _after(seconds: float) -> Callable[[], bool]:
 
 def backward_of_convolution(device: torch.device) -> Callable[[], None]:
     """A small piece of what a backward pass consists of; returns when the device has done it."""
-    images = torch.randn(_IMAGES[device.type], _CHANNELS, _SIDE, _SIDE, device=device)
+    images = torch.randn(constants.PIECE_IMAGES[device.type], _CHANNELS, _SIDE, _SIDE, device=device)
     weights = torch.randn(_CHANNELS, _CHANNELS, _KERNEL, _KERNEL, device=device)
     gradients = torch.ones_like(images)
     edge = [_KERNEL // 2] * 2

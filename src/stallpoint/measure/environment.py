@@ -17,6 +17,7 @@ import stallpoint
 from stallpoint.cells import Cell
 from stallpoint.errors import CannotRun
 from stallpoint.measure import mpi_parameters
+from stallpoint.measure.caches import caches
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.world import World
 
@@ -24,6 +25,7 @@ from stallpoint.measure.world import World
 def describe(cell: Cell, world: World) -> dict[str, Any]:
     """This rank's row of `records.ENVIRONMENTS`, less cell and rank; all ranks call it together."""
     commit, dirty = _own_git_state()
+    known = caches(torch.device(cell.device))
     return {
         "node": _node_name(world, cell.anonymise),
         "device": cell.device,
@@ -32,6 +34,8 @@ def describe(cell: Cell, world: World) -> dict[str, Any]:
         "cores_available": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
         "load_average": os.getloadavg()[0],
+        "core_cache_bytes": known.core,
+        "cache_bytes": known.largest,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),

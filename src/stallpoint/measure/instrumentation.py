@@ -12,13 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from stallpoint.measure import constants
 from stallpoint.measure.clock import clock_for, host_mark
 from stallpoint.measure.layer_timing import LayerTimer
 from stallpoint.networks.layers import layers
-
-TINY_LAYERS = 200
-PAIRS = 15
-"""Passes with and without timing that are compared, about 0.2 s in all on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +61,8 @@ class Pass:
 
 
 def tiny_pass(device: torch.device, *, timed: bool) -> Pass:
-    """As little computation in `TINY_LAYERS` layers as can be, half of which learn: what is added can be seen."""
-    pairs = ((nn.Linear(4, 4), nn.ReLU()) for _ in range(TINY_LAYERS // 2))
+    """As little computation as can be in `TINY_LAYERS` layers, half of which learn: what is added can be seen."""
+    pairs = ((nn.Linear(4, 4), nn.ReLU()) for _ in range(constants.TINY_LAYERS // 2))
     return Pass(nn.Sequential(*chain.from_iterable(pairs)), [torch.ones(1, 4)], device, timed=timed)
 
 
@@ -73,8 +70,8 @@ def tiny_pass(device: torch.device, *, timed: bool) -> Pass:
 def timing_cost(device: torch.device) -> float:
     """Seconds that timing adds to an iteration for each layer and call: the median over pairs of passes, once."""
     bare, timed = tiny_pass(device, timed=False), tiny_pass(device, timed=True)
-    pairs = [(bare.run().seconds, timed.run().seconds) for _ in range(1 + PAIRS)][1:]
-    return statistics.median(with_timing - without for without, with_timing in pairs) / TINY_LAYERS
+    pairs = [(bare.run().seconds, timed.run().seconds) for _ in range(1 + constants.PAIRS)][1:]
+    return statistics.median(with_timing - without for without, with_timing in pairs) / constants.TINY_LAYERS
 
 
 class Instrumentation:

@@ -10,10 +10,8 @@ from typing import cast
 import torch
 from torch import nn
 
+from stallpoint.measure import constants
 from stallpoint.networks import Network
-
-MOST = 4
-"""Networks kept at once; beyond these the one that was not used for longest is built again."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ def network(known: Network, seed: int, device: torch.device) -> nn.Module:
     return resident.network
 
 
-@lru_cache(MOST)
+@lru_cache(constants.NETWORKS_KEPT)
 def _built(known: Hashable, seed: int, device: torch.device) -> _Resident:
     built = cast(Network, known).build(seed).to(device)
     return _Resident(built, {name: values.detach().clone() for name, values in _state(built)})

@@ -22,18 +22,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from stallpoint.measure import constants
+
 Number = float | int | None
 
-STAT_ERROR, USAGE_ERROR = 0.02, 0.005
-"""How far the difference of two `Reading.node_busy` may be off, s. /proc/stat gives a whole tick (1 to 10 ms) to who
-runs at its end, and shows whole 10 ms; cgroups count ns, but what runs on another CPU only up to that one's last tick.
-"""
-USAGE = "cpuacct.usage_percpu"
-WHOLE = 0.8
-"""Share of all CPU time since boot that a cgroup must have counted to be the whole kernel's."""
-MOST_CLOCKS = 8
-"""CPUs whose clocks are asked for, evenly taken of those there are: some drivers ask the hardware for each."""
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
+"""What /proc/stat counts in, s."""
+_INTERRUPT = time.clock_getres(6)
+"""Time between two interrupts of the kernel's clock, 1 to 10 ms, which it is built for: the resolution of
+CLOCK_MONOTONIC_COARSE (``man 2 clock_getres``), which Python has no name for, s."""
+STAT_ERROR, USAGE_ERROR = 2 * _TICK, 1.25 * _INTERRUPT
+"""How far the difference of two `Reading.node_busy` may be off, s. /proc/stat gives a whole interrupt's time to who
+runs at its end, and shows whole ticks; cgroups count ns, but what runs on another CPU only up to its last interrupt."""
+USAGE = "cpuacct.usage_percpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Sensors:
         self._quota = [self._open(path) for path in quota_files(root)]
         folders = [root / f"sys/devices/system/cpu/cpu{cpu}" for cpu in self._cpus]
         self._throttles = [self._open(folder / "thermal_throttle/core_throttle_count") for folder in folders]
-        some = folders[:: -(-len(folders) // MOST_CLOCKS)]
+        some = folders[:: -(-len(folders) // constants.MOST_CLOCKS)]
         self._clocks = [self._open(folder / "cpufreq/scaling_cur_freq") for folder in some]
         # That of /proc/cpuinfo takes as long to read as all the rest.
         self._clock_before = None if any(self._clocks) else _cpuinfo_clock(root / "proc/cpuinfo", self._cpus)
@@ -175,7 +176,7 @@ class Sensors:
         usage = next((file for group in groups(root, "cpuacct") if (file := self._open(group[-1] / USAGE))), None)
         busy, _ = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
         counted = usage_of(usage.read(), self._cpus) if usage else None
-        return usage if busy and counted and counted > WHOLE * busy else None
+        return usage if busy and counted and counted > constants.WHOLE_KERNEL * busy else None
 
     def _cpu_pressure(self) -> float | None:
         found = re.match(rb"some .*total=(\d+)", self._pressure.read() if self._pressure else b"")

@@ -55,7 +55,7 @@ START = 10.0
 BETWEEN = 0.2
 """Seconds between two visits."""
 _MACHINE_PRODUCTS = 2048**3 + 8192**2 + 2470 * 4096 * 6144
-"""Multiply-adds of the products that tell about the machine (`stallpoint.measure.sgemm.machine`)."""
+"""Multiply-adds of what tells about a machine with 32 MiB of caches (`stallpoint.measure.sgemm.machine`)."""
 _REFERENCE = 4096 * 9216
 """Multiply-adds of the reference product for each sample of a mini-batch."""
 

@@ -1,7 +1,8 @@
 """Where gradients lie, and what travels together.
 
-Back-propagation leaves each parameter's gradient in memory of its own. Large ones are sent from there; the small ones
-of a message are packed side by side, in the order of sending, so that a message of many small layers is few pieces.
+Back-propagation leaves each parameter's gradient in memory of its own. Large ones (`constants.IN_PLACE_BYTES`) are sent
+from there; the small ones of a message are packed side by side, in the order of sending, so that a message of many
+small layers is few pieces.
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from stallpoint.measure import constants
 from stallpoint.networks.layers import Layer
-
-IN_PLACE_BYTES = 4 * 1024 * 1024
-"""Gradients of this size and more are sent where they lie: a copy would cost more than a message of its own."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Gradients:
             parameter
             for layer in self.order
             for parameter in self._parameters[layer]
-            if parameter.nbytes < IN_PLACE_BYTES
+            if parameter.nbytes < constants.IN_PLACE_BYTES
         ]
         device = next((parameter.device for parameter in small), torch.device("cpu"))
         self._packed = torch.zeros(sum(parameter.numel() for parameter in small), device=device)

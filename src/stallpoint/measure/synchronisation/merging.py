@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
+from stallpoint.measure import constants
 from stallpoint.measure.synchronisation.compression import Reducer
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.world import World
 from stallpoint.merging import merged
-
-CALIBRATION_BYTES = (4 * 1024, 4 * 1024 * 1024)
-"""Messages timed for α and β, bytes: one that is nearly all latency, one that is nearly none."""
-_SAMPLES = 7
 
 
 class Merging:
@@ -29,7 +26,9 @@ class Merging:
         self._world, self._gradients = world, gradients
         self._seen: list[Sequence[float | None]] = []
         self._wanted = max(1, warmup)
-        self._alpha, self._beta = _calibrate(world, gradients, reducer, device)
+        self._alpha, self._beta = calibrated(
+            lambda size: _seconds(world, reducer, torch.zeros(size // 4, device=device)), 4 * gradients.values
+        )
 
     def __call__(self, gradient_ready: Sequence[float | None]) -> list[list[int]] | None:
         """The plan, if the warm-up has just ended."""
@@ -50,19 +49,26 @@ class Merging:
         return [[order[position] for position in group] for group in groups]
 
 
-def _calibrate(world: World, gradients: Gradients, reducer: Reducer, device: torch.device) -> tuple[float, float]:
-    """α in s and β in s/B of this reduction, by the median of a few messages of two sizes."""
-    sizes = [min(size, 4 * gradients.values) for size in CALIBRATION_BYTES]
-    small, large = (_seconds(world, reducer, torch.zeros(size // 4, device=device)) for size in sizes)
-    beta = max(0.0, large - small) / max(1, sizes[1] - sizes[0])
-    return max(0.0, small - beta * sizes[0]), beta
+def calibrated(seconds: Callable[[int], float], most: int) -> tuple[float, float]:
+    """α in s and β in s/B by what messages take, in `seconds` of their bytes, `most` at most.
+
+    One is nearly all latency; the other, four times as large until it takes `LATENCIES` of those, nearly none.
+    """
+    size = first = min(constants.LATENCY_BYTES, most)
+    small = large = seconds(first)
+    while size < most and large < constants.LATENCIES * small:
+        size = min(4 * size, most)
+        large = seconds(size)
+    beta = max(0.0, large - small) / max(1, size - first)
+    return max(0.0, small - beta * first), beta
 
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
+    """Median of a few messages, as rank 0 finds it."""
     times = []
-    for _ in range(1 + _SAMPLES):
+    for _ in range(1 + constants.CALIBRATION_SAMPLES):
         world.comm.Barrier()
         begin = time.perf_counter()
         reducer.sum(values, 0)
         times.append(time.perf_counter() - begin)
-    return statistics.median(times[1:])
+    return float(world.comm.bcast(statistics.median(times[1:])))

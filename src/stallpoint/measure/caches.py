@@ -1,0 +1,74 @@
+"""The caches of the machine, as Linux or the GPU's driver tells: what a product tells depends on what they hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from stallpoint.measure import constants
+
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Bytes; None where the machine does not tell."""
+
+    core: int | None
+    """Largest cache that a core has for itself."""
+    largest: int | None
+    """Caches of the last level that the threads of a process can fill, together."""
+
+    @property
+    def emptied_by(self) -> int:
+        """Bytes that fill the largest ones, or what they are taken for."""
+        return self.largest or constants.CACHE_UNKNOWN
+
+    @property
+    def kept_by_core(self) -> int:
+        """Bytes that a core keeps for itself, or what they are taken for."""
+        return self.core or constants.CORE_CACHE_UNKNOWN
+
+
+@dataclass(frozen=True)
+class _Cache:
+    level: int
+    size: int
+    cpus: str
+    """Which share it."""
+
+
+def caches(device: torch.device) -> Caches:
+    """Those of this process's CPUs, as its tensor library uses them, or of the GPU."""
+    if device.type == "cuda":
+        return Caches(None, getattr(torch.cuda.get_device_properties(device), "L2_cache_size", None))
+    return of_cpus(os.sched_getaffinity(0), torch.get_num_threads())
+
+
+def of_cpus(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Caches:
+    """Those that `threads` on `cpus` can fill, by /sys below `root`; each of the last level counts once."""
+    found = {cache for cpu in cpus for cache in _of_cpu(root / f"sys/devices/system/cpu/cpu{cpu}/cache")}
+    if not found:
+        return Caches(None, None)
+    first, last = (end(cache.level for cache in found) for end in (min, max))
+    # Hardware threads of one core share its first level.
+    cores = {cache.cpus for cache in found if cache.level == first}
+    own = [cache.size for cache in found if cache.cpus in cores]
+    sizes = sorted((cache.size for cache in found if cache.level == last), reverse=True)
+    return Caches(max(own), sum(sizes[:threads]))
+
+
+def _of_cpu(folder: Path) -> Iterator[_Cache]:
+    """The caches for data that a CPU uses; some kernels name them and tell no size."""
+    for index in folder.glob("index*"):
+        with suppress(OSError, ValueError, KeyError):
+            type_, level, size, cpus = (
+                (index / name).read_text().strip() for name in ("type", "level", "size", "shared_cpu_list")
+            )
+            if type_ != "Instruction":
+                yield _Cache(int(level), int(size[:-1]) * _UNITS[size[-1]], cpus)
