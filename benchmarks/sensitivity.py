@@ -1,8 +1,8 @@
 """What is measured with half of a constant of `stallpoint.measure.constants`, and with twice as much.
 
 Two ranks of this machine measure as jobs do. In each round the constants take turns, in another order each time, and
-beside each value stands what is found with all constants as they are, in the same round: the ratio is printed, so that
-1 is wanted. How far that itself is from what another such measurement finds stands first.
+what is found is divided by what all constants as they are find in the same round: 1 is wanted. Lines that say `AGAIN`
+compare two such measurements with the same constants.
 
 Run under mpirun it is one rank: ``sensitivity.py ROUNDS OUTPUT``.
 """
@@ -32,11 +32,12 @@ from stallpoint.measure.sentinel import Sentinel
 from stallpoint.measure.train import Trainer
 from stallpoint.measure.world import World
 from stallpoint.networks import find
+from stallpoint.networks.products import Product
 from stallpoint.presets import PRESETS
 from stallpoint.records import COLLECTIVES, CONTENTION
 
 RANKS = 2
-AS_SET = "as set"
+AGAIN = "again"
 SIZES = {"1 KiB": 2**10, "64 KiB": 2**16, "4 MiB": 2**22}
 CPU = torch.device("cpu")
 Found: TypeAlias = dict[str, float]
@@ -51,10 +52,11 @@ def benchmark(scratch: Path, rounds: int) -> tuple[list[Figure], list[str]]:
     file = scratch / "found.json"
     command = [*launcher, "-n", str(RANKS), sys.executable, __file__, str(rounds), str(file)]
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
-    subprocess.run(command, env=os.environ | root, check=True)
+    with (scratch / "progress").open("w") as progress:
+        subprocess.run(command, env=os.environ | root, stderr=progress, check=True)
     found = json.loads(file.read_text())
     figures = [
-        figure("sensitivity", value, f"{quantity} / {AS_SET}", ratios, "1")
+        figure("sensitivity", value, f"{quantity} / as set", ratios, "1")
         for value, quantities in found.items()
         for quantity, ratios in quantities.items()
     ]
@@ -74,14 +76,12 @@ def rows(world: World) -> Found:
 
 
 def beside(world: World) -> Found:
-    """Seconds of an all-reduce while all ranks compute, and what computing loses to it, by size."""
+    """Seconds of an all-reduce while all ranks compute, and what computing loses to it."""
     table = _visited(world)[1]
     lost = table["computing"] - table["operations"] * table["alone_computing"] / table["alone_operations"]
     return {
-        **{
-            f"{name} beside computing": _median(table, size, table["seconds"] / table["messages"])
-            for name, size in SIZES.items()
-        },
+        "64 KiB beside computing": _median(table, SIZES["64 KiB"], table["seconds"] / table["messages"]),
+        "4 MiB beside computing": _median(table, SIZES["4 MiB"], table["seconds"] / table["messages"]),
         "computing lost to 4 MiB": _median(table, SIZES["4 MiB"], lost / table["messages"]),
     }
 
@@ -103,13 +103,29 @@ def _median(table: Any, size: int, values: Any) -> float:
     return float(values[table["message_bytes"] == size].median())
 
 
-def products(world: World) -> Found:
-    """What tells about the machine: rates of `peak` and `bandwidth`, and of few rows by the byte."""
-    shapes = [one for one in sgemm.machine(CPU, torch.float32, 512) if one.name != "rows" or one.m in (1, 4, 8)]
+def peak(world: World) -> Found:
+    """Seconds of the product `peak` by the operation."""
+    return _products(world, lambda one: one.name == "peak")
+
+
+def bandwidth(world: World) -> Found:
+    """Seconds of the product `bandwidth` by the byte."""
+    return _products(world, lambda one: one.name == "bandwidth")
+
+
+def few_rows(world: World) -> Found:
+    """Seconds of the product `rows` by the byte of its matrix, at few rows."""
+    return _products(world, lambda one: one.name == "rows" and one.m in (1, 4, 8))
+
+
+def _products(world: World, chosen: Callable[[Product], bool]) -> Found:
+    shapes = [one for one in sgemm.machine(CPU, torch.float32, constants.ROWS_LEAST) if chosen(one)]
     world.comm.Barrier()
-    times = {place: seconds for place, _, seconds in sgemm.timed(shapes, 1, CPU)}
+    times: dict[int, list[float]] = {}
+    for place, _, seconds in sgemm.timed(shapes, 3, CPU):
+        times.setdefault(place, []).append(seconds)
     return {
-        f"{one.name}{f' of {one.m}' if one.name == 'rows' else ''}": times[place]
+        f"rows of {one.m}" if one.name == "rows" else one.name: float(np.median(times[place]))
         / (one.floating_point_operations if one.name == "peak" else one.k * one.n)
         for place, one in enumerate(shapes)
     }
@@ -131,13 +147,12 @@ def training(world: World) -> Found:
 
 
 def _iteration(world: World, name: str, batch: int) -> float:
-    trainer = Trainer(network(find(name), 1, CPU), world, PRESETS["wfbp"].preset, CPU)
     mini_batch = MiniBatch(*find(name).takes.example(batch, CPU), 0.0, 0.0)
     seconds = []
-    for _ in range(4):
-        world.comm.Barrier()
-        seconds.append(trainer.step(lambda: mini_batch).phases["iteration_time"])
-    trainer.close()
+    with Trainer(network(find(name), 1, CPU), world, PRESETS["wfbp"].preset, CPU) as trainer:
+        for _ in range(4):
+            world.comm.Barrier()
+            seconds.append(trainer.step(lambda: mini_batch).phases["iteration_time"])
     return float(np.median(seconds[1:]))
 
 
@@ -169,14 +184,12 @@ def matrix(part: float, bounds: tuple[int, int]) -> tuple[int, int]:
     return (int(part * bounds[0]),) * 2
 
 
-OF_MATRICES: Values = {
-    "ROWS_BYTES": lambda part: matrix(part, constants.ROWS_BYTES),
-    "BANDWIDTH_BYTES": lambda part: {"cpu": matrix(part, constants.BANDWIDTH_BYTES["cpu"])},
-}
 MEASURED: tuple[tuple[Callable[[World], Found], Values], ...] = (
     (rows, vary("ROW_SECONDS", "ROW_MESSAGES")),
     (beside, vary("ALONE_SECONDS", "BESIDE_PIECES", "BESIDE_MESSAGES", "PIECE_IMAGES")),
-    (products, vary("PEAK_SIDE") | OF_MATRICES),
+    (peak, vary("PEAK_SIDE")),
+    (few_rows, {"ROWS_BYTES": lambda part: matrix(part, constants.ROWS_BYTES)}),
+    (bandwidth, {"BANDWIDTH_BYTES": lambda part: {"cpu": matrix(part, constants.BANDWIDTH_BYTES["cpu"])}}),
     (sentinel, vary("SENTINEL_SECONDS", "SENTINEL_CACHE")),
     (training, vary("IN_PLACE_BYTES")),
     (timing, vary("TINY_LAYERS", "PAIRS")),
@@ -204,16 +217,15 @@ def measure(rounds: int, file: Path) -> None:
     for number in range(rounds + 1):
         for function, wanted in MEASURED:
             values = {f"{name} x {part:g}": {name: of(part)} for name, of in wanted.items() for part in (0.5, 2)}
-            values = {f"{function.__name__}: {AS_SET}, again": {}, **values}
+            values = {f"{function.__name__}, {AGAIN}": {}, **values}
             usual = function(world)
-            for name in random.permutation(list(values)):
+            for name in map(str, random.permutation(list(values))):
                 with put(values[name]):
                     here = function(world)
-                if number:
-                    for quantity, value in here.items():
-                        found.setdefault(str(name), {}).setdefault(quantity, []).append(value / usual[quantity])
+                for quantity, value in here.items() if number else ():
+                    found.setdefault(name, {}).setdefault(quantity, []).append(value / usual[quantity])
     if world.rank == 0:
-        file.write_text(json.dumps(found))
+        file.write_text(json.dumps({name: found[name] for name in sorted(found)}))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ PROPERTIES = {
     "gpu_model": "GPU",
     "cores_available": "cores",
     "threads": "threads of a worker",
+    "core_cache_bytes": "cache of a core",
+    "cache_bytes": "caches of a worker",
     "memory_bytes": "memory",
     "kernel": "kernel",
     "python": "Python",
@@ -36,12 +38,20 @@ def environment(tables: Tables) -> Section:
     if runs is None or environments is None or environments.empty:
         return Section("environment", "Environment", paragraph("No job recorded its environment."))
     known = environments.merge(runs[["cell", "hardware"]], on="cell")
-    known = known.assign(memory_bytes=[f"{size / 2**30:.0f} GiB" for size in known["memory_bytes"]])
+    known = known.assign(
+        memory_bytes=[f"{size / 2**30:.0f} GiB" for size in known["memory_bytes"]],
+        **{name: [_mib(size) for size in known[name]] for name in ("core_cache_bytes", "cache_bytes")},
+    )
     hardware, frames = zip(*known.groupby("hardware"), strict=True)
     rows = [[name, *(_values(frame[column]) for frame in frames)] for column, name in PROPERTIES.items()]
     return Section(
         "environment", "Environment", table(["", *map(str, hardware)], [row for row in rows if any(row[1:])])
     )
+
+
+def _mib(size: float) -> str:
+    """Bytes in MiB; empty where they are not known."""
+    return "" if pd.isna(size) else f"{size / 2**20:g} MiB"
 
 
 def _values(values: pd.Series[Any]) -> str:
