@@ -270,5 +270,7 @@ def archive_file(wildcards):
 
 
 def final_targets():
-    pages = [f"{RESULTS}/{name}" for name in ("report.html", "conclusions.md", "details.md", "conclusions.json")]
+    pages = [
+        f"{RESULTS}/{name}" for name in ("report.html", "conclusions.md", "details.md", "conclusions.json")
+    ]
     return [*pages, *rules.papers.input, *rules.typeset.output]
