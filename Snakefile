@@ -14,7 +14,7 @@ if not workflow.configfiles:
     configfile: "config/config.yaml"
 
 
-include: "workflow/rules/code.smk"
+include: "workflow/rules/shared.smk"
 include: "workflow/rules/compare.smk"
 
 

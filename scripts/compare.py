@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 
 from stallpoint.comparison.answers import FAIL_ON, compare, fails
-from stallpoint.comparison.reading import name_of, read_results
+from stallpoint.comparison.places import FORMATS, name_of
+from stallpoint.comparison.reading import read_results
 from stallpoint.comparison.words import summary
-from stallpoint.comparison.writing import FORMATS, write_comparison
+from stallpoint.comparison.writing import write_comparison
 from stallpoint.program import program
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

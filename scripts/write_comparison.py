@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from stallpoint.comparison.answers import compare
+from stallpoint.comparison.places import FORMATS
 from stallpoint.comparison.reading import read_results
-from stallpoint.comparison.writing import FORMATS, write_comparison
+from stallpoint.comparison.writing import write_comparison
 from stallpoint.program import program
 
 with program(Path(snakemake.log[0])):

@@ -22,9 +22,10 @@ from stallpoint.comparison.change import BETTER, LEVEL, SAME, WORSE, beside_othe
 from stallpoint.comparison.history import STEADY, fitted, history
 from stallpoint.comparison.history_page import to_html as history_html
 from stallpoint.comparison.history_page import to_json as history_json
-from stallpoint.comparison.reading import FOLDER, NEEDED, Results, read_results
+from stallpoint.comparison.places import FOLDER, FORMATS
+from stallpoint.comparison.reading import NEEDED, Results, read_results
 from stallpoint.comparison.words import summary
-from stallpoint.comparison.writing import FORMATS, write_comparison
+from stallpoint.comparison.writing import write_comparison
 from stallpoint.errors import InputError
 from stallpoint.models.base.frames import frame
 from stallpoint.models.base.measured import POINT

@@ -1,33 +1,11 @@
 # What changed from one study to another: `snakemake compare --config old=OLD new=NEW [fail_on=slower]`. It needs no
 # study of its own: OLD and NEW are archives, or finished studies in results/.
-from stallpoint.comparison.reading import files_of, name_of
-from stallpoint.comparison.writing import FORMATS
+from stallpoint.comparison.places import FORMATS, name_of
 
 
 localrules:
     compare,
     comparison,
-
-
-def compared(entry):
-    """What `old` or `new` of the configuration names."""
-    if entry not in config:
-        raise WorkflowError(
-            f"{entry} is missing: snakemake compare --config old=OLD new=NEW, each an archive (.zip) or a study in results/"
-        )
-    return str(config[entry])
-
-
-def files_compared(entry):
-    """The files that are read of it."""
-
-    def files(wildcards):
-        try:
-            return list(map(str, files_of(compared(entry), entry)))
-        except InputError as error:
-            raise WorkflowError(str(error)) from None
-
-    return files
 
 
 PAIR = "-".join(name_of(str(config.get(entry, entry))) for entry in ("old", "new"))

@@ -11,11 +11,12 @@ from pathlib import Path
 import pandas as pd
 
 from stallpoint.archive.further import opened, read_zip_index, verified
+from stallpoint.comparison.places import ARCHIVE, FOLDER, files_of, folder_of, name_of
 from stallpoint.comparison.settings import OF_MACHINE
 from stallpoint.errors import InputError
 from stallpoint.models.base.measured import POINT, SERIES, TIMES
 from stallpoint.parquet import open_file
-from stallpoint.records import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, TIDY_TABLES, Table
+from stallpoint.records import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, Table
 
 _ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
 NEEDED: dict[Table, tuple[str, ...]] = {
@@ -27,9 +28,6 @@ NEEDED: dict[Table, tuple[str, ...]] = {
     DISTURBANCES: ("cell", "iteration", "left_out"),
 }
 """Tables that are read, and their columns that have to be there: archives of earlier versions may lack others."""
-FOLDER = {table: "tables" if table in TIDY_TABLES else "models" for table in NEEDED}
-"""Where tables lie in the folder of a study."""
-ARCHIVE = ".zip"
 
 
 @dataclass(frozen=True)
@@ -48,23 +46,6 @@ class Results:
         return began
 
 
-def name_of(given: str) -> str:
-    """What an archive or study is called: the archive's file or the study's folder."""
-    return Path(given).name.removesuffix(ARCHIVE)
-
-
-def files_of(given: str, where: str) -> list[Path]:
-    """The files that `read_results` reads; `InputError` says that `where` names nothing that can be compared."""
-    if given.endswith(ARCHIVE):
-        read_zip_index(Path(given), where)
-        return [Path(given)]
-    folder = _folder(given, where)
-    files = [folder / kind / f"{table.name}.parquet" for table, kind in FOLDER.items()]
-    if missing := [str(file) for file in files if not file.exists()]:
-        raise InputError(f"{where}: study {given} is not finished: it has no {missing[0]}; run `snakemake` for it")
-    return files
-
-
 def read_results(given: str, where: str) -> Results:
     """The archive (a zip) or study (its folder, or its name) that was `given`.
 
@@ -73,7 +54,7 @@ def read_results(given: str, where: str) -> Results:
     """
     files = files_of(given, where)
     if not given.endswith(ARCHIVE):
-        return Results(name_of(given), _read(_folder(given, where), where))
+        return Results(name_of(given), _read(folder_of(given, where), where))
     (archive,) = files
     index = read_zip_index(archive, where)
     with tempfile.TemporaryDirectory() as scratch, opened(archive, where) as file:
@@ -83,17 +64,6 @@ def read_results(given: str, where: str) -> Results:
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(read(f"results/{index.study}/{kind}/{table.name}.parquet"))
         return Results(name_of(given), _read(Path(scratch), f"{where}: {archive}"))
-
-
-def _folder(given: str, where: str) -> Path:
-    places = [Path(given), Path("results", given)]
-    for folder in places:
-        if (folder / "tables").is_dir():
-            return folder
-    raise InputError(
-        f"{where}: there is no study {given}: name the zip that `snakemake archive` wrote, or a finished study "
-        f"(neither {places[0]} nor {places[1]} holds tables)"
-    )
 
 
 def _read(folder: Path, where: str) -> dict[str, pd.DataFrame]:

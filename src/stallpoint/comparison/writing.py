@@ -15,9 +15,6 @@ from stallpoint.models.base.statistics import INTERVAL
 from stallpoint.parquet import atomic, write
 from stallpoint.records import COMPARISON
 
-FORMATS = ("md", "json", "parquet", "html")
-"""What a comparison is written as: ``comparison.md``, ..."""
-
 
 def write_comparison(comparison: Comparison, files: Mapping[str, Path]) -> None:
     """Write all of it to the `files`, a path for each of `FORMATS`."""

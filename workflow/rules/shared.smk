@@ -1,4 +1,4 @@
-# What every set of rules needs, whether they are about a study of one's own or about others: the code of their scripts.
+# What rules need that are about no study of their own: the code of their scripts, and the studies that are compared.
 import os
 import shlex
 import sys
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from stallpoint.comparison.places import files_of
 from stallpoint.errors import InputError
 from stallpoint.sources import sources_of
 
@@ -24,5 +25,26 @@ def code_of(script, also=lambda wildcards: ()):
     def files(wildcards):
         found = sources_of(Path(workflow.basedir, "scripts", script), LIBRARY, also(wildcards))
         return list(map(os.path.relpath, found))
+
+    return files
+
+
+def compared(entry):
+    """What `old` or `new` of the configuration names."""
+    if entry not in config:
+        raise WorkflowError(
+            f"{entry} is missing: snakemake compare --config old=OLD new=NEW, each an archive (.zip) or a study in results/"
+        )
+    return str(config[entry])
+
+
+def files_compared(entry):
+    """The files that are read of it."""
+
+    def files(wildcards):
+        try:
+            return list(map(str, files_of(compared(entry), entry)))
+        except InputError as error:
+            raise WorkflowError(str(error)) from None
 
     return files
