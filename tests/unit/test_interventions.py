@@ -265,6 +265,6 @@ def test_page_and_conclusions_show_both_ways() -> None:
         "saved": {"value": 0.01, "low": 0.008, "high": 0.012}, "parted": {"value": 0.02, "low": 0.019, "high": 0.021},
     }  # fmt: skip
     html = section({**NOTHING, "interventions": [row]}).html
-    for text in ("no-update", "10 ms [8, 12]", "20 ms [19, 21]", ">no<"):
+    for text in ("no-update", "10 ms (8–12)", "20 ms (19–21)", ">no<"):
         assert text in html
     assert "None was measured" in section(NOTHING).html
