@@ -72,7 +72,7 @@ def test_imported_files_alone_make_a_report(imported: Checkout) -> None:
     assert list(weak.index) == [1, 2, 4, 8]
     assert weak["predicted_iteration"].notna().all()
     assert weak["extrapolated"].to_dict() == {1: False, 2: False, 4: False, 8: True}
-    text = imported.results("conclusions.md").read_text()
+    text = imported.results("details.md").read_text()
     assert "## Imported" in text
     assert "on4.txt (SHA-256 " in text
     assert "on4.txt (SHA-256 " in imported.results("report.html").read_text()

@@ -104,7 +104,7 @@ def test_claims_of_papers_and_of_the_study_are_judged(finished: Checkout) -> Non
     assert claims["googlenet-has-50-mb"]["verdict"] == "not tested"
     rows = read(CLAIMS, finished.results("claims.parquet")).to_pandas()
     assert set(rows["claim"]) == set(claims)
-    assert "| Two nodes are at least as fast as one. | this study |" in finished.results("conclusions.md").read_text()
+    assert "| Two nodes are at least as fast as one. | this study |" in finished.results("details.md").read_text()
     assert 'href="#speedup"' in finished.results("report.html").read_text()
 
 
@@ -271,7 +271,7 @@ def test_a_cell_that_cannot_run_is_recorded_and_the_study_goes_on(new_checkout: 
     assert on_gpu["reason"].str.contains("cuda", case=False).all()
     assert len(on_gpu) == 2
     assert set(runs.loc[runs["hardware"] == "local", "status"]) == {"ok"}
-    assert on_gpu["reason"].iloc[0] in study.results("conclusions.md").read_text()
+    assert on_gpu["reason"].iloc[0] in study.results("details.md").read_text()
 
 
 def break_an_image(folder: Path) -> Path:
