@@ -60,7 +60,9 @@ def test_it_is_measured_and_modelled_like_any_other(study: Checkout) -> None:
     filled = {table.name for table in MODEL_TABLES if len(read(table, study.results(f"models/{table.name}.parquet")))}
     # No node count is held out of two, nothing is left out or differs in one axis alone, and two b are no curve.
     empty = {"validation", "interventions", "comparisons", "curve_distances"}
-    assert filled - {"disturbances"} == {table.name for table in MODEL_TABLES} - empty - {"disturbances"}
+    # Whether anything is disturbed, or the model too far off to say what if, is up to the machine.
+    open_ = {"disturbances", "what_if"}
+    assert filled - open_ == {table.name for table in MODEL_TABLES} - empty - open_
 
 
 def test_what_it_is_made_of_is_written(study: Checkout) -> None:
