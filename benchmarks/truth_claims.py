@@ -6,7 +6,9 @@ lies `FAR` beyond it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from judging import shares
@@ -14,12 +16,12 @@ from noises import NOISES, Noise
 from paired import Figure
 
 from stallpoint.claims.judge import judge
-from stallpoint.claims.quantity import Evidence
 from stallpoint.claims.reading import own_claims
 from stallpoint.claims.verdict import FAILS, HOLDS
-from stallpoint.models.base.frames import frame
 from stallpoint.models.base.statistics import bootstrap, columns, generator
-from stallpoint.records import TABLES
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from claim_tables import evidence
 
 TRIALS, COUNT = 40, 10
 LIMIT, FAR = 1.0, 0.8
@@ -55,8 +57,7 @@ def _verdicts(noise: Noise, false: int, trial: int) -> dict[str, str]:
         repeat, visit, _ = np.indices(values.shape).reshape(3, -1)
         visits = [str(one) for one in (repeat if noise.repeats > 1 else visit)]
         ensemble = bootstrap(values.ravel(), visits, generator(trial, "claims", place), np.mean)
-        empty = {column.name: "" if "string" in str(column.type) else 0 for column in TABLES["comparisons"].columns}
-        rows.append(empty | {"network": f"network {place}"} | columns("throughput", ensemble))
+        rows.append({"network": f"network {place}"} | columns("throughput", ensemble))
     claims = own_claims([
         {
             "id": quantifier, "sentence": "Planted.", "quantifier": quantifier, "quantity": QUANTITY,
@@ -64,5 +65,5 @@ def _verdicts(noise: Noise, false: int, trial: int) -> dict[str, str]:
         }
         for quantifier in ("all", "any")
     ])  # fmt: skip
-    judged = judge(claims, Evidence({"comparisons": frame(TABLES["comparisons"], rows)}))
+    judged = judge(claims, evidence({"comparisons": rows}))
     return {one["id"]: one["verdict"] for one in judged}

@@ -1,6 +1,7 @@
 import math
 from typing import Any
 
+import claim_tables
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +14,6 @@ from stallpoint.claims.judge import judge, rows
 from stallpoint.claims.language import Claim, Quantity
 from stallpoint.claims.quantity import Evidence, Number, difference, numbers, ratio
 from stallpoint.claims.reading import own_claims
-from stallpoint.models.base.frames import frame
 from stallpoint.parquet import to_arrow
 from stallpoint.records import CLAIMS, TABLES
 
@@ -27,20 +27,19 @@ def claim(quantity: dict[str, Any], condition: dict[str, Any] | None = None) -> 
 
 
 def evidence(**tables: list[dict[str, Any]]) -> Evidence:
-    """Tables of the given rows; a column left out is empty, an interval left out is 10 % to each side."""
-    return Evidence(
-        {name: frame(TABLES[name], [_row(name, row) for row in given]) for name, given in tables.items()}, FACTS
-    )
+    """Tables of the given rows; an interval left out is 10 % to each side."""
+    return claim_tables.evidence({name: [_row(name, row) for row in given] for name, given in tables.items()}, FACTS)
 
 
 def _row(table: str, given: dict[str, Any]) -> dict[str, Any]:
-    types = {column.name: str(column.type) for column in TABLES[table].columns}
-    empty = {"large_string": "", "int64": 0, "double": math.nan, "bool": False}
-    row = {name: empty[kind] for name, kind in types.items()} | given
-    for name, value in given.items():
-        if f"{name}_low" in types and f"{name}_low" not in given:
-            row |= {f"{name}_low": 0.9 * value, f"{name}_high": 1.1 * value}
-    return row
+    names = {column.name for column in TABLES[table].columns}
+    ends = {
+        f"{name}_{end}": factor * value
+        for name, value in given.items()
+        if f"{name}_low" in names
+        for end, factor in (("low", 0.9), ("high", 1.1))
+    }
+    return ends | given
 
 
 def found(quantity: dict[str, Any], **tables: list[dict[str, Any]]) -> list[Number]:

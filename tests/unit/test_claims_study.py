@@ -15,7 +15,7 @@ from stallpoint.claims import words
 from stallpoint.claims.facts import Facts
 from stallpoint.claims.judge import Judged, judge
 from stallpoint.claims.quantity import Evidence
-from stallpoint.claims.reading import PAPERS, claim_files, read_claims
+from stallpoint.claims.reading import OWN, PAPERS, claim_files, read_claims
 from stallpoint.claims.verdict import UNTESTED
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.presets import PRESETS
@@ -25,12 +25,14 @@ from stallpoint.report.claims import claims_section
 SHIPPED = Path(__file__).parents[2] / "resources/claims"
 DEVICES = {"xeon": "cpu", "k80-4gpu": "cuda", "v100-4gpu": "cuda"}
 NETWORKS = ("alexnet", "googlenet", "resnet50")
+STORAGES = {"local": ("files", False), "shared": ("raw", True), "shared-files": ("files", True)}
+"""Format, and whether reads share the gradients' link."""
 NO_TABLE = {"large-batches-cost-accuracy", "large-effective-batches-converge-worse"}
 """Claims about convergence, which no table can tell."""
 FACTS: Facts = {
     "hardware.device": dict(DEVICES),
-    "storage.format": {(name, of): kind for name in DEVICES for of, kind in (("local", "files"), ("shared", "raw"))},
-    "storage.shared_link": {(name, of): of == "shared" for name in DEVICES for of in ("local", "shared")},
+    "storage.format": {(name, of): kind for name in DEVICES for of, (kind, _) in STORAGES.items()},
+    "storage.shared_link": {(name, of): shared for name in DEVICES for of, (_, shared) in STORAGES.items()},
     **{
         f"sync.{fact}": {name: getattr(known.preset, fact) for name, known in PRESETS.items()}
         for fact in ("start", "reduction", "grouping")
@@ -63,11 +65,18 @@ def layers_of(layers: tuple[Layer, ...]) -> pd.DataFrame:
 
 
 def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows for every network and hardware, wfbp also as every other preset that overlaps, naive as the others."""
+    """The rows for every network and hardware, wfbp also as every other preset that overlaps, naive as the others.
+
+    What was read locally is also read as files from a shared storage; nodes with GPUs have four of them.
+    """
     if "network" in frame:
         frame = pd.concat([frame.assign(network=name) for name in NETWORKS])
+    if "storage" in frame:
+        frame = pd.concat([frame, frame[frame["storage"] == "local"].assign(storage="shared-files")])
     if "hardware" in frame:
         frame = pd.concat([frame.assign(hardware=name) for name in DEVICES])
+        if "ranks" in frame:
+            frame["ranks"] *= [4 if DEVICES[name] == "cuda" else 1 for name in frame["hardware"]]
     if "reduction" in frame:
         frame = pd.concat([frame, frame.assign(reduction="ring")])
     if "against" in frame:
@@ -75,7 +84,7 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
         known = frame[(frame["sync"] == "wfbp") & (frame["against"] == "naive")]
         frame = pd.concat([frame, *(known.assign(sync=sync, against=against) for sync, against in pairs)])
     elif "sync" in frame:
-        presets = {"wfbp": ("parameter-server", "horovod", "mxnet"), "naive": ("firecaffe", "cntk")}
+        presets = {"wfbp": ("parameter-server", "horovod", "mxnet", "caffe-mpi"), "naive": ("firecaffe", "cntk")}
         more = [frame[frame["sync"] == like].assign(sync=name) for like, names in presets.items() for name in names]
         frame = pd.concat([frame, *more])
     return frame.reset_index(drop=True)
@@ -104,7 +113,7 @@ def test_verdicts_whose_answer_is_known(judged: dict[str, Judged]) -> None:
         "dag-error-alexnet": "holds",
         "alexnet-has-250-mb": "does not hold",
         "ring-almost-doubles-the-speed": "does not hold",
-        "fully-connected-better-on-gpu": "not distinguishable",
+        "fully-connected-better-on-gpu": "does not hold",
         "pooling-stays-cheap": "holds",
     }
     assert {name: judged[name]["verdict"] for name in expected} == expected
@@ -120,9 +129,11 @@ def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str,
         if claim["chart"]:
             assert f'<a href="#{claim["chart"]}">' in html
             assert f"(figures/{claim['chart']}.html)" in markdown
-    (line,) = words.summary_line(claims)
-    assert line.startswith("claims: ")
+    (line,) = words.summary_lines(claims)
+    assert line.startswith("of papers: ")
     assert f"{len(NO_TABLE)} not tested" in line
+    own = [claim | {"paper": OWN} for claim in claims[:1]]
+    assert list(words.summary_lines([*claims, *own])) == [line, f"of this study: 1 {words.PLURAL[own[0]['verdict']]}"]
 
 
 def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -> None:
@@ -134,4 +145,4 @@ def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -
 
 
 def test_without_claims_nothing_is_said_of_them() -> None:
-    assert list(words.blocks([])) == words.summary_line([]) == []
+    assert list(words.blocks([])) == list(words.summary_lines([])) == []

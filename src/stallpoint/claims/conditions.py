@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pandas as pd
 
 from stallpoint.claims.facts import Facts, column_of
-from stallpoint.claims.language import COMPARISONS, ENDS
+from stallpoint.claims.language import COMPARISONS, ENDS, LIKE
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = dict(
     zip(COMPARISONS, (pd.Series.gt, pd.Series.ge, pd.Series.lt, pd.Series.le), strict=True)
@@ -35,8 +36,22 @@ def chosen(rows: pd.DataFrame, where: Mapping[str, Any], known: Facts) -> pd.Dat
 def meets(values: pd.Series[Any], wanted: Any) -> pd.Series[bool]:
     """Which values are as one condition wants them."""
     if not isinstance(wanted, Mapping):
-        return values.isin(wanted if isinstance(wanted, list) else [wanted])
+        return values.isin(_listed(wanted))
     found = pd.Series(True, index=values.index)
     for key, value in wanted.items():
-        found &= ~meets(values, value) if key == "not" else _COMPARE[key](values, value)
+        found &= _compared(values, key, value)
     return found
+
+
+def _compared(values: pd.Series[Any], key: str, value: Any) -> pd.Series[bool]:
+    if key == "not":
+        return ~meets(values, value)
+    if key == LIKE:
+        patterns = [pattern.lower() for pattern in _listed(value)]
+        return values.map(lambda name: any(fnmatchcase(str(name).lower(), one) for one in patterns)).astype(bool)
+    compared: pd.Series[bool] = _COMPARE[key](values, value)
+    return compared
+
+
+def _listed(wanted: Any) -> list[Any]:
+    return wanted if isinstance(wanted, list) else [wanted]

@@ -41,6 +41,8 @@ CURVE = "curve"
 ENDS = ("largest", "smallest")
 """Conditions on a column that pick the rows where it is largest or smallest, after all others."""
 COMPARISONS = ("above", "at_least", "below", "at_most")
+LIKE = "like"
+"""Compares names with patterns, in which ``*`` stands for anything: ``*k80*``; capitals are as small letters."""
 RESAMPLED = ("median", "mean")
 """What can be made of rows without an interval of their own: rows are drawn again."""
 
@@ -214,19 +216,26 @@ def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
 
 
 def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
-    """Whether a condition fits the column: comparisons and ends are of numbers."""
+    """Whether a condition fits the column: comparisons and ends are of numbers, patterns of names."""
     number = next((c.type in (INT, REAL) for c in JUDGED_TABLES[table].columns if c.name == column), False)
     if isinstance(wanted, Mapping):
         for key, value in wanted.items():
-            known(key, ["not", *COMPARISONS], where, "comparison")
-            if key != "not" and not (number and _is_number(value)):
-                raise InputError(f"{where}.{key}: compares numbers, not {column} with {value!r}")
+            known(key, ["not", LIKE, *COMPARISONS], where, "comparison")
+            _check_compared(key, value, number, column, where)
         return
     for value in wanted if isinstance(wanted, list) else [wanted]:
         if number and not _is_number(value) and wanted not in ENDS:
             raise InputError(
                 f"{where}: {value!r} should be a number, a list of them, a comparison, or largest or smallest"
             )
+
+
+def _check_compared(key: str, value: Any, number: bool, column: str, where: str) -> None:
+    values = value if isinstance(value, list) else [value]
+    if key in COMPARISONS and not (number and _is_number(value)):
+        raise InputError(f"{where}.{key}: compares numbers, not {column} with {value!r}")
+    if key == LIKE and (number or not all(isinstance(one, str) for one in values)):
+        raise InputError(f"{where}.{key}: compares names, not {column} with {value!r}")
 
 
 def _is_number(value: Any) -> bool:

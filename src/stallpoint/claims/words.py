@@ -1,4 +1,4 @@
-"""Judged claims in words: a section of the conclusions, and one line for the terminal."""
+"""Judged claims in words: a section of details.md, and their counts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from stallpoint.claims.reading import OWN
 from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
 from stallpoint.numerals import number
 
@@ -26,11 +27,11 @@ CAPTION = (
 )
 
 
-def summary_line(judged: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How many claims, of papers and of the study itself, hold, in one line; none without claims."""
-    if not judged:
-        return []
-    return [f"claims: {counted(Counter(claim['verdict'] for claim in judged))}"]
+def summary_lines(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """How many claims hold, in a line for those of papers and one for the study's own; none without claims."""
+    for whose, own in (("of papers", False), ("of this study", True)):
+        if counts := Counter(claim["verdict"] for claim in judged if (claim["paper"] == OWN) == own):
+            yield f"{whose}: {counted(counts)}"
 
 
 def counted(counts: Mapping[str, int]) -> str:

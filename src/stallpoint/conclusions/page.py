@@ -37,7 +37,7 @@ def page(conclusions: Conclusions) -> str:
         *_listed("Training data", _data(conclusions)),
         *_listed("How sure this is", _trust(conclusions)),
         *_listed("What to measure next", _next(conclusions["curves"])),
-        *_listed("What papers claim", claims.summary_line(conclusions["claims"])),
+        *_listed("Claims", claims.summary_lines(conclusions["claims"])),
         "Every number: `details.md`; charts: `report.html`.",
     ]
     return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,197 @@
+"""What the papers print in numbers, as rows of the model tables that claims read: nothing that only a figure shows.
+
+A number is known to its last printed digit: 0.23 is from 0.225 to 0.235.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from claim_tables import Interval, Rows, evidence
+
+from stallpoint.claims.facts import Facts
+from stallpoint.claims.quantity import Evidence, ratio
+from stallpoint.exchange.layer_trace import from_text
+from stallpoint.presets import PRESETS
+
+TABLE_VI = Path(__file__).parents[2] / "resources/published/shi-2018-table-vi.txt"
+FACTS: Facts = {
+    "hardware.device": {
+        "cpu": "cpu", "knl": "cpu", "k80": "cuda", "titanx": "cuda",
+        "k80-2gpu": "cuda", "k80-4gpu": "cuda", "v100-4gpu": "cuda",
+    },
+    "sync.start": {name: known.preset.start for name, known in PRESETS.items()},
+    "sync.grouping": {name: known.preset.grouping for name, known in PRESETS.items()},
+}  # fmt: skip
+"""Compute units of Keuper & Pfreundt, Table I, and clusters of Shi et al., Table II."""
+
+
+def published() -> dict[str, Evidence]:
+    """The tables of each paper that claims something."""
+    rows: dict[str, Rows] = {
+        "Keuper & Pfreundt (2016)": {
+            "stalling": _stalling(),
+            "layer_scaling": [*_iterations(), *_shares()],
+            "halvings": _halvings(),
+            "traffic": _traffic(),
+            "network_layers": _networks(),
+        },
+        "Shi et al. (2018)": {
+            "validation": _validation(),
+            "hidden_communication": _of_backward(),
+            "critical_path": _bandwidth(),
+            "data_share": _data_share(),
+        },
+        "Serebryakov (2017)": {},
+        "An introductory guide on distributed training of neural networks": {"communication": _ring()},
+    }
+    return {paper: _with_empty(tables) for paper, tables in rows.items()}
+
+
+def _with_empty(rows: Rows) -> Evidence:
+    """Tables of which nothing is printed are empty."""
+    empty: Rows = {table: [] for table in ("predictions", "what_if", "comparisons", "storage_rates")}
+    empty |= {table: [] for table in ("curve_distances", "sgemm_speedup", "stalling", "layer_scaling", "halvings")}
+    empty |= {table: [] for table in ("hidden_communication", "critical_path", "data_share", "communication")}
+    return evidence(empty | rows, FACTS)
+
+
+def _printed(text: str) -> Interval:
+    """A number as it is printed, from half a last digit below it to half a digit above."""
+    value = Decimal(text)
+    half = Decimal(5).scaleb(int(value.as_tuple().exponent) - 1)
+    return float(value), float(value - half), float(value + half)
+
+
+def _power(base: Interval, exponent: float) -> Interval:
+    value, low, high = (end**exponent for end in base)
+    return value, low, high
+
+
+def _columns(name: str, interval: Interval) -> dict[str, float]:
+    """The columns of a number and its interval."""
+    return dict(zip((name, f"{name}_low", f"{name}_high"), interval, strict=True))
+
+
+# --- Keuper & Pfreundt (2016) -----------------------------------------------------------------------
+
+
+def _stalling() -> list[dict[str, Any]]:
+    """Section II: communication bound after 4 to 8 nodes; section V: effective scaling up to 16."""
+    curve = {"hardware": "k80", "scaling": "strong", "batch": 256, "largest_considered": 256}
+    found = _columns("crossing_nodes", (8, 4, 8)) | _columns("stall_nodes", (16, 16, 16))
+    return [curve | found | {"network": network} for network in ("alexnet", "googlenet")]
+
+
+def _iterations() -> list[dict[str, Any]]:
+    """Table I: time per iteration, AlexNet at B = 256, GoogLeNet at B = 32."""
+    seconds = {
+        ("alexnet", 256): {"cpu": "2", "k80": "0.9", "titanx": "0.2", "knl": "0.6"},
+        ("googlenet", 32): {"cpu": "1.3", "k80": "0.36", "knl": "0.32"},
+    }
+    return [
+        {"network": network, "worker_batch": batch, "hardware": unit, "layer_type": "all"}
+        | _columns("seconds", _printed(text))
+        for (network, batch), units in seconds.items()
+        for unit, text in units.items()
+    ]
+
+
+def _shares() -> list[dict[str, Any]]:
+    """Section III-D: dropout, pooling and LRN take 0.1 % (AlexNet) and 0.3 % (GoogLeNet), so none takes more."""
+    return [
+        {"network": network, "worker_batch": batch, "hardware": "k80", "layer_type": kind}
+        | _columns("share", (share, 0, share))
+        for network, batch, share in (("alexnet", 256, 0.001), ("googlenet", 32, 0.003))
+        for kind in ("dropout", "pooling", "lrn")
+    ]
+
+
+def _halvings() -> list[dict[str, Any]]:
+    """The speedup at n nodes to the power of 1/log2(n).
+
+    Section III-A: fully-connected layers around 32x at 256 nodes, on the GPU. Section III-C: almost perfect linear
+    speedup up to 128 nodes at B = 4096, that is from b = 4096 to 32.
+    """
+    layers = {"network": "alexnet", "basis": "layers"}
+    fully_connected = {"hardware": "k80", "layer_type": "fully-connected", "worker_batch": 256, "to_batch": 1}
+    whole = {"hardware": "that of Fig. 11", "layer_type": "all", "worker_batch": 4096, "to_batch": 32}
+    return [
+        layers | fully_connected | _columns("gain", _power(_printed("32"), 1 / 8)),
+        layers | whole | _columns("gain", _power(_printed("128"), 1 / 7)),
+    ]
+
+
+def _traffic() -> list[dict[str, Any]]:
+    """Section IV-A: 15 TB of samples, 450000 x 250 MB x 2(n-1) of gradients and updates; n = 2 is the least."""
+    point = {"network": "alexnet", "hardware": "k80", "scaling": "strong", "batch": 256, "nodes": 2, "ranks": 2}
+    return [point | {"data_bytes": 15 * 10**12 // 450_000, "gradient_bytes": 2 * 250 * 10**6}]
+
+
+def _networks() -> list[dict[str, Any]]:
+    """Table II: models of 250 MB and 50 MB, 55 million weights in AlexNet's fully-connected layers."""
+    weights = 55 * 10**6
+    return [
+        {"network": "alexnet", "layer_type": "fully-connected", "parameters": weights, "gradient_bytes": 4 * weights},
+        {"network": "alexnet", "layer_type": "others", "gradient_bytes": 250 * 10**6 - 4 * weights},
+        {"network": "googlenet", "layer_type": "all", "gradient_bytes": 50 * 10**6},
+    ]
+
+
+# --- Shi et al. (2018) ------------------------------------------------------------------------------
+
+
+def _validation() -> list[dict[str, Any]]:
+    """Section V-D: average errors on both clusters, against Caffe-MPI; each stands for the points it is the mean of."""
+    errors = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
+    return [
+        {"network": network, "hardware": hardware, "sync": "caffe-mpi", "scaling": "weak", "error": error}
+        for network, error in errors.items()
+        for hardware in ("k80-4gpu", "v100-4gpu")
+        for _ in range(4)
+    ]
+
+
+def _of_backward() -> list[dict[str, Any]]:
+    """Section V-C2: gradient communication and back-propagation of ResNet-50 with Caffe-MPI."""
+    point = {"network": "resnet50", "sync": "caffe-mpi", "scaling": "weak", "nodes": 4, "ranks": 16}
+    seconds = {"k80-4gpu": ("0.23", "0.243"), "v100-4gpu": ("0.0797", "0.0625")}
+    return [
+        {**point, "hardware": hardware} | _columns("of_backward", ratio(*map(_printed, both)))
+        for hardware, both in seconds.items()
+    ]
+
+
+def _bandwidth() -> list[dict[str, Any]]:
+    """Section V-C2: 9.6 % of the bandwidth is used, so as much of the communication's time is transfer."""
+    point = {"network": "resnet50", "hardware": "v100-4gpu", "sync": "caffe-mpi", "nodes": 4, "ranks": 16}
+    value, low, high = _printed("9.6")
+    parts = {
+        "communication bandwidth": (value, low, high),
+        "communication latency": (100 - value, 100 - high, 100 - low),
+    }
+    return [{**point, "part": part} | _columns("seconds", interval) for part, interval in parts.items()]
+
+
+def _data_share() -> list[dict[str, Any]]:
+    """Table VI: what of the iteration on the K80 cluster the data layer takes."""
+    (iteration,) = from_text(TABLE_VI.read_text(encoding="utf-8"), TABLE_VI.name)
+    computing = sum(layer.forward + layer.backward for layer in iteration.layers)
+    share = iteration.data_wait / (iteration.data_wait + computing)
+    point = {"network": "alexnet", "hardware": "k80-2gpu", "scaling": "weak", "batch": 1024, "prefetch": 1, "nodes": 1}
+    return [point | _columns("share", (share, share, share))]
+
+
+# --- the survey -------------------------------------------------------------------------------------
+
+
+def _ring() -> list[dict[str, Any]]:
+    """Section Ring AllReduce: 2(N-1)K/N for K elements, on 1 to 128 GPUs; 2 are the fewest that communicate."""
+    times = {workers: 2 * (workers - 1) / workers for workers in (2, 128)}
+    return [
+        {"hardware": "gpus", "reduction": "ring", "fit": "nodes", "nodes": workers, "ranks": workers}
+        | _columns("beta", (time, time, time))
+        for workers, time in times.items()
+    ]
