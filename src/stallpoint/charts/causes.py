@@ -11,7 +11,7 @@ from stallpoint.charts.frames import arrange, compact, rows, with_interval
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Stacked shares of the iteration, one bar for each node count."""
-    frame = arrange(rows(tables, "causes", "train cells with scaling strong or weak on two nodes or more"), most=1)
+    frame = arrange(rows(tables, "causes", "train cells with scaling strong or weak on two nodes or more"), single=True)
     frame = frame.assign(percent=frame["share"] * 100, shown=with_interval(frame, "lost", "s"))
     frame = frame[frame["percent"].notna()]
     frame = compact(frame, ["panel", "nodes", "cause", "basis", "percent", "shown", "verdict"])

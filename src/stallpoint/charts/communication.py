@@ -27,7 +27,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         raise NoData(f"no {cells}")
     # Communication hidden all but completely would stretch the axis over many empty decades.
     times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]
-    arranged = arrange(times.assign(storage="", prefetch=0), most=1)
+    arranged = arrange(times.assign(storage="", prefetch=0), single=True)
     frame = compact(arranged, ["panel", "nodes", "basis", "time", "value", "shown"])
     x, y = axes.nodes_x(frame), axes.log10_y(frame["value"], "time in one iteration [s]")
     tips = marks.tips(time="time", nodes="nodes", basis="basis", shown="median (range over storages and prefetch)")

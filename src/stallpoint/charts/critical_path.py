@@ -10,7 +10,7 @@ from stallpoint.charts.frames import arrange, compact, rows, with_interval
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Stacked shares of the iteration, one bar for each node count; parts that never take time are left out."""
-    frame = arrange(rows(tables, "critical_path", "train cells with scaling strong or weak"), most=1)
+    frame = arrange(rows(tables, "critical_path", "train cells with scaling strong or weak"), single=True)
     frame = frame[frame.groupby("part")["share"].transform("max") > 0]
     frame = frame.assign(percent=frame["share"] * 100, shown=with_interval(frame, "seconds", "s"))
     frame = compact(frame, ["panel", "nodes", "part", "basis", "percent", "shown"])

@@ -16,7 +16,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = estimate(frame[frame["scaling"] != "compute"], "share", "%", scale=100)
     if frame.empty:
         raise NoData(f"no {cells}")
-    frame = arrange(frame.assign(name=frame["storage"], storage=""), most=1).assign(basis="measured")
+    frame = arrange(frame.assign(name=frame["storage"], storage=""), single=True).assign(basis="measured")
     frame["storage"] = frame["name"]
     wait = [f"{number(seconds)} s" for seconds in frame["data_wait"]]
     frame = compact(

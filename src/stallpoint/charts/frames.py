@@ -1,7 +1,7 @@
 """Frames as charts need them: panel and series labels, numbers as text, few digits.
 
-A chart has one *panel* for each network and hardware (and whatever else would crowd it), and in a panel one
-*series* (a colour) for each remaining combination of the axes that vary.
+A chart has one *panel* for each combination of all that varies but the preset, and in a panel one *series* for each
+preset, which has its colour and shape in every chart.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ AXES = tuple(column.name for column in SERIES)
 FILTERS = ("network", "hardware", "storage")
 """Axes by which readers of the report choose what is shown."""
 PANEL_AXES = ("network", "hardware", "scaling")
-SPLIT_ORDER = ("storage", "batch", "prefetch", "sync")
-"""Which axis leaves the colours for panels of its own first, when a panel would hold too many series."""
-MOST_SERIES = 6
+APART = ("storage", "batch", "prefetch")
+"""Axes that, where they vary, panels are named by: colours are for presets."""
 
 
 def rows(tables: Tables, name: str, cells: str) -> pd.DataFrame:
@@ -55,16 +54,11 @@ def varies(frame: pd.DataFrame, axis: str) -> bool:
     return bool(frame[axis].nunique() > 1)
 
 
-def arrange(frame: pd.DataFrame, *, most: int = MOST_SERIES) -> pd.DataFrame:
-    """`frame` with the columns ``panel`` (two lines) and ``series``, at most `most` series in a panel."""
-    series = [axis for axis in AXES if axis not in PANEL_AXES and varies(frame, axis)]
-    crowded = [axis for axis in SPLIT_ORDER if axis in series]
-    moved: list[str] = []
-    while crowded and (label(frame, series).groupby(label(frame, [*PANEL_AXES, *moved])).nunique() > most).any():
-        moved.append(crowded.pop(0))
-        series.remove(moved[-1])
-    first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *moved])
-    panelled = frame.assign(panel=first + "\n" + second, series=label(frame, series or ["sync"]))
+def arrange(frame: pd.DataFrame, *, single: bool = False) -> pd.DataFrame:
+    """`frame` with the columns ``panel`` (two lines) and ``series``; `single`: a panel for each curve."""
+    apart = [axis for axis in (*APART, *(["sync"] if single else [])) if varies(frame, axis)]
+    first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *apart])
+    panelled = frame.assign(panel=first + "\n" + second, series=frame["sync"])
     return panelled.sort_values([*AXES, "nodes"], kind="stable")
 
 

@@ -31,6 +31,13 @@ def colour(frame: pd.DataFrame, field: str, title: str | None = None) -> alt.Col
     return alt.Color(f"{field}:N", scale=theme.colours(field, values), legend=legend)
 
 
+def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
+    """Colour and shape of each ``series`` of `frame`, those of its preset (``sync``), with a legend for several."""
+    colours, shapes = theme.of_presets(dict(zip(frame["series"], frame["sync"], strict=True)))
+    legend = alt.Legend(title=None, symbolOpacity=1) if len(colours["domain"]) > 1 else None
+    return alt.Color("series:N", scale=colours, legend=legend), alt.Shape("series:N", scale=shapes, legend=legend)
+
+
 def dashes(calculated: str = "predicted", *, legend: bool = True) -> alt.StrokeDash:
     """Solid for measured, dashed for predicted (or `calculated` in another way)."""
     scale = alt.Scale(domain=["measured", calculated], range=[theme.SOLID, theme.DASHED])
@@ -80,14 +87,15 @@ def band(base: alt.Chart, y: alt.Y) -> alt.Chart:
     return chart
 
 
-def points(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Filled points at ``value``; where colours tell series apart, shapes do as well."""
+def points(base: alt.Chart, y: alt.Y, shape: alt.Shape | None = None) -> alt.Chart:
+    """Filled points at ``value``; where colours tell series apart, shapes (those given, or theirs) do as well."""
     chart: alt.Chart = base.mark_point(filled=True, size=45, opacity=1).encode(y=y)
     colour = base["encoding"]["color"]
     if isinstance(colour, alt.Color) and len(colour["scale"]["domain"]) > 1:
-        scale = theme.shapes(colour["scale"])
-        chart = chart.encode(shape=alt.Shape(colour["shorthand"], scale=scale, legend=colour["legend"]))
-    return chart
+        scale = theme.shapes(colour["shorthand"].split(":")[0], colour["scale"])
+        shape = shape or alt.Shape(colour["shorthand"], scale=scale, legend=colour["legend"])
+        return chart.encode(shape=shape)
+    return chart.encode(shape=alt.value(shape["scale"]["range"][0])) if shape else chart
 
 
 def hover(base: alt.Chart, y: alt.Y) -> alt.Chart:

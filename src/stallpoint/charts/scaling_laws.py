@@ -22,7 +22,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         raise NoData(f"no {CELLS} at three or more node counts")
     curves = pd.concat([estimate(frame, name).assign(basis=basis) for basis, name in BASES.items()])
     x, y = axes.nodes_x(curves), axes.log10_y(axes.reach(curves), TITLE)
-    colour = marks.colour(curves, "series")
+    colour, shape = marks.by_preset(curves)
     tips = marks.tips(series="series", nodes="nodes", basis="basis", shown="samples/s (90 % interval)", note="law")
     dash = alt.StrokeDash(
         "basis:N",
@@ -35,7 +35,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         alt.Chart().mark_line().encode(x=x, y=y, color=colour, strokeDash=dash),
         marks.hover(alt.Chart().encode(x=x, color=colour), y).encode(tooltip=tips),
         marks.error_bars(measured, y),
-        marks.points(measured, y).encode(tooltip=tips),
+        marks.points(measured, y, shape).encode(tooltip=tips),
     ]
     columns = ["panel", "series", "nodes", "basis", "value", "low", "high", "shown", "note"]
     return marks.panels(layers, compact(axes.clipped(curves, y), columns))

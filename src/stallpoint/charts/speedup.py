@@ -26,7 +26,10 @@ def draw(tables: Tables) -> alt.FacetChart:
 def curves(
     tables: Tables, predictions: pd.DataFrame, *, title: str = TITLE, dashes: alt.StrokeDash | None = None
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
-    """Layers and rows of the curves of `predictions`, which say by ``panel`` and ``series`` where they stand."""
+    """Layers and rows of the curves of `predictions`, which say by ``panel`` and ``series`` where they stand.
+
+    Where several curves of a panel share a preset, and so a colour, predicted ones have their shape too.
+    """
     known = pd.concat(
         [estimate(predictions, f"{basis}_speedup").assign(basis=basis) for basis in ("measured", "predicted")]
     )
@@ -39,7 +42,8 @@ def curves(
     stalls = stalls.assign(low=stalls["low"].clip(least, most), high=stalls["high"].clip(least, most))
     frame = pd.concat([axes.clipped(known, y), marks.ideal_rows(known, "nodes"), stalls])
     frame = compact(frame, ["panel", "series", "nodes", "basis", "value", "low", "high", "shown", "cause", "start"])
-    colour = marks.colour(known, "series")
+    colour, shape = marks.by_preset(known)
+    variants = known["series"].nunique() > known["sync"].nunique()
     tips = marks.tips(series="series", nodes="nodes", basis="basis", shown="speedup (90 % interval)")
     measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
     lines = alt.Chart().transform_filter("datum.basis == 'measured' || datum.basis == 'predicted'")
@@ -50,7 +54,8 @@ def curves(
         lines.mark_line().encode(x=x, y=y, color=colour, strokeDash=dashes or marks.dashes()),
         marks.error_bars(measured, y),
         marks.hover(predicted, y).encode(tooltip=tips),
-        marks.points(measured, y).encode(tooltip=tips),
+        *([predicted.mark_point(filled=False, size=40, opacity=1).encode(y=y, shape=shape)] if variants else []),
+        marks.points(measured, y, shape).encode(tooltip=tips),
         stall.mark_rule(strokeWidth=2).encode(x=marks.at(x, "low"), x2="high:Q", y=y),
         stall.mark_point(shape="triangle-up", filled=True, size=110, opacity=1).encode(
             x=x, y=y, tooltip=marks.tips(series="series", shown="stalls at n (90 % interval)", cause="because of")

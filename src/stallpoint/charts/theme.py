@@ -1,8 +1,8 @@
 """One look for all charts: colours that stay apart for colour-blind readers, fonts, sizes.
 
-Colours are fixed by meaning, so that one layer type, cause or network looks the same in every chart. They stay at
-least 2:1 off both a white and a dark page. Lines and marks that are no data ("ink") have named styles instead, which
-a dark page replaces (`config`).
+Colours are fixed by meaning, so that one preset, layer type, cause or network looks the same in every chart. Their
+contrast (WCAG 2.2, success criterion 1.4.11) is at least 3:1 on a white and on a dark page alike. Lines and marks that
+are no data ("ink") have named styles instead, which a dark page replaces (`config`).
 """
 
 from __future__ import annotations
@@ -10,18 +10,39 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from zlib import crc32
 
 import altair as alt
 
-BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
-VIOLET, LILAC, RED, LIME, GREY, SAND = "#6622FF", "#6677FF", "#BB1133", "#99BB66", "#6E7781", "#CFC5A5"
+BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#086ABB", "#E47500", "#0B9863", "#D86AAA", "#2A98E7", "#CA460C"
+VIOLET, LILAC, RED, LIME, GREY, OLIVE = "#684BDB", "#8479FF", "#CC032E", "#67A153", "#5A6E71", "#696A36"
 OTHERS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, VIOLET, LIME, RED, LILAC)
-"""For things without a fixed colour (series, storages), in this order."""
+"""For things without a fixed colour (storages, node counts), in this order."""
 
 SHAPES = ("circle", "square", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 """A point has a shape as well as a colour; the triangle that points up is the stalling point's."""
 
+PRESETS: dict[str, tuple[str, str]] = {
+    "naive": (VERMILION, "square"),
+    "wfbp": (BLUE, "circle"),
+    "intelcaffe": (LILAC, "triangle-left"),
+    "firecaffe": (RED, "diamond"),
+    "caffe-mpi": (GREEN, "diamond"),
+    "mxnet": (PINK, "triangle-down"),
+    "tensorflow": (SKY, "triangle-right"),
+    "cntk": (ORANGE, "cross"),
+    "parameter-server": (VIOLET, "triangle-down"),
+    "horovod": (LIME, "square"),
+    "ddp": (OLIVE, "cross"),
+    "mg-wfbp": (SKY, "diamond"),
+    "segmented": (ORANGE, "triangle-left"),
+    "wfbp-segmented": (GREEN, "triangle-right"),
+    "none": (GREY, "circle"),
+}
+"""Colour and shape of each named preset; those of a study have theirs by their name (`preset`)."""
+
 COLOURS: dict[str, dict[str, str]] = {
+    "preset": {name: colour for name, (colour, _) in PRESETS.items()},
     "layer_type": {
         "convolution": BLUE,
         "fully-connected": VERMILION,
@@ -33,7 +54,8 @@ COLOURS: dict[str, dict[str, str]] = {
         "concat": LIME,
         "add": RED,
         "loss": LILAC,
-        "flatten": SAND,
+        "flatten": OLIVE,
+        "other": GREY,
         # What stands where in transformers has the colour of its like in convolutional networks.
         "attention": PINK,
         "embedding": GREEN,
@@ -48,7 +70,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "matrix shapes": VERMILION,
         "non-scaling layers": ORANGE,
         "interference": VIOLET,
-        "compute, undivided": SAND,
+        "compute, undivided": OLIVE,
         "training data": GREEN,
         "model update": PINK,
         "straggling": SKY,
@@ -61,7 +83,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "other matrix layers": RED,
         "non-scaling layers": ORANGE,
         "co-running ranks": VIOLET,
-        "communication thread": SAND,
+        "communication thread": OLIVE,
         "compute, undivided": GREY,
         "data": GREEN,
         "host-to-device": LIME,
@@ -107,13 +129,19 @@ SOLID, DASHED, DOTTED = [1, 0], [6, 4], [2, 3]
 """Measured lines are solid, predicted and fitted ones dashed, in every chart that has both."""
 
 FONT = "Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
-LIGHT = {"page": "#ffffff", "ink": "#1f2328", "soft": "#59636e", "grid": "#e4e7eb", "ideal": "#9aa3ad"}
-DARK = {"page": "#15171c", "ink": "#e6e9ee", "soft": "#a5adb8", "grid": "#30363f", "ideal": "#7d8793"}
+LIGHT = {"page": "#ffffff", "ink": "#1f2328", "soft": "#59636e", "grid": "#e4e7eb", "ideal": "#868f99"}
+DARK = {"page": "#15171c", "ink": "#e6e9ee", "soft": "#a5adb8", "grid": "#30363f", "ideal": "#8a94a0"}
 
 
 def natural(text: str) -> list[str | int]:
     """Key that sorts ``B = 64`` before ``B = 256``."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+
+
+def preset(name: str) -> tuple[str, str]:
+    """Colour and shape of a preset: the same in every chart and study, whatever else is drawn."""
+    number = crc32(name.encode())
+    return PRESETS.get(name) or (OTHERS[number % len(OTHERS)], SHAPES[number // len(OTHERS) % len(SHAPES)])
 
 
 def colours(kind: str, values: Iterable[str]) -> alt.Scale:
@@ -124,17 +152,41 @@ def colours(kind: str, values: Iterable[str]) -> alt.Scale:
     unknown = sorted(present - set(known), key=natural)
     free = [colour for colour in OTHERS if colour not in fixed.values()] + list(OTHERS)
     colour_of = {value: free[i % len(free)] for i, value in enumerate(unknown)}
+    if kind == "preset":
+        colour_of = {name: preset(name)[0] for name in unknown}
     return alt.Scale(domain=known + unknown, range=[fixed.get(v) or colour_of[v] for v in known + unknown])
 
 
-def shapes(colours: alt.Scale) -> alt.Scale:
+def shapes(kind: str, colours: alt.Scale) -> alt.Scale:
     """A shape for each value of a colour scale: values of unlike colour that are drawn together have unlike shapes.
 
-    It belongs to the colour, so that it is as fixed as that; neighbours in `OTHERS` never share one.
+    It belongs to the preset, or else to the colour, so that it is as fixed as that; neighbours in `OTHERS` never share
+    one.
     """
-    palette = (*OTHERS, GREY, SAND)
+    palette = (*OTHERS, GREY, OLIVE)
     shape_of = {colour: SHAPES[i % len(SHAPES)] for i, colour in enumerate(palette)}
-    return alt.Scale(domain=colours["domain"], range=[shape_of[colour] for colour in colours["range"]])
+    found = [shape_of[colour] for colour in colours["range"]]
+    if kind == "preset":
+        found = [preset(name)[1] for name in colours["domain"]]
+    return alt.Scale(domain=colours["domain"], range=found)
+
+
+def of_presets(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
+    """Colours and shapes of series, given by name with their presets.
+
+    The first series of a preset has its shape; others that share its colour take shapes nobody has.
+    """
+    names = sorted(series, key=lambda name: (list({**PRESETS, series[name]: ""}).index(series[name]), natural(name)))
+    own = {preset(name)[1] for name in series.values()}
+    free = [shape for shape in SHAPES if shape not in own] or list(SHAPES)
+    shape_of: dict[str, str] = {}
+    seen: list[str] = []
+    for name in names:
+        again = series[name] in seen
+        shape_of[name] = free[(len(shape_of) - len(set(seen))) % len(free)] if again else preset(series[name])[1]
+        seen.append(series[name])
+    colour_of = [preset(series[name])[0] for name in names]
+    return alt.Scale(domain=names, range=colour_of), alt.Scale(domain=names, range=[shape_of[name] for name in names])
 
 
 def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:

@@ -13,7 +13,7 @@ BASELINE = "as measured"
 def draw(tables: Tables) -> alt.FacetChart:
     """One line for each scenario, a triangle where it stalls; the measured cluster's is the thick grey one."""
     table = rows(tables, "what_if", "what_if in the study, or train cells with scaling strong or weak")
-    frame = estimate(arrange(table, most=1), "speedup")
+    frame = estimate(arrange(table, single=True), "speedup")
     if frame.empty:
         raise NoData("no scenario of what_if could be predicted from the cells that were measured")
     frame = frame.assign(

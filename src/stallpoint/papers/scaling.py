@@ -9,7 +9,7 @@ import pandas as pd
 
 from stallpoint.charts import axes, speedup
 from stallpoint.charts import marks as chart_marks
-from stallpoint.charts.frames import arrange, compact, estimate, label, varies
+from stallpoint.charts.frames import arrange, compact, estimate
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import (
     KEUPER_NETWORKS,
@@ -47,7 +47,7 @@ def one_machine(material: Material) -> Made:
     curves = _over_fewest(frame, series)
     if curves.empty:
         raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(_named(curves), ["measured"]), lacking(curves, SHI_NETWORKS, cells))
+    return Made(_chart(arrange(curves), ["measured"]), lacking(curves, SHI_NETWORKS, cells))
 
 
 def several_machines(material: Material) -> Made:
@@ -57,7 +57,7 @@ def several_machines(material: Material) -> Made:
     curves = _with_several(_speedups(frame, ["measured"]))
     if curves.empty:
         raise Missing(f"no {cells} of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(_named(curves), ["measured"]), lacking(curves, SHI_NETWORKS, cells))
+    return Made(_chart(arrange(curves), ["measured"]), lacking(curves, SHI_NETWORKS, cells))
 
 
 def predicted(material: Material) -> Made:
@@ -72,7 +72,7 @@ def predicted(material: Material) -> Made:
     if curves.empty:
         raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
     return Made(
-        _chart(_named(curves), ["measured", "predicted"]),
+        _chart(arrange(curves), ["measured", "predicted"]),
         lacking(curves, SHI_NETWORKS, cells),
         _errors(known, material),
     )
@@ -110,13 +110,6 @@ def _with_several(curves: pd.DataFrame) -> pd.DataFrame:
     return curves[curves.groupby(series)["ranks"].transform("nunique") > 1]
 
 
-def _named(curves: pd.DataFrame) -> pd.DataFrame:
-    """Panels of one network and hardware, series named by their preset and whatever else differs."""
-    arranged = arrange(curves)
-    others = [axis for axis in ("storage", "prefetch") if varies(curves, axis)]
-    return arranged.assign(series=label(arranged, ["sync", *others])) if not others else arranged
-
-
 def _chart(curves: pd.DataFrame, bases: Sequence[str]) -> alt.FacetChart:
     x = axes.counts_x(curves, "ranks", WORKERS)
     ideal = chart_marks.ideal_rows(curves, "ranks")
@@ -125,7 +118,7 @@ def _chart(curves: pd.DataFrame, bases: Sequence[str]) -> alt.FacetChart:
         pd.concat([axes.clipped(curves, y), ideal]),
         ["panel", "series", "ranks", "basis", "value", "low", "high", "shown", "start"],
     )
-    colour = chart_marks.colour(curves, "series")
+    colour, shape = chart_marks.by_preset(curves)
     tips = chart_marks.tips(series="series", ranks="workers", basis="basis", shown="speedup (90 % interval)")
     known = alt.Chart().transform_filter("datum.basis != 'ideal'").encode(x=x, color=colour, detail="basis:N")
     line = known.mark_line().encode(y=y, tooltip=tips)
@@ -136,6 +129,6 @@ def _chart(curves: pd.DataFrame, bases: Sequence[str]) -> alt.FacetChart:
         chart_marks.ideal(x, y),
         line,
         chart_marks.error_bars(measured, y),
-        chart_marks.points(measured, y).encode(tooltip=tips),
+        chart_marks.points(measured, y, shape).encode(tooltip=tips),
     ]
     return chart_marks.panels(layers, drawn)
