@@ -129,11 +129,16 @@ def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str,
         if claim["chart"]:
             assert f'<a href="#{claim["chart"]}">' in html
             assert f"(figures/{claim['chart']}.html)" in markdown
-    (line,) = words.summary_lines(claims)
-    assert line.startswith("of papers: ")
-    assert f"{len(NO_TABLE)} not tested" in line
-    own = [claim | {"paper": OWN} for claim in claims[:1]]
-    assert list(words.summary_lines([*claims, *own])) == [line, f"of this study: 1 {words.PLURAL[own[0]['verdict']]}"]
+
+
+def test_claims_of_papers_and_of_the_study_are_counted_apart(judged: dict[str, Judged]) -> None:
+    claims = list(judged.values())
+    own = [claim for claim in claims if claim["paper"] == OWN]
+    papers, this_study = words.summary_lines(claims)
+    assert papers.startswith("of papers: ")
+    assert f"{len(NO_TABLE)} not tested" in papers
+    assert this_study.startswith("of this study: ")
+    assert list(words.summary_lines(own)) == [this_study]
 
 
 def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -> None:

@@ -40,6 +40,8 @@ PRESETS: dict[str, tuple[str, str]] = {
     "none": (GREY, "circle"),
 }
 """Colour and shape of each named preset; those of a study have theirs by their name (`preset`)."""
+_FREE = sorted({(colour, shape) for colour in OTHERS for shape in SHAPES} - set(PRESETS.values()))
+"""Looks that no named preset has."""
 
 COLOURS: dict[str, dict[str, str]] = {
     "preset": {name: colour for name, (colour, _) in PRESETS.items()},
@@ -140,8 +142,7 @@ def natural(text: str) -> list[str | int]:
 
 def preset(name: str) -> tuple[str, str]:
     """Colour and shape of a preset: the same in every chart and study, whatever else is drawn."""
-    number = crc32(name.encode())
-    return PRESETS.get(name) or (OTHERS[number % len(OTHERS)], SHAPES[number // len(OTHERS) % len(SHAPES)])
+    return PRESETS.get(name) or _FREE[crc32(name.encode()) % len(_FREE)]
 
 
 def colours(kind: str, values: Iterable[str]) -> alt.Scale:
