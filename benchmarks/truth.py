@@ -22,6 +22,7 @@ from judging import COVERAGE, holds, shares
 from noises import NOISES, Noise
 from paired import Figure
 from planted import amdahl, curves, steps
+from truth_table import tables
 
 from stallpoint.models.answers.controls import table as controls
 from stallpoint.models.base.measured import measured
@@ -40,7 +41,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
         found = list(study)
         figures += found
         lines += [figure.line() for figure in found]
-    return figures, lines
+    return figures, [*lines, "", *tables(figures)]
 
 
 def _study(noise: Noise) -> Iterator[Figure]:
