@@ -20,14 +20,15 @@ setup: $(VENV)/.ready
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "stallpoint needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
-	$(PYTHON) -m venv $(if $(SITE_PACKAGES),--system-site-packages) $(VENV)
-	grep -vE '$(SITE_OWN)' requirements.lock > $(VENV)/requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(VENV)/requirements.txt -e '.[$(EXTRAS)]'
+	@echo "Installing into $(VENV) ..."
+	@$(PYTHON) -m venv $(if $(SITE_PACKAGES),--system-site-packages) $(VENV)
+	@grep -vE '$(SITE_OWN)' requirements.lock > $(VENV)/requirements.txt
+	@$(BIN)/python -m pip install --disable-pip-version-check -c $(VENV)/requirements.txt -e '.[$(EXTRAS)]' \
+	    > $(VENV)/pip.log 2>&1 || { tail -n 20 $(VENV)/pip.log; echo "all that pip said: $(VENV)/pip.log"; exit 1; }
 	@touch $@
 
 run: setup
-	@$(BIN)/snakemake --quiet rules
-	@$(BIN)/python scripts/summary.py results/default
+	@$(BIN)/snakemake
 
 test: setup
 	@tests/run.sh

@@ -32,6 +32,9 @@ class Ran:
 class Checkout:
     """A copy of the workflow with one study; what was compiled of its code comes along, as in any checkout in use."""
 
+    said = ""
+    """What its first whole run said, where it had one."""
+
     def __init__(self, folder: Path, study: dict[str, Any]) -> None:
         self.folder = folder
         for part in PARTS:

@@ -56,7 +56,7 @@ def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
         (checkout.folder / f"{name}.txt").write_text(trace(share))
     (checkout.folder / "osu.txt").write_text(osu())
     (checkout.folder / "nccl.txt").write_text(nccl_tests(4))
-    ran = checkout.snakemake("--", "all")
+    ran = checkout.snakemake("--logger-stallpoint-plain", "--", "all")
     assert ran.status == 0, ran.text
     assert "imported-train" in ran.text
     return checkout

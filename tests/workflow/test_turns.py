@@ -120,7 +120,7 @@ def test_nothing_is_left_to_do_and_what_was_deleted_is_only_copied(study: Checko
     assert "Nothing to be done" in study.snakemake("-n", *cells).text
     before = contents(study)
     subprocess.run(["rm", "-r", study.folder / cells[0]], check=True)
-    ran = study.snakemake(*cells)
+    ran = study.snakemake("--logger-stallpoint-plain", *cells)
     assert ran.status == 0, ran.text
     assert ran.jobs == {cells[0].split("/")[3]: 1}
     assert {file: value[0] for file, value in contents(study).items()} == {
@@ -186,7 +186,7 @@ def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signa
     assert not [path for path in set(folder.iterdir()) - known if [*path.glob("done~*")]]
     if end == signal.SIGKILL:
         assert study.snakemake("--unlock").status == 0
-    ran = study.snakemake(TRAIN[0])
+    ran = study.snakemake("--logger-stallpoint-plain", TRAIN[0])
     assert ran.status == 0, ran.text
     assert ran.jobs == {"take_turns_local": 1, "train": 1}
     iterations = read(ITERATIONS, study.folder / TRAIN[0] / "iterations.parquet").to_pandas()

@@ -14,6 +14,7 @@ import yaml
 from snakemake.cli import parse_args
 from snakemake.common import overwrite_function_params
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 from stallpoint import study as studies
 from stallpoint.archive.further import further
@@ -61,7 +62,7 @@ onstart:
 
 
 if workflow.is_main_process:
-    print(STUDY.plan(), file=sys.stderr)
+    logger.info(STUDY.plan(), extra={"stallpoint": {"results": RESULTS, "left_out": STUDY.reasons}})
 
 
 wildcard_constraints:
@@ -217,7 +218,8 @@ def planned(blocks):
         together=on_cluster(),
         asks=scheduler_settings(),
     )
-    print(plan_text(plan), file=sys.stderr)
+    wanted = {"study": plan.study, "wanted": plan.wanted, "seconds": plan.seconds.values()}
+    logger.info(plan_text(plan), extra={"stallpoint": wanted})
     try:
         check_budget(plan)
     except InputError as error:

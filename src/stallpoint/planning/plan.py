@@ -26,6 +26,7 @@ from stallpoint.planning.durations import FOLDER, Durations, Sitting, Took
 from stallpoint.planning.expected import BASES, Expectations, Expected, Interval, around
 from stallpoint.planning.work import BETWEEN, FACTOR, START
 from stallpoint.presets import forced
+from stallpoint.terminal import Wanted
 from stallpoint.turns.agenda import Limits
 from stallpoint.turns.ledger import Measurement
 
@@ -134,6 +135,14 @@ class Plan:
     def orders(self) -> Iterator[Order]:
         """All cells."""
         return (order for job in self.jobs for order in job.orders)
+
+    @property
+    def wanted(self) -> dict[str, Wanted]:
+        """The visits of each cell, by its path, for the terminal."""
+        return {
+            order.cell.path: {"visits": order.visits + order.further[0], "seconds": order.expected.visit.typical}
+            for order in self.orders
+        }
 
     @cached_property
     def rows(self) -> list[Row]:

@@ -17,7 +17,7 @@ from stallpoint.errors import InputError
 from stallpoint.study.catalogue import resolve, sequences
 from stallpoint.study.imported import imported_cells
 from stallpoint.study.matrix import LeftOut, training_cells
-from stallpoint.study.plan import plan_of
+from stallpoint.study.plan import plan_of, reasons
 from stallpoint.study.supporting import supporting_cells
 
 __all__ = ["Archive", "LeftOut", "Study", "expand", "sequences"]
@@ -99,6 +99,11 @@ class Study:
     def plan(self) -> str:
         """What will be run and what is left out, for people: a few lines however large the study."""
         return plan_of(self)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why combinations are left out: for each reason how many, and one of them."""
+        return reasons(self.left_out)
 
 
 def expand(

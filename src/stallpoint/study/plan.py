@@ -43,17 +43,23 @@ def _archive(archive: Archive) -> str:
     return f"  from {archive.path}: {len(archive.cells)} cells, as hardware {', '.join(archive.hardware)}"
 
 
+def reasons(left_out: tuple[LeftOut, ...]) -> list[str]:
+    """Why combinations are left out: for each reason how many, and one of them."""
+    found: dict[str, list[LeftOut]] = {}
+    for entry in left_out:
+        found.setdefault(entry.reason, []).append(entry)
+    return [f"{len(entries)} × {reason} (such as {_example(entries[0])})" for reason, entries in found.items()]
+
+
+def _example(entry: LeftOut) -> str:
+    return ", ".join(f"{axis} {entry.axes[axis]}" for axis in ("network", "hardware", "nodes", "batch", "scaling"))
+
+
 def _left_out(left_out: tuple[LeftOut, ...]) -> Iterator[str]:
     if not left_out:
         return
     yield f"  left out: {len(left_out)}"
-    reasons: dict[str, list[LeftOut]] = {}
-    for entry in left_out:
-        reasons.setdefault(entry.reason, []).append(entry)
-    for reason, entries in list(reasons.items())[:12]:
-        example = ", ".join(
-            f"{axis} {entries[0].axes[axis]}" for axis in ("network", "hardware", "nodes", "batch", "scaling")
-        )
-        yield f"    {len(entries):>5} × {reason} (such as {example})"
-    if len(reasons) > 12:
-        yield f"    and for {len(reasons) - 12} more reasons"
+    why = reasons(left_out)
+    yield from (f"    {'':<{5 - len(reason.split()[0])}}{reason}" for reason in why[:12])
+    if len(why) > 12:
+        yield f"    and for {len(why) - 12} more reasons"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from stallpoint.planning import durations
 from stallpoint.presets import forced
 from stallpoint.records import ITERATIONS, RUNS, VISITS
 from stallpoint.runs import run_row
+from stallpoint.terminal import CANNOT_RUN, DISTURBED
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.beside import SideBySide
 from stallpoint.turns.choice import Visited, choose, speedups
@@ -66,6 +66,8 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = 
                 if one.visited.durations:
                     seconds = in_words(one.visited.durations[-1])
                     _say(log, f"visit {turn + place}: {one.measurement.cell.path} in {seconds}")
+                for words in one.worth_acting_on():
+                    _say(log, words)
     _say(log, f"{_ended(choice.reason)}; {_widths(visited)}")
     for one in cells:
         if not one.problem and (one.measurement.visits or one.measurement.recorded):
@@ -87,6 +89,8 @@ class Candidate:
     """What all its visits were expected to take when this job was submitted."""
     problem: str = ""
     """What was wrong, if a visit left nothing behind: then there is no record, and its visits wait for the next job."""
+    said: str = ""
+    """What is worth acting on in its last visit."""
 
     @classmethod
     def found(
@@ -102,6 +106,12 @@ class Candidate:
             earlier = sum(one.visited.durations)
             one.planned = (earlier + low, earlier + typical, earlier + high)
         return one
+
+    def worth_acting_on(self) -> Iterator[str]:
+        """What is to be said of its last visit, once."""
+        if self.said:
+            yield self.said
+        self.said = ""
 
     def order(self, turn: int, node: int = 0) -> Order:
         """The order for its next visit."""
@@ -123,6 +133,7 @@ class Candidate:
         self.visited.durations.append(duration)
         if run["status"] != "ok":
             self.visited.ended = True
+            self.said = f"{CANNOT_RUN}{self.measurement.cell.path}: {run['reason']}"
             return
         self.made.append(self.measurement.table(VISITS, visit).to_pandas())
         if isinstance(self.measurement.cell, TrainCell):
@@ -132,6 +143,7 @@ class Candidate:
             median = _log_median(self.measurement.table(of_training, visit).to_pandas(), self.made)
             if median is None:
                 self.visited.disturbed += 1
+                self.said = f"{DISTURBED}{self.measurement.cell.path}"
             else:
                 self.visited.medians.append(median)
 
@@ -296,6 +308,5 @@ def _widths(visited: Sequence[Visited]) -> str:
 
 
 def _say(log: Path, text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
     with log.open("a") as file:
         file.write(f"{text}\n")

@@ -1,0 +1,227 @@
+"""Snakemake's terminal output for studies: progress of the measuring, warnings, the answer (`stallpoint.terminal`).
+
+``--logger stallpoint``; the profile in profiles/default asks for it. Dry runs, ``--quiet``, ``--verbose`` and other
+options about what is printed get Snakemake's own output, and so does ``--logger-stallpoint-plain``.
+"""
+
+import json
+import logging
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from snakemake.logging import ColorizingTextHandler
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
+
+from stallpoint import terminal
+
+LOOK = 1.0
+"""Seconds between two looks at the logs of the turns."""
+
+# No ``from __future__ import annotations`` here: Snakemake calls the types of the settings' fields.
+
+
+@dataclass
+class LogHandlerSettings(LogHandlerSettingsBase):
+    """Options of the command line."""
+
+    plain: bool = field(default=False, metadata={"help": "Print what Snakemake prints without this logger."})
+
+
+class LogHandler(LogHandlerBase):
+    """Prints what `stallpoint.terminal` makes of Snakemake's events."""
+
+    settings: LogHandlerSettings
+
+    def __post_init__(self) -> None:
+        asked = self.common_settings
+        options = (asked.dryrun, asked.verbose, asked.quiet, asked.printshellcmds, asked.debug_dag, self.settings.plain)
+        self.stream: TextIO = sys.stdout if asked.stdout else sys.stderr
+        self.snakemakes = ColorizingTextHandler(nocolor=asked.nocolor, stream=self.stream) if any(options) else None
+        self.began = time.monotonic()
+        self.facts: dict[str, Any] = {}
+        self.measuring = terminal.Measuring({})
+        self.logs: dict[Path, int] = {}
+        self.phases: set[str] = set()
+        self.failed = self.interrupted = self.finished = False
+        self.said = 0.0
+        self.measuring_since = 0.0
+        self.drawn = False
+        self.looking = threading.Event()
+        self.busy = threading.Lock()
+        if not self.snakemakes:
+            threading.Thread(target=self._look_on, daemon=True).start()
+
+    # --- what Snakemake says ------------------------------------------------------------------------
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take an event."""
+        if self.snakemakes:
+            if not hasattr(record, "stallpoint") or record.getMessage():
+                self.snakemakes.setFormatter(self.formatter)
+                self.snakemakes.emit(record)
+            return
+        with self.busy:
+            try:
+                self._take(record)
+            except Exception:  # as logging does: what cannot be printed stops nobody's study
+                self.handleError(record)
+
+    def _take(self, record: logging.LogRecord) -> None:
+        event = getattr(record, "event", None)
+        if self.interrupted:
+            return
+        if hasattr(record, "stallpoint"):
+            self.facts |= record.stallpoint
+        elif event == LogEvent.RUN_INFO:
+            self._open(record.stats)  # type: ignore[attr-defined]
+        elif event == LogEvent.JOB_INFO:
+            self._start(record)
+        elif event == LogEvent.JOB_ERROR:
+            self._fail(record)
+        elif event == LogEvent.PROGRESS:
+            self.finished = record.done == record.total  # type: ignore[attr-defined]
+        elif event is None and record.levelno < logging.WARNING:
+            self._hear(record.getMessage())
+        elif record.levelno >= logging.WARNING and not terminal.is_noise(message := record.getMessage()):
+            self.failed |= record.levelno >= logging.ERROR
+            self._print(message)
+
+    def _open(self, jobs: dict[str, int]) -> None:
+        """Say what is measured, unless this run is about something else."""
+        if self.facts.get("wanted") and any(rule.startswith("take_turns_") for rule in jobs):
+            self.measuring = terminal.Measuring(self.facts["wanted"])
+            for line in terminal.opening(**self.facts):
+                self._print(line)
+
+    def _start(self, record: logging.LogRecord) -> None:
+        rule, logs = record.rule_name, record.log  # type: ignore[attr-defined]
+        if rule.startswith("take_turns_"):
+            self.measuring_since = self.measuring_since or time.time()
+            self.logs |= dict.fromkeys(map(Path, logs), 0)
+        elif rule in terminal.PHASES and rule not in self.phases:
+            self.phases.add(rule)
+            self._print(f"{terminal.PHASES[rule]} ...")
+
+    def _fail(self, record: logging.LogRecord) -> None:
+        self.failed = True
+        logs = record.log  # type: ignore[attr-defined]
+        text = "\n".join(Path(log).read_text(errors="replace") for log in logs if Path(log).is_file())
+        for line in terminal.failure(record.rule_name, logs, text, record.rule_msg or ""):  # type: ignore[attr-defined]
+            self._print(line)
+
+    def _hear(self, message: str) -> None:
+        if message.startswith("Terminating processes on user request"):
+            self.interrupted = True
+            self._print("Stopping: finished visits are kept, and the same command goes on with them.")
+        elif message.startswith("Nothing to be done"):
+            self.finished = True
+        elif message.startswith("Complete log") and self.failed:
+            self._print(message.replace("Complete log(s)", "All that Snakemake said"))
+
+    # --- what the turns say -------------------------------------------------------------------------
+
+    def _look_on(self) -> None:
+        while not self.looking.wait(LOOK):
+            with self.busy:
+                self._look()
+
+    def _look(self) -> None:
+        """Read what is new in the logs of the turns, and say it."""
+        before = self.measuring.made.total()
+        for log, read in self.logs.items():
+            for line in self._new_lines(log, read):
+                for words in self.measuring.read(line):
+                    self._print(words)
+                if line == self.measuring.ended:
+                    self._print(f"Measured {self.measuring.made.total()} visits: {line}.")
+        if self.measuring.made.total() > before and not self.measuring.ended:
+            self._draw()
+
+    def _new_lines(self, log: Path, read: int) -> list[str]:
+        """Whole lines; none of a log that an earlier run left, which its job empties first."""
+        if not log.exists() or log.stat().st_mtime < self.measuring_since - LOOK:
+            return []
+        with log.open("rb") as file:
+            file.seek(read if log.stat().st_size >= read else 0)
+            new = file.read()
+            whole = new.rfind(b"\n") + 1
+            self.logs[log] = file.tell() - len(new) + whole
+        return new[:whole].decode(errors="replace").splitlines()
+
+    # --- what is printed ----------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        """Redraw the bar, or print it at milestones where lines cannot be redrawn."""
+        done = self.measuring.done
+        expected = sum(one["visits"] * one["seconds"] for one in self.measuring.wanted.values())
+        pace = (time.time() - self.measuring_since) / (done * expected) if done > terminal.MILESTONE / 2 else 1.0
+        bar = self.measuring.bar(pace)
+        if self.stream.isatty():
+            self.stream.write(f"\r{bar}\x1b[K")
+            self.stream.flush()
+            self.drawn = True
+        elif done >= self.said + terminal.MILESTONE:
+            self.said = done
+            self._print(bar)
+
+    def _print(self, text: str) -> None:
+        start = "\r\x1b[K" if self.drawn else ""
+        self.drawn = False
+        self.stream.write(f"{start}{text}\n")
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Say how it ended; Snakemake may call it twice."""
+        ended = self.looking.is_set()
+        self.looking.set()
+        if not (ended or self.snakemakes or self.interrupted):
+            with self.busy:
+                self._look()
+                for line in self.measuring.more_warnings():
+                    self._print(line)
+                if self.finished and not self.failed:
+                    for line in terminal.closing(time.monotonic() - self.began, *self._answer()):
+                        self._print(line)
+        super().close()
+
+    def _answer(self) -> tuple[list[str], str]:
+        """The headline and the report, where the run was about them."""
+        results = self.facts.get("results", "")
+        conclusions, report = (Path(results, name) for name in ("conclusions.json", "report.html"))
+        elsewhere = self.phases and "report_page" not in self.phases
+        if elsewhere or not results or not (conclusions.exists() and report.exists()):
+            return [], ""
+        from stallpoint.conclusions.summary import summary  # slow to import, and this module comes with every job
+
+        return list(summary(json.loads(conclusions.read_text()))), str(report)
+
+    @property
+    def writes_to_stream(self) -> bool:
+        """It is the terminal's output."""
+        return True
+
+    @property
+    def writes_to_file(self) -> bool:
+        """Snakemake's own log file stays as it is."""
+        return False
+
+    @property
+    def has_filter(self) -> bool:
+        """Plain output is filtered as Snakemake does; the short one knows by itself what it leaves out."""
+        return self.snakemakes is None
+
+    @property
+    def has_formatter(self) -> bool:
+        """Plain output is Snakemake's."""
+        return self.snakemakes is None
+
+    @property
+    def needs_rulegraph(self) -> bool:
+        """The graph is not drawn."""
+        return False
