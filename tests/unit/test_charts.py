@@ -81,6 +81,9 @@ def texts(svg: Element, role: str) -> set[str]:
 # --- what is drawn --------------------------------------------------------------------------------
 
 
+CURVE = ["network", "hardware", "storage", "scaling", "sync", "prefetch", "batch"]
+
+
 def expected_marks(name: str, tables: Tables) -> dict[str, int]:
     predictions, layers, amdahl = tables["predictions"], tables["layer_scaling"], tables["amdahl"]
     scaling = predictions[predictions["scaling"] != "compute"]
@@ -88,6 +91,8 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
     types = layers["layer_type"].nunique() - 1
     batches = layers["worker_batch"].nunique()
     visits = (tables["visits"]["rank"] == 0).sum()
+    of_curve = tables["causes"].assign(size=tables["causes"]["share"].abs())
+    large = of_curve[of_curve.groupby([*CURVE, "cause"])["size"].transform("max") >= 0.02]
     panels = 5  # strong on local and on shared, each with and without prefetch, and weak
     return {
         # measured points, and a triangle for each stalling point
@@ -97,13 +102,10 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         },
         # the parts that ever take time: nothing is copied to a device here
         "critical-path": {"rect": (tables["critical_path"]["part"] != "host-to-device").sum()},
-        "causes": {"rect": len(tables["causes"])},
-        # three scenarios of each curve, and a triangle for each that stalls
-        "what-if": {
-            "line": 3 * curves,
-            "symbol": tables["what_if"].query("reached and nodes == stall_nodes").shape[0]
-            + tables["what_if"].query("scenario != 'as measured' and speedup.notna()").shape[0],
-        },
+        # a point for each cause that takes 2 % of some iteration, and the line at nothing
+        "causes": {"symbol": len(large), "rule": len(large) + large.groupby(CURVE).ngroups},
+        # two scenarios of each curve at three node counts, beside those measured
+        "what-if": {"symbol": 2 * 3 * curves, "rule": 2 * 3 * curves + curves},
         # compute, communication and exposed, measured and predicted; naive, wfbp, weak
         "communication": {"line": 3 * 2 * 3},
         "all-reduce": {"symbol": 5 * 2, "line": 2},
@@ -139,9 +141,9 @@ def test_every_row_is_drawn_once(name: str, tables: Tables, svgs: dict[str, Elem
 
 AXIS_TITLES = {
     "speedup": {"nodes", "speedup over the fewest nodes"},
-    "causes": {"nodes", "time lost [% of iteration]"},
-    "critical-path": {"nodes", "time [% of iteration]"},
-    "what-if": {"nodes", "speedup over the measured cluster"},
+    "causes": {"time lost in an iteration [s]"},
+    "critical-path": {"nodes", "time of an iteration [s]"},
+    "what-if": {"throughput over that of the measured cluster"},
     "communication": {"nodes", "time in one iteration [s]"},
     "all-reduce": {"message size [bytes]", "time of one all-reduce [s]"},
     "overlap": {"time since the start of the backward pass [ms]"},
@@ -206,7 +208,7 @@ def test_shares_of_layer_types_add_up(tables: Tables) -> None:
 
 
 def test_the_parts_of_an_iteration_fill_it(tables: Tables) -> None:
-    rows = data_of(spec("critical-path", tables))
+    rows = data_of(spec("critical-path", tables)).query("part == part")
     np.testing.assert_allclose(rows.groupby(["panel", "nodes"])["percent"].sum(), 100, rtol=1e-3)
 
 
@@ -303,9 +305,10 @@ def test_specs_do_not_grow_with_raw_rows(tables: Tables) -> None:
 
 
 def test_a_large_study_is_drawn_whole(tables: Tables) -> None:
-    causes = pd.concat([tables["causes"].assign(network=f"network{i}") for i in range(40)])
-    assert len(causes) > 5000  # where Altair gives up unless told otherwise
-    assert len(data_of(spec("causes", {"causes": causes}))) == len(causes)
+    one = tables["critical_path"].query("part != 'host-to-device'")
+    many = pd.concat([one.assign(network=f"network{i}") for i in range(40)])
+    assert len(many) > 5000  # where Altair gives up unless told otherwise
+    assert len(data_of(spec("critical-path", {"critical_path": many}))) == len(many)
 
 
 def test_equal_tables_give_equal_files_in_another_process(tables: Tables, tmp_path: Path) -> None:
@@ -560,3 +563,27 @@ def test_logarithmic_axes_have_ticks_inside(least: float, factor: float) -> None
     for ticks in (axes.log2_ticks(domain), axes.log10_ticks(domain)):
         assert ticks
         assert all(domain[0] <= tick <= domain[1] for tick in ticks)
+
+
+def test_the_interval_of_a_whole_iteration_holds_the_parts_drawn(tables: Tables) -> None:
+    rows = data_of(spec("critical-path", tables))
+    whole = rows[rows["part"].notna()].groupby(["panel", "nodes"])["seconds"].sum()
+    ends = rows[rows["part"].isna()].set_index(["panel", "nodes"])
+    assert len(ends) == len(whole)
+    inside = whole.between(0.99 * ends["low"].reindex(whole.index), 1.01 * ends["high"].reindex(whole.index))
+    assert inside.mean() > 0.9
+
+
+def test_amdahls_curves_end_where_every_node_has_one_sample(tables: Tables) -> None:
+    rows = data_of(spec("amdahl", tables))
+    assert rows.query("basis != 'ideal'")["nodes"].max() <= tables["layer_scaling"]["worker_batch"].max()
+
+
+def test_what_if_is_told_at_the_fewest_middle_and_most_nodes(tables: Tables) -> None:
+    rows = data_of(spec("what-if", tables))
+    assert (rows.groupby(["panel", "scenario"])["nodes"].nunique() <= 3).all()
+    assert set(rows["nodes"]) == {2, 4, 8}
+    assert "as measured" not in set(rows["scenario"])
+    table = tables["what_if"].query("scenario == 'bandwidth x 2' or scenario == 'bandwidth × 2'")
+    drawn = rows[rows["scenario"].isin(table["scenario"])]
+    assert sorted(drawn["value"]) == pytest.approx(sorted(table.query("nodes > 1")["gain"]), rel=1e-4)

@@ -64,7 +64,7 @@ _CHARTS = (
         "Speedup against nodes",
         "Keuper & Pfreundt (2016), Fig. 1, and Shi et al. (2018), Figs. 2 to 4",
         ("predictions", "stalling"),
-        "Training throughput over that at the fewest nodes: points with 90 % intervals are measured, dashed lines with "
+        "Speedup relative to the smallest node count: points with 90 % intervals are measured, dashed lines with "
         "bands are predicted by the DAG model, the grey line is ideal. Triangles on the axis mark the stalling point: "
         "from there on, doubling the nodes gains less than the threshold.",
     ),
@@ -73,10 +73,11 @@ _CHARTS = (
         ANSWER,
         "Where the time goes",
         "",
-        ("critical_path",),
+        ("critical_path", "predictions"),
         "What is on the critical path of an iteration, by node count: only what nothing else hides, so the parts add "
-        "up to the iteration time. Latency and bandwidth divide the exposed communication as the fit of its messages "
-        "says. Narrow bars are predicted, for node counts nobody ran.",
+        "up to the iteration time; the numbers are shares of it, the vertical line is the 90 % interval of the whole. "
+        "Latency and bandwidth divide the exposed communication as the fit of its messages says. Pale bars with dashed "
+        "outlines are predicted, for node counts nobody measured.",
     ),
     Chart(
         "causes",
@@ -84,8 +85,9 @@ _CHARTS = (
         "What costs the time",
         "",
         ("causes",),
-        "Share of each iteration lost to each cause, by node count; what is missing to 100 % is the time ideal scaling "
-        "would take. Narrow bars are predicted, for node counts nobody ran.",
+        "Time of each iteration lost to each cause, by node count, with 90 % intervals: what an iteration takes beyond "
+        "ideal scaling. Filled points are measured, hollow ones predicted, for node counts nobody measured. Causes "
+        "below 2 % of every iteration are left out. Left of the line, time is gained.",
     ),
     Chart(
         "what-if",
@@ -93,9 +95,8 @@ _CHARTS = (
         "What if",
         "",
         ("what_if",),
-        "Predicted speedup over the fewest nodes of the measured cluster, if its links, compute units, gradients, "
-        "mini-batch or preset were different (dashed) and as they are (the thick grey line, predicted too). Triangles "
-        "mark where a curve stalls.",
+        "Predicted throughput if links, compute units, gradients, mini-batch or preset were different, over that of "
+        "the measured cluster on as many nodes, with 90 % intervals. At the line, nothing is gained.",
     ),
     Chart(
         "communication",
@@ -173,10 +174,10 @@ _CHARTS = (
         COMPUTE,
         "Amdahl's law",
         "Keuper & Pfreundt (2016), Fig. 12",
-        ("amdahl",),
+        ("amdahl", "layer_scaling"),
         "Speedup by Amdahl's law with the serial fractions fitted to compute time at falling mini-batch (by layer "
         "type, and with the 90 % interval for all layers) and to measured strong scaling (dotted). Each curve "
-        "levels off at 1 over its serial fraction.",
+        "levels off at 1 over its serial fraction, and ends where every node has a single sample.",
     ),
     Chart(
         "data-share",

@@ -10,8 +10,6 @@ from stallpoint.charts.frames import compact, rows, with_interval
 from stallpoint.numerals import number
 
 NODES = [2**power for power in range(11)]
-MARKED = NODES[2::3]
-"""Where points stand on the curves, for their shape: they are calculated everywhere."""
 FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
 
 
@@ -32,7 +30,8 @@ def draw(tables: Tables) -> alt.FacetChart:
         shown=with_interval(fits, "serial_fraction"),
         limit=[number(limit) for limit in fits["speedup_limit"]],
     )
-    frame = fits.merge(pd.Series(NODES, name="nodes"), how="cross")
+    frame = fits.merge(pd.Series(NODES, name="nodes"), how="cross").merge(_largest(tables), how="left")
+    frame = frame[frame["nodes"] <= frame["worker_batch"].fillna(NODES[-1])]
     # A larger serial fraction gives a smaller speedup: the ends of the interval change places.
     frame = frame.assign(
         value=speedup(frame["serial_fraction"], frame["nodes"]),
@@ -41,11 +40,19 @@ def draw(tables: Tables) -> alt.FacetChart:
     )
     ends = zip(frame["value"], frame["low"], frame["high"], strict=True)
     frame = frame.assign(gets=[f"{number(value)} ({number(low)} to {number(high)})" for value, low, high in ends])
-    x, y = axes.nodes_x(frame), axes.ratio_y([1, NODES[-1]], "speedup by Amdahl's law")
+    x, y = axes.nodes_x(frame), axes.ratio_y([1, frame["nodes"].max()], "speedup by Amdahl's law")
     columns = ["panel", "layer_type", "series", "nodes", "basis", "value", "low", "high", "shown", "gets"]
     columns += ["limit", "start"]
     drawn = compact(pd.concat([frame, marks.ideal_rows(frame, "nodes")]), columns)
     return marks.panels(_layers(frame, x, y), drawn)
+
+
+def _largest(tables: Tables) -> pd.DataFrame:
+    """The largest mini-batch of a lone worker: split over more nodes, each would have less than a sample."""
+    layers = tables.get("layer_scaling")
+    if layers is None or layers.empty:
+        return pd.DataFrame(columns=["network", "hardware", "worker_batch"])
+    return layers.groupby(["network", "hardware"])["worker_batch"].max().reset_index()
 
 
 def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
@@ -60,12 +67,15 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
         legend=alt.Legend(title="fitted to", symbolType="stroke", symbolSize=marks.DASH_SIZE),
     )
     fit = alt.Chart().encode(x=x, color=marks.colour(frame, "layer_type"), detail="series:N")
+    marked = [nodes for nodes in NODES if nodes <= frame["nodes"].max()][
+        2::2
+    ]  # for shapes: lines are calculated everywhere
     types = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type != 'all'")
     whole = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type == 'all'")
     return [
         marks.ideal(x, y),
         types.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash),
-        marks.points(types.transform_filter(f"indexof({MARKED}, datum.nodes) >= 0"), y),
+        marks.points(types.transform_filter(f"indexof({marked}, datum.nodes) >= 0"), y),
         marks.band(whole.transform_filter(f"datum.basis == '{FITTED_TO['compute']}'"), y),
         whole.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash),
         marks.hover(fit.transform_filter("datum.basis != 'ideal'"), y).encode(tooltip=tips),

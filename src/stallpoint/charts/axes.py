@@ -48,7 +48,7 @@ def reach(frame: pd.DataFrame) -> list[float]:
     return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
 
 
-def clipped(frame: pd.DataFrame, y: alt.Y) -> pd.DataFrame:
+def clipped(frame: pd.DataFrame, y: alt.X | alt.Y) -> pd.DataFrame:
     """Intervals cut at the ends of the axis; on a logarithmic one they may reach below zero."""
     least, most = y["scale"]["domain"]
     return frame.assign(low=frame["low"].clip(least, most), high=frame["high"].clip(least, most))

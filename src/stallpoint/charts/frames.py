@@ -10,6 +10,7 @@ import pandas as pd
 
 from stallpoint.charts import NoData, Tables
 from stallpoint.numerals import number
+from stallpoint.presets import NONE
 from stallpoint.records import SERIES
 
 AXES = tuple(column.name for column in SERIES)
@@ -60,6 +61,12 @@ def arrange(frame: pd.DataFrame, *, single: bool = False) -> pd.DataFrame:
     first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *apart])
     panelled = frame.assign(panel=first + "\n" + second, series=frame["sync"])
     return panelled.sort_values([*AXES, "nodes"], kind="stable")
+
+
+def communicating(frame: pd.DataFrame) -> pd.DataFrame:
+    """`frame` without cells that do not communicate, unless there are no others: they answer another question."""
+    found = frame[frame["sync"] != NONE]
+    return frame if found.empty else found
 
 
 def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> list[str]:

@@ -62,6 +62,71 @@ def bar_width(frame: pd.DataFrame, field: str) -> float:
     return 0.9 * min(1.0, float(most) / FEWEST_BARS)
 
 
+ROW = 14
+"""Height of a row of `named_rows`, in pixels."""
+
+
+def named_rows(frame: pd.DataFrame, field: str, order: Sequence[str]) -> tuple[pd.DataFrame, alt.Y, int]:
+    """`frame` with a ``row`` for each value of `field` (in this order) and node count; its axis and the panels' height.
+
+    The first row of a value bears its name.
+    """
+    first = frame["nodes"] == frame.groupby(["panel", field])["nodes"].transform("min")
+    names = [f"{name}, " if leads else "" for name, leads in zip(frame[field], first, strict=True)]
+    place = frame[field].map(list(order).index)
+    texts = zip(place, frame["nodes"], names, strict=True)
+    frame = frame.assign(row=[f"{at}|{nodes}|{name}n = {nodes}" for at, nodes, name in texts])
+    rows = frame.assign(place=place).sort_values(["place", "nodes"])["row"].drop_duplicates()
+    axis = alt.Axis(labelLimit=0, labelOverlap=False, labelExpr="split(datum.label, '|')[2]")
+    return frame, alt.Y("row:N", title=None, sort=list(rows), axis=axis), ROW * int(frame.groupby("panel").size().max())
+
+
+def interval_rows(base: alt.Chart, x: alt.X, colour: alt.Color, neutral: float) -> list[alt.Chart]:
+    """A point with its interval from ``low`` to ``high``: filled where it was measured, hollow where predicted.
+
+    A line stands at `neutral`, where nothing is lost or gained.
+    """
+    point = base.encode(x=x)
+    measured = point.transform_filter("datum.basis == 'measured'")
+    predicted = point.transform_filter("datum.basis == 'predicted'")
+    outline = alt.Stroke(colour["shorthand"], scale=colour["scale"], legend=None)
+    nothing = alt.Chart().transform_aggregate(rows="count()").mark_rule(style="ideal").encode(x=alt.datum(neutral))
+    return [
+        nothing,
+        base.mark_rule(strokeWidth=1.5).encode(x=at(x, "low"), x2="high:Q", color=colour),
+        measured.mark_point(filled=True, size=60, opacity=1).encode(color=colour),
+        predicted.mark_point(filled=True, size=60, opacity=1, strokeWidth=1.5).encode(
+            stroke=outline, fill=alt.value("white")
+        ),
+    ]  # fmt: skip
+
+
+def stacked(base: alt.Chart, y: alt.Y, colour: alt.Color, width: float) -> list[alt.Chart]:
+    """Stacked bars in the order of the column ``order``: filled where measured, pale and dashed where predicted."""
+    bars = base.encode(y=y, order="order:Q")
+    measured = bars.transform_filter("datum.basis == 'measured' && isValid(datum.order)")
+    predicted = bars.transform_filter("datum.basis == 'predicted' && isValid(datum.order)")
+    outline = alt.Stroke(colour["shorthand"], scale=colour["scale"], legend=colour["legend"])
+    band = alt.RelativeBandSize(band=width)
+    return [
+        measured.mark_bar(width=band).encode(color=colour),
+        predicted.mark_bar(width=band, fillOpacity=0.3, strokeDash=[4, 3], strokeWidth=1.5).encode(
+            color=colour, stroke=outline
+        ),
+    ]  # fmt: skip
+
+
+def share_labels(base: alt.Chart, y: alt.Y) -> alt.Chart:
+    """The column ``label`` in the middle of each part of a stacked bar."""
+    middle: alt.Y = y.copy()
+    middle["stack"], middle["bandPosition"] = "zero", 0.5
+    labels = base.transform_filter("isValid(datum.order)").encode(
+        y=middle, order="order:Q", text="label:N", detail="part:N"
+    )
+    chart: alt.Chart = labels.mark_text(style="share", fontSize=10)
+    return chart
+
+
 def at(channel: Axis, field: str) -> Axis:
     """The same axis, reading another field."""
     copy: Axis = channel.copy()
@@ -145,15 +210,17 @@ def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.
     return lines.assign(basis="ideal", value=lines[field] / lines["start"])
 
 
-def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, independent_x: bool = False) -> alt.FacetChart:
+def panels(
+    layers: Sequence[alt.Chart], frame: pd.DataFrame, *, independent_x: bool = False, height: int | None = None
+) -> alt.FacetChart:
     """The layers, drawn from `frame`, once for each value of its column ``panel``, in order of appearance.
 
     Every panel has its own axis lines and titles, so that each can be read alone; scales are shared.
     """
     names = list(dict.fromkeys(frame["panel"]))
-    columns, width, height = LAYOUTS.get(len(names), FEW if len(names) <= 9 else MANY)
+    columns, width, usual = LAYOUTS.get(len(names), FEW if len(names) <= 9 else MANY)
     header = alt.Header(labelExpr="split(datum.value, '\\n')", labelAnchor="start")
-    chart = alt.layer(*layers, data=frame).properties(width=width, height=height)
+    chart = alt.layer(*layers, data=frame).properties(width=width, height=height or usual)
     facet: alt.FacetChart = chart.facet(
         facet=alt.Facet("panel:N", sort=names, title=None, header=header), columns=columns
     )

@@ -216,6 +216,8 @@ def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
             "ideal": {"color": c["ideal"], "strokeWidth": 1.5},
             "published": {"color": c["soft"], "strokeWidth": 1.2, "strokeDash": DOTTED},
             "row": {"color": c["soft"], "fontSize": 11},
+            "share": {"color": c["ink"]},
+            "interval": {"color": c["ink"], "strokeWidth": 1.2},
             "note": {"color": c["ink"], "fontSize": 13},
         },
     }  # fmt: skip

@@ -1,48 +1,51 @@
-"""Speedup against nodes of other clusters (what if), beside that of the measured one."""
+"""What other clusters would gain (what if), over the measured one on as many nodes."""
 
 from __future__ import annotations
 
 import altair as alt
+import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks, theme
-from stallpoint.charts.frames import arrange, compact, estimate, rows, with_interval
+from stallpoint.charts.frames import arrange, communicating, compact, estimate, rows, with_interval
 
 BASELINE = "as measured"
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """One line for each scenario, a triangle where it stalls; the measured cluster's is the thick grey one."""
+    """A point with its interval for each scenario, at the fewest, middle and most nodes of the measured cluster."""
     table = rows(tables, "what_if", "what_if in the study, or train cells with scaling strong or weak")
-    frame = estimate(arrange(table, single=True), "speedup")
+    frame = estimate(arrange(communicating(table), single=True), "gain")
+    frame = frame.assign(time=with_interval(frame, "iteration", "s"), times=with_interval(frame, "speedup"))
+    known = frame[frame["scenario"] == BASELINE].groupby("panel")["nodes"].agg(_three)
+    frame = frame[[nodes in known.get(panel, ()) for nodes, panel in zip(frame["nodes"], frame["panel"], strict=True)]]
+    frame = frame[frame["scenario"] != BASELINE].assign(basis="predicted")
     if frame.empty:
         raise NoData("no scenario of what_if could be predicted from the cells that were measured")
-    frame = frame.assign(
-        stalls=frame["reached"] & (frame["stall_nodes"] == frame["nodes"]),
-        time=with_interval(frame, "iteration", "s"),
-        gained=with_interval(frame, "gain"),
-    )
-    columns = ["panel", "scenario", "nodes", "value", "shown", "time", "gained", "stalls"]
-    order = [BASELINE, *(name for name in frame["scenario"].unique() if name != BASELINE)]
-    frame = compact(frame.sort_values("scenario", key=lambda names: names.map(order.index), kind="stable"), columns)
-    x, y = axes.nodes_x(frame), axes.ratio_y(frame["value"], "speedup over the measured cluster")
-    colour = alt.Color(
-        "scenario:N",
-        scale=theme.colours("scenario", order),
-        legend=alt.Legend(title=None, columns=3, symbolOpacity=1),
-    )
-    tips = marks.tips(
-        scenario="scenario", nodes="nodes", shown="speedup (90 % interval)", time="iteration",
-        gained="over as many nodes as measured",
+    order = list(frame["scenario"].unique())
+    frame, y, height = marks.named_rows(frame, "scenario", order)
+    columns = ["panel", "scenario", "nodes", "basis", "value", "low", "high", "shown", "time", "times", "row"]
+    colour = alt.Color("scenario:N", scale=theme.colours("scenario", order), legend=None)
+    base = alt.Chart().encode(
+        y=y,
+        tooltip=marks.tips(
+            scenario="scenario", nodes="nodes", shown="gain (90 % interval)", time="iteration",
+            times="speedup over the measured cluster",
+        ),
     )  # fmt: skip
-    line = alt.Chart().encode(x=x, y=y, color=colour)
-    is_baseline = f"datum.scenario == '{BASELINE}'"
-    layers = [
-        line.transform_filter(is_baseline).mark_line(strokeWidth=5, opacity=0.55),
-        line.transform_filter(f"!({is_baseline})").mark_line(strokeDash=theme.DASHED),
-        marks.points(line.transform_filter(f"!({is_baseline})"), y),
-        marks.hover(line, y).encode(tooltip=tips),
-        line.transform_filter("datum.stalls")
-        .encode(tooltip=tips)
-        .mark_point(shape="triangle-up", filled=True, size=90, opacity=1),
-    ]
-    return marks.panels(layers, frame)
+    domain = axes.log_domain([1, *axes.reach(frame)])
+    scale, axis = (
+        alt.Scale(type="log", base=2, domain=domain, nice=False),
+        alt.Axis(values=axes.log2_ticks(domain), format="~g"),
+    )
+    x = alt.X("value:Q", title="throughput over that of the measured cluster", scale=scale, axis=axis)
+    layers = marks.interval_rows(base, x, colour, neutral=1)
+    facet: alt.FacetChart = marks.panels(layers, compact(axes.clipped(frame, x), columns), height=height).resolve_scale(
+        y="independent"
+    )
+    return facet
+
+
+def _three(nodes: pd.Series[int]) -> tuple[int, ...]:
+    """The fewest, middle and most node counts beyond one."""
+    several = sorted(set(nodes[nodes > 1]))
+    return tuple(sorted({several[0], several[len(several) // 2], several[-1]})) if several else ()
