@@ -84,7 +84,7 @@ _CHARTS = (
         ANSWER,
         "What costs the time",
         "",
-        ("causes",),
+        ("causes", "predictions"),
         "Time of each iteration lost to each cause, by node count, with 90 % intervals: what an iteration takes beyond "
         "ideal scaling. Filled points are measured, hollow ones predicted, for node counts nobody measured. Causes "
         "below 2 % of every iteration are left out. Left of the line, time is gained.",

@@ -14,7 +14,9 @@ import pikepdf
 import vl_convert as vlc
 
 from stallpoint.charts import ALL, NoData, Tables, publication, theme
-from stallpoint.charts.web_page import VEGA_LITE, page
+from stallpoint.charts.findings import finding
+from stallpoint.charts.web_page import VEGA_LITE, message
+from stallpoint.charts.web_page import page as whole_page
 from stallpoint.parquet import atomic
 
 Spec: TypeAlias = dict[str, Any]
@@ -63,19 +65,27 @@ DOTS_PER_INCH = 300
 
 
 def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
-    """Write the chart `name` to the `files`, by format."""
-    write(spec(name, tables), ALL[name].title, files)
+    """Write the chart `name` to the `files`, by format; where nothing is there to draw, they say so."""
+    chart = ALL[name]
+    try:
+        drawn = to_spec(chart.draw(tables))
+    except NoData as reason:
+        write(spec(name, tables), chart.title, files, page=message(chart.title, f"Nothing to draw: {reason}."))
+    else:
+        found = finding(name, tables) or chart.title
+        write({**drawn, "description": found}, found, files)
 
 
-def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
+def write(chart: Spec, title: str, files: Mapping[str, Path], page: str = "") -> None:
     """Write a chart as a web page with its title (libraries embedded) and, as `publication` draws it, as SVG, PDF, PNG.
 
-    `files` holds a path for each of `FORMATS`. Two runs with equal charts write equal files, byte for byte.
+    `page` is written in place of that page. `files` holds a path for each of `FORMATS`. Two runs with equal charts
+    write equal files, byte for byte.
     """
     themed = {**chart, "title": title, "config": theme.config()}
     printed = publication.svg(chart, VEGA_LITE)
     content = {
-        "html": page(themed, title).encode(),
+        "html": (page or whole_page(themed, title)).encode(),
         "svg": publication.in_points(printed).encode(),
         "pdf": _in_order(vlc.svg_to_pdf(printed)),
         "png": vlc.svg_to_png(printed, scale=DOTS_PER_INCH / 72),

@@ -47,6 +47,13 @@ def page(spec: Mapping[str, Any], title: str) -> str:
     return _PAGE.substitute(title=escape(title), libraries=libraries(), spec=text)
 
 
+def message(title: str, text: str) -> str:
+    """A page that is nothing but text, where there is no chart."""
+    head = f'<head><meta charset="utf-8"><title>{escape(title)}</title></head>'
+    body = f"<body><h1>{escape(title)}</h1><p>{escape(text)}</p></body>"
+    return f'<!DOCTYPE html>\n<html lang="en">\n{head}\n{body}\n</html>\n'
+
+
 @cache
 def libraries() -> str:
     """Vega-Embed with all it needs, as one script.

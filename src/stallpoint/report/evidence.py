@@ -7,9 +7,10 @@ from itertools import groupby
 
 import pandas as pd
 
-from stallpoint.charts import CHARTS, Chart, Tables
+from stallpoint.charts import CHARTS, Chart, NoData, Tables
+from stallpoint.charts.findings import finding
 from stallpoint.charts.frames import FILTERS
-from stallpoint.charts.render import Spec, spec
+from stallpoint.charts.render import Spec, to_spec
 from stallpoint.records import TIDY_TABLES
 from stallpoint.report.html import Section, downloads
 
@@ -22,16 +23,26 @@ def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
     specs = {}
     sections = []
     for topic, charts in groupby(CHARTS.values(), lambda chart: chart.topic):
-        figures = []
+        figures, empty = [], []
         for chart in charts:
-            specs[chart.name], left_out = bounded(spec(chart.name, tables))
-            figures.append(_figure(chart, left_out))
+            try:
+                drawn = to_spec(chart.draw(tables))
+            except NoData as reason:
+                empty.append(f'<span id="{chart.name}">{escape(chart.title)} ({escape(str(reason))})</span>')
+                continue
+            found = finding(chart.name, tables)
+            specs[chart.name], left_out = bounded({**drawn, "description": found or chart.title})
+            figures.append(_figure(chart, found, left_out))
+        if empty:
+            figures.append(f'<p class="note">Not drawn: {"; ".join(empty)}.</p>')
         sections.append(Section("topic-" + topic.lower().replace(" ", "-"), topic, "\n".join(figures)))
     return sections, specs
 
 
-def _figure(chart: Chart, left_out: int) -> str:
+def _figure(chart: Chart, found: str, left_out: int) -> str:
+    """A place for the chart; its heading is what it shows, above it what it is about."""
     name, title = chart.name, escape(chart.title)
+    heading = f'<p class="kicker">{title}</p><h3>{escape(found)}</h3>' if found else f"<h3>{title}</h3>"
     more = (
         f" {left_out:,} panels are left out of this page, which would grow too large; figures/{name}.html and the "
         f"tables ({', '.join(f'{_folder(table)}/{table}.parquet' for table in chart.tables)}) hold them all."
@@ -39,7 +50,7 @@ def _figure(chart: Chart, left_out: int) -> str:
         else ""
     )
     return (
-        f'<figure id="{name}"><h3>{title}</h3><figcaption>{escape(chart.caption + more)}</figcaption>'
+        f'<figure id="{name}">{heading}<figcaption>{escape(chart.caption + more)}</figcaption>'
         f'<div class="chart" id="chart-{name}" data-title="{title}"></div>'
         f'<div class="pager" hidden><button type="button" data-action="page" data-chart="{name}" value="-1">Previous'
         f'</button> <output></output> <button type="button" data-action="page" data-chart="{name}" value="1">Next'
