@@ -57,4 +57,5 @@ lock:
 	mv requirements.new requirements.lock
 
 clean:
-	rm -rf $(VENV) results logs site .snakemake
+	rm -rf $(VENV) logs site .snakemake
+	find results -mindepth 1 ! -name README.md -delete

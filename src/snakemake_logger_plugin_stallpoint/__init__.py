@@ -160,8 +160,9 @@ class LogHandler(LogHandlerBase):
         """Redraw the bar, or print it at milestones where lines cannot be redrawn."""
         done = self.measuring.done
         expected = sum(one["visits"] * one["seconds"] for one in self.measuring.wanted.values())
-        pace = (time.time() - self.measuring_since) / (done * expected) if done > terminal.MILESTONE / 2 else 1.0
-        bar = self.measuring.bar(pace)
+        took = time.time() - self.measuring_since
+        pace = took / (done * expected) if done > terminal.MILESTONE / 2 else 1.0
+        bar = self.measuring.bar(pace, at_most=max(0.0, self.facts["seconds"][2] - took))
         if self.stream.isatty():
             self.stream.write(f"\r{bar}\x1b[K")
             self.stream.flush()

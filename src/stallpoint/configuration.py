@@ -2,24 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, cast
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import ValidationError
 
 from stallpoint.errors import InputError
 
+DEEPEST = 50
+"""Levels of a configuration; it is deeper where an entry contains itself."""
+_TYPES = Draft202012Validator.TYPE_CHECKER.redefine(
+    "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+)
+_Validator = validators.extend(Draft202012Validator, type_checker=_TYPES)  # type: ignore[no-untyped-call]
+"""As the standard says, but 2.0 is no integer: it would be written so into paths."""
+
 
 def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """`config` with the schema's defaults; raises `InputError` listing every entry that is wrong."""
-    errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    if wrong := list(_not_plain(config, "", 0)):
+        raise InputError("\n".join(wrong))
+    errors = sorted(_Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
         raise InputError("\n".join(dict.fromkeys(_message(error) for error in errors)))
     filled = _with_defaults(config, schema, schema)
     assert isinstance(filled, dict)
     return filled
+
+
+def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
+    """What no configuration can hold: keys that are no text, numbers that are none, entries that contain themselves."""
+    if depth > DEEPEST:
+        yield f"{where[:80]}...: nested more than {DEEPEST} levels deep, or an entry that contains itself"
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if isinstance(key, str):
+                yield from _not_plain(inner, f"{where}.{key}".lstrip("."), depth + 1)
+            else:
+                yield f"{where or 'the study'}: key {key!r} is no text; write it in quotes: '{key}'"
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from _not_plain(inner, f"{where}[{place}]", depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{where}: {value} is not a number that can be used"
 
 
 def known(name: str, names: Sequence[str], where: str, what: str) -> None:

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from stallpoint import records
+from stallpoint.cell_values import check_value
 from stallpoint.cells import (
     Cell,
     CollectivesCell,
@@ -89,12 +90,16 @@ def cell_from_json(text: str) -> Cell:
     """Rebuild a cell from `Cell.to_json`; raises `InputError` where the text is not a cell."""
     try:
         values: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"a cell is expected as JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"a cell is expected as JSON, not {text[:40]!r}")
     kind = values.pop("kind", None)
     if kind not in KINDS:
         raise InputError(f"a cell of unknown kind {kind!r}; known: {', '.join(KINDS)}")
     cell = KINDS[kind].cell
     if wrong := sorted(set(values) ^ {one.name for one in fields(cell)}):
         raise InputError(f"not a {kind} cell: missing or unknown {', '.join(wrong)}")
+    for name, value in values.items():
+        check_value(cell, name, value)
     return cell(**values)

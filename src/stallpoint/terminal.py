@@ -93,14 +93,14 @@ class Measuring:
             path, _, why = line.removeprefix(CANNOT_RUN).partition(": ")
             yield from self._warn(path, f"{cell_in_words(path)} cannot run here: {why}")
 
-    def bar(self, pace: float = 1.0) -> str:
+    def bar(self, pace: float = 1.0, at_most: float = math.inf) -> str:
         """``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.
 
-        `pace` is how long visits took over what was expected.
+        `pace` is how long visits took over what was expected, `at_most` the time that the budget leaves, s.
         """
         filled = round(WIDTH * self.done)
         left = (
-            f", ~{in_round_words(pace * self.seconds_left)} left"
+            f", ~{in_round_words(min(pace * self.seconds_left, at_most))} left"
             if self.seconds_left
             else ", more where precision asks for them"
         )

@@ -1,5 +1,6 @@
 """Archives of other studies as further hardware: records come in under new names, and whatever is wrong is named."""
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Callable
@@ -183,6 +184,98 @@ def test_what_is_wrong_with_an_archive_is_named(
 ) -> None:
     path = changed(site, tmp_path / "a.zip", change)
     assert message.format(path=path) in refused(path)
+
+
+def cells_with(**values: Any) -> Callable[[str, bytes], bytes]:
+    """The index with these values in every cell that has them."""
+
+    def change(name: str, data: bytes) -> bytes:
+        if name != "archive.json":
+            return data
+        index = json.loads(data)
+        for cell in index["cells"].values():
+            cell |= {key: value for key, value in values.items() if key in cell}
+        return json.dumps(index).encode()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        index_with(networks={"../../../../evil": "networks/evil.parquet"}),
+        index_with(networks={"alexnet": "../../evil.parquet"}),
+        index_with(networks={"alexnet": "/etc/passwd"}),
+        index_with(networks=["alexnet"]),
+        index_with(study="../evil"),
+        index_with(study="evil\n"),
+        index_with(study=None),
+        index_with(hardware={"../evil": 1}),
+        index_with(hardware={"cpu": -5}),
+        index_with(hardware="cpu"),
+        index_with(presets={"mine": "wfbp"}),
+        index_with(shared_links=[["cpu"]]),
+        index_with(cells=[]),
+        index_with(cells={"results/../../x": {}}),
+        cells_with(network="../evil"),
+        cells_with(network="a/b"),
+        cells_with(network="a" * 300),
+        cells_with(storage=".."),
+        cells_with(nodes=-5),
+        cells_with(nodes="two"),
+        cells_with(nodes=True),
+        cells_with(batch=1.5),
+        cells_with(preset=[]),
+        lambda name, data: b"[" * 100_000 if name == "archive.json" else data,
+        lambda name, data: b"[]" if name == "archive.json" else data,
+        lambda name, data: b"\xff\xfe" if name == "archive.json" else data,
+    ],
+)
+def test_a_hostile_index_is_refused_and_nothing_is_written(
+    site: Path, tmp_path: Path, change: Callable[[str, bytes], bytes]
+) -> None:
+    inner = tmp_path / "a" / "b" / "c"
+    inner.mkdir(parents=True)
+    path = changed(site, inner / "a.zip", change)
+    assert "its archive.json is not the index of an archive" in refused(path)
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == [path]
+
+
+def test_records_of_another_cell_are_refused(site: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(site / "secret.zip") as whole:
+        runs = sorted(name for name in whole.namelist() if name.endswith("runs.parquet") and "raw/train" in name)
+        first, second = whole.read(runs[0]), whole.read(runs[1])
+    sums = {hashlib.sha256(first).hexdigest().encode(): hashlib.sha256(second).hexdigest().encode()}
+
+    def swapped(name: str, data: bytes) -> bytes:
+        if name == "checksums.sha256":
+            return b"".join(
+                next(iter(sums.values())) + line[64:] if line.decode().rstrip().endswith(runs[0]) else line
+                for line in data.splitlines(keepends=True)
+            )
+        return second if name == runs[0] else data
+
+    assert "it holds records of 'train/" in refused(changed(site, tmp_path / "a.zip", swapped))
+
+
+def test_a_bomb_is_refused_by_its_size_before_it_is_read(site: Path, tmp_path: Path) -> None:
+    path = changed(site, tmp_path / "a.zip", lambda name, data: data)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("results/secret/raw/bomb.parquet", bytes(64 * 2**20))
+    assert "results/secret/raw/bomb.parquet would be 67,108,864 bytes" in refused(path)
+
+
+def test_members_that_zip_cannot_read_are_named(site: Path, tmp_path: Path) -> None:
+    path = changed(site, tmp_path / "a.zip", lambda name, data: data)
+    data = path.read_bytes()
+    # The flag of encryption, in the directory at the end and before each member.
+    for mark, place in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        start = data.find(mark)
+        while start >= 0:
+            data = data[: start + place] + b"\x01" + data[start + place + 1 :]
+            start = data.find(mark, start + 4)
+    path.write_bytes(data)
+    assert "cannot be read" in refused(path)
 
 
 def test_files_that_are_no_archives_are_refused(site: Path, tmp_path: Path) -> None:

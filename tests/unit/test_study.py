@@ -180,6 +180,13 @@ def test_supporting_jobs_follow_from_the_training_cells() -> None:
     assert [cell.nodes for cell in expanded.of_kind("storage")] == [1, 2, 4]
 
 
+def itself() -> list[Any]:
+    """A list that contains itself, as an anchor in YAML can make it."""
+    entry: list[Any] = []
+    entry.append(entry)
+    return entry
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -197,6 +204,20 @@ def test_supporting_jobs_follow_from_the_training_cells() -> None:
         ({"iteration": 3}, "unknown key 'iteration', did you mean 'iterations'"),
         ({"storage": {"disk": {"format": "files"}}}, "storage.disk: missing path"),
         ({"exclude": ["nods > 1"]}, "exclude[0]: 'nods > 1'"),
+        ({"exclude": ["prefetch"]}, "exclude[0]: 'prefetch': prefetch is neither true nor false"),
+        ({"matrix": [block(nodes=2.0)]}, "matrix[0].nodes: 2.0 should be of type integer"),
+        ({"matrix": [block(batch=[4, 8.0])]}, "matrix[0].batch[1]: 8.0 should be of type integer"),
+        ({"repeats": 10**9}, "repeats: 1000000000 is greater than the maximum of 1000"),
+        ({"matrix": [block(nodes=list(range(1, 1001)), batch=list(range(1, 2001)))]}, "matrix[0]: 2,000,000 training"),
+        (
+            {"what_if": [{"bandwidth": list(range(1, 101)), "latency": [one / 100 for one in range(1, 101)]}]},
+            "what_if[0]: 10,000 scenarios; at most 1,000",
+        ),
+        ({"precision": float("nan")}, "precision: nan is not a number that can be used"),
+        ({"precision": float("inf")}, "precision: inf is not a number that can be used"),
+        ({"hardware": {8: {"device": "cpu", "nodes": 1}}}, "hardware: key 8 is no text"),
+        ({"hardware": {"a\n": {"device": "cpu", "nodes": 1}}}, "hardware"),
+        ({"what_if": itself()}, "nested more than 50 levels deep, or an entry that contains itself"),
         ({"matrix": [block(nodes=8)]}, "no cell to run"),
         ({"what_if": [{"sync": "wfpb"}]}, "what_if[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
         ({"what_if": [{"bandwith": 2}]}, "what_if[0]: unknown key 'bandwith', did you mean 'bandwidth'?"),

@@ -27,6 +27,7 @@ def test_what_is_left_is_what_visits_to_come_are_expected_to_take() -> None:
     assert found.done == pytest.approx(15 / 50)
     assert found.bar() == "[######--------------] 2 of 6 visits, ~35 s left: sgemm alexnet, 1 node"
     assert found.bar(pace=4) == "[######--------------] 2 of 6 visits, ~2 min left: sgemm alexnet, 1 node"
+    assert "~20 s left" in found.bar(pace=4, at_most=20), "the budget ends it"
 
 
 def test_visits_beyond_those_that_were_expected_leave_the_bar_full() -> None:

@@ -20,6 +20,11 @@ from stallpoint.parquet import atomic, open_file, write
 from stallpoint.records import TABLES
 from stallpoint.study import Archive
 
+SMALL = 16 * 2**20
+"""Bytes up to which a member may be compressed to any size."""
+MOST_COMPRESSED = 200
+"""Times that a larger member may grow; records are compressed already, and grow less than tenfold."""
+
 
 def further(config: Mapping[str, Any]) -> tuple[Archive, ...]:
     """The archives that a study names; `InputError` names the entry that cannot be taken.
@@ -91,6 +96,8 @@ def opened(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
         raise InputError(f"{where}: there is no file {path}") from None
     except IsADirectoryError:
         raise InputError(f"{where}: {path} is a folder; name the zip that `snakemake archive` wrote") from None
+    except (RuntimeError, NotImplementedError) as error:  # encrypted, or compressed by another method
+        raise InputError(f"{where}: {path} cannot be read: {error}; `snakemake archive` writes plain zips") from None
     except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError) as error:
         raise InputError(f"{where}: {path} is not a zip, or damaged: {error}") from None
 
@@ -98,10 +105,21 @@ def opened(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
 def read_zip_index(path: Path, where: str) -> Index:
     """The index of the archive `path`."""
     with opened(path, where) as file:
+        _check_sizes(file, where)
         names = set(file.namelist())
         if missing := [name for name in (INDEX, CHECKSUMS) if name not in names]:
             raise InputError(f"{where}: {path} is not an archive of stallpoint: it has no {' and no '.join(missing)}")
         return from_json(file.read(INDEX).decode(errors="replace"), f"{where}: {path}")
+
+
+def _check_sizes(file: zipfile.ZipFile, where: str) -> None:
+    """Refuse members that would fill memory or disk, before any of them is read."""
+    for member in file.infolist():
+        if member.file_size > SMALL and member.file_size > MOST_COMPRESSED * max(1, member.compress_size):
+            raise InputError(
+                f"{where}: {member.filename} would be {member.file_size:,} bytes, {MOST_COMPRESSED} times its size in "
+                "the archive and more: it is no record of a study"
+            )
 
 
 def unpack(name: str, path: Path, folder: Path) -> None:
@@ -119,7 +137,7 @@ def unpack(name: str, path: Path, folder: Path) -> None:
             if f"{source}/runs.parquet" not in records:
                 raise InputError(f"{where}: it has no records of {was.path}")
             for member in records:
-                _take(read(member), cell, scratch / target / PurePosixPath(member).name, f"{where}: {member}")
+                _take(read(member), was, cell, scratch / target / PurePosixPath(member).name, f"{where}: {member}")
         for network, member in index.networks.items():
             described = scratch / ours.networks[network]
             described.parent.mkdir(parents=True, exist_ok=True)
@@ -162,8 +180,8 @@ def verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:
     return read
 
 
-def _take(data: bytes, cell: Cell, target: Path, where: str) -> None:
-    """Write one record of a cell as one of `cell`, which is the same on hardware of another name."""
+def _take(data: bytes, was: Cell, cell: Cell, target: Path, where: str) -> None:
+    """Write one record of the cell `was` as one of `cell`, which is the same on hardware of another name."""
     table = TABLES.get(target.stem)
     if table is None:
         raise InputError(f"{where}: no record of this program")
@@ -171,6 +189,8 @@ def _take(data: bytes, cell: Cell, target: Path, where: str) -> None:
     target.write_bytes(data)
     with open_file(table, target) as file:
         rows = file.read()
+    if "cell" in rows.column_names and (others := set(rows["cell"].unique().to_pylist()) - {was.path}):
+        raise InputError(f"{where}: it holds records of {others.pop()!r}, not of {was.path}")
     changes = {"cell": cell.path, "hardware": cell.hardware}
     if "settings" in rows.column_names:
         (settings,) = rows["settings"].to_pylist()

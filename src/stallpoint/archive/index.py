@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import stallpoint
+from stallpoint.cell_values import LONGEST, NAME
 from stallpoint.cells import Cell
+from stallpoint.configuration import check
 from stallpoint.errors import InputError
 from stallpoint.kinds import cell_from_json
 from stallpoint.records import SCHEMA_VERSION
@@ -21,6 +23,26 @@ INDEX = "archive.json"
 CHECKSUMS = "checksums.sha256"
 FORMAT = 1
 """Version of the index itself."""
+
+
+_NAME = {"type": "string", "pattern": rf"^{NAME.pattern}\Z", "maxLength": LONGEST}
+_NAMED = {"type": "object", "propertyNames": _NAME}
+_PLACE = {"type": "string", "pattern": r"^[^/\x00\\]+(/[^/\x00\\]+)*\Z", "not": {"pattern": r"(^|/)\.\.?(/|\Z)"}}
+"""A relative path that stays where it starts."""
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["study", "hardware", "presets", "shared_links", "own_networks", "networks", "cells"],
+    "properties": {
+        "study": _NAME,
+        "hardware": {**_NAMED, "additionalProperties": {"type": "integer", "minimum": 1}},
+        "presets": {**_NAMED, "additionalProperties": {"type": "object"}},
+        "shared_links": {"type": "array", "items": {"type": "array", "items": _NAME, "minItems": 2, "maxItems": 2}},
+        "own_networks": {**_NAMED, "additionalProperties": {"type": "object"}},
+        "networks": {**_NAMED, "additionalProperties": _PLACE},
+        "cells": {"type": "object", "propertyNames": _PLACE, "additionalProperties": {"type": "object"}},
+    },
+}
+"""What an index can be: names are parts of paths, and no path leaves its folder."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +100,7 @@ def from_json(text: str, where: str) -> Index:
     try:
         values = json.loads(text)
         versions = {"archive": (values["archive"], FORMAT), "records": (values["records"], SCHEMA_VERSION)}
-    except (json.JSONDecodeError, TypeError, KeyError) as error:
+    except (json.JSONDecodeError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{where}: its {INDEX} is not the index of an archive ({error!r})") from None
     for what, (version, known) in versions.items():
         if version != known:
@@ -87,6 +109,7 @@ def from_json(text: str, where: str) -> Index:
                 f"{values.get('stallpoint')}, this is {stallpoint.__version__}"
             )
     try:
+        check(values, SCHEMA)
         return Index(
             study=values["study"],
             hardware=values["hardware"],
@@ -96,7 +119,7 @@ def from_json(text: str, where: str) -> Index:
             networks=values["networks"],
             cells={folder: cell_from_json(json.dumps(cell)) for folder, cell in values["cells"].items()},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: its {INDEX} is not the index of an archive ({error})") from None
 
 

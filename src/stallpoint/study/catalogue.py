@@ -5,6 +5,7 @@ The schema says what shape a study has; which names there are is known here alon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,7 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
     _refuse_unknown(config, _uses(config, networks, presets))
     _check_hardware(config)
     _check_storage(config["storage"])
+    _check_size(config)
     return Catalogue(
         hardware=config["hardware"],
         storage=config["storage"],
@@ -67,6 +69,26 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
         unfit=dict(_unfit(networks, config["storage"])),
         told={name: _told(entry, name, config) for name, entry in config["hardware"].items()},
     )
+
+
+MOST_SCENARIOS = 1000
+"""Scenarios of one block of what_if: each is a prediction for every curve and node count."""
+MOST_COMBINATIONS = 1_000_000
+"""Training cells of one block of the matrix, repeats counted; planning 10,000 takes seconds."""
+
+
+def _check_size(config: Mapping[str, Any]) -> None:
+    """Raise `InputError` for blocks that nobody could have meant, before they are multiplied out."""
+    for section, most, what in (
+        ("matrix", MOST_COMBINATIONS, "training cells"),
+        ("what_if", MOST_SCENARIOS, "scenarios"),
+    ):
+        for place, block in enumerate(config[section]):
+            count = math.prod(len(as_list(value)) for value in block.values())
+            if section == "matrix":
+                count *= block.get("repeats", config["repeats"])
+            if count > most:
+                raise InputError(f"{section}[{place}]: {count:,} {what}; at most {most:,} of one block")
 
 
 def as_list(value: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import count, product, takewhile
 from typing import Any
@@ -11,9 +11,14 @@ from stallpoint.cells import TrainCell
 from stallpoint.errors import InputError
 from stallpoint.presets import NONE, Preset
 from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.conditions import Row, condition
 from stallpoint.study.interventions import intervention_cells
 
 AXES = ("network", "hardware", "nodes", "batch", "storage", "scaling", "sync", "prefetch")
+COLUMNS = {**dict.fromkeys(AXES, str), **dict.fromkeys(("nodes", "batch", "prefetch", "worker_batch", "ranks"), float)}
+"""What conditions can ask for, names or numbers."""
+MOST_SAID = 80
+"""Characters of a wrong condition that a message repeats."""
 SETTINGS = ("iterations", "warmup", "repeats", "interventions")
 
 
@@ -29,7 +34,7 @@ def training_cells(config: Mapping[str, Any], catalogue: Catalogue) -> tuple[dic
     """The training cells of ``matrix`` and ``include`` by their paths, and what is left out of both."""
     train: dict[str, TrainCell] = {}
     left_out: list[LeftOut] = []
-    for combination in _without_excluded(list(_combinations(config)), config, catalogue, left_out):
+    for combination in _without_excluded(_combinations(config), config, catalogue, left_out):
         if reason := _impossible(combination, catalogue):
             left_out.append(LeftOut(combination, reason))
             continue
@@ -60,27 +65,30 @@ def _ranks(combination: Mapping[str, Any], catalogue: Catalogue) -> int:
 
 
 def _without_excluded(
-    combinations: list[dict[str, Any]], config: Mapping[str, Any], catalogue: Catalogue, left_out: list[LeftOut]
-) -> Iterable[dict[str, Any]]:
+    combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], catalogue: Catalogue, left_out: list[LeftOut]
+) -> Iterator[dict[str, Any]]:
     """The combinations that meet none of the conditions under ``exclude``."""
-    if not config["exclude"]:
-        return combinations
-    import pandas as pd  # only here: planning starts faster without it
+    conditions = {text: _condition(index, text) for index, text in enumerate(config["exclude"])}
+    for combination in combinations:
+        row = _row(combination, catalogue) if conditions else {}
+        if met := next((text for text, meets in conditions.items() if meets(row)), ""):
+            left_out.append(LeftOut(combination, f"excluded: {met}"))
+        else:
+            yield combination
 
-    frame = pd.DataFrame(combinations)
-    frame["ranks"] = [_ranks(combination, catalogue) for combination in combinations]
-    frame["worker_batch"] = frame["batch"].where(frame["scaling"] == "weak", frame["batch"] // frame["ranks"])
-    excluded: dict[int, str] = {}
-    for index, condition in enumerate(config["exclude"]):
-        try:
-            rows = frame.query(condition).index
-        except Exception as error:  # whatever the expression makes pandas raise, the user wrote it
-            columns = ", ".join([*AXES, "worker_batch", "ranks"])
-            raise InputError(f"exclude[{index}]: {condition!r}: {error}; columns are {columns}") from None
-        for row in rows:
-            excluded.setdefault(int(row), condition)
-    left_out.extend(LeftOut(combinations[row], f"excluded: {condition}") for row, condition in excluded.items())
-    return [combination for row, combination in enumerate(combinations) if row not in excluded]
+
+def _condition(index: int, text: str) -> Callable[[Row], bool]:
+    try:
+        return condition(text, COLUMNS)
+    except InputError as error:
+        raise InputError(f"exclude[{index}]: {text[:MOST_SAID]!r}: {error}") from None
+
+
+def _row(combination: Mapping[str, Any], catalogue: Catalogue) -> Row:
+    """What conditions can ask for: the axes, all workers, and one worker's mini-batch."""
+    ranks, batch = _ranks(combination, catalogue), combination["batch"]
+    own = batch if combination["scaling"] == "weak" else batch // ranks
+    return {**{axis: combination[axis] for axis in AXES}, "ranks": ranks, "worker_batch": own}
 
 
 def _impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | None:
