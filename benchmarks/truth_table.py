@@ -1,4 +1,4 @@
-"""The figures of the benchmark ``truth`` as tables, for docs/models/truth.md."""
+"""The figures of the benchmark ``truth`` as tables, for docs/truth.md."""
 
 from __future__ import annotations
 
