@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from stallpoint.errors import InputError
-from stallpoint.parquet import atomic, files_of, open_file, write
+from stallpoint.parquet import atomic, files_of, verify, write
 from stallpoint.records import Table
 
 
@@ -19,14 +19,14 @@ def collect(table: Table, folders: Sequence[Path], output: Path) -> None:
     """Write the rows of `table` from all cell `folders`, in their order, to the Parquet file `output`.
 
     Cells that could not run have no such rows; without any, the tidy table is empty. Raises `InputError`
-    naming the first file that is truncated, of another schema version or not of this table.
+    naming the first file that is truncated, damaged, of another schema version or not of this table.
     """
     files = files_of(table, folders)
     if not files:
         write(table, table.schema.empty_table(), output)
         return
     for file in files:
-        open_file(table, file).close()
+        verify(table, file)  # Polars does not look at the checksums of pages
     with atomic(output) as scratch:
         try:
             pl.scan_parquet(files, glob=False).select(table.schema.names).sink_parquet(

@@ -31,21 +31,40 @@ Rows: TypeAlias = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str,
 def atomic(target: Path) -> Iterator[Path]:
     """A path to write to instead of `target` (file or folder), renamed to it when the block ends well.
 
-    A full disk ends in an `InputError` that names the target; whatever was half written is removed.
+    A full disk, or a folder that cannot be written to, ends in an `InputError` that names the target; whatever was half
+    written is removed.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    with _named(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        yield scratch / target.name
-        if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(scratch / target.name, target)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise InputError(f"{target}: no space left on the device; nothing was written") from error
-        raise
+        with _named(target):
+            yield scratch / target.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            os.replace(scratch / target.name, target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+_CANNOT_WRITE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EFBIG), "no space left on the device"),
+    errno.EDQUOT: "the quota is used up",
+    errno.EROFS: "the file system is read-only",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "no permission to write there"),
+    errno.ENAMETOOLONG: "the name is longer than the file system takes",
+}
+
+
+@contextmanager
+def _named(target: Path) -> Iterator[None]:
+    """Let what the file system refuses end in an `InputError` that names the `target`."""
+    try:
+        yield
+    except OSError as error:
+        if (why := _CANNOT_WRITE.get(error.errno or 0)) is None:
+            raise
+        raise InputError(f"{target}: {why}; nothing was written") from error
 
 
 def to_arrow(table: Table, rows: Rows) -> pa.Table:
@@ -61,11 +80,15 @@ def to_arrow(table: Table, rows: Rows) -> pa.Table:
     return pa.table({name: rows[name] for name in expected}, schema=table.schema)
 
 
+_WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+"""How Parquet files are written: a flipped bit is found when they are read."""
+
+
 def write(table: Table, rows: Rows, path: Path) -> None:
     """Write `rows` to the Parquet file `path`, atomically."""
     data = to_arrow(table, rows)
     with atomic(path) as scratch:
-        pq.write_table(data, scratch, compression="zstd")
+        pq.write_table(data, scratch, **_WRITTEN)
 
 
 def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
@@ -74,7 +97,7 @@ def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
     with atomic(folder) as scratch:
         scratch.mkdir()
         for name, arrow in data.items():
-            pq.write_table(arrow, scratch / f"{name}.parquet", compression="zstd")
+            pq.write_table(arrow, scratch / f"{name}.parquet", **_WRITTEN)
 
 
 def open_file(
@@ -85,7 +108,7 @@ def open_file(
     It has exactly the columns of its table, or at least those `needed`.
     """
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, page_checksum_verification=True)
     except FileNotFoundError:
         raise InputError(f"{path}: no such record; {again}") from None
     except (pa.ArrowInvalid, OSError) as error:
@@ -102,7 +125,28 @@ def open_file(
 def read(table: Table, path: Path) -> pa.Table:
     """The whole of one record as an Arrow table (``.to_pandas()`` for a data frame)."""
     with open_file(table, path) as file:
-        return file.read().select([column.name for column in table.columns])
+        return whole(file, path).select([column.name for column in table.columns])
+
+
+def whole(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of an open record; `InputError` names the file where a page is not what was written."""
+    with _damage_named(path):
+        return file.read(columns=columns)
+
+
+def verify(table: Table, path: Path) -> None:
+    """Read a record to its last page, keeping nothing of it; `InputError` names a file that is not what was written."""
+    with open_file(table, path) as file, _damage_named(path):
+        for _ in file.iter_batches():
+            pass
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: damaged ({error}); delete it and run the cell again") from None
 
 
 def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:

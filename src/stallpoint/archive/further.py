@@ -16,7 +16,7 @@ import pyarrow as pa
 from stallpoint.archive.index import CHECKSUMS, INDEX, Index, from_json, read_index
 from stallpoint.cells import Cell
 from stallpoint.errors import InputError
-from stallpoint.parquet import atomic, open_file, write
+from stallpoint.parquet import atomic, open_file, whole, write
 from stallpoint.records import TABLES
 from stallpoint.study import Archive
 
@@ -188,7 +188,7 @@ def _take(data: bytes, was: Cell, cell: Cell, target: Path, where: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
     with open_file(table, target) as file:
-        rows = file.read()
+        rows = whole(file, target)
     if "cell" in rows.column_names and (others := set(rows["cell"].unique().to_pylist()) - {was.path}):
         raise InputError(f"{where}: it holds records of {others.pop()!r}, not of {was.path}")
     changes = {"cell": cell.path, "hardware": cell.hardware}

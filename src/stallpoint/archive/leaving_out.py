@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stallpoint.archive.names import Names
 from stallpoint.cells import Cell
 from stallpoint.kinds import cell_from_json
-from stallpoint.parquet import read
+from stallpoint.parquet import read, write
 from stallpoint.records import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS, TABLES
 
 
@@ -48,7 +47,7 @@ def copy_records(source: Path, target: Path, names: Names | None) -> None:
             rows = read(TABLES[file.stem], file)
             changed = without_names(rows, file.stem, names)
             if not changed.equals(rows):
-                pq.write_table(changed, target / file.name, compression="zstd")
+                write(TABLES[file.stem], changed, target / file.name)
                 continue
         shutil.copyfile(file, target / file.name)
 

@@ -15,7 +15,7 @@ from stallpoint.comparison.places import ARCHIVE, FOLDER, files_of, folder_of, n
 from stallpoint.comparison.settings import OF_MACHINE
 from stallpoint.errors import InputError
 from stallpoint.models.base.measured import POINT, SERIES, TIMES
-from stallpoint.parquet import open_file
+from stallpoint.parquet import open_file, whole
 from stallpoint.records import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, Table
 
 _ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
@@ -76,7 +76,7 @@ def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
     try:
         with open_file(table, path, again, needed=NEEDED[table]) as file:
             known = [name for name in wanted if name in file.schema_arrow.names]
-            frame: pd.DataFrame = file.read(columns=known).to_pandas()
+            frame: pd.DataFrame = whole(file, path, known).to_pandas()
     except InputError as error:
         raise InputError(f"{where}: {str(error).replace(f'{path.parent.parent}/', '')}") from None
     return frame

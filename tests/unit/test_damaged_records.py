@@ -1,0 +1,75 @@
+"""A record is what was written, to the last bit, or it is named and not used."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import synthetic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stallpoint.collect import collect
+from stallpoint.errors import InputError
+from stallpoint.parquet import atomic, read, write
+from stallpoint.records import LAYERS
+
+ROWS = pa.Table.from_pandas(synthetic.study()["layers"], schema=LAYERS.schema, preserve_index=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cell")
+    write(LAYERS, ROWS, folder / "layers.parquet")
+    return folder
+
+
+@settings(max_examples=150, deadline=None)
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_changes_no_number(folder: Path, place: float, bit: int) -> None:
+    file = folder / "layers.parquet"
+    whole = file.read_bytes()
+    damaged = np.frombuffer(whole, np.uint8).copy()
+    damaged[int(place * len(damaged))] ^= 1 << bit
+    file.write_bytes(damaged.tobytes())
+    try:
+        for look in (lambda: read(LAYERS, file), lambda: _collected(folder)):
+            try:
+                assert look().equals(ROWS)
+            except InputError as error:
+                assert str(file) in str(error)
+    finally:
+        file.write_bytes(whole)
+
+
+def _collected(folder: Path) -> pa.Table:
+    collect(LAYERS, [folder], folder / "all" / "layers.parquet")
+    return read(LAYERS, folder / "all" / "layers.parquet")
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (28, "no space left"),
+        (122, "the quota is used up"),
+        (30, "read-only"),
+        (13, "no permission"),
+        (36, "longer than"),
+    ],
+)
+def test_what_the_file_system_refuses_names_the_file(tmp_path: Path, number: int, why: str) -> None:
+    target = tmp_path / "records" / "runs.parquet"
+    with pytest.raises(InputError, match=why) as error, atomic(target):
+        raise OSError(number, "as the system says it")
+    assert str(target) in str(error.value)
+    assert not list(target.parent.iterdir()), "nothing half-written"
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="something else"), atomic(tmp_path / "file"):
+        raise OSError(5, "something else")
+
+
+def test_a_name_that_is_too_long_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="longer than the file system takes"), atomic(tmp_path / ("a" * 300)):
+        pass
