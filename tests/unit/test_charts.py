@@ -96,19 +96,15 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
             "line": 2 * curves + panels,
         },
         # the parts that ever take time: nothing is copied to a device here
-        "critical-path": {"rect": (tables["critical_path"]["part"] != "host-to-device").sum()},
-        "causes": {"rect": len(tables["causes"])},
-        # three scenarios of each curve, and a triangle for each that stalls
-        "what-if": {
-            "line": 3 * curves,
-            "symbol": tables["what_if"].query("reached and nodes == stall_nodes").shape[0]
-            + tables["what_if"].query("scenario != 'as measured' and speedup.notna()").shape[0],
-        },
+        "critical-path": {"rect": bars(tables["critical_path"].query("part != 'host-to-device'"))},
+        "causes": {"rect": bars(tables["causes"])},
+        # the gain of two scenarios of each curve on 2, 4 and 8 nodes, with its interval, and a line at 1 in each panel
+        "what-if": {"symbol": 2 * 3 * curves, "rule": 2 * 3 * curves + curves},
         # compute, communication and exposed, measured and predicted; naive, wfbp, weak
         "communication": {"line": 3 * 2 * 3},
         "all-reduce": {"symbol": 5 * 2, "line": 2},
-        # two tasks, measured and predicted, of the four layers that learn
-        "overlap": {"rect": 2 * 2 * 4, "rule": 1},
+        # on four ranks waiting, copying, both passes (four layers that learn), their all-reduces, the update; a mark
+        "overlap": {"rect": 4 * timeline_bars(tables) + 4},
         "free-communication": {"symbol": batches, "line": 2, "area": 1},
         "layer-share": {"rect": types * batches},
         "layer-speedup": {"symbol": types * batches, "line": types + 1, "rule": types * batches},
@@ -131,6 +127,18 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
     }[name]
 
 
+def bars(frame: pd.DataFrame) -> int:
+    """One for each row, and its hatching where it is predicted."""
+    return len(frame) + int((frame["basis"] == "predicted").sum())
+
+
+def timeline_bars(tables: Tables) -> int:
+    """Bars of one rank: data wait, copy, forward pass, update, every layer's backward pass, every all-reduce."""
+    layers = tables["layers"]
+    of_one = layers[layers["cell"] == layers.loc[layers["ranks"] == 4, "cell"].iloc[0]].query("rank == 0 and iteration == 0")
+    return 4 + len(of_one) + int((of_one["gradient_bytes"] > 0).sum())
+
+
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_row_is_drawn_once(name: str, tables: Tables, svgs: dict[str, Element]) -> None:
     drawn = marks(svgs[name])
@@ -140,11 +148,11 @@ def test_every_row_is_drawn_once(name: str, tables: Tables, svgs: dict[str, Elem
 AXIS_TITLES = {
     "speedup": {"nodes", "speedup over the fewest nodes"},
     "causes": {"nodes", "time lost [% of iteration]"},
-    "critical-path": {"nodes", "time [% of iteration]"},
-    "what-if": {"nodes", "speedup over the measured cluster"},
+    "critical-path": {"nodes", "time of an iteration [s]"},
+    "what-if": {"gain over the measured cluster on as many nodes (predicted)"},
     "communication": {"nodes", "time in one iteration [s]"},
     "all-reduce": {"message size [bytes]", "time of one all-reduce [s]"},
-    "overlap": {"time since the start of the backward pass [ms]"},
+    "overlap": {"time since the first rank began the iteration [ms]"},
     "free-communication": {"mini-batch of one worker, b [samples]", "speedup over the largest b"},
     "layer-share": {"mini-batch of one worker, b [samples]", "share of compute time [%]"},
     "layer-speedup": {"mini-batch of one worker, b [samples]", "speedup over the largest b"},
@@ -244,13 +252,22 @@ def test_an_unbounded_interval_ends_with_the_axis(tables: Tables) -> None:
     assert rows.loc[rows["basis"] == "stall", "high"].between(8, 16).all()
 
 
-def test_overlap_names_every_layer_that_learns_last_first(svgs: dict[str, Element]) -> None:
-    labels = [
-        "".join(group.itertext())
-        for group in svgs["overlap"].iter(f"{SVG}g")
-        if "role-axis-label" in group.get("class", "")
-    ]
-    assert "fc7fc6conv2conv1" in labels
+def test_the_time_line_is_one_iteration_as_recorded(tables: Tables) -> None:
+    rows = data_of(spec("overlap", tables))
+    rows = rows[rows["panel"] == rows["panel"].iloc[0]]
+    said = re.search(r"iteration (\d+) of visit (\d+): ([\d.]+) ms, the median of (\d+)", rows["panel"].iloc[0])
+    assert said
+    iterations = tables["iterations"].query("sync == 'wfbp' and nodes == 4 and not warmup")
+    chosen = iterations[(iterations["iteration"] == int(said[1])) & (iterations["visit"] == int(said[2]))]
+    walls = iterations.groupby(["cell", "visit", "iteration"])["iteration_time"].max()
+    wall = float(said[3]) / 1e3
+    assert wall in [pytest.approx(one, rel=1e-2) for one in chosen.groupby("cell")["iteration_time"].max()]
+    assert (walls <= wall * 1.01).sum() >= len(walls) / 4  # of several curves, one's median
+    assert set(rows["rank"]) == {f"rank {rank}" for rank in range(4)}
+    sent = rows[rows["task"] == "all-reduce"].groupby("rank")["what"].apply(list)
+    assert all(set(names) == {"fc7", "fc6", "conv2", "conv1"} for names in sent)
+    computed = rows[rows["lane"] == "computing"].sort_values(["rank", "start"])
+    assert (computed["start"] >= computed.groupby("rank")["end"].shift().fillna(0) - 0.01).all()  # never two at once
 
 
 def test_overlap_offers_every_network_and_starts_with_wait_free_back_propagation() -> None:
@@ -259,7 +276,7 @@ def test_overlap_offers_every_network_and_starts_with_wait_free_back_propagation
     assert len(menu["bind"]["options"]) == 4  # two networks, two ways of synchronising
     assert menu["value"].startswith("alexnet · cpu: ")
     assert "wfbp" in menu["value"]
-    assert menu["value"].endswith("4 nodes")
+    assert "4 nodes\n" in menu["value"]
 
 
 def test_turns_show_when_the_machine_was_slower_and_what_disturbed_which_visit(tables: Tables) -> None:

@@ -47,6 +47,14 @@ class Chart:
         """The module that draws it."""
         return f"{__name__}.{self.name.replace('-', '_')}"
 
+    def finding(self, tables: Tables) -> str:
+        """What the chart shows in these tables, as its title; empty where its module says none or nothing is there."""
+        say = getattr(import_module(self.module), "finding", None)
+        try:
+            return str(say(tables)) if say else ""
+        except NoData:
+            return ""
+
     def draw(self, tables: Tables) -> alt.TopLevelMixin:
         """The chart without theme; raises `NoData` when the tables hold nothing for it."""
         chart: alt.TopLevelMixin = import_module(self.module).draw(tables)
@@ -121,14 +129,14 @@ _CHARTS = (
     Chart(
         "overlap",
         COMMUNICATION,
-        "Overlap of communication and backward pass",
+        "One iteration: computing and communicating side by side",
         "Shi et al. (2018), section IV",
-        ("layer_predictions", "hidden_communication"),
-        "When each layer's gradients are computed and all-reduced, since the start of the backward pass, as measured "
-        "and as predicted; last layer first. Communication right of the dotted line, the end of the measured backward "
-        "pass, is exposed. What lies left of it may still cost time, as it slows the pass down: the heading says what "
-        "communicating costs, measured against training without it, and what the same messages take alone. The web "
-        "page offers the other networks in a menu.",
+        ("iterations", "layers", "disturbances", "hidden_communication"),
+        "One real iteration, that whose wall time is the median, with all its ranks and times as recorded: above what "
+        "the rank computed (layers of the backward pass last first), below its messages. Communication right of the "
+        "upright mark, the end of the backward pass, is exposed. What lies left of it may still cost time, as it slows "
+        "the pass down: the heading says what communicating costs, measured against training without it, and what the "
+        "same messages take alone.",
     ),
     Chart(
         "free-communication",

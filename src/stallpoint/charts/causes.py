@@ -5,35 +5,60 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.charts import Tables, marks
-from stallpoint.charts.frames import arrange, compact, rows, with_interval
+from stallpoint.charts import NoData, Tables, marks
+from stallpoint.charts.frames import AXES, arrange, compact, leading_first, rows, with_interval
+from stallpoint.presets import NONE
+
+CELLS = "train cells with scaling strong or weak on two nodes or more"
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Stacked shares of the iteration, one bar for each node count."""
-    frame = arrange(rows(tables, "causes", "train cells with scaling strong or weak on two nodes or more"), single=True)
-    frame = frame.assign(percent=frame["share"] * 100, shown=with_interval(frame, "lost", "s"))
-    frame = frame[frame["percent"].notna()]
-    frame = compact(frame, ["panel", "nodes", "cause", "basis", "percent", "shown", "verdict"])
-    colour = marks.colour(frame, "cause")
-    frame["order"] = frame["cause"].map({name: i for i, name in enumerate(colour["scale"]["domain"])})
-    bars = alt.Chart().encode(
-        x=marks.bars_x("nodes", "nodes"),
-        y=alt.Y("percent:Q", title="time lost [% of iteration]", scale=alt.Scale(domain=_domain(frame), nice=False)),
-        order="order:Q",
-        tooltip=marks.tips(
-            cause="cause", nodes="nodes", basis="basis", shown="lost (90 % interval)", verdict="verdict"
-        ),
+    """For each node count a bar for each cause, with its interval; gains (negative losses) stand below zero."""
+    frame = leading_first(arrange(_causes(tables), single=True), tables)
+    frame = frame.assign(
+        value=100 * frame["share"], low=100 * frame["share_low"], high=100 * frame["share_high"],
+        shown=with_interval(frame, "lost", "s"),
     )  # fmt: skip
-    width = marks.bar_width(frame, "nodes")
+    columns = ["panel", "nodes", "cause", "basis", "value", "low", "high", "shown", "verdict", "lead"]
+    frame = compact(frame, columns)
+    colour = marks.colour(frame, "cause")
+    x, beside = marks.bars_x("nodes", "nodes"), alt.XOffset("cause:N", sort=list(colour["scale"]["domain"]))
+    y = alt.Y("value:Q", title="time lost [% of iteration]", scale=alt.Scale(zero=True))
+    tips = marks.tips(cause="cause", nodes="nodes", basis="basis", value="lost [%]",
+                      shown="lost (90 % interval)", verdict="verdict")  # fmt: skip
+    base = alt.Chart().encode(x=x, xOffset=beside)
     layers = [
-        bars.transform_filter(f"datum.basis == '{basis}'").mark_bar(width={"band": width * part}).encode(color=colour)
-        for basis, part in (("measured", 1.0), ("predicted", 0.45))
+        *marks.bars(base.encode(y=y), colour, 0.9, tips),
+        marks.line_at(0, "y"),
+        base.mark_rule(style="interval").encode(y=marks.at(y, "low"), y2="high:Q"),
     ]
-    return marks.panels(layers, frame, independent_x=True)
+    return marks.panels(layers, frame, independent_x=True, independent_y=True)
 
 
-def _domain(frame: pd.DataFrame) -> list[float]:
-    """From zero, or the lowest stack of gains (negative losses), to the highest stack of losses."""
-    signs = frame.assign(gain=frame["percent"] < 0).groupby(["panel", "nodes", "gain"])["percent"].sum()
-    return [float(f"{bound:.4g}") for bound in (min(0.0, signs.min()), max(1.0, signs.max() * 1.05))]
+def _causes(tables: Tables) -> pd.DataFrame:
+    """The table with the ends of the interval as shares of the iteration, too."""
+    frame = rows(tables, "causes", CELLS)
+    frame = frame[frame["share"].notna() & (frame["sync"] != NONE)]
+    if frame.empty:
+        raise NoData(f"no {CELLS}")
+    # All causes of an iteration are shares of the same time.
+    seconds = (frame["lost"] / frame["share"]).where(frame["share"] != 0)
+    iteration = seconds.groupby([frame[axis] for axis in (*AXES, "nodes")]).transform("median")
+    return frame.assign(
+        share_low=frame["lost_low"] / iteration,
+        share_high=frame["lost_high"] / iteration,
+    )
+
+
+def finding(tables: Tables) -> str:
+    """The dominant cause that costs most where it was measured, of the fastest curves; else that nothing dominates."""
+    frame = leading_first(_causes(tables), tables).query("lead and basis == 'measured'")
+    frame = frame[frame["nodes"] == frame.groupby(list(AXES))["nodes"].transform("max")]
+    dominant = frame[frame["verdict"] == "dominant"]
+    if frame.empty:
+        return ""
+    if dominant.empty:
+        nodes = "/".join(str(n) for n in sorted(frame["nodes"].unique()))
+        return f"No single cause dominates at {nodes} nodes: their intervals overlap"
+    most = dominant.loc[dominant["share"].idxmax()]
+    return f"{most['network']}: {most['cause']} costs most, {most['share']:.0%} of each iteration at {most['nodes']} nodes"

@@ -3,28 +3,84 @@
 from __future__ import annotations
 
 import altair as alt
+import pandas as pd
 
 from stallpoint.charts import Tables, marks
-from stallpoint.charts.frames import arrange, compact, rows, with_interval
+from stallpoint.charts.frames import AXES, arrange, compact, leading_first, rows, with_interval
+from stallpoint.presets import NONE
+
+CELLS = "train cells with scaling strong or weak"
+WRITTEN = 0.08
+"""Parts of at least this share of the highest bar have their percentage written in them."""
+COLUMNS = ["panel", "nodes", "part", "basis", "value", "percent", "low", "high", "shown", "written"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Stacked shares of the iteration, one bar for each node count; parts that never take time are left out."""
-    frame = arrange(rows(tables, "critical_path", "train cells with scaling strong or weak"), single=True)
-    frame = frame[frame.groupby("part")["share"].transform("max") > 0]
-    frame = frame.assign(percent=frame["share"] * 100, shown=with_interval(frame, "seconds", "s"))
-    frame = compact(frame, ["panel", "nodes", "part", "basis", "percent", "shown"])
+    """Stacked seconds of the iteration, one bar for each node count; parts that never take time are left out."""
+    frame = rows(tables, "critical_path", CELLS)
+    frame = frame[(frame["sync"] != NONE) & (frame.groupby("part")["share"].transform("max") > 0)]
+    frame = leading_first(arrange(frame, single=True), tables)
     colour = marks.colour(frame, "part")
-    frame["order"] = frame["part"].map({name: i for i, name in enumerate(colour["scale"]["domain"])})
-    bars = alt.Chart().encode(
-        x=marks.bars_x("nodes", "nodes"),
-        y=alt.Y("percent:Q", title="time [% of iteration]", scale=alt.Scale(domain=[0, 100], nice=False, clamp=True)),
-        order="order:Q",
-        tooltip=marks.tips(part="part", nodes="nodes", basis="basis", shown="time (90 % interval)"),
-    )
+    frame = _stacked(frame, list(colour["scale"]["domain"]))
+    x = marks.bars_x("nodes", "nodes")
+    y = alt.Y("bottom:Q", title="time of an iteration [s]", axis=alt.Axis(format="~g"))
+    bars = alt.Chart().encode(x=x, y=y, y2="top:Q")
     width = marks.bar_width(frame, "nodes")
+    tips = marks.tips(part="part", nodes="nodes", basis="basis", shown="time (90 % interval)", percent="share [%]")
     layers = [
-        bars.transform_filter(f"datum.basis == '{basis}'").mark_bar(width={"band": width * part}).encode(color=colour)
-        for basis, part in (("measured", 1.0), ("predicted", 0.45))
-    ]
-    return marks.panels(layers, frame, independent_x=True)
+        *marks.bars(bars, colour, width, tips),
+        alt.Chart().mark_rule(style="interval", xOffset=alt.expr("datum.shift")).encode(
+            x=x, y=marks.at(y, "low_end"), y2="high_end:Q"
+        ),
+        *(
+            alt.Chart().mark_text(style=style).encode(x=x, y=marks.at(y, "middle"), text="written:N")
+            for style in ("halo", "written")
+        ),
+    ]  # fmt: skip
+    placed = ["bottom", "top", "middle", "low_end", "high_end", "shift", "lead"]
+    return marks.panels(layers, compact(frame, [*COLUMNS, *placed]), independent_x=True, independent_y=True)
+
+
+def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
+    """`frame` with where each part's bar begins and ends, in the order of `parts`, and where its interval stands.
+
+    The interval of a part stands around the upper end of its bar, beside those of its neighbours.
+    """
+    order = frame["part"].map(parts.index)
+    frame = frame.assign(order=order, first=range(len(frame)))
+    frame = frame.sort_values(["panel", "nodes", "order"], kind="stable")
+    top = frame.groupby(["panel", "nodes"])["seconds"].cumsum()
+    highest = top.groupby(frame["panel"]).transform("max")
+    large = frame["seconds"] >= WRITTEN * highest
+    known = frame["seconds_low"].notna() & (frame["seconds"] >= WRITTEN / 4 * highest)
+    percent = frame["share"] * 100
+    stacked = frame.assign(
+        value=frame["seconds"],
+        low=frame["seconds_low"],
+        high=frame["seconds_high"],
+        percent=percent,
+        shown=with_interval(frame, "seconds", "s"),
+        written=[f"{share:.0f} %" if shown else "" for share, shown in zip(percent, large, strict=True)],
+        bottom=top - frame["seconds"],
+        top=top,
+        middle=top - frame["seconds"] / 2,
+        low_end=(top - frame["seconds"] + frame["seconds_low"]).where(known),
+        high_end=(top - frame["seconds"] + frame["seconds_high"]).where(known),
+        shift=[4 * (i % 3 - 1) for i in frame["order"]],
+    )
+    return stacked.sort_values("first", kind="stable")
+
+
+def finding(tables: Tables) -> str:
+    """The cause outside computing with the largest share of an iteration, on the most nodes of each fastest curve."""
+    frame = rows(tables, "critical_path", CELLS)
+    frame = leading_first(frame[frame["sync"] != NONE], tables)
+    frame = frame[frame["lead"] & (frame["nodes"] == frame.groupby(list(AXES))["nodes"].transform("max"))]
+    shares = frame.groupby(["network", "hardware", "nodes", "basis", "cause"], sort=False)["share"].sum()
+    shares = shares[shares.index.get_level_values("cause").isin(["communication", "training data", "straggling"])]
+    if shares.empty:
+        return ""
+    (network, hardware, nodes, basis, cause), share = shares.idxmax(), shares.max()
+    where = f" on {hardware}" if frame["hardware"].nunique() > 1 else ""
+    predicted = " (predicted)" if basis == "predicted" else ""
+    return f"{network}{where}: {cause} takes {share:.0%} of each iteration at {nodes} nodes{predicted}"

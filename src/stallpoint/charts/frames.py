@@ -10,6 +10,7 @@ import pandas as pd
 
 from stallpoint.charts import NoData, Tables
 from stallpoint.numerals import number
+from stallpoint.presets import NONE
 from stallpoint.records import SERIES
 
 AXES = tuple(column.name for column in SERIES)
@@ -96,6 +97,25 @@ def compact(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     for column in kept.select_dtypes("float"):
         kept[column] = [float(f"{value:.5g}") for value in kept[column]]
     return kept.reset_index(drop=True)
+
+
+def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """`frame` with ``lead``: whether its curve is the fastest of its network and hardware; those rows come first.
+
+    The fastest is the one with the most samples per second on any node count, as on the cards of the report.
+    """
+    curves = frame[list(AXES)].drop_duplicates()
+    known = tables.get("predictions")
+    if known is not None and len(known):
+        known = known[known["sync"] != NONE]
+        rate = known["global_batch"] / known["measured_iteration"].fillna(known["predicted_iteration"])
+        fastest = known.assign(rate=rate).groupby(list(AXES))["rate"].max().reset_index()
+        curves = curves.merge(fastest, on=list(AXES), how="left")
+        curves = curves.sort_values("rate", ascending=False, kind="stable", na_position="last")
+    leads = curves.drop_duplicates(["network", "hardware"])[list(AXES)].assign(lead=True)
+    marked = frame.merge(leads, on=list(AXES), how="left")
+    marked["lead"] = marked["lead"].notna()
+    return marked.sort_values("lead", ascending=False, kind="stable")
 
 
 ENDS = [f"{name}{end}" for name in ("measured", "predicted") for end in ("", "_low", "_high")]

@@ -62,6 +62,19 @@ def bar_width(frame: pd.DataFrame, field: str) -> float:
     return 0.9 * min(1.0, float(most) / FEWEST_BARS)
 
 
+def bars(
+    base: alt.Chart, colour: alt.Color, width: float, tips: Sequence[alt.Tooltip]
+) -> list[alt.Chart]:
+    """Bars in their colour, a part `width` of their place; those of predictions are hatched."""
+    size = {"band": width}
+    predicted = alt.when("datum.basis == 'predicted'").then(alt.value(1)).otherwise(alt.value(0))
+    return [
+        base.mark_bar(width=size).encode(color=colour, tooltip=tips),
+        # No filter: with one, panels whose axes are their own would show the values of all.
+        base.mark_bar(width=size, style="hatch").encode(opacity=predicted, tooltip=tips),
+    ]
+
+
 def at(channel: Axis, field: str) -> Axis:
     """The same axis, reading another field."""
     copy: Axis = channel.copy()
@@ -73,6 +86,12 @@ def only(basis: str) -> alt.Chart:
     """A chart of the rows with this ``basis``."""
     chart: alt.Chart = alt.Chart().transform_filter(f"datum.basis == '{basis}'")
     return chart
+
+
+def line_at(value: float, channel: Literal["x", "y"]) -> alt.Chart:
+    """One line in each panel, at a value of the horizontal or vertical axis."""
+    once: alt.Chart = alt.Chart().transform_aggregate(rows="count()").mark_rule(style="zero")
+    return once.encode(**{channel: alt.datum(value)})
 
 
 def error_bars(base: alt.Chart, y: alt.Y) -> alt.Chart:
@@ -145,7 +164,9 @@ def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.
     return lines.assign(basis="ideal", value=lines[field] / lines["start"])
 
 
-def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, independent_x: bool = False) -> alt.FacetChart:
+def panels(
+    layers: Sequence[alt.Chart], frame: pd.DataFrame, *, independent_x: bool = False, independent_y: bool = False
+) -> alt.FacetChart:
     """The layers, drawn from `frame`, once for each value of its column ``panel``, in order of appearance.
 
     Every panel has its own axis lines and titles, so that each can be read alone; scales are shared.
@@ -158,6 +179,5 @@ def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, independent_x: b
         facet=alt.Facet("panel:N", sort=names, title=None, header=header), columns=columns
     )
     facet = facet.resolve_axis(x="independent", y="independent")
-    if independent_x:
-        facet = facet.resolve_scale(x="independent")
-    return facet
+    own = {axis: "independent" for axis, is_own in (("x", independent_x), ("y", independent_y)) if is_own}
+    return facet.resolve_scale(**own) if own else facet

@@ -47,6 +47,14 @@ def page(spec: Mapping[str, Any], title: str) -> str:
     return _PAGE.substitute(title=escape(title), libraries=libraries(), spec=text)
 
 
+def empty_page(title: str, missing: str) -> str:
+    """The page of a chart of nothing: what it would show, and which cells of the study are missing."""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title></head>\n'
+        f"<body><h1>{escape(title)}</h1><p>Nothing to draw: {escape(missing)}.</p></body>\n</html>\n"
+    )
+
+
 @cache
 def libraries() -> str:
     """Vega-Embed with all it needs, as one script.

@@ -44,7 +44,7 @@ GROUPS = {
     ),
     "How sure": (
         "sure", "topic-accuracy-of-the-dag-model", "validation-table", "topic-scaling-laws",
-        "topic-how-it-was-measured", "timing",
+        "topic-how-it-was-measured", "timing", "not-drawn",
     ),
     "Papers": ("claims", "papers"),
     "Data": ("networks", "cells", "environment", "raw-tables"),

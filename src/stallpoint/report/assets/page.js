@@ -35,6 +35,7 @@ document.addEventListener("click", event => {
   const {chart, table, action} = button.dataset;
   if (action === "download") download(chart, button.value);
   if (action === "page") turnPage(chart, Number(button.value));
+  if (action === "others") toggleOthers(chart);
   if (action === "table") save(csv(chosenTable(table)), `${document.body.dataset.study}-${table}.csv`);
   if (button.id === "reset") choose(() => FILTERS.forEach(name => state[name].clear()));
   if (button.id === "theme") {
