@@ -19,13 +19,14 @@ from stallpoint.records import (
     NETWORK_LAYERS,
     PUBLISHED,
     RUNS,
+    SGEMM,
     VISITS,
 )
 from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
 with program(Path(snakemake.log[0])):
-    tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, ITERATIONS, LAYERS)
+    tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, ITERATIONS, LAYERS, SGEMM)
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy), snakemake.input)
     networks = descriptions(snakemake.input.networks, snakemake.input.archives)
     for table, files in ((NETWORK_LAYERS, networks), (PUBLISHED, snakemake.input.published)):

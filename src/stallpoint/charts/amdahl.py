@@ -6,12 +6,13 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks, theme
-from stallpoint.charts.frames import compact, rows, with_interval
+from stallpoint.charts.frames import compact, least, rows, with_interval
 from stallpoint.numerals import number
 
 NODES = [2**power for power in range(11)]
-MARKED = NODES[2::3]
+MARKED = NODES[1::2]
 """Where points stand on the curves, for their shape: they are calculated everywhere."""
+CELLS = "train cells with scaling: compute or strong"
 FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
 
 
@@ -22,30 +23,55 @@ def speedup(serial_fraction: pd.Series[float], nodes: pd.Series[int]) -> pd.Seri
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Curves of the law over node counts far beyond any measured one."""
-    fits = rows(tables, "amdahl", "train cells with scaling: compute or strong")
+    fits = rows(tables, "amdahl", CELLS)
     fits = fits[fits["serial_fraction"].notna()].sort_values(["network", "hardware"], kind="stable")
     if fits.empty:
-        raise NoData("no train cells with scaling: compute or strong at enough mini-batches or node counts for a fit")
+        raise NoData(f"no {CELLS} at enough mini-batches or node counts for a fit")
     fits = fits.assign(
         panel=fits["network"] + " · " + fits["hardware"],
         basis=fits["basis"].map(FITTED_TO),
         shown=with_interval(fits, "serial_fraction"),
         limit=[number(limit) for limit in fits["speedup_limit"]],
     )
-    frame = fits.merge(pd.Series(NODES, name="nodes"), how="cross")
+    frame = _up_to_b(fits.merge(pd.Series(NODES, name="nodes"), how="cross"), tables)
     # A larger serial fraction gives a smaller speedup: the ends of the interval change places.
     frame = frame.assign(
         value=speedup(frame["serial_fraction"], frame["nodes"]),
         low=speedup(frame["serial_fraction_high"].fillna(frame["serial_fraction"]), frame["nodes"]),
         high=speedup(frame["serial_fraction_low"].fillna(frame["serial_fraction"]), frame["nodes"]),
     )
-    ends = zip(frame["value"], frame["low"], frame["high"], strict=True)
-    frame = frame.assign(gets=[f"{number(value)} ({number(low)} to {number(high)})" for value, low, high in ends])
-    x, y = axes.nodes_x(frame), axes.ratio_y([1, NODES[-1]], "speedup by Amdahl's law")
+    ends = zip(frame["value"], frame["low"], frame["high"], frame["layer_type"] == "all", strict=True)
+    frame = frame.assign(
+        gets=[number(value) + f" ({number(low)} to {number(high)})" * whole for value, low, high, whole in ends]
+    )
+    x, y = axes.nodes_x(frame), axes.ratio_y([1, frame["nodes"].max()], "speedup by Amdahl's law")
     columns = ["panel", "layer_type", "series", "nodes", "basis", "value", "low", "high", "shown", "gets"]
     columns += ["limit", "start"]
     drawn = compact(pd.concat([frame, marks.ideal_rows(frame, "nodes")]), columns)
     return marks.panels(_layers(frame, x, y), drawn)
+
+
+def _up_to_b(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """Node counts up to the largest mini-batch B that was measured: beyond, a worker has less than one sample."""
+    known = tables.get("layer_scaling")
+    if known is None or known.empty:
+        return frame
+    largest = known.groupby(["network", "hardware"])["worker_batch"].max().rename("largest").reset_index()
+    cut = frame.merge(largest, on=["network", "hardware"], how="left")
+    return cut[cut["nodes"] <= cut["largest"].fillna(NODES[-1])].drop(columns="largest")
+
+
+def finding(tables: Tables) -> str:
+    """The limit that the serial fraction of all layers sets, where it is lowest."""
+    fits = rows(tables, "amdahl", CELLS)
+    whole = fits[(fits["layer_type"] == "all") & (fits["basis"] == "compute") & fits["speedup_limit"].notna()]
+    if whole.empty:
+        return ""
+    worst = least(whole, "speedup_limit")
+    return (
+        f"{worst['network']}: {worst['serial_fraction']:.1%} of its compute time does not shrink with the mini-batch, "
+        f"which limits the speedup to {number(worst['speedup_limit'], 2)}"
+    )
 
 
 def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:

@@ -26,7 +26,13 @@ def log2_ticks(domain: list[float]) -> list[float]:
     return [tick for tick in ticks if domain[0] <= tick <= domain[1]]
 
 
-DECADE = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(tenth / 10 for tenth in range(10, 100)))
+DECADE = (
+    (1,),
+    (1, 2, 5),
+    (1, 1.5, 2, 3, 4, 5, 7),
+    (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9),
+    tuple(tenth / 10 for tenth in range(10, 100)),
+)
 """Ticks within a decade, from sparse to dense."""
 
 

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, marks
-from stallpoint.charts.frames import AXES, arrange, compact, leading_first, rows, with_interval
+from stallpoint.charts.frames import AXES, arrange, compact, leading_first, most, rows, with_interval
 from stallpoint.presets import NONE
 
 CELLS = "train cells with scaling strong or weak on two nodes or more"
@@ -28,7 +28,7 @@ def draw(tables: Tables) -> alt.FacetChart:
                       shown="lost (90 % interval)", verdict="verdict")  # fmt: skip
     base = alt.Chart().encode(x=x, xOffset=beside)
     layers = [
-        *marks.bars(base.encode(y=y), colour, 0.9, tips),
+        *marks.bars(base.encode(y=y), colour, 0.9, tips, style="narrow-hatch"),
         marks.line_at(0, "y"),
         base.mark_rule(style="interval").encode(y=marks.at(y, "low"), y2="high:Q"),
     ]
@@ -60,5 +60,6 @@ def finding(tables: Tables) -> str:
     if dominant.empty:
         nodes = "/".join(str(n) for n in sorted(frame["nodes"].unique()))
         return f"No single cause dominates at {nodes} nodes: their intervals overlap"
-    most = dominant.loc[dominant["share"].idxmax()]
-    return f"{most['network']}: {most['cause']} costs most, {most['share']:.0%} of each iteration at {most['nodes']} nodes"
+    worst = most(dominant, "share")
+    costs = f"{worst['cause']} costs most, {worst['share']:.0%} of each iteration"
+    return f"{worst['network']}: {costs} at {worst['nodes']} nodes"

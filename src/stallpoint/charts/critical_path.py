@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import Tables, marks
-from stallpoint.charts.frames import AXES, arrange, compact, leading_first, rows, with_interval
+from stallpoint.charts.frames import AXES, arrange, compact, leading_first, most, rows, with_interval
 from stallpoint.presets import NONE
 
 CELLS = "train cells with scaling strong or weak"
@@ -76,11 +76,13 @@ def finding(tables: Tables) -> str:
     frame = rows(tables, "critical_path", CELLS)
     frame = leading_first(frame[frame["sync"] != NONE], tables)
     frame = frame[frame["lead"] & (frame["nodes"] == frame.groupby(list(AXES))["nodes"].transform("max"))]
-    shares = frame.groupby(["network", "hardware", "nodes", "basis", "cause"], sort=False)["share"].sum()
-    shares = shares[shares.index.get_level_values("cause").isin(["communication", "training data", "straggling"])]
-    if shares.empty:
+    waits = frame[frame["cause"].isin(["communication", "training data", "straggling"])]
+    if waits.empty:
         return ""
-    (network, hardware, nodes, basis, cause), share = shares.idxmax(), shares.max()
-    where = f" on {hardware}" if frame["hardware"].nunique() > 1 else ""
-    predicted = " (predicted)" if basis == "predicted" else ""
-    return f"{network}{where}: {cause} takes {share:.0%} of each iteration at {nodes} nodes{predicted}"
+    shares = waits.groupby(["network", "hardware", "nodes", "basis", "cause"], sort=False)["share"].sum().reset_index()
+    worst = most(shares, "share")
+    several = frame["hardware"].nunique() > 1
+    place = f"{worst['network']} on {worst['hardware']}" if several else worst["network"]
+    predicted = " (predicted)" if worst["basis"] == "predicted" else ""
+    takes = f"{worst['cause']} takes {worst['share']:.0%} of each iteration"
+    return f"{place}: {takes} at {worst['nodes']} nodes{predicted}"

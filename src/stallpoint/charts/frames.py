@@ -6,6 +6,8 @@ preset, which has its colour and shape in every chart.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables
@@ -99,6 +101,16 @@ def compact(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     return kept.reset_index(drop=True)
 
 
+def most(frame: pd.DataFrame, column: str) -> Any:
+    """The row with the largest value in a column; the first of several."""
+    return frame.sort_values(column, ascending=False, kind="stable").iloc[0]
+
+
+def least(frame: pd.DataFrame, column: str) -> Any:
+    """The row with the smallest value in a column; the first of several."""
+    return frame.sort_values(column, kind="stable").iloc[0]
+
+
 def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """`frame` with ``lead``: whether its curve is the fastest of its network and hardware; those rows come first.
 
@@ -118,6 +130,10 @@ def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     return marked.sort_values("lead", ascending=False, kind="stable")
 
 
+NEARBY = ["near_low", "near_high", "named"]
+"""Columns of the band around the diagonal, and of the names of points far from it."""
+FAR = 0.25
+"""A prediction that is this far off is named in the chart."""
 ENDS = [f"{name}{end}" for name in ("measured", "predicted") for end in ("", "_low", "_high")]
 """Columns of a time as measured and as predicted, with the ends of their intervals."""
 
@@ -130,4 +146,8 @@ def against_measured(frame: pd.DataFrame) -> pd.DataFrame:
         shown=with_interval(frame, "predicted", "s"),
         found=with_interval(frame, "measured", "s"),
         off=[f"{error:+.1%}" for error in frame["error"]],
+        named=[
+            f"{network}, n = {nodes}" if abs(error) > FAR else ""
+            for network, nodes, error in zip(frame["network"], frame["nodes"], frame["error"], strict=True)
+        ],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import altair as alt
 import pandas as pd
@@ -18,6 +18,8 @@ FEW, MANY = (3, 275, 210), (3, 275, 160)
 Axis = TypeVar("Axis", alt.X, alt.Y)
 
 
+NEAR = 0.10
+"""Predictions this close to the measurement are in the band around the diagonal."""
 FEWEST_BARS = 5
 """Bars of a panel that holds fewer are as wide as if it held as many."""
 DASH_SIZE = 250
@@ -63,15 +65,15 @@ def bar_width(frame: pd.DataFrame, field: str) -> float:
 
 
 def bars(
-    base: alt.Chart, colour: alt.Color, width: float, tips: Sequence[alt.Tooltip]
+    base: alt.Chart, colour: alt.Color, width: float, tips: Sequence[alt.Tooltip], *, style: str = "hatch"
 ) -> list[alt.Chart]:
-    """Bars in their colour, a part `width` of their place; those of predictions are hatched."""
+    """Bars in their colour, a part `width` of their place; those of predictions are hatched, in a `style` of theme."""
     size = {"band": width}
     predicted = alt.when("datum.basis == 'predicted'").then(alt.value(1)).otherwise(alt.value(0))
     return [
         base.mark_bar(width=size).encode(color=colour, tooltip=tips),
         # No filter: with one, panels whose axes are their own would show the values of all.
-        base.mark_bar(width=size, style="hatch").encode(opacity=predicted, tooltip=tips),
+        base.mark_bar(width=size, style=style).encode(opacity=predicted, tooltip=tips),
     ]
 
 
@@ -128,20 +130,27 @@ def agreement(frame: pd.DataFrame, what: str, unit: str) -> tuple[alt.X, alt.Y, 
     scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
     x = alt.X("measured:Q", title=f"measured{what} [{unit}]", scale=scale, axis=axis)
     y = alt.Y("predicted:Q", title=f"predicted{what} [{unit}]", scale=scale, axis=axis)
-    ends = pd.DataFrame({"measured": scale["domain"], "predicted": scale["domain"], "basis": "ideal"})
+    least, most = scale["domain"]
+    # The band is straight on logarithmic axes, and cut at their ends.
+    ends = pd.DataFrame({"measured": [least, most], "predicted": [least, most], "basis": "ideal"})
+    ends = ends.assign(near_low=ends["predicted"] * (1 - NEAR), near_high=ends["predicted"] * (1 + NEAR))
     return x, y, pd.concat([frame, frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
 
 
 def compared(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Sequence[alt.Tooltip]) -> list[alt.Chart]:
-    """On the axes of `agreement`: the diagonal, both intervals, and a point in the colour and shape of its network."""
+    """On the axes of `agreement`: a band around the diagonal, both intervals, and a point in the colour and shape of
+    its network; those far off are named.
+    """
     of_network = colour(frame, "network")
     base = only("measured").encode(color=of_network)
     shape = alt.Shape("network:N", scale=alt.Scale(domain=of_network["scale"]["domain"]), legend=of_network["legend"])
     return [
+        only("ideal").mark_area(style="near", clip=True).encode(x=x, y=at(y, "near_low"), y2="near_high:Q"),
         only("ideal").mark_line(style="ideal").encode(x=x, y=y),
         base.mark_rule(clip=True, opacity=0.5).encode(x=at(x, "measured_low"), x2="measured_high:Q", y=y),
         base.mark_rule(clip=True, opacity=0.5).encode(x=x, y=at(y, "predicted_low"), y2="predicted_high:Q"),
         base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, shape=shape, tooltip=tips),
+        only("measured").mark_text(style="row", align="left", dx=8, dy=8).encode(x=x, y=y, text="named:N"),
     ]
 
 
@@ -179,5 +188,6 @@ def panels(
         facet=alt.Facet("panel:N", sort=names, title=None, header=header), columns=columns
     )
     facet = facet.resolve_axis(x="independent", y="independent")
-    own = {axis: "independent" for axis, is_own in (("x", independent_x), ("y", independent_y)) if is_own}
+    chosen = {"x": independent_x, "xOffset": independent_x, "y": independent_y}
+    own: dict[str, Any] = {axis: "independent" for axis, is_own in chosen.items() if is_own}
     return facet.resolve_scale(**own) if own else facet

@@ -29,13 +29,12 @@ def draw(tables: Tables) -> alt.FacetChart:
     """Bars of one run at a time, which a menu selects: for each network, hardware and preset that on most nodes."""
     chosen = _chosen(tables)
     layers = rows(tables, "layers", CELLS).merge(chosen[[*WHICH, "rank"]], on=[*WHICH, "rank"])
-    of_rank = {key: found for key, found in layers.groupby([*WHICH, "rank"])}
-    bars = [
-        {"panel": row["panel"], "network": row["network"], "hardware": row["hardware"], "rank": f"rank {row['rank']}", **bar}
-        for _, row in chosen.iterrows()
-        if (key := (*row[WHICH], row["rank"])) in of_rank
-        for bar in _bars(row, of_rank[key])
-    ]  # fmt: skip
+    of_rank = dict(iter(layers.groupby([*WHICH, "rank"])))
+    bars = []
+    for _, row in chosen.iterrows():
+        place = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": f"rank {row['rank']}"}
+        found = of_rank.get((*row[WHICH], row["rank"]))
+        bars += [place | bar for bar in _bars(row, found)] if found is not None else []
     if not bars:
         raise NoData(f"no {CELLS}")
     frame = pd.DataFrame(bars)
@@ -114,8 +113,8 @@ def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
     """Which run it is, which iteration of how many, and what communicating costs, where that was measured."""
     place, series = label(chosen, CHOICE[:2]), label(chosen, [axis for axis in AXES if axis not in CHOICE[:2]])
     which = [
-        f"\niteration {row.iteration} of visit {row.visit}: {number(1e3 * row.wall)} ms, the median of {row.many}"
-        for row in chosen.itertuples()
+        f"\niteration {iteration:.0f} of visit {visit:.0f}: {number(1e3 * wall)} ms, the median of {many:.0f}"
+        for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "many"]].to_numpy().tolist()
     ]
     return place + ": " + series + " · " + chosen["nodes"].astype(str) + " nodes" + which + _costs(tables, chosen)
 
@@ -153,7 +152,7 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
 
 
 def _backward(layers: pd.DataFrame, start: float, ended: float, finest: float) -> Iterator[dict[str, object]]:
-    """The backward pass of the layers, last first, as recorded; small ones together, none beyond the end of the pass."""
+    """The backward pass of the layers, last first, as recorded; small ones together, none beyond its end."""
     names: list[str] = []
     at = end = start
     ordered = layers.sort_values("layer_index", ascending=False)

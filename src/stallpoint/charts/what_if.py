@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks, theme
-from stallpoint.charts.frames import arrange, compact, estimate, leading_first, rows, with_interval
+from stallpoint.charts.frames import arrange, compact, estimate, leading_first, most, rows, with_interval
 
 BASELINE = "as measured"
 SHOWN = 3
@@ -68,5 +68,6 @@ def finding(tables: Tables) -> str:
     sure = frame[(frame["nodes"] == frame["nodes"].max()) & (frame["low"] > 1)]
     if sure.empty:
         return "No scenario gains for sure: every interval holds ×1"
-    best = sure.loc[sure["value"].idxmax()]
-    return f"{best['network']}: {best['scenario']} gains most, {best['value']:.2g} times at {best['nodes']} nodes (predicted)"
+    best = most(sure, "value")
+    gains = f"{best['scenario']} gains most, {best['value']:.1f} times"
+    return f"{best['network']}: {gains} at {best['nodes']} nodes (predicted)"

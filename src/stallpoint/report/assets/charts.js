@@ -126,14 +126,22 @@ async function draw(name, width = placeOf(name).clientWidth, least = LEAST_PANEL
     const look = width < NARROW ? narrow(config.page, width) : config.page;
     state.view = await embed(place, fitted(spec, width, least, AXIS), look);
     const beyond = place.scrollWidth - place.clientWidth;  // long labels of an axis or a panel
-    if (beyond > 0 && width < NARROW) {
+    if (beyond > 0) {
       state.view.finalize();
       state.view = await embed(place, fitted(spec, width, least, AXIS + Math.min(beyond, width / 3)), look);
     }
+    reachable(place);
   } catch (error) {
     console.error(name, error);
     place.textContent = "This chart could not be drawn: " + error;
   }
+}
+
+// For readers who use no mouse or no eyes: what scrolls takes the focus, and what has no name is no picture.
+function reachable(place) {
+  if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
+  else place.removeAttribute("tabindex");
+  for (const group of place.querySelectorAll("g[role=graphics-symbol]:not([aria-label])")) group.removeAttribute("role");
 }
 
 // Legends below one another, and titles of panels no longer than the page is wide.
