@@ -25,6 +25,7 @@ import plan_accuracy
 import predictions
 import presets
 import repeatability
+import report_page
 import scaling_laws
 import sensitivity
 import truth
@@ -46,6 +47,7 @@ BENCHMARKS = {
     "cluster-accuracy": cluster_accuracy.benchmark,
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,
+    "report": report_page.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

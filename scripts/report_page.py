@@ -13,17 +13,20 @@ from stallpoint.records import (
     CONTENTION,
     ENVIRONMENTS,
     EXTRAPOLATED_TABLES,
+    ITERATIONS,
+    LAYERS,
     MODEL_TABLES,
     NETWORK_LAYERS,
     PUBLISHED,
     RUNS,
+    SGEMM,
     VISITS,
 )
 from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
 with program(Path(snakemake.log[0])):
-    tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS)
+    tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, ITERATIONS, LAYERS, SGEMM)
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy), snakemake.input)
     networks = descriptions(snakemake.input.networks, snakemake.input.archives)
     for table, files in ((NETWORK_LAYERS, networks), (PUBLISHED, snakemake.input.published)):

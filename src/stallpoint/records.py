@@ -714,6 +714,23 @@ WHAT_IF = Table(
     ),
 )
 
+WHAT_IF_GRID = Table(
+    "what_if_grid",
+    "predicted iteration times of each network's fastest curve on a grid of factors, for the sliders of the report",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        GLOBAL_BATCH,
+        Column("batch_factor", REAL, None, "factor on the mini-batch"),
+        Column("gradient_bytes", REAL, None, "factor on the size of the gradients"),
+        Column("compute", REAL, None, "factor on the time of forward and backward pass and update"),
+        Column("latency", REAL, None, "factor on the latency of the links"),
+        Column("transfer", REAL, None, "factor on the time that bytes take: 1 over that on the bandwidth"),
+        Column("iteration", REAL, "s", "predicted iteration time, without interval"),
+    ),
+)
+
 NEXT_CELLS = Table(
     "next_cells",
     "cells that nobody ran: what each would tell about the stalling point, and what it costs",
@@ -958,9 +975,9 @@ TRAFFIC = Table(
 
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, VALIDATION, AMDAHL,
-    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, NEXT_CELLS, STORAGE_RATES,
-    DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS,
-    TRAFFIC,
+    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
+    STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS,
+    COMPARISONS, TRAFFIC,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

@@ -44,7 +44,12 @@ def study() -> Tables:
     """Tidy and model tables of a study on ``cpu``, and the same once more as if it had run on ``gpu``."""
     tidy = synthetic.study(networks=("alexnet", "googlenet"), syncs=("wfbp",), prefetches=(0,), repeats=1)
     fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": 10}]))
-    tables = {**tidy, **fitted, **extrapolated({"elsewhere": synthetic.external_rates()})}
+    tables = {
+        **tidy,
+        "network_layers": synthetic.network_layers(tidy["layers"]),
+        **fitted,
+        **extrapolated({"elsewhere": synthetic.external_rates()}),
+    }
     return {name: pd.concat([frame, _elsewhere(frame)], ignore_index=True) for name, frame in tables.items()}
 
 

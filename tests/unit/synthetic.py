@@ -347,3 +347,11 @@ def external_rates() -> pd.DataFrame:
     rates = {name: fast * workers / (1 + 0.02 * np.log2(workers)) for name, fast in (("slow", 50.0), ("fast", 900.0))}
     series = [pd.DataFrame({"series": name, **columns, "samples_per_second": rate}) for name, rate in rates.items()]
     return pd.concat(series, ignore_index=True)
+
+
+def network_layers(layers: pd.DataFrame) -> pd.DataFrame:
+    """What describes the networks of made-up layers; each learned value is used ten times for a sample."""
+    described = layers.drop_duplicates(["network", "layer"])
+    described = described[["network", "layer_index", "layer", "layer_type", "gradient_bytes"]]
+    parameters = described["gradient_bytes"] // 4
+    return described.assign(parameters=parameters, multiply_adds=10 * parameters).reset_index(drop=True)

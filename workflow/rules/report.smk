@@ -12,6 +12,8 @@ rule chart:
         **rules.collect.output,
         **rules.fit.output,
         **rules.extrapolate.output,
+        networks=rules.compare_published.input.networks,
+        archives=ARCHIVES,
         code=code_of("chart.py", lambda wildcards: [CHARTS[wildcards.chart].module]),
     output:
         html=f"{RESULTS}/figures/{{chart}}.html",

@@ -47,6 +47,14 @@ class Chart:
         """The module that draws it."""
         return f"{__name__}.{self.name.replace('-', '_')}"
 
+    def finding(self, tables: Tables) -> str:
+        """What the chart shows in these tables, as its title; empty where its module says none or nothing is there."""
+        say = getattr(import_module(self.module), "finding", None)
+        try:
+            return str(say(tables)) if say else ""
+        except NoData:
+            return ""
+
     def draw(self, tables: Tables) -> alt.TopLevelMixin:
         """The chart without theme; raises `NoData` when the tables hold nothing for it."""
         chart: alt.TopLevelMixin = import_module(self.module).draw(tables)
@@ -74,10 +82,10 @@ _CHARTS = (
         "Where the time goes",
         "",
         ("critical_path", "predictions"),
-        "What is on the critical path of an iteration, by node count: only what nothing else hides, so the parts add "
-        "up to the iteration time; the numbers are shares of it, the vertical line is the 90 % interval of the whole. "
-        "Latency and bandwidth divide the exposed communication as the fit of its messages says. Pale bars with dashed "
-        "outlines are predicted, for node counts nobody measured.",
+        "What is on the critical path of an iteration, in seconds and per cent, by node count: only what nothing else "
+        "hides, so the parts add up to the iteration time. Latency and bandwidth divide the exposed communication as "
+        "the fit of its messages says. Lines at the upper end of a part are its 90 % interval. Hatched bars are "
+        "predicted, for node counts nobody ran.",
     ),
     Chart(
         "causes",
@@ -85,18 +93,29 @@ _CHARTS = (
         "What costs the time",
         "",
         ("causes", "predictions"),
-        "Time of each iteration lost to each cause, by node count, with 90 % intervals: what an iteration takes beyond "
-        "ideal scaling. Filled points are measured, hollow ones predicted, for node counts nobody measured. Causes "
-        "below 2 % of every iteration are left out. Left of the line, time is gained.",
+        "Share of each iteration lost to each cause, with its 90 % interval, by node count; the rest, up to 100 %, is "
+        "what ideal scaling would take. Bars below zero are gains. Hatched bars are predicted, for node counts nobody "
+        "ran.",
     ),
     Chart(
         "what-if",
         ANSWER,
         "What if",
         "",
-        ("what_if",),
-        "Predicted throughput if links, compute units, gradients, mini-batch or preset were different, over that of "
-        "the measured cluster on as many nodes, with 90 % intervals. At the line, nothing is gained.",
+        ("what_if", "predictions"),
+        "Samples per second over those of the measured cluster on as many nodes, if its links, compute units, "
+        "gradients, mini-batch or preset were different: points with 90 % intervals, the largest gain on top. Both are "
+        "predicted by the DAG model. At 1 nothing is gained.",
+    ),
+    Chart(
+        "throughput",
+        ANSWER,
+        "Throughput, efficiency and cost",
+        "",
+        ("predictions",),
+        "The fastest curve of each network: samples per second, the speedup relative to the smallest node count as a "
+        "part of the ideal one, and the node-hours that training on a million samples takes. Points with 90 % "
+        "intervals are measured, dashed lines with bands are predicted.",
     ),
     Chart(
         "communication",
@@ -104,17 +123,18 @@ _CHARTS = (
         "Compute against communication time",
         "Keuper & Pfreundt (2016), Fig. 3",
         ("predictions",),
-        "Time of one iteration spent computing (forward, backward, update), with an all-reduce under way, and waiting "
-        "for one after the backward pass (exposed); median over storages and prefetch depths. Training is "
-        "communication bound where communication rises above compute.",
+        "Seconds of one iteration spent computing (forward, backward, update), beside those with an all-reduce under "
+        "way: hidden behind the backward pass, or exposed after it. Hatched bars are predicted. A triangle marks the "
+        "first node count at which communication takes longer than compute: training is communication bound there.",
     ),
     Chart(
         "all-reduce",
         COMMUNICATION,
-        "All-reduce time",
+        "Time and rate of an all-reduce",
         "Shi et al. (2018), Table V",
         ("communication", "collectives", "contention"),
-        "Time of one all-reduce by message size, on idle workers and while they compute: points are medians over "
+        "Time of one all-reduce by message size, and below it the rate, on idle workers and while they compute: points "
+        "are medians over "
         "repeated calls of the slowest rank, with the middle 90 % of them; dashed lines are the fit alpha + beta · "
         "bytes for each node count, in pieces where one line does not hold for all sizes. The flat part is latency, "
         "the rising part bandwidth.",
@@ -122,24 +142,24 @@ _CHARTS = (
     Chart(
         "overlap",
         COMMUNICATION,
-        "Overlap of communication and backward pass",
+        "One iteration: computing and communicating side by side",
         "Shi et al. (2018), section IV",
-        ("layer_predictions", "hidden_communication"),
-        "When each layer's gradients are computed and all-reduced, since the start of the backward pass, as measured "
-        "and as predicted; last layer first. Communication right of the dotted line, the end of the measured backward "
-        "pass, is exposed. What lies left of it may still cost time, as it slows the pass down: the heading says what "
-        "communicating costs, measured against training without it, and what the same messages take alone. The web "
-        "page offers the other networks in a menu.",
+        ("iterations", "layers", "disturbances", "hidden_communication"),
+        "One real iteration, that whose wall time is the median, with all its ranks and times as recorded: above what "
+        "the rank computed (layers of the backward pass last first), below its messages. Communication right of the "
+        "upright mark, the end of the backward pass, is exposed. What lies left of it may still cost time, as it slows "
+        "the pass down: the heading says what communicating costs, measured against training without it, and what the "
+        "same messages take alone.",
     ),
     Chart(
         "free-communication",
         COMPUTE,
         "Speedup if communication were free",
         "Keuper & Pfreundt (2016), Fig. 4",
-        ("layer_scaling",),
+        ("layer_scaling", "iterations", "disturbances"),
         "Compute time of one worker at the largest mini-batch over that at smaller ones, with 90 % intervals: the "
         "speedup that splitting the mini-batch could reach at best. Below the grey line, smaller mini-batches are "
-        "computed less efficiently.",
+        "computed less efficiently. A red ring marks points of which many iterations were disturbed.",
     ),
     Chart(
         "layer-share",
@@ -148,7 +168,8 @@ _CHARTS = (
         "Keuper & Pfreundt (2016), Figs. 5 and 6",
         ("layer_scaling",),
         "Share of each layer type in the compute time of one iteration on one worker, by mini-batch. A share that "
-        "grows to the right belongs to a layer type that does not get faster with a smaller mini-batch.",
+        "grows to the right belongs to a layer type that does not get faster with a smaller mini-batch. Types with "
+        "less than 2 % everywhere are drawn together, as other.",
     ),
     Chart(
         "layer-speedup",
@@ -157,7 +178,8 @@ _CHARTS = (
         "Keuper & Pfreundt (2016), Figs. 7 and 8",
         ("layer_scaling",),
         "Compute time of each layer type at the largest mini-batch over that at smaller ones, on one worker, with 90 % "
-        "intervals. Types far below the grey line limit the speedup of the whole.",
+        "intervals. The wider a line, the more of the time it takes: wide lines far below the grey one limit the "
+        "speedup of the whole.",
     ),
     Chart(
         "sgemm",
@@ -165,9 +187,21 @@ _CHARTS = (
         "Speedup of matrix products",
         "Keuper & Pfreundt (2016), Fig. 9",
         ("sgemm_speedup",),
-        "Time of single-precision matrix products (sgemm) at the largest mini-batch over that at smaller ones: one "
-        "thin line for each layer of the network, and the reference product b x 4096 by 4096 x 9216 with its 90 % "
-        "interval.",
+        "Time of single-precision matrix products (sgemm) at the largest mini-batch over that at smaller ones: the "
+        "median of the network's layers, a band with 80 % of them, thin lines with names for outliers (or for each of "
+        "a few layers), and the reference product b x 4096 by 4096 x 9216 with its 90 % interval.",
+    ),
+    Chart(
+        "roofline",
+        COMPUTE,
+        "Roofline of layers",
+        "",
+        ("layers", "network_layers", "sgemm", "runs"),
+        "Rate of each layer with matrix products in training, on one worker at the largest b, against its operations "
+        "for each byte of weights; the larger a point, the more time it takes. The grey line is the ceiling "
+        "by the measured memory bandwidth and peak of matrix products; convolutions that need fewer multiplications "
+        "than counted stand above it. Bytes of activations are not recorded: layers stand further right than they "
+        "would with them.",
     ),
     Chart(
         "amdahl",
@@ -177,7 +211,7 @@ _CHARTS = (
         ("amdahl", "layer_scaling"),
         "Speedup by Amdahl's law with the serial fractions fitted to compute time at falling mini-batch (by layer "
         "type, and with the 90 % interval for all layers) and to measured strong scaling (dotted). Each curve "
-        "levels off at 1 over its serial fraction, and ends where every node has a single sample.",
+        "levels off at 1 over its serial fraction. Curves end where each worker has one sample.",
     ),
     Chart(
         "data-share",
@@ -194,9 +228,9 @@ _CHARTS = (
         "Reading the training set",
         "Keuper & Pfreundt (2016), section IV",
         ("storage_rates",),
-        "Rate at which all nodes together read samples, with 90 % intervals, and the time to read one sample (point: "
-        "median, bar: up to the 99th percentile), by storage, order and state of the page cache. A rate that does not "
-        "rise with the nodes is the limit of a shared storage.",
+        "Rate at which all nodes together read samples, with 90 % intervals, by storage, order and state of the page "
+        "cache, the fastest on top. A rate that does not rise with the nodes is the limit of a shared storage. "
+        "Pointing at a point shows what a single sample takes.",
     ),
     Chart(
         "prediction",
@@ -205,7 +239,8 @@ _CHARTS = (
         "Shi et al. (2018), Fig. 4",
         ("predictions",),
         "One point for each measured combination, predicted without its own cells, with 90 % intervals. On the grey "
-        "line prediction and measurement agree; points below it ran slower than the DAG model says.",
+        "line prediction and measurement agree, the band around it is 10 % wide on both sides; points below it ran "
+        "slower than the DAG model says. Points more than 25 % off are named.",
     ),
     Chart(
         "validation",

@@ -1,4 +1,4 @@
-"""All-reduce time by message size and its fit alpha + beta · bytes, maybe in pieces."""
+"""All-reduce time and rate by message size and its fit alpha + beta · bytes, maybe in pieces."""
 
 from __future__ import annotations
 
@@ -8,40 +8,60 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import compact, rows, with_interval
+from stallpoint.charts.frames import compact, most, rows, with_interval
 from stallpoint.numerals import number
 
 CURVE = ["hardware", "backend", "reduction", "nodes"]
-BUSY = ", while computing"
+BUSY = ", while computing (points only: lines are fitted to idle workers)"
+TIME_LABEL = (
+    "datum.value >= 1 ? format(datum.value, '~g') + ' s' : datum.value >= 0.001 ? format(1e3 * datum.value, '~g') + "
+    "' ms' : format(1e6 * datum.value, '~g') + ' µs'"
+)
 SIZE_LABEL = (
     "datum.value >= 1048576 ? format(datum.value / 1048576, '~g') + ' MiB' : "
     "datum.value >= 1024 ? format(datum.value / 1024, '~g') + ' KiB' : format(datum.value, '~g') + ' B'"
 )
 
 
-def draw(tables: Tables) -> alt.FacetChart:
-    """Measured points with their spread, a fitted line for each node count."""
+def draw(tables: Tables) -> alt.VConcatChart:
+    """Above times, below the rates that they are: measured points with their spread, fitted lines for node counts."""
+    frame = _frame(tables)
+    rates = frame.assign(
+        value=frame["message_bytes"] / frame["value"] / 1e9,
+        low=frame["message_bytes"] / frame["high"] / 1e9,
+        high=frame["message_bytes"] / frame["low"] / 1e9,
+    )
+    rates["shown"] = [f"{number(rate)} GB/s" for rate in rates["value"]]
+    above = _panels(frame, "time of one all-reduce", alt.Axis(labelExpr=TIME_LABEL))
+    below = _panels(rates, "message size / time [GB/s]", alt.Axis(format="~g"))
+    return alt.vconcat(above, below, spacing=30)
+
+
+def _frame(tables: Tables) -> pd.DataFrame:
+    """Measured points and fitted lines, with their panels."""
     measured = _measured(tables)
-    fitted = _fitted(tables, measured)
-    frame = pd.concat([measured, fitted])
+    frame = pd.concat([measured, _fitted(tables, measured)])
     scheme = frame["reduction"].where(frame["backend"] == "mpi", frame["backend"]).replace("library", "MPI library")
     frame = frame.assign(panel=frame["hardware"] + "\n" + scheme + frame["busy"].map({False: "", True: BUSY}))
     frame = frame.sort_values([*CURVE[:-1], "busy", "nodes", "message_bytes"], kind="stable")
-    sizes = sorted(measured["message_bytes"].unique())
+    return frame.assign(nodes=frame["nodes"].astype(str))
+
+
+def _panels(frame: pd.DataFrame, title: str, labels: alt.Axis) -> alt.FacetChart:
+    sizes = sorted(frame["message_bytes"].unique())
     ticks = [size for size in (4**power for power in range(20)) if sizes[0] <= size <= sizes[-1]]
     x = alt.X(
         "message_bytes:Q",
-        title="message size [bytes]",
+        title="message size",
         scale=alt.Scale(type="log", base=2, domain=axes.log_domain(sizes), nice=False),
         axis=alt.Axis(values=ticks, labelExpr=SIZE_LABEL, grid=False),
     )
-    y = axes.log10_y(frame[["value", "low", "high"]].to_numpy().ravel(), "time of one all-reduce [s]", "~s")
-    frame = compact(
-        frame.assign(nodes=frame["nodes"].astype(str)),
-        ["panel", "nodes", "message_bytes", "basis", "value", "low", "high", "shown"],
-    )
+    y = axes.log10_y(frame[["value", "low", "high"]].to_numpy().ravel(), title)
+    labels["values"] = y["axis"]["values"]
+    y["axis"] = labels
+    frame = compact(frame, ["panel", "nodes", "message_bytes", "basis", "value", "low", "high", "shown"])
     colour = marks.colour(frame, "nodes", "nodes")
-    tips = marks.tips(nodes="nodes", message_bytes="message size [bytes]", shown="time")
+    tips = marks.tips(nodes="nodes", message_bytes="message size [bytes]", shown="measured")
     points = marks.only("measured").encode(x=x, color=colour)
     fit = marks.only("fitted").encode(x=x, y=y, color=colour, strokeDash=marks.dashes("fitted"))
     fit_tips = marks.tips(nodes="nodes", shown="fit (90 % intervals)")
@@ -52,6 +72,15 @@ def draw(tables: Tables) -> alt.FacetChart:
         marks.points(points, y).encode(tooltip=tips),
     ]
     return marks.panels(layers, frame)
+
+
+def finding(tables: Tables) -> str:
+    """The best rate of a large message, on the most nodes, and what a small one takes."""
+    frame = _measured(tables).query("not busy")
+    frame = frame[frame["nodes"] == frame["nodes"].max()]
+    best = most(frame.assign(rate=frame["message_bytes"] / frame["value"] / 1e9), "rate")
+    takes = f"takes {number(1e6 * frame['value'].min(), 2)} µs at least"
+    return f"On {best['nodes']} nodes an all-reduce moves at most {number(best['rate'], 2)} GB/s and {takes}"
 
 
 def _measured(tables: Tables) -> pd.DataFrame:

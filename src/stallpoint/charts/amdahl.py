@@ -6,10 +6,13 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks, theme
-from stallpoint.charts.frames import compact, rows, with_interval
+from stallpoint.charts.frames import compact, least, rows, with_interval
 from stallpoint.numerals import number
 
 NODES = [2**power for power in range(11)]
+MARKED = NODES[1::2]
+"""Where points stand on the curves, for their shape: they are calculated everywhere."""
+CELLS = "train cells with scaling: compute or strong"
 FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
 
 
@@ -20,26 +23,27 @@ def speedup(serial_fraction: pd.Series[float], nodes: pd.Series[int]) -> pd.Seri
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Curves of the law over node counts far beyond any measured one."""
-    fits = rows(tables, "amdahl", "train cells with scaling: compute or strong")
+    fits = rows(tables, "amdahl", CELLS)
     fits = fits[fits["serial_fraction"].notna()].sort_values(["network", "hardware"], kind="stable")
     if fits.empty:
-        raise NoData("no train cells with scaling: compute or strong at enough mini-batches or node counts for a fit")
+        raise NoData(f"no {CELLS} at enough mini-batches or node counts for a fit")
     fits = fits.assign(
         panel=fits["network"] + " · " + fits["hardware"],
         basis=fits["basis"].map(FITTED_TO),
         shown=with_interval(fits, "serial_fraction"),
         limit=[number(limit) for limit in fits["speedup_limit"]],
     )
-    frame = fits.merge(pd.Series(NODES, name="nodes"), how="cross").merge(_largest(tables), how="left")
-    frame = frame[frame["nodes"] <= frame["worker_batch"].fillna(NODES[-1])]
+    frame = _up_to_b(fits.merge(pd.Series(NODES, name="nodes"), how="cross"), tables)
     # A larger serial fraction gives a smaller speedup: the ends of the interval change places.
     frame = frame.assign(
         value=speedup(frame["serial_fraction"], frame["nodes"]),
         low=speedup(frame["serial_fraction_high"].fillna(frame["serial_fraction"]), frame["nodes"]),
         high=speedup(frame["serial_fraction_low"].fillna(frame["serial_fraction"]), frame["nodes"]),
     )
-    ends = zip(frame["value"], frame["low"], frame["high"], strict=True)
-    frame = frame.assign(gets=[f"{number(value)} ({number(low)} to {number(high)})" for value, low, high in ends])
+    ends = zip(frame["value"], frame["low"], frame["high"], frame["layer_type"] == "all", strict=True)
+    frame = frame.assign(
+        gets=[number(value) + f" ({number(low)} to {number(high)})" * whole for value, low, high, whole in ends]
+    )
     x, y = axes.nodes_x(frame), axes.ratio_y([1, frame["nodes"].max()], "speedup by Amdahl's law")
     columns = ["panel", "layer_type", "series", "nodes", "basis", "value", "low", "high", "shown", "gets"]
     columns += ["limit", "start"]
@@ -47,12 +51,27 @@ def draw(tables: Tables) -> alt.FacetChart:
     return marks.panels(_layers(frame, x, y), drawn)
 
 
-def _largest(tables: Tables) -> pd.DataFrame:
-    """The largest mini-batch of a lone worker: split over more nodes, each would have less than a sample."""
-    layers = tables.get("layer_scaling")
-    if layers is None or layers.empty:
-        return pd.DataFrame(columns=["network", "hardware", "worker_batch"])
-    return layers.groupby(["network", "hardware"])["worker_batch"].max().reset_index()
+def _up_to_b(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """Node counts up to the largest mini-batch B that was measured: beyond, a worker has less than one sample."""
+    known = tables.get("layer_scaling")
+    if known is None or known.empty:
+        return frame
+    largest = known.groupby(["network", "hardware"])["worker_batch"].max().rename("largest").reset_index()
+    cut = frame.merge(largest, on=["network", "hardware"], how="left")
+    return cut[cut["nodes"] <= cut["largest"].fillna(NODES[-1])].drop(columns="largest")
+
+
+def finding(tables: Tables) -> str:
+    """The limit that the serial fraction of all layers sets, where it is lowest."""
+    fits = rows(tables, "amdahl", CELLS)
+    whole = fits[(fits["layer_type"] == "all") & (fits["basis"] == "compute") & fits["speedup_limit"].notna()]
+    if whole.empty:
+        return ""
+    worst = least(whole, "speedup_limit")
+    return (
+        f"{worst['network']}: {worst['serial_fraction']:.1%} of its compute time does not shrink with the mini-batch, "
+        f"which limits the speedup to {number(worst['speedup_limit'], 2)}"
+    )
 
 
 def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
@@ -67,15 +86,12 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
         legend=alt.Legend(title="fitted to", symbolType="stroke", symbolSize=marks.DASH_SIZE),
     )
     fit = alt.Chart().encode(x=x, color=marks.colour(frame, "layer_type"), detail="series:N")
-    marked = [nodes for nodes in NODES if nodes <= frame["nodes"].max()][
-        2::2
-    ]  # for shapes: lines are calculated everywhere
     types = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type != 'all'")
     whole = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type == 'all'")
     return [
         marks.ideal(x, y),
         types.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash),
-        marks.points(types.transform_filter(f"indexof({marked}, datum.nodes) >= 0"), y),
+        marks.points(types.transform_filter(f"indexof({MARKED}, datum.nodes) >= 0"), y),
         marks.band(whole.transform_filter(f"datum.basis == '{FITTED_TO['compute']}'"), y),
         whole.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash),
         marks.hover(fit.transform_filter("datum.basis != 'ideal'"), y).encode(tooltip=tips),

@@ -26,7 +26,13 @@ def log2_ticks(domain: list[float]) -> list[float]:
     return [tick for tick in ticks if domain[0] <= tick <= domain[1]]
 
 
-DECADE = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(tenth / 10 for tenth in range(10, 100)))
+DECADE = (
+    (1,),
+    (1, 2, 5),
+    (1, 1.5, 2, 3, 4, 5, 7),
+    (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9),
+    tuple(tenth / 10 for tenth in range(10, 100)),
+)
 """Ticks within a decade, from sparse to dense."""
 
 
@@ -48,7 +54,7 @@ def reach(frame: pd.DataFrame) -> list[float]:
     return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
 
 
-def clipped(frame: pd.DataFrame, y: alt.X | alt.Y) -> pd.DataFrame:
+def clipped(frame: pd.DataFrame, y: alt.Y) -> pd.DataFrame:
     """Intervals cut at the ends of the axis; on a logarithmic one they may reach below zero."""
     least, most = y["scale"]["domain"]
     return frame.assign(low=frame["low"].clip(least, most), high=frame["high"].clip(least, most))

@@ -3,34 +3,63 @@
 from __future__ import annotations
 
 import altair as alt
+import pandas as pd
 
-from stallpoint.charts import Tables, marks
-from stallpoint.charts.frames import arrange, communicating, compact, estimate, rows
+from stallpoint.charts import NoData, Tables, marks
+from stallpoint.charts.frames import AXES, arrange, compact, leading_first, most, rows, with_interval
+from stallpoint.presets import NONE
 
-SHOWN = 0.02
-"""Causes that take less of every iteration of their panel are left out."""
+CELLS = "train cells with scaling strong or weak on two nodes or more"
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A point with its interval for each cause and node count: filled where measured, hollow where predicted."""
-    table = rows(tables, "causes", "train cells with scaling strong or weak on two nodes or more")
-    frame = estimate(arrange(communicating(table), single=True), "lost", "s")
-    most = frame.assign(size=frame["share"].abs()).groupby(["panel", "cause"])["size"].transform("max")
-    frame = frame[most >= SHOWN]
-    frame = frame.assign(part=[f"{share:.0%}" for share in frame["share"]])
-    colour = marks.colour(frame, "cause")
-    colour["legend"] = None
-    frame, y, height = marks.named_rows(frame, "cause", colour["scale"]["domain"])
-    columns = ["panel", "nodes", "cause", "basis", "value", "low", "high", "shown", "part", "verdict", "row"]
-    base = alt.Chart().encode(
-        y=y,
-        tooltip=marks.tips(
-            cause="cause", nodes="nodes", basis="basis", shown="lost (90 % interval)", part="of the iteration",
-            verdict="verdict",
-        ),
+    """For each node count a bar for each cause, with its interval; gains (negative losses) stand below zero."""
+    frame = leading_first(arrange(_causes(tables), single=True), tables)
+    frame = frame.assign(
+        value=100 * frame["share"], low=100 * frame["share_low"], high=100 * frame["share_high"],
+        shown=with_interval(frame, "lost", "s"),
     )  # fmt: skip
-    x = alt.X("value:Q", title="time lost in an iteration [s]")
-    layers = marks.interval_rows(base, x, colour, neutral=0)
-    facet = marks.panels(layers, compact(frame, columns), height=height)
-    chart: alt.FacetChart = facet.resolve_scale(x="independent", y="independent")
-    return chart
+    columns = ["panel", "nodes", "cause", "basis", "value", "low", "high", "shown", "verdict", "lead"]
+    frame = compact(frame, columns)
+    colour = marks.colour(frame, "cause")
+    x, beside = marks.bars_x("nodes", "nodes"), alt.XOffset("cause:N", sort=list(colour["scale"]["domain"]))
+    y = alt.Y("value:Q", title="time lost [% of iteration]", scale=alt.Scale(zero=True))
+    tips = marks.tips(cause="cause", nodes="nodes", basis="basis", value="lost [%]",
+                      shown="lost (90 % interval)", verdict="verdict")  # fmt: skip
+    base = alt.Chart().encode(x=x, xOffset=beside)
+    layers = [
+        *marks.bars(base.encode(y=y), colour, 0.9, tips, style="narrow-hatch"),
+        marks.line_at(0, "y"),
+        base.mark_rule(style="interval").encode(y=marks.at(y, "low"), y2="high:Q"),
+    ]
+    return marks.panels(layers, frame, independent_x=True, independent_y=True)
+
+
+def _causes(tables: Tables) -> pd.DataFrame:
+    """The table with the ends of the interval as shares of the iteration, too."""
+    frame = rows(tables, "causes", CELLS)
+    frame = frame[frame["share"].notna() & (frame["sync"] != NONE)]
+    if frame.empty:
+        raise NoData(f"no {CELLS}")
+    # All causes of an iteration are shares of the same time.
+    seconds = (frame["lost"] / frame["share"]).where(frame["share"] != 0)
+    iteration = seconds.groupby([frame[axis] for axis in (*AXES, "nodes")]).transform("median")
+    return frame.assign(
+        share_low=frame["lost_low"] / iteration,
+        share_high=frame["lost_high"] / iteration,
+    )
+
+
+def finding(tables: Tables) -> str:
+    """The dominant cause that costs most where it was measured, of the fastest curves; else that nothing dominates."""
+    frame = leading_first(_causes(tables), tables).query("lead and basis == 'measured'")
+    frame = frame[frame["nodes"] == frame.groupby(list(AXES))["nodes"].transform("max")]
+    dominant = frame[frame["verdict"] == "dominant"]
+    if frame.empty:
+        return ""
+    if dominant.empty:
+        nodes = "/".join(str(n) for n in sorted(frame["nodes"].unique()))
+        return f"No single cause dominates at {nodes} nodes: their intervals overlap"
+    worst = most(dominant, "share")
+    costs = f"{worst['cause']} costs most, {worst['share']:.0%} of each iteration"
+    return f"{worst['network']}: {costs} at {worst['nodes']} nodes"

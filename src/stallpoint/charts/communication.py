@@ -5,53 +5,74 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import arrange, compact, rows
+from stallpoint.charts import NoData, Tables, marks
+from stallpoint.charts.frames import arrange, compact, leading_first, least, rows
 from stallpoint.numerals import number
+from stallpoint.presets import NONE
 
-CURVE = ["network", "hardware", "scaling", "sync", "batch", "nodes"]
+CELLS = "train cells with scaling strong or weak on two nodes or more"
 COMPUTE = ("forward", "backward", "update")
-EXPOSED = "exposed communication"
-TIMES = {"communication": "communication", "exposed_communication": EXPOSED}
+HIDDEN, EXPOSED = "hidden communication", "exposed communication"
+KINDS = ("compute", "communication")
+CROSSES = "▲"
+"""Stands above the first node count at which communication takes longer than compute."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Seconds of one iteration that go into computing, communicating, and waiting for communication."""
-    cells = "train cells with scaling strong or weak on two nodes or more"
-    predictions = rows(tables, "predictions", cells)
-    predictions = predictions[predictions["scaling"] != "compute"]
-    times = pd.concat([_times(predictions, basis) for basis in ("measured", "predicted")])
-    # A single worker does not communicate; zero has no place on a logarithmic axis.
-    times = times[times["value"] > 0]
-    if not (times["time"] == "communication").any():
-        raise NoData(f"no {cells}")
-    # Communication hidden all but completely would stretch the axis over many empty decades.
-    times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]
-    arranged = arrange(times.assign(storage="", prefetch=0), single=True)
-    frame = compact(arranged, ["panel", "nodes", "basis", "time", "value", "shown"])
-    x, y = axes.nodes_x(frame), axes.log10_y(frame["value"], "time in one iteration [s]")
-    tips = marks.tips(time="time", nodes="nodes", basis="basis", shown="median (range over storages and prefetch)")
-    colour = marks.colour(frame, "time")
-    line = alt.Chart().encode(x=x, y=y, color=colour, strokeDash=marks.dashes())
-    exposed = f"datum.time == '{EXPOSED}'"
-    # Without overlap all communication is exposed: the wide line then shows on both sides of the narrow one.
-    layers = [
-        line.transform_filter(exposed).mark_line(strokeWidth=4.5, opacity=0.6),
-        line.transform_filter(f"!({exposed})").mark_line(),
-        marks.hover(marks.only("predicted").encode(x=x, color=colour), y).encode(tooltip=tips),
-        marks.points(marks.only("measured").encode(x=x, color=colour), y).encode(tooltip=tips),
-    ]
-    return marks.panels(layers, frame)
-
-
-def _times(predictions: pd.DataFrame, basis: str) -> pd.DataFrame:
-    """Median over storages and prefetch depths, with their range, one row for each kind of time."""
-    compute = predictions[[f"{basis}_{part}" for part in COMPUTE]].sum(axis=1, skipna=False)
-    wide = predictions[CURVE].assign(
-        compute=compute, **{shown: predictions[f"{basis}_{name}"] for name, shown in TIMES.items()}
+    """Bars of compute beside bars of communication, hidden and exposed on each other, for each node count."""
+    frame = leading_first(arrange(_times(tables), single=True), tables)
+    frame = compact(
+        frame, ["panel", "nodes", "basis", "kind", "time", "value", "order", "top", "shown", "crosses", "lead"]
     )
-    long = wide.melt(CURVE, var_name="time", value_name="value").dropna(subset="value")
-    spread = long.groupby([*CURVE, "time"], sort=False)["value"].agg(["median", "min", "max"])
-    ranges = zip(spread["median"], spread["min"], spread["max"], strict=True)
-    shown = [f"{number(value)} s ({number(low)} to {number(high)})" for value, low, high in ranges]
-    return spread["median"].rename("value").reset_index().assign(basis=basis, shown=shown)
+    colour = marks.colour(frame, "time")
+    x, beside = marks.bars_x("nodes", "nodes"), alt.XOffset("kind:N", sort=list(KINDS))
+    y = alt.Y("value:Q", title="time in one iteration [s]", axis=alt.Axis(format="~g"))
+    stacked = alt.Chart().encode(x=x, xOffset=beside, y=y, order="order:Q", detail="time:N")
+    tips = marks.tips(time="time", nodes="nodes", basis="basis", shown="time")
+    layers = [
+        *marks.bars(stacked, colour, 0.9, tips),
+        alt.Chart().mark_text(style="row", dy=-9).encode(x=x, y=marks.at(y, "top"), text="crosses:N"),
+    ]
+    return marks.panels(layers, frame, independent_x=True, independent_y=True)
+
+
+def _times(tables: Tables) -> pd.DataFrame:
+    """A row for each kind of time of a point, as measured, or where nobody did as predicted; and the crossing."""
+    frame = rows(tables, "predictions", CELLS)
+    frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
+    was = frame["measured_iteration"].notna()
+    basis = was.map({True: "measured", False: "predicted"})
+    of = {name: frame[f"measured_{name}"].where(was, frame[f"predicted_{name}"])
+          for name in (*COMPUTE, "communication", "exposed_communication")}  # fmt: skip
+    compute = sum((of[name] for name in COMPUTE), pd.Series(0.0, index=frame.index))
+    exposed = of["exposed_communication"].clip(upper=of["communication"])
+    if not (of["communication"] > 0).any():
+        raise NoData(f"no {CELLS}")
+    above = of["communication"] > compute
+    curve = [frame[axis] for axis in ("network", "hardware", "storage", "scaling", "sync", "prefetch", "batch")]
+    first = frame["nodes"].where(above).groupby(curve).transform("min")
+    crosses = (frame["nodes"] == first).map({True: CROSSES, False: ""})
+    none, unsaid = pd.Series(0.0, index=frame.index), pd.Series("", index=frame.index)
+    stacks = (
+        ("compute", KINDS[0], none, compute, unsaid),
+        (EXPOSED, KINDS[1], none, exposed, unsaid),
+        (HIDDEN, KINDS[1], exposed, of["communication"], crosses),
+    )
+    parts = [
+        frame.assign(time=name, kind=kind, basis=basis, order=i, top=high, value=high - low, crosses=said)
+        for i, (name, kind, low, high, said) in enumerate(stacks)
+    ]
+    times = pd.concat(parts)
+    times = times[times["value"].notna() & ((times["value"] > 0) | (times["crosses"] != ""))]
+    return times.assign(shown=[f"{number(seconds)} s" for seconds in times["value"]])
+
+
+def finding(tables: Tables) -> str:
+    """Where communication takes longer than compute, on the fastest curves; or that it never does."""
+    frame = leading_first(_times(tables), tables).query("lead")
+    crossing = frame[frame["crosses"] != ""]
+    if crossing.empty:
+        return f"Communication stays below compute up to {frame['nodes'].max()} nodes"
+    first = least(crossing, "nodes")
+    predicted = " (predicted)" if first["basis"] == "predicted" else ""
+    return f"{first['network']}: communication takes longer than compute from {first['nodes']} nodes on{predicted}"

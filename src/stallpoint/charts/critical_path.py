@@ -6,56 +6,83 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import Tables, marks
-from stallpoint.charts.frames import AXES, arrange, communicating, compact, rows, with_interval
+from stallpoint.charts.frames import AXES, arrange, compact, leading_first, most, rows, with_interval
+from stallpoint.presets import NONE
 
-LABELLED = 0.07
-"""Parts that are at least so much of the longest iteration of their panel have their share written in them."""
+CELLS = "train cells with scaling strong or weak"
+WRITTEN = 0.08
+"""Parts of at least this share of the highest bar have their percentage written in them."""
+COLUMNS = ["panel", "nodes", "part", "basis", "value", "percent", "low", "high", "shown", "written"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Stacked seconds, with shares in them, one bar for each node count; parts that never take time are left out."""
-    table = rows(tables, "critical_path", "train cells with scaling strong or weak")
-    frame = arrange(communicating(table), single=True)
-    frame = frame[frame.groupby("part")["share"].transform("max") > 0]
-    frame = frame.assign(
-        percent=frame["share"] * 100,
-        shown=with_interval(frame, "seconds", "s"),
-        share_shown=with_interval(frame, "share", "%", scale=100),
-    )
-    longest = frame.groupby(["panel", "nodes"])["seconds"].sum().groupby("panel").max()
-    large = frame["seconds"] >= LABELLED * frame["panel"].map(longest)
-    frame["label"] = frame["percent"].map("{:.0f} %".format).where(large, "")
-    columns = ["panel", "nodes", "part", "basis", "seconds", "percent", "shown", "share_shown", "label"]
+    """Stacked seconds of the iteration, one bar for each node count; parts that never take time are left out."""
+    frame = rows(tables, "critical_path", CELLS)
+    frame = frame[(frame["sync"] != NONE) & (frame.groupby("part")["share"].transform("max") > 0)]
+    frame = leading_first(arrange(frame, single=True), tables)
     colour = marks.colour(frame, "part")
-    order = {name: place for place, name in enumerate(colour["scale"]["domain"])}
-    frame = frame.assign(order=frame["part"].map(order)).sort_values(["panel", "nodes", "order"], kind="stable")
-    drawn = compact(pd.concat([frame, _whole(frame, tables)]), [*columns, "order", "low", "high"])
-    y = alt.Y("seconds:Q", title="time of an iteration [s]")
-    bars = alt.Chart().encode(
-        x=marks.bars_x("nodes", "nodes"),
-        tooltip=marks.tips(
-            part="part", nodes="nodes", basis="basis", shown="time (90 % interval)", share_shown="share (90 % interval)"
-        ),
-    )  # fmt: skip
+    frame = _stacked(frame, list(colour["scale"]["domain"]))
+    x = marks.bars_x("nodes", "nodes")
+    y = alt.Y("bottom:Q", title="time of an iteration [s]", axis=alt.Axis(format="~g"))
+    bars = alt.Chart().encode(x=x, y=y, y2="top:Q")
+    width = marks.bar_width(frame, "nodes")
+    tips = marks.tips(part="part", nodes="nodes", basis="basis", shown="time (90 % interval)", percent="share [%]")
     layers = [
-        *marks.stacked(bars, y, colour, marks.bar_width(frame, "nodes")),
-        marks.share_labels(bars, y),
-        bars.transform_filter("isValid(datum.low)")
-        .mark_rule(style="interval")
-        .encode(y=marks.at(y, "low"), y2="high:Q"),
-    ]
-    facet: alt.FacetChart = marks.panels(layers, drawn, independent_x=True).resolve_scale(y="independent")
-    return facet
+        *marks.bars(bars, colour, width, tips),
+        alt.Chart().mark_rule(style="interval", xOffset=alt.expr("datum.shift")).encode(
+            x=x, y=marks.at(y, "low_end"), y2="high_end:Q"
+        ),
+        *(
+            alt.Chart().mark_text(style=style).encode(x=x, y=marks.at(y, "middle"), text="written:N")
+            for style in ("halo", "written")
+        ),
+    ]  # fmt: skip
+    placed = ["bottom", "top", "middle", "low_end", "high_end", "shift", "lead"]
+    return marks.panels(layers, compact(frame, [*COLUMNS, *placed]), independent_x=True, independent_y=True)
 
 
-def _whole(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """The interval of each whole iteration, where the table of predictions has one."""
-    predictions = tables.get("predictions")
-    if predictions is None or predictions.empty:
-        return pd.DataFrame({"low": pd.Series(dtype=float), "high": pd.Series(dtype=float)})
-    keys = ["panel", "basis", *AXES, "nodes", "ranks"]
-    found = frame[keys].drop_duplicates().merge(predictions, on=[*AXES, "nodes", "ranks"])
-    measured = found["basis"] == "measured"
-    low = found["measured_iteration_low"].where(measured, found["predicted_iteration_low"])
-    high = found["measured_iteration_high"].where(measured, found["predicted_iteration_high"])
-    return found[keys].assign(low=low, high=high).dropna(subset=["low", "high"])
+def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
+    """`frame` with where each part's bar begins and ends, in the order of `parts`, and where its interval stands.
+
+    The interval of a part stands around the upper end of its bar, beside those of its neighbours.
+    """
+    order = frame["part"].map(parts.index)
+    frame = frame.assign(order=order, first=range(len(frame)))
+    frame = frame.sort_values(["panel", "nodes", "order"], kind="stable")
+    top = frame.groupby(["panel", "nodes"])["seconds"].cumsum()
+    highest = top.groupby(frame["panel"]).transform("max")
+    large = frame["seconds"] >= WRITTEN * highest
+    known = frame["seconds_low"].notna() & (frame["seconds"] >= WRITTEN / 4 * highest)
+    percent = frame["share"] * 100
+    stacked = frame.assign(
+        value=frame["seconds"],
+        low=frame["seconds_low"],
+        high=frame["seconds_high"],
+        percent=percent,
+        shown=with_interval(frame, "seconds", "s"),
+        written=[f"{share:.0f} %" if shown else "" for share, shown in zip(percent, large, strict=True)],
+        bottom=top - frame["seconds"],
+        top=top,
+        middle=top - frame["seconds"] / 2,
+        low_end=(top - frame["seconds"] + frame["seconds_low"]).where(known),
+        high_end=(top - frame["seconds"] + frame["seconds_high"]).where(known),
+        shift=[4 * (i % 3 - 1) for i in frame["order"]],
+    )
+    return stacked.sort_values("first", kind="stable")
+
+
+def finding(tables: Tables) -> str:
+    """The cause outside computing with the largest share of an iteration, on the most nodes of each fastest curve."""
+    frame = rows(tables, "critical_path", CELLS)
+    frame = leading_first(frame[frame["sync"] != NONE], tables)
+    frame = frame[frame["lead"] & (frame["nodes"] == frame.groupby(list(AXES))["nodes"].transform("max"))]
+    waits = frame[frame["cause"].isin(["communication", "training data", "straggling"])]
+    if waits.empty:
+        return ""
+    shares = waits.groupby(["network", "hardware", "nodes", "basis", "cause"], sort=False)["share"].sum().reset_index()
+    worst = most(shares, "share")
+    several = frame["hardware"].nunique() > 1
+    place = f"{worst['network']} on {worst['hardware']}" if several else worst["network"]
+    predicted = " (predicted)" if worst["basis"] == "predicted" else ""
+    takes = f"{worst['cause']} takes {worst['share']:.0%} of each iteration"
+    return f"{place}: {takes} at {worst['nodes']} nodes{predicted}"

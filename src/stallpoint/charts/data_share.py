@@ -5,8 +5,11 @@ from __future__ import annotations
 import altair as alt
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import arrange, compact, estimate, rows
+from stallpoint.charts.frames import arrange, compact, estimate, most, rows
 from stallpoint.numerals import number
+
+FLAT = 1.0
+"""Where no curve waits longer than this [% of its iteration], one panel holds them all."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -16,12 +19,28 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = estimate(frame[frame["scaling"] != "compute"], "share", "%", scale=100)
     if frame.empty:
         raise NoData(f"no {cells}")
-    frame = arrange(frame.assign(name=frame["storage"], storage=""), single=True).assign(basis="measured")
+    frame = arrange(frame.assign(name=frame["storage"], storage=""), single=True)
+    frame = frame.assign(basis="measured", curve=frame["panel"])
     frame["storage"] = frame["name"]
+    if frame["high"].max() < FLAT:
+        frame["panel"] = "all curves"
     wait = [f"{number(seconds)} s" for seconds in frame["data_wait"]]
     frame = compact(
         frame.assign(wait=wait),
-        ["panel", "storage", "nodes", "worker_batch", "basis", "value", "low", "high", "shown", "wait"],
+        [
+            "panel",
+            "storage",
+            "nodes",
+            "worker_batch",
+            "basis",
+            "value",
+            "low",
+            "high",
+            "shown",
+            "wait",
+            "network",
+            "curve",
+        ],
     )
     x = axes.nodes_x(frame)
     top = min(100.0, max(frame["high"].max() * 1.05, 1.0))
@@ -30,5 +49,23 @@ def draw(tables: Tables) -> alt.FacetChart:
     tips = marks.tips(
         storage="storage", nodes="nodes", worker_batch="b [samples]", shown="share (90 % interval)", wait="wait"
     )
-    layers = [base.mark_line().encode(y=y), marks.error_bars(base, y), marks.points(base, y).encode(tooltip=tips)]
+    curve = alt.Detail(["network:N", "curve:N"])
+    layers = [
+        base.mark_line().encode(y=y, detail=curve),
+        marks.error_bars(base, y),
+        marks.points(base, y).encode(tooltip=tips),
+    ]
     return marks.panels(layers, frame)
+
+
+def finding(tables: Tables) -> str:
+    """The longest wait, and where."""
+    frame = rows(tables, "data_share", "train cells with scaling strong or weak")
+    frame = frame[(frame["scaling"] != "compute") & frame["share"].notna()]
+    if frame.empty:
+        return ""
+    worst = most(frame, "share")
+    if 100 * frame["share_high"].max() < FLAT:
+        return f"Workers wait for training data in less than {FLAT:.0f} % of any iteration: it costs nothing here"
+    where = f"{worst['network']} from {worst['storage']}"
+    return f"{where}: workers wait {worst['share']:.0%} of each iteration at {worst['nodes']} nodes"

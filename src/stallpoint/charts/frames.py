@@ -6,6 +6,8 @@ preset, which has its colour and shape in every chart.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables
@@ -63,12 +65,6 @@ def arrange(frame: pd.DataFrame, *, single: bool = False) -> pd.DataFrame:
     return panelled.sort_values([*AXES, "nodes"], kind="stable")
 
 
-def communicating(frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` without cells that do not communicate, unless there are no others: they answer another question."""
-    found = frame[frame["sync"] != NONE]
-    return frame if found.empty else found
-
-
 def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> list[str]:
     """Texts such as ``1.83 (1.71 to 1.95)`` for the estimate `name`, for tooltips."""
     suffix = f" {unit}" if unit else ""
@@ -105,6 +101,39 @@ def compact(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     return kept.reset_index(drop=True)
 
 
+def most(frame: pd.DataFrame, column: str) -> Any:
+    """The row with the largest value in a column; the first of several."""
+    return frame.sort_values(column, ascending=False, kind="stable").iloc[0]
+
+
+def least(frame: pd.DataFrame, column: str) -> Any:
+    """The row with the smallest value in a column; the first of several."""
+    return frame.sort_values(column, kind="stable").iloc[0]
+
+
+def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """`frame` with ``lead``: whether its curve is the fastest of its network and hardware; those rows come first.
+
+    The fastest is the one with the most samples per second on any node count, as on the cards of the report.
+    """
+    curves = frame[list(AXES)].drop_duplicates()
+    known = tables.get("predictions")
+    if known is not None and len(known):
+        known = known[known["sync"] != NONE]
+        rate = known["global_batch"] / known["measured_iteration"].fillna(known["predicted_iteration"])
+        fastest = known.assign(rate=rate).groupby(list(AXES))["rate"].max().reset_index()
+        curves = curves.merge(fastest, on=list(AXES), how="left")
+        curves = curves.sort_values("rate", ascending=False, kind="stable", na_position="last")
+    leads = curves.drop_duplicates(["network", "hardware"])[list(AXES)].assign(lead=True)
+    marked = frame.merge(leads, on=list(AXES), how="left")
+    marked["lead"] = marked["lead"].notna()
+    return marked.sort_values("lead", ascending=False, kind="stable")
+
+
+NEARBY = ["near_low", "near_high", "named"]
+"""Columns of the band around the diagonal, and of the names of points far from it."""
+FAR = 0.25
+"""A prediction that is this far off is named in the chart."""
 ENDS = [f"{name}{end}" for name in ("measured", "predicted") for end in ("", "_low", "_high")]
 """Columns of a time as measured and as predicted, with the ends of their intervals."""
 
@@ -117,4 +146,8 @@ def against_measured(frame: pd.DataFrame) -> pd.DataFrame:
         shown=with_interval(frame, "predicted", "s"),
         found=with_interval(frame, "measured", "s"),
         off=[f"{error:+.1%}" for error in frame["error"]],
+        named=[
+            f"{network}, n = {nodes}" if abs(error) > FAR else ""
+            for network, nodes, error in zip(frame["network"], frame["nodes"], frame["error"], strict=True)
+        ],
     )

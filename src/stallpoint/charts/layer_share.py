@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import altair as alt
+import pandas as pd
 
 from stallpoint.charts import Tables, marks
-from stallpoint.charts.frames import compact, estimate
-from stallpoint.charts.layer_scaling import AS_ON, as_on_nodes, layer_scaling
+from stallpoint.charts.frames import compact, estimate, most
+from stallpoint.charts.layer_scaling import AS_ON, as_on_nodes, layer_scaling, small_together
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Stacked bars, the largest mini-batch left."""
-    frame = as_on_nodes(estimate(layer_scaling(tables, all_layers=False), "share", "%", scale=100))
+    frame = small_together(estimate(layer_scaling(tables, all_layers=False), "share", "%", scale=100))
+    frame = as_on_nodes(frame)
     frame = compact(frame, ["panel", "layer_type", "worker_batch", "value", "shown", "n"])
     colour = marks.colour(frame, "layer_type")
     frame["order"] = frame["layer_type"].map({name: i for i, name in enumerate(colour["scale"]["domain"])})
@@ -25,3 +27,13 @@ def draw(tables: Tables) -> alt.FacetChart:
         ),
     )  # fmt: skip
     return marks.panels([bars], frame, independent_x=True)
+
+
+def finding(tables: Tables) -> str:
+    """The layer type whose share grows most from the largest to the smallest mini-batch."""
+    frame = layer_scaling(tables, all_layers=False).sort_values("worker_batch")
+    of = frame.groupby(["network", "hardware", "layer_type"])["share"]
+    ends = pd.DataFrame({"least": of.first(), "most": of.last()}).reset_index()
+    grown = most(ends.assign(by=ends["least"] - ends["most"]), "by")
+    shares = f"from {grown['most']:.0%} to {grown['least']:.0%} of the compute time"
+    return f"{grown['network']}: {grown['layer_type']} grows {shares}"

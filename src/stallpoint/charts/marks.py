@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import altair as alt
 import pandas as pd
@@ -18,6 +18,8 @@ FEW, MANY = (3, 275, 210), (3, 275, 160)
 Axis = TypeVar("Axis", alt.X, alt.Y)
 
 
+NEAR = 0.10
+"""Predictions this close to the measurement are in the band around the diagonal."""
 FEWEST_BARS = 5
 """Bars of a panel that holds fewer are as wide as if it held as many."""
 DASH_SIZE = 250
@@ -62,69 +64,17 @@ def bar_width(frame: pd.DataFrame, field: str) -> float:
     return 0.9 * min(1.0, float(most) / FEWEST_BARS)
 
 
-ROW = 14
-"""Height of a row of `named_rows`, in pixels."""
-
-
-def named_rows(frame: pd.DataFrame, field: str, order: Sequence[str]) -> tuple[pd.DataFrame, alt.Y, int]:
-    """`frame` with a ``row`` for each value of `field` (in this order) and node count; its axis and the panels' height.
-
-    The first row of a value bears its name.
-    """
-    first = frame["nodes"] == frame.groupby(["panel", field])["nodes"].transform("min")
-    names = [f"{name}, " if leads else "" for name, leads in zip(frame[field], first, strict=True)]
-    place = frame[field].map(list(order).index)
-    texts = zip(place, frame["nodes"], names, strict=True)
-    frame = frame.assign(row=[f"{at}|{nodes}|{name}n = {nodes}" for at, nodes, name in texts])
-    rows = frame.assign(place=place).sort_values(["place", "nodes"])["row"].drop_duplicates()
-    axis = alt.Axis(labelLimit=0, labelOverlap=False, labelExpr="split(datum.label, '|')[2]")
-    return frame, alt.Y("row:N", title=None, sort=list(rows), axis=axis), ROW * int(frame.groupby("panel").size().max())
-
-
-def interval_rows(base: alt.Chart, x: alt.X, colour: alt.Color, neutral: float) -> list[alt.Chart]:
-    """A point with its interval from ``low`` to ``high``: filled where it was measured, hollow where predicted.
-
-    A line stands at `neutral`, where nothing is lost or gained.
-    """
-    point = base.encode(x=x)
-    measured = point.transform_filter("datum.basis == 'measured'")
-    predicted = point.transform_filter("datum.basis == 'predicted'")
-    outline = alt.Stroke(colour["shorthand"], scale=colour["scale"], legend=None)
-    nothing = alt.Chart().transform_aggregate(rows="count()").mark_rule(style="ideal").encode(x=alt.datum(neutral))
+def bars(
+    base: alt.Chart, colour: alt.Color, width: float, tips: Sequence[alt.Tooltip], *, style: str = "hatch"
+) -> list[alt.Chart]:
+    """Bars in their colour, a part `width` of their place; those of predictions are hatched, in a `style` of theme."""
+    size = {"band": width}
+    predicted = alt.when("datum.basis == 'predicted'").then(alt.value(1)).otherwise(alt.value(0))
     return [
-        nothing,
-        base.mark_rule(strokeWidth=1.5).encode(x=at(x, "low"), x2="high:Q", color=colour),
-        measured.mark_point(filled=True, size=60, opacity=1).encode(color=colour),
-        predicted.mark_point(filled=True, size=60, opacity=1, strokeWidth=1.5).encode(
-            stroke=outline, fill=alt.value("white")
-        ),
-    ]  # fmt: skip
-
-
-def stacked(base: alt.Chart, y: alt.Y, colour: alt.Color, width: float) -> list[alt.Chart]:
-    """Stacked bars in the order of the column ``order``: filled where measured, pale and dashed where predicted."""
-    bars = base.encode(y=y, order="order:Q")
-    measured = bars.transform_filter("datum.basis == 'measured' && isValid(datum.order)")
-    predicted = bars.transform_filter("datum.basis == 'predicted' && isValid(datum.order)")
-    outline = alt.Stroke(colour["shorthand"], scale=colour["scale"], legend=colour["legend"])
-    band = alt.RelativeBandSize(band=width)
-    return [
-        measured.mark_bar(width=band).encode(color=colour),
-        predicted.mark_bar(width=band, fillOpacity=0.3, strokeDash=[4, 3], strokeWidth=1.5).encode(
-            color=colour, stroke=outline
-        ),
-    ]  # fmt: skip
-
-
-def share_labels(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """The column ``label`` in the middle of each part of a stacked bar."""
-    middle: alt.Y = y.copy()
-    middle["stack"], middle["bandPosition"] = "zero", 0.5
-    labels = base.transform_filter("isValid(datum.order)").encode(
-        y=middle, order="order:Q", text="label:N", detail="part:N"
-    )
-    chart: alt.Chart = labels.mark_text(style="share", fontSize=10)
-    return chart
+        base.mark_bar(width=size).encode(color=colour, tooltip=tips),
+        # No filter: with one, panels whose axes are their own would show the values of all.
+        base.mark_bar(width=size, style=style).encode(opacity=predicted, tooltip=tips),
+    ]
 
 
 def at(channel: Axis, field: str) -> Axis:
@@ -138,6 +88,12 @@ def only(basis: str) -> alt.Chart:
     """A chart of the rows with this ``basis``."""
     chart: alt.Chart = alt.Chart().transform_filter(f"datum.basis == '{basis}'")
     return chart
+
+
+def line_at(value: float, channel: Literal["x", "y"]) -> alt.Chart:
+    """One line in each panel, at a value of the horizontal or vertical axis."""
+    once: alt.Chart = alt.Chart().transform_aggregate(rows="count()").mark_rule(style="zero")
+    return once.encode(**{channel: alt.datum(value)})
 
 
 def error_bars(base: alt.Chart, y: alt.Y) -> alt.Chart:
@@ -174,20 +130,27 @@ def agreement(frame: pd.DataFrame, what: str, unit: str) -> tuple[alt.X, alt.Y, 
     scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
     x = alt.X("measured:Q", title=f"measured{what} [{unit}]", scale=scale, axis=axis)
     y = alt.Y("predicted:Q", title=f"predicted{what} [{unit}]", scale=scale, axis=axis)
-    ends = pd.DataFrame({"measured": scale["domain"], "predicted": scale["domain"], "basis": "ideal"})
+    least, most = scale["domain"]
+    # The band is straight on logarithmic axes, and cut at their ends.
+    ends = pd.DataFrame({"measured": [least, most], "predicted": [least, most], "basis": "ideal"})
+    ends = ends.assign(near_low=ends["predicted"] * (1 - NEAR), near_high=ends["predicted"] * (1 + NEAR))
     return x, y, pd.concat([frame, frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
 
 
 def compared(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Sequence[alt.Tooltip]) -> list[alt.Chart]:
-    """On the axes of `agreement`: the diagonal, both intervals, and a point in the colour and shape of its network."""
+    """On the axes of `agreement`: a band around the diagonal, both intervals, and a point in the colour and shape of
+    its network; those far off are named.
+    """
     of_network = colour(frame, "network")
     base = only("measured").encode(color=of_network)
     shape = alt.Shape("network:N", scale=alt.Scale(domain=of_network["scale"]["domain"]), legend=of_network["legend"])
     return [
+        only("ideal").mark_area(style="near", clip=True).encode(x=x, y=at(y, "near_low"), y2="near_high:Q"),
         only("ideal").mark_line(style="ideal").encode(x=x, y=y),
         base.mark_rule(clip=True, opacity=0.5).encode(x=at(x, "measured_low"), x2="measured_high:Q", y=y),
         base.mark_rule(clip=True, opacity=0.5).encode(x=x, y=at(y, "predicted_low"), y2="predicted_high:Q"),
         base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, shape=shape, tooltip=tips),
+        only("measured").mark_text(style="row", align="left", dx=8, dy=8).encode(x=x, y=y, text="named:N"),
     ]
 
 
@@ -211,20 +174,20 @@ def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.
 
 
 def panels(
-    layers: Sequence[alt.Chart], frame: pd.DataFrame, *, independent_x: bool = False, height: int | None = None
+    layers: Sequence[alt.Chart], frame: pd.DataFrame, *, independent_x: bool = False, independent_y: bool = False
 ) -> alt.FacetChart:
     """The layers, drawn from `frame`, once for each value of its column ``panel``, in order of appearance.
 
     Every panel has its own axis lines and titles, so that each can be read alone; scales are shared.
     """
     names = list(dict.fromkeys(frame["panel"]))
-    columns, width, usual = LAYOUTS.get(len(names), FEW if len(names) <= 9 else MANY)
+    columns, width, height = LAYOUTS.get(len(names), FEW if len(names) <= 9 else MANY)
     header = alt.Header(labelExpr="split(datum.value, '\\n')", labelAnchor="start")
-    chart = alt.layer(*layers, data=frame).properties(width=width, height=height or usual)
+    chart = alt.layer(*layers, data=frame).properties(width=width, height=height)
     facet: alt.FacetChart = chart.facet(
         facet=alt.Facet("panel:N", sort=names, title=None, header=header), columns=columns
     )
     facet = facet.resolve_axis(x="independent", y="independent")
-    if independent_x:
-        facet = facet.resolve_scale(x="independent")
-    return facet
+    chosen = {"x": independent_x, "xOffset": independent_x, "y": independent_y}
+    own: dict[str, Any] = {axis: "independent" for axis, is_own in chosen.items() if is_own}
+    return facet.resolve_scale(**own) if own else facet

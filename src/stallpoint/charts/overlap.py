@@ -1,6 +1,8 @@
-"""Each layer's backward pass and all-reduce on one time axis (Shi et al., section IV: wait-free back-propagation)."""
+"""One real iteration on a time axis, all ranks (Shi et al., section IV: wait-free back-propagation)."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import altair as alt
 import pandas as pd
@@ -8,97 +10,179 @@ import pandas as pd
 from stallpoint.charts import NoData, Tables, marks, theme
 from stallpoint.charts.frames import AXES, compact, label, rows, with_interval
 from stallpoint.numerals import number
+from stallpoint.presets import NONE
 
 CHOICE = ["network", "hardware", "sync"]
-ROW_HEIGHT, WIDTH = 14, 640
+POINT = [*AXES, "nodes"]
+WHICH = ["cell", "visit", "iteration"]
+WIDTH, ROW_HEIGHT = 680, 17
+MOST_RANKS = 16
+"""Ranks drawn: of more, those that took longest."""
+FINEST = 0.004
+"""Layers are drawn together until their bar has this share of the iteration."""
+CELLS = "train cells on two workers or more whose layers were timed"
+END = "end of the backward pass"
+LANES = ["computing", "communicating"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Bars for one run at a time, which a menu selects: for each network, hardware and sync that on most nodes."""
-    runs = _runs(tables)
-    tasks = pd.concat([_tasks(runs, basis) for basis in ("measured", "predicted")])
-    tasks = tasks.dropna(subset=["start", "end"])
-    if tasks.empty:
-        raise NoData("no train cells with two workers or more whose layers were timed")
-    tasks = tasks.assign(
-        shown=[f"{number(a)} to {number(b)} ms" for a, b in zip(tasks["start"], tasks["end"], strict=True)]
+    """Bars of one run at a time, which a menu selects: for each network, hardware and preset that on most nodes."""
+    chosen = _chosen(tables)
+    layers = rows(tables, "layers", CELLS).merge(chosen[[*WHICH, "rank"]], on=[*WHICH, "rank"])
+    of_rank = dict(iter(layers.groupby([*WHICH, "rank"])))
+    bars = []
+    for _, row in chosen.iterrows():
+        place = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": f"rank {row['rank']}"}
+        found = of_rank.get((*row[WHICH], row["rank"]))
+        bars += [place | bar for bar in _bars(row, found)] if found is not None else []
+    if not bars:
+        raise NoData(f"no {CELLS}")
+    frame = pd.DataFrame(bars)
+    frame = frame.assign(
+        start=1e3 * frame["start"],
+        end=1e3 * frame["end"],
+        shown=[f"{number(1e3 * a)} to {number(1e3 * b)} ms" for a, b in zip(frame["start"], frame["end"], strict=True)],
     )
-    columns = ["panel", "layer", "layer_index", "basis", "task", "start", "end", "shown", "size", "nodes"]
-    frame = compact(tasks, columns)
-    chosen = _menu(list(dict.fromkeys(runs["panel"])))
-    return _bars(frame).transform_filter("datum.panel == overlap_run").add_params(chosen)
+    frame = compact(frame, ["panel", "rank", "lane", "task", "what", "start", "end", "shown", "size"])
+    menu = _menu(list(dict.fromkeys(frame["panel"])))
+    return _chart(frame).transform_filter("datum.panel == overlap_run").add_params(menu)
 
 
-def _bars(frame: pd.DataFrame) -> alt.FacetChart:
-    """Measured tasks filled, predicted ones as dashed outlines below them, and the end of the backward pass."""
-    last_first = alt.EncodingSortField("layer_index", order="descending")
-    bases = ["measured", "predicted"]
-    legend = alt.Legend(title=None, symbolType="square", symbolFillColor="transparent", symbolStrokeColor=theme.GREY)
-    colour = marks.colour(frame, "task")
-    bars = alt.Chart().mark_bar(strokeWidth=1.2).encode(
-        x=alt.X("start:Q", title="time since the start of the backward pass [ms]", scale=alt.Scale(zero=True)),
-        x2="end:Q",
-        y=alt.Y("layer:N", sort=last_first, title=None, axis=alt.Axis(labelOverlap=False)),
-        yOffset=alt.YOffset("basis:N", scale=alt.Scale(domain=bases, paddingInner=0.15)),
-        color=colour,
-        stroke=alt.Stroke("task:N", scale=colour["scale"], legend=colour["legend"]),
-        fillOpacity=alt.condition("datum.basis == 'measured'", alt.value(1), alt.value(0)),
-        strokeDash=alt.StrokeDash("basis:N", scale=alt.Scale(domain=bases, range=[theme.SOLID, [3, 2]]), legend=legend),
-        tooltip=marks.tips(
-            layer="layer", task="task", nodes="nodes", basis="basis", shown="from, to", size="gradients"
-        ),
-    )  # fmt: skip
-    end = alt.Chart().transform_filter("datum.basis == 'measured' && datum.task == 'backward pass'")
-    rule = end.mark_rule(style="ideal", strokeDash=[2, 2]).encode(x="max(end):Q")
-    height = alt.Step(ROW_HEIGHT, **{"for": "position"})
-    chart = alt.layer(bars, rule, data=frame).properties(width=WIDTH, height=height)
-    return chart.facet(
-        alt.Facet("panel:N", title=None, header=alt.Header(labelAnchor="start", labelExpr="split(datum.value, ': ')"))
+def _chart(frame: pd.DataFrame) -> alt.FacetChart:
+    ranks = sorted(frame["rank"].unique(), key=theme.natural)
+    base = alt.Chart().encode(
+        x=alt.X("start:Q", title="time since the first rank began the iteration [ms]"),
+        y=alt.Y("rank:N", sort=ranks, title=None),
+        yOffset=alt.YOffset("lane:N", scale=alt.Scale(domain=LANES, paddingInner=0.12)),
     )
+    bars = (
+        base.transform_filter(f"datum.task != '{END}'")
+        .mark_bar(style="piece")
+        .encode(
+            x2="end:Q",
+            color=marks.colour(frame[frame["task"] != END], "task"),
+            tooltip=marks.tips(rank="rank", task="task", what="what", shown="from, to", size="gradients"),
+        )
+    )
+    ends = base.transform_filter(f"datum.task == '{END}'").mark_tick(style="mark", thickness=2, bandSize=ROW_HEIGHT)
+    height = alt.Step(ROW_HEIGHT, **{"for": "offset"})
+    chart = alt.layer(bars, ends, data=frame).properties(width=WIDTH, height=height)
+    header = alt.Header(labelAnchor="start", labelExpr="split(datum.value, '\\n')")
+    return chart.facet(alt.Facet("panel:N", title=None, header=header))
 
 
 def _menu(runs: list[str]) -> alt.Parameter:
     """The run shown: the first one, or another through a menu of the web page."""
-    bind = alt.binding_select(options=runs, name="run: ") if len(runs) > 1 else alt.Undefined
+    labels = [run.split("\n")[0] for run in runs]
+    bind = alt.binding_select(options=runs, labels=labels, name="run: ") if len(runs) > 1 else alt.Undefined
     return alt.param(name="overlap_run", value=runs[0], bind=bind)
 
 
-def _runs(tables: Tables) -> pd.DataFrame:
-    """For each network, hardware and way of synchronising, the layers of one run on the most nodes."""
-    frame = rows(tables, "layer_predictions", "train cells on two nodes or more")
-    frame = frame[frame["ranks"] > 1]
+def _chosen(tables: Tables) -> pd.DataFrame:
+    """All ranks of one iteration of each run: that whose wall time, of its slowest rank, is the median."""
+    frame = rows(tables, "iterations", CELLS)
+    frame = frame[~frame["warmup"].astype(bool) & (frame["ranks"] > 1) & (frame["sync"] != NONE)]
+    frame = _undisturbed(frame, tables)
+    if frame.empty:
+        raise NoData(f"no {CELLS}")
     order = frame.sort_values([*CHOICE, "nodes", *AXES], ascending=[True] * 2 + [False] * 2 + [True] * len(AXES))
-    first = order.drop_duplicates(CHOICE)[[*AXES, "nodes"]]
-    runs = first.merge(frame, on=[*AXES, "nodes"])
-    place, series = label(runs, ["network", "hardware"]), label(runs, [axis for axis in AXES if axis not in CHOICE[:2]])
-    return runs.assign(
-        panel=place + ": " + series + " · " + runs["nodes"].astype(str) + " nodes" + _costs(tables, runs)
+    runs = order.drop_duplicates(CHOICE)[POINT].merge(frame, on=POINT)
+    wall = runs.groupby([*POINT, *WHICH], sort=False)["iteration_time"].max().reset_index(name="wall")
+    wall = wall.sort_values("wall", kind="stable")
+    place, many = wall.groupby(POINT).cumcount(), wall.groupby(POINT)["wall"].transform("size")
+    median = wall.assign(many=many)[place == (many - 1) // 2]
+    chosen = runs.merge(median, on=[*POINT, *WHICH]).sort_values(
+        [*CHOICE, "rank"], ascending=[True, True, False, True], kind="stable"
     )
+    slowest = chosen.groupby(CHOICE)["iteration_time"].rank(method="first", ascending=False)
+    first = chosen.groupby(CHOICE)["start"].transform("min")
+    chosen = chosen.assign(first_start=first)[slowest <= MOST_RANKS].reset_index(drop=True)
+    return chosen.assign(panel=_headings(chosen, tables))
 
 
-def _costs(tables: Tables, runs: pd.DataFrame) -> pd.Series[str]:
-    """What communicating costs each run, for its heading; empty where training without it was not measured."""
+def _undisturbed(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    found = tables.get("disturbances")
+    if found is None or found.empty:
+        return frame
+    left_out = found.loc[found["left_out"].astype(bool), WHICH].drop_duplicates().assign(gone=True)
+    marked = frame.merge(left_out, on=WHICH, how="left")
+    return marked[marked["gone"].isna()].drop(columns="gone")
+
+
+def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
+    """Which run it is, which iteration of how many, and what communicating costs, where that was measured."""
+    place, series = label(chosen, CHOICE[:2]), label(chosen, [axis for axis in AXES if axis not in CHOICE[:2]])
+    which = [
+        f"\niteration {iteration:.0f} of visit {visit:.0f}: {number(1e3 * wall)} ms, the median of {many:.0f}"
+        for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "many"]].to_numpy().tolist()
+    ]
+    return place + ": " + series + " · " + chosen["nodes"].astype(str) + " nodes" + which + _costs(tables, chosen)
+
+
+def _costs(tables: Tables, chosen: pd.DataFrame) -> pd.Series[str]:
+    """What communicating costs each run; empty where training without it was not measured."""
     costs = tables.get("hidden_communication")
     if costs is None or costs.empty:
-        return pd.Series("", index=runs.index)
-    at = runs[[*AXES, "nodes"]].merge(costs, on=[*AXES, "nodes"], how="left").set_index(runs.index)
+        return pd.Series("", index=chosen.index)
+    at = chosen[POINT].merge(costs, on=POINT, how="left").set_index(chosen.index)
     words = zip(with_interval(at, "cost", "s"), with_interval(at, "isolated", "s"), strict=True)
-    said = pd.Series([f": costs {cost}, alone {isolated}" for cost, isolated in words], index=runs.index)
+    said = pd.Series([f"\ncommunicating costs {cost}, alone it takes {alone}" for cost, alone in words], chosen.index)
     return said.where(at["cost"].notna(), "")
 
 
-def _tasks(runs: pd.DataFrame, basis: str) -> pd.DataFrame:
-    """Start and end [ms] of the two tasks of every layer that learns.
+def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
+    """One rank's iteration: what it computed and sent, with start and end [s] on the axis of all ranks."""
+    began = float(row["start"] - row["first_start"])
+    at = began
+    passes = (("data wait", "data_wait"), ("host to device", "host_to_device"), ("forward pass", "forward"))
+    for task, column in passes:
+        yield _bar(LANES[0], task, task, at, at + row[column])
+        at += row[column]
+    ended = at + row["backward"]
+    yield from _backward(layers, at, ended, FINEST * row["iteration_time"])
+    yield _bar(LANES[0], END, END, ended, ended)
+    updated = began + row["iteration_time"] - row["update"]
+    yield _bar(LANES[0], "update", "update", updated, updated + row["update"])
+    sent = layers[layers["all_reduce_end"].notna() & (layers["gradient_bytes"] > 0)]
+    message = sent["message"].where(sent["message"] >= 0, sent["layer_index"])
+    for _, of in sent.groupby(message):
+        size = f"{number(of['gradient_bytes'].sum() / 1e6)} MB"
+        start, end = began + of["all_reduce_start"].min(), began + of["all_reduce_end"].max()
+        yield _bar(LANES[1], "all-reduce", _names(list(of["layer"])), start, end, size)
 
-    The backward pass runs from the last layer to the first without a gap, so its times add up.
-    """
-    ordered = runs.sort_values("layer_index", ascending=False)
-    end = ordered.groupby("panel")[f"{basis}_backward"].cumsum()
-    backward = ordered.assign(task="backward pass", start=end - ordered[f"{basis}_backward"], end=end)
-    all_reduce = ordered.assign(
-        task="all-reduce", start=ordered[f"{basis}_all_reduce_start"], end=ordered[f"{basis}_all_reduce_end"]
+
+def _backward(layers: pd.DataFrame, start: float, ended: float, finest: float) -> Iterator[dict[str, object]]:
+    """The backward pass of the layers, last first, as recorded; small ones together, none beyond its end."""
+    names: list[str] = []
+    at = end = start
+    ordered = layers.sort_values("layer_index", ascending=False)
+    for name, seconds in zip(ordered["layer"], ordered["backward"].fillna(0.0), strict=True):
+        names.append(name)
+        end = min(end + seconds, ended)
+        if end - at >= finest:
+            yield _bar(LANES[0], "backward pass", _names(names), at, end)
+            names, at = [], end
+    if names:
+        yield _bar(LANES[0], "backward pass", _names(names), at, end)
+
+
+def _names(layers: list[str]) -> str:
+    return layers[0] if len(layers) == 1 else f"{layers[0]} to {layers[-1]}"
+
+
+def _bar(lane: str, task: str, what: str, start: float, end: float, size: str = "") -> dict[str, object]:
+    return {"lane": lane, "task": task, "what": what, "start": start, "end": end, "size": size}
+
+
+def finding(tables: Tables) -> str:
+    """How much of its communication the iteration that is drawn first does not hide."""
+    chosen = _chosen(tables)
+    first = chosen[chosen["panel"] == chosen["panel"].iloc[0]]
+    sending, exposed = first["communication"].mean(), first["exposed_communication"].mean()
+    if not sending > 0:
+        return ""
+    run = first.iloc[0]
+    return (
+        f"{run['network']}, {run['sync']} on {run['nodes']} nodes: of {number(1e3 * sending, 2)} ms of communication "
+        f"{exposed / sending:.0%} is exposed, the rest runs beside the backward pass"
     )
-    tasks = pd.concat([backward, all_reduce])
-    tasks = tasks[tasks["gradient_bytes"] > 0]
-    size = [f"{number(size / 1e6)} MB" for size in tasks["gradient_bytes"]]
-    return tasks.assign(basis=basis, start=tasks["start"] * 1e3, end=tasks["end"] * 1e3, size=size)

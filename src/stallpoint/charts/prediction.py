@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from stallpoint.charts import NoData, Tables, marks
-from stallpoint.charts.frames import ENDS, against_measured, compact, rows
+from stallpoint.charts.frames import ENDS, NEARBY, against_measured, compact, most, rows
 
 NAMES = {"measured": "measured", "held_out": "predicted"}
 """Iteration times of the table that are compared, and what they are called here."""
@@ -28,5 +28,17 @@ def draw(tables: Tables) -> alt.FacetChart:
         network="network", series="series", nodes="nodes", found="measured (90 % interval)",
         shown="predicted (90 % interval)", off="prediction off by",
     )  # fmt: skip
-    drawn = compact(drawn, ["panel", "network", "series", "nodes", "basis", *ENDS, "shown", "found", "off"])
+    drawn = compact(drawn, ["panel", "network", "series", "nodes", "basis", *ENDS, "shown", "found", "off", *NEARBY])
     return marks.panels(marks.compared(frame, x, y, tips), drawn)
+
+
+def finding(tables: Tables) -> str:
+    """How far off the model is in the middle, and where it is worst."""
+    errors = rows(tables, "predictions", "train cells").dropna(subset="error")
+    if errors.empty:
+        return ""
+    worst = most(errors.assign(off=errors["error"].abs()), "off")
+    return (
+        f"Predictions are {errors['error'].abs().median():.0%} off in the median, most for {worst['network']} "
+        f"({worst['sync']}) at {worst['nodes']} node{'' if worst['nodes'] == 1 else 's'}: {worst['error']:+.0%}"
+    )

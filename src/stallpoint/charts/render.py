@@ -14,9 +14,7 @@ import pikepdf
 import vl_convert as vlc
 
 from stallpoint.charts import ALL, NoData, Tables, publication, theme
-from stallpoint.charts.findings import finding
-from stallpoint.charts.web_page import VEGA_LITE, message
-from stallpoint.charts.web_page import page as whole_page
+from stallpoint.charts.web_page import VEGA_LITE, empty_page, page
 from stallpoint.parquet import atomic
 
 Spec: TypeAlias = dict[str, Any]
@@ -24,8 +22,13 @@ Spec: TypeAlias = dict[str, Any]
 
 
 def spec(name: str, tables: Tables) -> Spec:
-    """The chart `name` without title and theme, or a text in its place that says what is missing."""
-    return drawn(lambda: ALL[name].draw(tables))
+    """The chart `name` without title and theme, or a text in its place that says what is missing.
+
+    Its description, the alternative text of the picture, says what the chart is and what it found.
+    """
+    chart, finding = ALL[name], ALL[name].finding(tables)
+    described = f"{chart.title}. {finding}." if finding else f"{chart.title}."
+    return {**drawn(lambda: chart.draw(tables)), "description": described}
 
 
 def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
@@ -33,8 +36,24 @@ def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
     try:
         chart = draw()
     except NoData as reason:
-        chart = note(f"Nothing to draw: {reason}.")
+        chart = note(f"Nothing to draw: {reason}.").properties(usermeta={"missing": str(reason)})
     return to_spec(chart)
+
+
+def missing(chart: Spec) -> str:
+    """Why there is nothing in the chart; empty where there is something."""
+    return str(chart.get("usermeta", {}).get("missing", ""))
+
+
+def leading(chart: Spec) -> Spec:
+    """The chart with the panels that lead, where some do: those of the fastest curves."""
+    rows = [row for rows in chart["datasets"].values() for row in rows]
+    panels = {row["panel"] for row in rows if row.get("lead")}
+    if not panels or panels == {row.get("panel") for row in rows}:
+        return chart
+    kept = {name: [row for row in rows if row.get("panel") in panels] for name, rows in chart["datasets"].items()}
+    sort = [name for name in chart["facet"]["sort"] if name in panels]
+    return {**chart, "datasets": kept, "facet": {**chart["facet"], "sort": sort}}
 
 
 def to_spec(chart: alt.TopLevelMixin) -> Spec:
@@ -65,27 +84,20 @@ DOTS_PER_INCH = 300
 
 
 def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
-    """Write the chart `name` to the `files`, by format; where nothing is there to draw, they say so."""
-    chart = ALL[name]
-    try:
-        drawn = to_spec(chart.draw(tables))
-    except NoData as reason:
-        write(spec(name, tables), chart.title, files, page=message(chart.title, f"Nothing to draw: {reason}."))
-    else:
-        found = finding(name, tables) or chart.title
-        write({**drawn, "description": found}, found, files)
+    """Write the chart `name` to the `files`, by format."""
+    write(spec(name, tables), ALL[name].finding(tables) or ALL[name].title, files)
 
 
-def write(chart: Spec, title: str, files: Mapping[str, Path], page: str = "") -> None:
+def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
     """Write a chart as a web page with its title (libraries embedded) and, as `publication` draws it, as SVG, PDF, PNG.
 
-    `page` is written in place of that page. `files` holds a path for each of `FORMATS`. Two runs with equal charts
-    write equal files, byte for byte.
+    The page has every panel, the pictures those of the fastest curves. A chart of nothing is a page without libraries.
+    `files` holds a path for each of `FORMATS`. Two runs with equal charts write equal files, byte for byte.
     """
     themed = {**chart, "title": title, "config": theme.config()}
-    printed = publication.svg(chart, VEGA_LITE)
+    printed = publication.svg(leading(chart), VEGA_LITE)
     content = {
-        "html": (page or whole_page(themed, title)).encode(),
+        "html": (empty_page(title, missing(chart)) if missing(chart) else page(themed, title)).encode(),
         "svg": publication.in_points(printed).encode(),
         "pdf": _in_order(vlc.svg_to_pdf(printed)),
         "png": vlc.svg_to_png(printed, scale=DOTS_PER_INCH / 72),

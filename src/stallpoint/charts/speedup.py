@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import AXES, FILTERS, arrange, compact, estimate, rows, with_interval
+from stallpoint.charts.frames import AXES, FILTERS, arrange, compact, estimate, leading_first, rows, with_interval
 from stallpoint.presets import NONE
 
 CELLS = "train cells with scaling strong or weak"
-TITLE = "speedup over the fewest nodes"
+TITLE = "speedup relative to {}"
+"""Title of the axis; the node count it refers to is that of the study."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -21,6 +24,32 @@ def draw(tables: Tables) -> alt.FacetChart:
     predictions = rows(tables, "predictions", CELLS)
     answers = (predictions["scaling"] != "compute") & (predictions["sync"] != NONE)
     return marks.panels(*curves(tables, arrange(predictions[answers])))
+
+
+def finding(tables: Tables) -> str:
+    """What was measured of the fastest curves: which stall, which scale, which are undecided."""
+    curves = leading_first(rows(tables, "stalling", CELLS), tables).query("lead")
+    words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided at", "withheld": "withheld"}
+    said = [
+        f"{one['network']} {words[one['verdict']]}" + ("" if one["verdict"] == "withheld" else f" {_nodes(one)}")
+        for _, one in curves.iterrows()
+    ]
+    more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
+    return "; ".join(said[:MOST_NAMED]) + more
+
+
+def _nodes(one: Any) -> str:
+    count = int(one["verdict_nodes"]) * (2 if one["verdict"] == "undecided" else 1)
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _relative(predictions: pd.DataFrame) -> str:
+    fewest = predictions.groupby(list(AXES))["nodes"].min().unique()
+    return "1 node" if list(fewest) == [1] else "the fewest nodes"
+
+
+MOST_NAMED = 4
+"""Curves that the title names."""
 
 
 def curves(
@@ -35,7 +64,7 @@ def curves(
     )
     if known.empty:
         raise NoData(f"no {CELLS} whose speedup is known")
-    y = axes.ratio_y(axes.reach(known), title)
+    y = axes.ratio_y(axes.reach(known), title.format(_relative(predictions)))
     stalls = _stalls(tables, predictions, bottom=y["scale"]["domain"][0])
     x = axes.nodes_x(known, beyond=stalls["nodes"])
     least, most = x["scale"]["domain"]

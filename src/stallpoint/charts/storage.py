@@ -1,60 +1,66 @@
-"""Rates and latencies of reading the training set, by storage (Keuper & Pfreundt, section IV)."""
+"""Rates of reading the training set, by storage (Keuper & Pfreundt, section IV)."""
 
 from __future__ import annotations
 
 import altair as alt
 import pandas as pd
 
-from stallpoint.charts import Tables, axes, marks
+from stallpoint.charts import Tables, axes, marks, theme
 from stallpoint.charts.frames import compact, estimate, rows, with_interval
 from stallpoint.numerals import number
 
-
-def draw(tables: Tables) -> alt.VConcatChart:
-    """Above: samples read in a second by all nodes; below: time to read one sample."""
-    frame = rows(tables, "storage_rates", "storage cells")
-    frame = frame.sort_values(
-        ["hardware", "order", "cache", "storage", "nodes"], ascending=[True, False, True, True, True]
-    )
-    panel = frame["hardware"] + "\n" + frame["order"] + " reads, " + frame["cache"] + " cache"
-    frame = frame.assign(panel=panel, basis="measured", resident=[f"{share:.0%}" for share in frame["resident"]])
-    return alt.vconcat(_rates(frame), _latencies(frame), spacing=36)
+PERCENTILES = {"latency_p50": "median of a sample", "latency_p95": "95th percentile", "latency_p99": "99th percentile"}
+ROW = 26
 
 
-def _rates(frame: pd.DataFrame) -> alt.FacetChart:
-    frame = estimate(frame, "samples_per_second", "samples/s")
-    frame = frame.assign(bytes_read=with_interval(frame, "bytes_per_second", "MB/s", scale=1e-6))
-    x, y = axes.nodes_x(frame), axes.log10_y(axes.reach(frame), "reading rate [samples/s]", "~s")
-    columns = ["panel", "storage", "nodes", "basis", "value", "low", "high", "shown", "bytes_read", "resident"]
-    frame = compact(axes.clipped(frame, y), columns)
-    base = marks.only("measured").encode(x=x, color=marks.colour(frame, "storage"))
+def draw(tables: Tables) -> alt.FacetChart:
+    """A row for each storage, order and state of the page cache, the fastest first; a point for each node count."""
+    frame = _rates(tables)
+    order = list(frame.groupby("reading", sort=False)["value"].max().sort_values(ascending=False, kind="stable").index)
+    scale, axis = axes.log10(axes.reach(frame), "~s")
+    x = alt.X("value:Q", title="reading rate of all nodes together [samples/s]", scale=scale, axis=axis)
+    columns = ["panel", "reading", "storage", "nodes", "value", "low", "high", "shown", "bytes_read", "resident"]
+    clipped = frame.assign(low=frame["low"].clip(*scale["domain"]), high=frame["high"].clip(*scale["domain"]))
+    frame = compact(clipped, [*columns, *PERCENTILES])
+    colour = marks.colour(frame, "nodes", "nodes")
+    beside = alt.YOffset("nodes:N", sort=list(colour["scale"]["domain"]))
+    y = alt.Y("reading:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, grid=True))
+    base = alt.Chart().encode(y=y, yOffset=beside, color=colour)
     tips = marks.tips(
-        storage="storage", nodes="nodes", shown="rate (90 % interval)", bytes_read="bytes (90 % interval)",
-        resident="in the page cache before",
+        reading="reading", nodes="nodes", shown="rate (90 % interval)", bytes_read="bytes (90 % interval)",
+        resident="in the page cache before", **PERCENTILES,
     )  # fmt: skip
-    layers = [base.mark_line().encode(y=y), marks.error_bars(base, y), marks.points(base, y).encode(tooltip=tips)]
-    return marks.panels(layers, frame)
-
-
-def _latencies(frame: pd.DataFrame) -> alt.FacetChart:
-    percentiles = ["latency_p50", "latency_p95", "latency_p99"]
-    for name in percentiles:
-        frame[f"{name}_shown"] = [f"{number(seconds * 1e3)} ms" for seconds in frame[name]]
-        frame[name] = frame[name] * 1e3
-    frame = compact(frame, ["panel", "storage", "nodes", *percentiles, *[f"{name}_shown" for name in percentiles]])
-    scale, axis = axes.log10(frame[percentiles].to_numpy().ravel())
-    y = alt.Y("latency_p50:Q", title="time to read a sample [ms]", scale=scale, axis=axis)
-    x = alt.X("nodes:O", title="nodes", axis=alt.Axis(labelAngle=0))
-    base = alt.Chart().encode(
-        x=x, xOffset="storage:N", color=marks.colour(frame, "storage"),
-        tooltip=marks.tips(
-            storage="storage", nodes="nodes", latency_p50_shown="median", latency_p95_shown="95th percentile",
-            latency_p99_shown="99th percentile",
-        ),
-    )  # fmt: skip
+    shape = alt.Shape("nodes:N", scale=theme.shapes("nodes", colour["scale"]), legend=colour["legend"])
     layers = [
-        base.mark_rule(strokeWidth=2).encode(y=y, y2="latency_p99:Q"),
-        base.mark_tick(thickness=2, size=9).encode(y=marks.at(y, "latency_p95")),
-        base.mark_point(filled=True, size=50, opacity=1).encode(y=y),
+        base.mark_rule(strokeWidth=1.6).encode(x=marks.at(x, "low"), x2="high:Q"),
+        base.mark_point(filled=True, size=50, opacity=1).encode(x=x, shape=shape, tooltip=tips),
     ]
-    return marks.panels(layers, frame)
+    chart = marks.panels(layers, frame)
+    chart.spec.height = max(120, ROW * len(order))
+    return chart
+
+
+def _rates(tables: Tables) -> pd.DataFrame:
+    frame = estimate(rows(tables, "storage_rates", "storage cells"), "samples_per_second", "samples/s")
+    frame = frame.sort_values(["hardware", "storage", "order", "cache", "nodes"], kind="stable")
+    return frame.assign(
+        panel=frame["hardware"],
+        reading=frame["storage"] + " · " + frame["order"] + " · " + frame["cache"],
+        nodes=frame["nodes"].astype(str),
+        bytes_read=with_interval(frame, "bytes_per_second", "MB/s", scale=1e-6),
+        resident=[f"{share:.0%}" for share in frame["resident"]],
+        **{name: [f"{number(seconds * 1e3)} ms" for seconds in frame[name]] for name in PERCENTILES},
+    )
+
+
+def finding(tables: Tables) -> str:
+    """The fastest and the slowest storage, read cold at random where that was measured."""
+    frame = _rates(tables)
+    cold = frame[(frame["cache"] == "cold") & (frame["order"] == "random")]
+    best = (cold if len(cold) else frame).groupby("storage")["value"].max().sort_values(ascending=False)
+    if len(best) < 2:
+        return f"{best.index[0]} delivers {number(best.iloc[0], 2)} samples/s"
+    how = " when read cold" if len(cold) else ""
+    return (
+        f"{best.index[0]} delivers {number(best.iloc[0] / best.iloc[-1], 2)} times the samples of {best.index[-1]}{how}"
+    )

@@ -65,7 +65,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "gelu": SKY,
         "softmax": LIME,
         "all": GREY,
-        "reference": GREY,
+        "reference": VIOLET,
     },
     "cause": {
         "communication": BLUE,
@@ -102,8 +102,15 @@ COLOURS: dict[str, dict[str, str]] = {
         "vit-b-16": VERMILION,
         "gpt2-small": SKY,
     },
-    "time": {"compute": VERMILION, "communication": BLUE, "exposed communication": SKY},
-    "task": {"backward pass": VERMILION, "all-reduce": BLUE},
+    "time": {"compute": VERMILION, "exposed communication": BLUE, "hidden communication": GREY},
+    "task": {
+        "data wait": GREEN,
+        "host to device": LIME,
+        "forward pass": ORANGE,
+        "backward pass": VERMILION,
+        "update": PINK,
+        "all-reduce": BLUE,
+    },
     "change": {
         "slower": VERMILION,
         "lower": VERMILION,
@@ -190,8 +197,21 @@ def of_presets(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
     return alt.Scale(domain=names, range=colour_of), alt.Scale(domain=names, range=[shape_of[name] for name in names])
 
 
+def _stripes(page: str, many: int = 5) -> dict[str, Any]:
+    """Upright stripes in the colour of the page, which leave that of a bar between them: the sign of a prediction."""
+    stops = [
+        {"offset": round((stripe + at) / many, 4), "color": colour}
+        for stripe in range(many)
+        for at, colour in ((0, "transparent"), (0.7, "transparent"), (0.7, page), (1, page))
+    ]
+    return {"gradient": "linear", "x1": 0, "y1": 0, "x2": 1, "y2": 0, "stops": stops}
+
+
 def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
-    """The Vega-Lite configuration of every chart: `c` are the colours of what is no data, such as `LIGHT`."""
+    """The Vega-Lite configuration of every chart: `c` are the colours of what is no data, such as `LIGHT`.
+
+    Where the page shows through, ``paper`` is the colour that it has.
+    """
     text = {"labelColor": c["soft"], "titleColor": c["ink"], "labelFontSize": 11, "titleFontSize": 12}
     return {
         "font": font,
@@ -214,10 +234,20 @@ def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
         "rule": {"strokeWidth": 1.2},
         "style": {
             "ideal": {"color": c["ideal"], "strokeWidth": 1.5},
+            "near": {"color": c["ideal"], "opacity": 0.22},
+            "piece": {"stroke": c["page"], "strokeWidth": 0.6},
+            "mark": {"color": c["ink"]},
+            "zero": {"color": c["soft"], "strokeWidth": 1},
+            "interval": {"color": c["ink"], "strokeWidth": 1.2},
+            "hatch": {"color": _stripes(c.get("paper", c["page"]))},
+            "narrow-hatch": {"color": _stripes(c.get("paper", c["page"]), 2)},
+            "written": {"color": c["ink"], "fontSize": 10, "fontWeight": "bold"},
+            "halo": {
+                "color": c["ink"], "stroke": c.get("paper", c["page"]), "strokeWidth": 3, "strokeJoin": "round",
+                "fontSize": 10, "fontWeight": "bold",
+            },
             "published": {"color": c["soft"], "strokeWidth": 1.2, "strokeDash": DOTTED},
             "row": {"color": c["soft"], "fontSize": 11},
-            "share": {"color": c["ink"]},
-            "interval": {"color": c["ink"], "strokeWidth": 1.2},
             "note": {"color": c["ink"], "fontSize": 13},
         },
     }  # fmt: skip

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, marks
-from stallpoint.charts.frames import ENDS, against_measured, compact, rows
+from stallpoint.charts.frames import ENDS, NEARBY, against_measured, compact, rows
 
 CELLS = "train cells on more nodes than the fewest two"
 
@@ -21,7 +21,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         panel[part.index] = _title(part)
     frame = against_measured(frame).assign(panel=panel)
     x, y, drawn = marks.agreement(frame, " iteration", "s")
-    columns = ["panel", "network", "series", "nodes", "calibration", "basis", *ENDS, "shown", "found", "off"]
+    columns = ["panel", "network", "series", "nodes", "calibration", "basis", *ENDS, "shown", "found", "off", *NEARBY]
     tips = marks.tips(
         network="network", series="series", nodes="nodes", calibration="training known at", found="measured",
         shown="predicted (90 % interval)", off="prediction off by",

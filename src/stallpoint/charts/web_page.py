@@ -47,11 +47,12 @@ def page(spec: Mapping[str, Any], title: str) -> str:
     return _PAGE.substitute(title=escape(title), libraries=libraries(), spec=text)
 
 
-def message(title: str, text: str) -> str:
-    """A page that is nothing but text, where there is no chart."""
-    head = f'<head><meta charset="utf-8"><title>{escape(title)}</title></head>'
-    body = f"<body><h1>{escape(title)}</h1><p>{escape(text)}</p></body>"
-    return f'<!DOCTYPE html>\n<html lang="en">\n{head}\n{body}\n</html>\n'
+def empty_page(title: str, missing: str) -> str:
+    """The page of a chart of nothing: what it would show, and which cells of the study are missing."""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title></head>\n'
+        f"<body><h1>{escape(title)}</h1><p>Nothing to draw: {escape(missing)}.</p></body>\n</html>\n"
+    )
 
 
 @cache

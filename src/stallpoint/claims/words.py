@@ -19,11 +19,13 @@ MOST, FEW = 4, 3
 """Combinations that a table names for each claim, and those that lack the same; all are in conclusions.json and
 claims.parquet."""
 PLURAL = {HOLDS: "hold", FAILS: "do not", UNCLEAR: UNCLEAR, UNTESTED: UNTESTED}
+REST = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: "not tested"}
+"""What the other combinations of a claim say."""
 CAPTION = (
     "Claims of papers and of the study itself, judged by this study. A claim holds where the whole interval of its "
     "number meets the condition, "
     "does not hold where none of it does, and is not distinguishable in between. One combination for which it does not "
-    "hold decides; those that were not tested do not count unless none was."
+    "hold decides; untested combinations are ignored, unless all are untested."
 )
 
 
@@ -66,8 +68,17 @@ def _numbers(claim: Mapping[str, Any]) -> str:
 
 def verdict_in_words(claim: Mapping[str, Any]) -> str:
     """The verdict, with counts where combinations differ."""
-    differ = len(claim["counts"]) > 1
-    return f"{claim['verdict']} ({counted(claim['counts'])})" if differ else str(claim["verdict"])
+    counts = claim["counts"]
+    if len(counts) <= 1:
+        return str(claim["verdict"])
+    decided = {HOLDS: "holds for", FAILS: "refuted by"}.get(claim["verdict"], "")
+    first = f"{decided} {counts[claim['verdict']]} of {sum(counts.values())} combinations; " if decided else ""
+    others = [
+        f"{counts[name]} {REST[name]}"
+        for name in VERDICTS
+        if counts.get(name) and (name != claim["verdict"] or not first)
+    ]
+    return first + ", ".join(others)
 
 
 def decides(claim: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from stallpoint.report.networks import networks
 from stallpoint.report.page import page
 from stallpoint.report.papers import papers_section
 from stallpoint.report.raw_tables import raw_tables
+from stallpoint.report.sliders import sliders
 from stallpoint.report.sure import sure
 from stallpoint.report.validation import validation
 from stallpoint.study import LeftOut
@@ -47,12 +48,15 @@ def write_report(
     """
     first, verdicts = answer(conclusions, tables)
     topics, charts = evidence(tables)
+    moved, curves_of_sliders = sliders(tables)
     last, rows = raw_tables(tables)
     sections = [
         first,
         sure(conclusions),
         *([claims_section(conclusions["claims"])] if conclusions["claims"] else []),
-        *topics,
+        *topics[:1],
+        *moved,
+        *topics[1:],
         curves(conclusions),
         interventions(conclusions),
         validation(tables),
@@ -63,7 +67,8 @@ def write_report(
         environment(tables),
         last,
     ]
-    text = page(study, _lead(study, conclusions), filters(tables), sections, charts={**verdicts, **charts}, tables=rows)
+    data = {"charts": {**verdicts, **charts}, "tables": rows, "sliders-data": curves_of_sliders}
+    text = page(study, _lead(study, conclusions), filters(tables), sections, **data)
     with atomic(path) as scratch:
         scratch.write_text(text, encoding="utf-8")
 

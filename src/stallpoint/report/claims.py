@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from stallpoint.claims.words import CAPTION, HEAD, combinations, counted, decides, verdict_in_words
+from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
+from stallpoint.claims.words import CAPTION, combinations, counted, decides, verdict_in_words
 from stallpoint.report.html import Section
 
+COLUMNS = ("verdict", "claim", "numbers", "source and chart")
+BADGES = {HOLDS: "holds", FAILS: "refuted", UNCLEAR: "undecided", UNTESTED: "waits for"}
 FOLDED, MOST = 3, 60
 """Combinations shown without unfolding, and at all: however large a study is, its page stays small."""
 
@@ -35,23 +38,49 @@ def _counts(judged: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _table(claims: Sequence[Mapping[str, Any]]) -> str:
-    head = "".join(f"<th>{escape(text)}</th>" for text in HEAD)
-    return f'<div class="wide"><table><tr>{head}</tr>{"".join(map(_row, claims))}</table></div>'
+    """Tested claims with their verdicts first; then those that wait, by what they wait for."""
+    tested = [claim for claim in claims if claim["verdict"] != UNTESTED]
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in COLUMNS)
+    rows = "".join(map(_row, sorted(tested, key=lambda claim: VERDICTS.index(claim["verdict"]))))
+    table = f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>' if tested else ""
+    waiting: dict[str, list[Mapping[str, Any]]] = {}
+    for claim in claims:
+        if claim["verdict"] == UNTESTED:
+            waiting.setdefault(_missing(claim), []).append(claim)
+    return table + "".join(_waiting(why, them) for why, them in waiting.items())
+
+
+def _missing(claim: Mapping[str, Any]) -> str:
+    """What the study lacks to test it; the first of several."""
+    return next((entry["missing"] for entry in claim["combinations"] if entry["missing"]), "its table")
+
+
+def _waiting(why: str, claims: Sequence[Mapping[str, Any]]) -> str:
+    items = "".join(
+        f'<li id="claim-{escape(claim["id"])}">{escape(claim["sentence"])} '
+        f'<span class="soft">{escape(claim["source"])}</span></li>'
+        for claim in claims
+    )
+    return f'<p class="waits">{_badge(UNTESTED)} {escape(why)}</p><ul>{items}</ul>'
+
+
+def _badge(verdict: str) -> str:
+    return f'<span class="badge {verdict.replace(" ", "-")}">{escape(BADGES[verdict])}</span>'
 
 
 def _row(claim: Mapping[str, Any]) -> str:
     chart = claim["chart"]
-    cells = [
-        escape(claim["source"]),
-        f"<strong>{escape(verdict_in_words(claim))}</strong>",
-        _numbers(claim),
-        f'<a href="#{escape(chart)}">{escape(chart)}</a>' if chart else "",
-    ]
+    differ = f'<br><span class="soft">{escape(verdict_in_words(claim))}</span>' if len(claim["counts"]) > 1 else ""
     reading = f'<br><span class="soft">{escape(claim["reading"])}</span>' if claim["reading"] else ""
-    named = zip(HEAD[1:], cells, strict=True)
-    rest = "".join(f'<td data-head="{escape(name)}">{cell}</td>' for name, cell in named)
-    first = f'<th scope="row" id="claim-{escape(claim["id"])}">{escape(claim["sentence"])}{reading}</th>'
-    return f"<tr>{first}{rest}</tr>"
+    link = f' <a href="#{escape(chart)}">{escape(chart)}</a>' if chart else ""
+    cells = {
+        COLUMNS[2]: _numbers(claim),
+        COLUMNS[3]: escape(claim["source"]) + link,
+    }
+    rest = "".join(f'<td data-head="{escape(name)}">{cell}</td>' for name, cell in cells.items())
+    verdict = f'<td data-head="">{_badge(claim["verdict"])}{differ}</td>'
+    sentence = f'<th scope="row" id="claim-{escape(claim["id"])}">{escape(claim["sentence"])}{reading}</th>'
+    return f"<tr>{verdict}{sentence}{rest}</tr>"
 
 
 def _numbers(claim: Mapping[str, Any]) -> str:

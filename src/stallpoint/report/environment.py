@@ -45,7 +45,7 @@ def environment(tables: Tables) -> Section:
     hardware, frames = zip(*known.groupby("hardware"), strict=True)
     rows = [[name, *(_values(frame[column]) for frame in frames)] for column, name in PROPERTIES.items()]
     return Section(
-        "environment", "Environment", table(["", *map(str, hardware)], [row for row in rows if any(row[1:])])
+        "environment", "Environment", table(["of", *map(str, hardware)], [row for row in rows if any(row[1:])])
     )
 
 

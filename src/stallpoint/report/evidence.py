@@ -7,42 +7,45 @@ from itertools import groupby
 
 import pandas as pd
 
-from stallpoint.charts import CHARTS, Chart, NoData, Tables
-from stallpoint.charts.findings import finding
+from stallpoint.charts import CHARTS, Chart, Tables
 from stallpoint.charts.frames import FILTERS
-from stallpoint.charts.render import Spec, to_spec
+from stallpoint.charts.render import Spec, missing, spec
 from stallpoint.records import TIDY_TABLES
-from stallpoint.report.html import Section, downloads
+from stallpoint.report.html import Section, downloads, paragraph
 
 MOST_ROWS = 4000
 """Rows of a chart on the page: it grows with the number of charts, not of rows."""
 
 
 def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
-    """A section for each topic, and the specs that the page's script draws into its empty places."""
-    specs = {}
-    sections = []
+    """A section for each topic, and the specs that the page's script draws into its empty places.
+
+    Charts of nothing are named in one line at the end of the last section, a topic without any has no section.
+    """
+    specs: dict[str, Spec] = {}
+    sections: list[Section] = []
+    empty: list[str] = []
     for topic, charts in groupby(CHARTS.values(), lambda chart: chart.topic):
-        figures, empty = [], []
+        figures = []
         for chart in charts:
-            try:
-                drawn = to_spec(chart.draw(tables))
-            except NoData as reason:
-                empty.append(f'<span id="{chart.name}">{escape(chart.title)} ({escape(str(reason))})</span>')
+            drawn, left_out = bounded(spec(chart.name, tables))
+            if why := missing(drawn):
+                empty.append(f"{chart.title} ({why})")
                 continue
-            found = finding(chart.name, tables)
-            specs[chart.name], left_out = bounded({**drawn, "description": found or chart.title})
-            figures.append(_figure(chart, found, left_out))
-        if empty:
-            figures.append(f'<p class="note">Not drawn: {"; ".join(empty)}.</p>')
-        sections.append(Section("topic-" + topic.lower().replace(" ", "-"), topic, "\n".join(figures)))
+            specs[chart.name] = drawn
+            figures.append(_figure(chart, chart.finding(tables), left_out))
+        if figures:
+            sections.append(Section("topic-" + topic.lower().replace(" ", "-"), topic, "\n".join(figures)))
+    if empty:
+        text = paragraph(f"Not drawn, for want of measurements: {'; '.join(empty)}.")
+        sections.append(Section("not-drawn", "Charts not drawn", text))
     return sections, specs
 
 
-def _figure(chart: Chart, found: str, left_out: int) -> str:
-    """A place for the chart; its heading is what it shows, above it what it is about."""
+def _figure(chart: Chart, finding: str, left_out: int) -> str:
+    """A place for the chart; its heading says what was found, where there is a finding."""
     name, title = chart.name, escape(chart.title)
-    heading = f'<p class="kicker">{title}</p><h3>{escape(found)}</h3>' if found else f"<h3>{title}</h3>"
+    heading = f'<p class="kicker">{title}</p><h3>{escape(finding)}</h3>' if finding else f"<h3>{title}</h3>"
     more = (
         f" {left_out:,} panels are left out of this page, which would grow too large; figures/{name}.html and the "
         f"tables ({', '.join(f'{_folder(table)}/{table}.parquet' for table in chart.tables)}) hold them all."
@@ -52,6 +55,7 @@ def _figure(chart: Chart, found: str, left_out: int) -> str:
     return (
         f'<figure id="{name}">{heading}<figcaption>{escape(chart.caption + more)}</figcaption>'
         f'<div class="chart" id="chart-{name}" data-title="{title}"></div>'
+        f'<p class="others" hidden><button type="button" data-action="others" data-chart="{name}"></button></p>'
         f'<div class="pager" hidden><button type="button" data-action="page" data-chart="{name}" value="-1">Previous'
         f'</button> <output></output> <button type="button" data-action="page" data-chart="{name}" value="1">Next'
         f'</button></div><div class="data"><details data-chart="{name}"><summary>Data</summary><div class="wide"></div>'

@@ -14,7 +14,7 @@ from stallpoint.charts import theme
 from stallpoint.charts.web_page import libraries
 from stallpoint.report.html import Section
 
-SCRIPTS = ("state.js", "tables.js", "charts.js", "page.js")
+SCRIPTS = ("state.js", "tables.js", "charts.js", "sliders.js", "page.js")
 FONT = f"Inter, {theme.FONT}"
 """The embedded font, in texts and charts alike, so that the layout is the same on every machine."""
 
@@ -39,12 +39,13 @@ def page(study: str, lead: str, filters: str, sections: Sequence[Section], **dat
 GROUPS = {
     "Answer": ("answer", "curves"),
     "Why": (
-        "topic-where-scaling-stalls", "topic-communication-of-gradients", "topic-compute", "topic-training-data",
+        "topic-where-scaling-stalls", "sliders",
+        "topic-communication-of-gradients", "topic-compute", "topic-training-data",
         "interventions",
     ),
     "How sure": (
         "sure", "topic-accuracy-of-the-dag-model", "validation-table", "topic-scaling-laws",
-        "topic-how-it-was-measured", "timing",
+        "topic-how-it-was-measured", "timing", "not-drawn",
     ),
     "Papers": ("claims", "papers"),
     "Data": ("networks", "cells", "environment", "raw-tables"),
@@ -80,7 +81,10 @@ def _variables(colours: Mapping[str, str]) -> str:
 def _configs() -> dict[str, object]:
     """How charts look on the page, whose colours are variables, and in a file."""
     variables = {name: f"var(--{name})" for name in theme.LIGHT}
-    return {"page": theme.config({**variables, "page": "transparent"}, font=FONT), "paper": theme.config(font=FONT)}
+    return {
+        "page": theme.config({**variables, "page": "transparent", "paper": variables["page"]}, font=FONT),
+        "paper": theme.config(font=FONT),
+    }
 
 
 def _data(name: str, value: object) -> str:

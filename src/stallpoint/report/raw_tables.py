@@ -9,7 +9,7 @@ import pandas as pd
 
 from stallpoint.charts import Tables
 from stallpoint.charts.frames import FILTERS
-from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, Table
+from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, WHAT_IF_GRID, Table
 from stallpoint.report.html import MOST_ROWS, Section
 
 FOLDERS = {table.name: "models" for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES)} | {RUNS.name: "tables"}
@@ -20,7 +20,11 @@ UNSHOWN = {"settings"}
 
 def raw_tables(tables: Tables) -> tuple[Section, dict[str, Any]]:
     """A closed element for each table, and the data that the page's script fills it with."""
-    shown = [table for table in (RUNS, *MODEL_TABLES, *EXTRAPOLATED_TABLES) if len(tables.get(table.name, ()))]
+    shown = [
+        table
+        for table in (RUNS, *MODEL_TABLES, *EXTRAPOLATED_TABLES)
+        if table != WHAT_IF_GRID and len(tables.get(table.name, ()))
+    ]
     introduction = (
         "<p>Each is also a file (Parquet, with units and descriptions of the columns); so are the raw records behind "
         f"them, in raw/ and tables/. Of large tables {MOST_ROWS} rows are on this page, some of each network, hardware "

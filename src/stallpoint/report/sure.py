@@ -96,7 +96,7 @@ def _disturbed(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         "be left."
     )
     yield table(
-        ["hardware", "reason", "iterations", "cells", ""],
+        ["hardware", "reason", "iterations", "cells", "what became of them"],
         [
             [row["hardware"], row["reason"], str(row["iterations"]), str(row["cells"]), disturbed_in_words(row)]
             for row in entries

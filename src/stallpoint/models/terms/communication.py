@@ -106,9 +106,10 @@ class Fit:
         """Ranks on each node."""
         return max(1, self.ranks // self.nodes)
 
-    def changed(self, *, latency: float, bandwidth: float) -> Fit:
+    def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Fit:
         """The same with `latency` times the latency and `bandwidth` times the bandwidth."""
-        line = replace(self.line, alpha=self.line.alpha * latency, betas=self.line.betas / bandwidth)
+        betas = self.line.betas / np.reshape(bandwidth, (-1, 1))
+        line = replace(self.line, alpha=self.line.alpha * latency, betas=betas)
         inside = self.inside and self.inside.changed(latency=latency, bandwidth=bandwidth)
         return replace(self, line=line, inside=inside)
 
@@ -126,9 +127,9 @@ class Communication:
         """The fit to use at `nodes`: its own where it was measured, else that over all node counts."""
         return self.by_nodes.get(nodes, self.over_nodes)
 
-    def changed(self, *, latency: float, bandwidth: float) -> Communication:
+    def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Communication:
         """The same links with `latency` times their latency and `bandwidth` times their bandwidth."""
-        factors = {"latency": latency, "bandwidth": bandwidth}
+        factors: dict[str, float | Ensemble] = {"latency": latency, "bandwidth": bandwidth}
         by_nodes = {nodes: fit.changed(**factors) for nodes, fit in self.by_nodes.items()}
         return replace(self, by_nodes=by_nodes, over_nodes=self.over_nodes.changed(**factors))
 

@@ -29,6 +29,24 @@ function chosenRows(rows) {
   return kept.filter(row => panels.has(row.panel));
 }
 
+// Where some panels lead (those of the fastest curves), others are shown on demand.
+function leading(name, spec) {
+  const place = placeOf(name).parentNode.querySelector(".others");
+  if (!place) return spec;
+  const panels = new Set(rowsOf(spec).map(row => row.panel));
+  const leads = new Set(rowsOf(spec).filter(row => row.lead).map(row => row.panel));
+  const others = panels.size - leads.size, all = drawn.get(name)?.all;
+  place.hidden = !leads.size || !others;
+  place.querySelector("button").textContent =
+    all ? "Only the fastest curve of each network" : `Other curves too (${others} more)`;
+  return place.hidden || all ? spec : withRows(spec, rows => rows.filter(row => leads.has(row.panel)));
+}
+
+function toggleOthers(name) {
+  drawn.set(name, {...drawn.get(name), all: !drawn.get(name).all, first: 0});
+  return draw(name);
+}
+
 // A chart with a menu of its panels shows one of them, a chart of many panels some at a time.
 function onePage(name, spec) {
   const panels = [...new Set(rowsOf(spec).map(row => row.panel))];
@@ -56,6 +74,9 @@ function turnPage(name, step) {
   of.first = Math.max(0, (of.first ?? 0) + step * MOST_PANELS);
   return draw(name);
 }
+
+// What is shown of a chart: rows that were chosen, panels that lead, and of those a page.
+const shownOf = name => onePage(name, leading(name, withRows(charts[name], chosenRows)));
 
 // --- how large -------------------------------------------------------------------------------------
 
@@ -91,11 +112,11 @@ function legendColumns(labels, width) {
 
 async function draw(name, width = placeOf(name).clientWidth, least = LEAST_PANEL) {
   const place = placeOf(name);
-  const spec = onePage(name, withRows(charts[name], chosenRows));
+  const spec = shownOf(name);
   drawn.get(name)?.view?.finalize();
   const data = place.parentNode.querySelector(".data");  // there is none to save where a text says what is missing
   if (data) data.hidden = !rowsOf(spec).some(row => "panel" in row);
-  const state = {first: drawn.get(name)?.first ?? 0};
+  const state = {first: drawn.get(name)?.first ?? 0, all: drawn.get(name)?.all};
   drawn.set(name, state);
   if (!rowsOf(spec).length) {
     place.textContent = "This chart has nothing of what was chosen.";
@@ -105,14 +126,22 @@ async function draw(name, width = placeOf(name).clientWidth, least = LEAST_PANEL
     const look = width < NARROW ? narrow(config.page, width) : config.page;
     state.view = await embed(place, fitted(spec, width, least, AXIS), look);
     const beyond = place.scrollWidth - place.clientWidth;  // long labels of an axis or a panel
-    if (beyond > 0 && width < NARROW) {
+    if (beyond > 0) {
       state.view.finalize();
       state.view = await embed(place, fitted(spec, width, least, AXIS + Math.min(beyond, width / 3)), look);
     }
+    reachable(place);
   } catch (error) {
     console.error(name, error);
     place.textContent = "This chart could not be drawn: " + error;
   }
+}
+
+// For readers who use no mouse or no eyes: what scrolls takes the focus, and what has no name is no picture.
+function reachable(place) {
+  if (place.scrollWidth > place.clientWidth) place.tabIndex = 0;
+  else place.removeAttribute("tabindex");
+  for (const group of place.querySelectorAll("g[role=graphics-symbol]:not([aria-label])")) group.removeAttribute("role");
 }
 
 // Legends below one another, and titles of panels no longer than the page is wide.
@@ -166,7 +195,7 @@ function showTooltip(handler, event, item, value) {
 
 // --- downloads -------------------------------------------------------------------------------------
 
-const INTERNAL = new Set(["order"]);
+const INTERNAL = new Set(["order", "lead", "bottom", "top", "middle", "low_end", "high_end", "shift", "written"]);
 
 // All rows of what was chosen, also those of panels not on show.
 function chartData(name) {
@@ -177,7 +206,7 @@ function chartData(name) {
 
 // The chart as it is shown, on white.
 async function picture(name, format) {
-  const spec = {...onePage(name, withRows(charts[name], chosenRows)), title: placeOf(name).dataset.title};
+  const spec = {...shownOf(name), title: placeOf(name).dataset.title};
   const view = await embed(document.createElement("div"), spec, config.paper);
   const result = format === "svg"
     ? new Blob([await view.toSVG()], {type: "image/svg+xml"})

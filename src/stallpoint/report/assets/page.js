@@ -10,6 +10,7 @@ function show() {
   showTheme();
   showFilters();
   fillOpenTables();
+  showSliders();
   return drawAll();
 }
 
@@ -35,6 +36,7 @@ document.addEventListener("click", event => {
   const {chart, table, action} = button.dataset;
   if (action === "download") download(chart, button.value);
   if (action === "page") turnPage(chart, Number(button.value));
+  if (action === "others") toggleOthers(chart);
   if (action === "table") save(csv(chosenTable(table)), `${document.body.dataset.study}-${table}.csv`);
   if (button.id === "reset") choose(() => FILTERS.forEach(name => state[name].clear()));
   if (button.id === "theme") {
@@ -42,8 +44,15 @@ document.addEventListener("click", event => {
     writeAddress();
     showTheme();
   }
-  if (button.id === "print") print();
+  if (button.id === "print") printed("summary");
+  if (button.id === "print-all") printed("all");
 });
+
+// Two pages with the answer and why, or the whole page.
+function printed(what) {
+  document.documentElement.dataset.print = what;
+  print();
+}
 
 document.addEventListener("toggle", event => {
   const details = event.target;
@@ -58,7 +67,10 @@ document.addEventListener("keydown", event => {
 
 systemDark.addEventListener("change", showTheme);
 addEventListener("beforeprint", drawForPrint);
-addEventListener("afterprint", drawAll);
+addEventListener("afterprint", () => {
+  delete document.documentElement.dataset.print;
+  drawAll();
+});
 addEventListener("hashchange", () => {
   readAddress();
   show();
@@ -77,7 +89,7 @@ async function start() {
   readAddress();
   showTheme();
   showFilters();
-  [charts, config, tables] = await Promise.all(["charts", "config", "tables"].map(unpacked));
+  [charts, config, tables, whatIf] = await Promise.all(["charts", "config", "tables", "sliders-data"].map(unpacked));
   await Promise.all(["400", "700"].map(weight => document.fonts.load(`${weight} 12px Inter`)));
   anchored()?.scrollIntoView();
   await show();

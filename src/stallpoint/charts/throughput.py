@@ -1,0 +1,86 @@
+"""Samples per second, efficiency and node-hours of each network's fastest curve."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts.frames import compact, estimate, label, leading_first, most, rows
+from stallpoint.numerals import number
+from stallpoint.presets import NONE
+
+CELLS = "train cells with scaling strong or weak"
+MEASURES = ("samples per second", "efficiency [%]", "node-hours per million samples")
+PER_MILLION = 1e6 / 3600
+COLUMNS = ["panel", "network", "series", "nodes", "basis", "value", "low", "high", "shown"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A panel for each measure (and hardware entry), a line for each network."""
+    frame = _measures(tables)
+    x = axes.nodes_x(frame)
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=5))
+    frame = compact(frame, COLUMNS)
+    colour = marks.colour(frame, "network")
+    tips = marks.tips(network="network", series="curve", nodes="nodes", basis="basis", shown="(90 % interval)")
+    measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
+    layers = [
+        marks.band(predicted, y),
+        alt.Chart().mark_line().encode(x=x, y=y, color=colour, strokeDash=marks.dashes()),
+        marks.hover(predicted, y).encode(tooltip=tips),
+        marks.error_bars(measured, y),
+        marks.points(measured, y).encode(tooltip=tips),
+    ]
+    return marks.panels(layers, frame, independent_y=True)
+
+
+def _measures(tables: Tables) -> pd.DataFrame:
+    """The three measures of the fastest curve of each network and hardware, as measured and as predicted."""
+    predictions = rows(tables, "predictions", CELLS)
+    predictions = predictions[(predictions["scaling"] != "compute") & (predictions["sync"] != NONE)]
+    if predictions.empty:
+        raise NoData(f"no {CELLS}")
+    leads = leading_first(predictions, tables).query("lead")
+    leads = leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
+    found = [
+        one.assign(basis=basis)
+        for basis in ("measured", "predicted")
+        for one in _of(leads, basis)
+    ]  # fmt: skip
+    frame = pd.concat(found)
+    several = leads["hardware"].nunique() > 1
+    frame["panel"] = frame["measure"] + (("\n" + frame["hardware"]) if several else "")
+    order = frame["measure"].map(MEASURES.index)
+    return frame.assign(order=order).sort_values(["order", "hardware", "network", "nodes"], kind="stable")
+
+
+def _of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
+    """A frame for each measure; the ends of what falls with the iteration time change places."""
+    time = {end: leads[f"{basis}_iteration{end}"] for end in ("", "_low", "_high")}
+    swapped = {"": "", "_low": "_high", "_high": "_low"}
+    more = leads["nodes"] / leads.groupby(["network", "hardware"])["nodes"].transform("min")
+    quantities = (
+        {end: leads["global_batch"] / time[swapped[end]] for end in time},
+        {end: 100 * leads[f"{basis}_speedup{end}"] / more for end in time},
+        {end: PER_MILLION * leads["nodes"] * time[end] / leads["global_batch"] for end in time},
+    )
+    return [
+        estimate(leads.assign(measure=name, **{f"quantity{end}": found for end, found in of.items()}), "quantity")
+        for name, of in zip(MEASURES, quantities, strict=True)
+    ]
+
+
+def finding(tables: Tables) -> str:
+    """What a sample costs on the most measured nodes, beside the fewest, where that differs most."""
+    frame = _measures(tables).query("basis == 'measured'")
+    cost = frame[frame["measure"] == MEASURES[2]].sort_values("nodes")
+    curves = cost.groupby(["network", "hardware"])
+    ends = {"first": curves["value"].first(), "last": curves["value"].last(), "nodes": curves["nodes"].last()}
+    known = pd.DataFrame(ends).reset_index().query("nodes > 1")
+    if known.empty:
+        return ""
+    worst = most(known.assign(ratio=known["last"] / known["first"]), "ratio")
+    return (
+        f"{worst['network']}: a sample costs {number(worst['ratio'], 2)} times the node-hours at {worst['nodes']} nodes"
+    )

@@ -1,0 +1,159 @@
+"""The DAG model of a curve on a grid of factors, which a page interpolates while sliders are moved.
+
+Iteration times are asked at every combination of factors on computing (1 / speed), latency, and transfer (1 /
+bandwidth), all at once: each takes the place of a replicate. Gradient bytes and the mini-batch change what is sent and
+computed, and are asked one by one. Between its points the logarithm of the time is interpolated linearly over the
+logarithms of the factors (`interpolated`); only the mini-batch is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.answers.what_if import Scenario, predict
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.iteration.cluster import Cluster, LayerTimes
+from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.terms.compute import Layers, Times
+from stallpoint.models.terms.effects import Effects
+
+BATCHES, GRADIENT_BYTES = (1.0, 2.0, 4.0), (0.25, 0.5, 1.0)
+"""Factors on the mini-batch and on the size of the gradients."""
+FACTORS = {
+    "compute": (0.1, 0.2, 0.35, 0.6, 1.0, 2.0),
+    "latency": (0.1, 1.0, 3.0, 10.0),
+    "transfer": (0.01, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.5, 2.2, 3.5, 6.0, 10.0),
+}
+"""Factors on the times of computing, of a message's latency and of moving its bytes."""
+INTERPOLATED = ("gradient_bytes", *FACTORS)
+"""Columns of the table over which is interpolated, in the order of its rows."""
+POINTS = np.array(list(product(*FACTORS.values())))
+
+
+def table(cluster: Cluster, curves: Iterable[ScalingCurve], nodes: Sequence[int]) -> list[dict[str, object]]:
+    """Rows of the what_if_grid table, for the fastest curve of each network and hardware."""
+    fastest: dict[tuple[str, str], ScalingCurve] = {}
+    for curve in sorted((curve for curve in curves if not curve.withheld), key=_rate, reverse=True):
+        point = curve.measured[curve.base].point
+        fastest.setdefault((point.network, point.hardware), curve)
+    return [row for curve in fastest.values() for row in _rows(cluster, curve, nodes)]
+
+
+def _rate(curve: ScalingCurve) -> float:
+    """Most samples per second that were measured."""
+    return max(one.point.global_batch / float(one.parts.iteration_time[0]) for one in curve.measured.values())
+
+
+def _rows(cluster: Cluster, curve: ScalingCurve, nodes: Sequence[int]) -> Iterator[dict[str, object]]:
+    measured = curve.measured[curve.base].point
+    for batch, size in product(BATCHES, GRADIENT_BYTES):
+        asked = predict(_asked(cluster), curve, Scenario(batch=batch, gradient_bytes=size), nodes)
+        for n, predicted in sorted(asked.predicted.items()) if asked else ():
+            seconds = predicted.parts.iteration_time[: len(POINTS)]
+            labels = {
+                **measured.labels(),
+                "nodes": n,
+                "ranks": predicted.point.ranks,
+                "global_batch": predicted.point.global_batch,
+                "batch_factor": batch,
+                "gradient_bytes": size,
+            }
+            if np.isfinite(seconds).all():
+                for factors, value in zip(POINTS, seconds, strict=True):
+                    yield {**labels, **dict(zip(FACTORS, map(float, factors), strict=True)), "iteration": float(value)}
+
+
+def interpolated(grid: pd.DataFrame, factors: Mapping[str, float]) -> float:
+    """Iteration time [s] of the rows of one curve, node count and mini-batch, at the factors `INTERPOLATED`."""
+    ordered = grid.sort_values(list(INTERPOLATED))
+    ticks = [np.unique(ordered[name]) for name in INTERPOLATED]
+    value = np.log(ordered["iteration"].to_numpy()).reshape([len(at) for at in ticks])
+    for name, at in zip(INTERPOLATED, ticks, strict=True):
+        factor = np.clip(factors.get(name, 1.0), at[0], at[-1])
+        below = int(np.clip(np.searchsorted(at, factor, side="right") - 1, 0, len(at) - 2))
+        part = np.log(factor / at[below]) / np.log(at[below + 1] / at[below])
+        value = (1 - part) * value[below] + part * value[below + 1]
+    return float(np.exp(value))
+
+
+# --- the model at all points at once -------------------------------------------------------------
+
+
+def _asked(cluster: Cluster) -> Cluster:
+    """`cluster` without uncertainty, and each of its replicates at a point of the grid."""
+    factors = np.ones((1 + REPLICATES, len(FACTORS)))
+    factors[: len(POINTS)] = POINTS
+    computing, latency, transfer = factors.T
+    links = {
+        scheme: _central(link).changed(latency=latency, bandwidth=1 / transfer)
+        for scheme, link in cluster.communication.items()
+    }
+    known = cluster.effects
+
+    def effects(point: Point, held_out: bool = True) -> Effects:
+        found: Effects = _central(known(point, held_out))
+        return found
+
+    compute = _Compute(cluster.compute, computing)
+    return replace(cluster, compute=compute, communication=links, data=_Data(cluster.data), effects=effects)
+
+
+def _central(thing: Any) -> Any:
+    """A copy whose ensembles hold the estimate alone, as often as there are replicates."""
+    if isinstance(thing, np.ndarray):
+        return np.repeat(thing[:1], len(thing), axis=0) if thing.shape[:1] == (1 + REPLICATES,) else thing
+    if isinstance(thing, Mapping):
+        return {key: _central(value) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return type(thing)(map(_central, thing))
+    if is_dataclass(thing) and not isinstance(thing, type):
+        found = copy(thing)
+        for field in fields(thing):
+            object.__setattr__(found, field.name, _central(getattr(thing, field.name)))
+        return found
+    return thing
+
+
+@dataclass(frozen=True)
+class _Compute:
+    """Layer times times a factor for each replicate."""
+
+    original: LayerTimes
+    factor: Ensemble
+
+    @property
+    def layers(self) -> Mapping[str, Layers]:
+        return self.original.layers
+
+    def times(
+        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
+    ) -> Times | None:
+        found = self.original.times(network, hardware, batch, prefetch=prefetch, without=without)
+        if found is None:
+            return None
+        central: Times = _central(found)
+        layers = {name: getattr(central, name) * self.factor[:, None] for name in ("layers_forward", "layers_backward")}
+        whole = {name: getattr(central, name) * self.factor for name in ("forward", "backward", "update")}
+        return replace(central, **layers, **whole)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Reading without uncertainty."""
+
+    original: Any
+
+    def seconds(self, measured: Measured, ranks: int, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+        found: Ensemble = _central(self.original.seconds(measured, ranks, batch, without=without))
+        return found
+
+    def beside_gradients(self, *args: Any) -> Any:
+        return _central(self.original.beside_gradients(*args))
