@@ -181,7 +181,7 @@ AXIS_TITLES = {
     "speedup": {"nodes", "speedup relative to 1 node"},
     "causes": {"nodes", "time lost [% of iteration]"},
     "critical-path": {"nodes", "time of an iteration [s]"},
-    "what-if": {"gain over the measured cluster on as many nodes (predicted)"},
+    "what-if": {"gain on as many nodes (predicted)"},
     "communication": {"nodes", "time in one iteration [s]"},
     "throughput": {"nodes"},
     "roofline": {"multiply-adds · 2 for each byte of weights [FLOP/B]", "achieved [GFLOP/s]"},

@@ -58,7 +58,7 @@ def _axis(frame: pd.DataFrame) -> alt.X:
     """A log2 axis of the gain that holds every interval."""
     domain = axes.log_domain([*frame["value"], *frame["low"], *frame["high"], 1])
     axis = alt.Axis(values=axes.log2_ticks(domain), labelExpr="'×' + format(datum.value, '~g')")
-    title = "gain over the measured cluster on as many nodes (predicted)"
+    title = "gain on as many nodes (predicted)"
     return alt.X("value:Q", title=title, scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
 
 
