@@ -8,6 +8,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -366,8 +367,7 @@ def test_a_chart_of_its_own_is_drawn_without_network(tables: Tables, browser: Br
 
 # --- for every reader, and by sliders -------------------------------------------------------------
 
-AXE = Path(__file__).parents[1] / "support/data/axe.min.js"
-"""axe-core 4.14 from the npm registry (MPL 2.0): a fresh clone tests without node."""
+AXE = files("axe_playwright_python") / "axe.min.js"
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
