@@ -88,7 +88,7 @@ def test_the_cost_of_communication_is_said_in_words_and_on_the_chart(quiet: dict
     )
     assert f"- strong, B = 64, wfbp, no prefetch, local: n = 2: {cost}; its isolated messages take " in page
     assert f"so {hidden} of them are hidden" in page
-    assert f": costs {number(row['cost'])} s (" in json.dumps(overlap.draw(tables).to_dict())
+    assert f"communicating costs {number(row['cost'])} s (" in json.dumps(overlap.draw(tables).to_dict())
 
 
 def test_without_such_a_cell_nothing_is_said_of_the_cost() -> None:

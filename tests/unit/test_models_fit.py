@@ -75,7 +75,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     emptied = {name for name, table in fitted.items() if table.empty} - UNTOUCHED
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
     of_training |= {"critical_path", "what_if", "next_cells"}
-    of_training |= {"rates", "scaling_laws", "hidden_communication", "comparisons", "traffic"}
+    of_training |= {"rates", "what_if_grid", "scaling_laws", "hidden_communication", "comparisons", "traffic"}
     of_training |= {"curve_distances", "validation", "controls", "stall_probabilities"}
     assert (
         emptied
@@ -83,7 +83,14 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
             "sgemm": {"sgemm_speedup", "matrix_products", "curve_distances"},
             "collectives": {"communication", "validation"},
             "storage_reads": {"storage_rates", "traffic"},
-            "layers": {"layer_scaling", "layer_predictions", "curve_distances", "traffic", "validation"},
+            "layers": {
+                "layer_scaling",
+                "layer_predictions",
+                "curve_distances",
+                "traffic",
+                "validation",
+                "what_if_grid",
+            },
             "iterations": of_training,
         }[empty]
     )

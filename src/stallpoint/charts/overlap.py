@@ -126,7 +126,10 @@ def _costs(tables: Tables, chosen: pd.DataFrame) -> pd.Series[str]:
         return pd.Series("", index=chosen.index)
     at = chosen[POINT].merge(costs, on=POINT, how="left").set_index(chosen.index)
     words = zip(with_interval(at, "cost", "s"), with_interval(at, "isolated", "s"), strict=True)
-    said = pd.Series([f"\ncommunicating costs {cost}, alone it takes {alone}" for cost, alone in words], chosen.index)
+    said = pd.Series(
+        [f"\ncommunicating costs {cost}, its isolated messages take {isolated}" for cost, isolated in words],
+        chosen.index,
+    )
     return said.where(at["cost"].notna(), "")
 
 

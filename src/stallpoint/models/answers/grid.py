@@ -27,15 +27,15 @@ from stallpoint.models.terms.effects import Effects
 
 BATCHES, GRADIENT_BYTES = (1.0, 2.0, 4.0), (0.25, 0.5, 1.0)
 """Factors on the mini-batch and on the size of the gradients."""
-FACTORS = {
+STEPS = {
     "compute": (0.1, 0.2, 0.35, 0.6, 1.0, 2.0),
     "latency": (0.1, 1.0, 3.0, 10.0),
     "transfer": (0.01, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.5, 2.2, 3.5, 6.0, 10.0),
 }
 """Factors on the times of computing, of a message's latency and of moving its bytes."""
-INTERPOLATED = ("gradient_bytes", *FACTORS)
+INTERPOLATED = ("gradient_bytes", *STEPS)
 """Columns of the table over which is interpolated, in the order of its rows."""
-POINTS = np.array(list(product(*FACTORS.values())))
+POINTS = np.array(list(product(*STEPS.values())))
 
 
 def table(cluster: Cluster, curves: Iterable[ScalingCurve], nodes: Sequence[int]) -> list[dict[str, object]]:
@@ -68,7 +68,7 @@ def _rows(cluster: Cluster, curve: ScalingCurve, nodes: Sequence[int]) -> Iterat
             }
             if np.isfinite(seconds).all():
                 for factors, value in zip(POINTS, seconds, strict=True):
-                    yield {**labels, **dict(zip(FACTORS, map(float, factors), strict=True)), "iteration": float(value)}
+                    yield {**labels, **dict(zip(STEPS, map(float, factors), strict=True)), "iteration": float(value)}
 
 
 def interpolated(grid: pd.DataFrame, factors: Mapping[str, float]) -> float:
@@ -89,7 +89,7 @@ def interpolated(grid: pd.DataFrame, factors: Mapping[str, float]) -> float:
 
 def _asked(cluster: Cluster) -> Cluster:
     """`cluster` without uncertainty, and each of its replicates at a point of the grid."""
-    factors = np.ones((1 + REPLICATES, len(FACTORS)))
+    factors = np.ones((1 + REPLICATES, len(STEPS)))
     factors[: len(POINTS)] = POINTS
     computing, latency, transfer = factors.T
     links = {
