@@ -49,8 +49,8 @@ def leading(chart: Spec) -> Spec:
     """The chart with the panels that lead, where some do: those of the fastest curves."""
     rows = [row for rows in chart["datasets"].values() for row in rows]
     panels = {row["panel"] for row in rows if row.get("lead")}
-    if not panels or panels == {row.get("panel") for row in rows}:
-        return chart
+    if not panels or "facet" not in chart or panels == {row.get("panel") for row in rows}:
+        return chart  # several charts side by side show every curve
     kept = {name: [row for row in rows if row.get("panel") in panels] for name, rows in chart["datasets"].items()}
     sort = [name for name in chart["facet"]["sort"] if name in panels]
     return {**chart, "datasets": kept, "facet": {**chart["facet"], "sort": sort}}
