@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
@@ -16,6 +17,9 @@ import vl_convert as vlc
 from stallpoint.charts import ALL, NoData, Tables, publication, theme
 from stallpoint.charts.web_page import VEGA_LITE, empty_page, page
 from stallpoint.parquet import atomic
+
+# Altair guesses types of every column, also of those whose type an encoding states, and warns where it cannot.
+warnings.filterwarnings("ignore", message="I don't know how to infer vegalite type")
 
 Spec: TypeAlias = dict[str, Any]
 """A chart as Vega-Lite JSON."""

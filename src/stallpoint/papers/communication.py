@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 
-from stallpoint.charts import NoData, communication, paper_times
-from stallpoint.papers import Made, Material
+from stallpoint.charts import NoData, paper_times
+from stallpoint.papers import Made, Material, times_by_nodes
 from stallpoint.papers.study import KEUPER_NETWORKS, lacking, marks, rows, said, with_marks
 
 FILE = "keuper-2016-exhibits"
@@ -21,7 +21,7 @@ def figure(material: Material) -> Made:
     published = _marked(material, paper_times.draw({"paper_figures": theirs}))
     try:
         frame = rows(material, "predictions", KEUPER_NETWORKS, CELLS, keep={"scaling": "strong"})
-        ours = _marked(material, communication.draw({"predictions": frame}))
+        ours = _marked(material, times_by_nodes.draw({"predictions": frame}))
     except LookupError as reason:
         return Made(published, (_text(reason),), "from the paper's parameters alone")
     both = alt.vconcat(ours, published, spacing=24).resolve_scale(color="independent", shape="independent")
