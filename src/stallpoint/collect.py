@@ -12,6 +12,7 @@ import polars as pl
 
 from stallpoint.errors import InputError
 from stallpoint.parquet import atomic, files_of, verify, write
+from stallpoint.parquet_footer import seal
 from stallpoint.records import Table
 
 
@@ -34,3 +35,4 @@ def collect(table: Table, folders: Sequence[Path], output: Path) -> None:
             )
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
+        seal(scratch)

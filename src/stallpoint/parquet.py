@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stallpoint import parquet_footer
 from stallpoint.errors import InputError
 from stallpoint.records import SCHEMA_VERSION, TABLES, Table
 
@@ -80,15 +81,17 @@ def to_arrow(table: Table, rows: Rows) -> pa.Table:
     return pa.table({name: rows[name] for name in expected}, schema=table.schema)
 
 
-_WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
-"""How Parquet files are written: a flipped bit is found when they are read."""
-
-
 def write(table: Table, rows: Rows, path: Path) -> None:
     """Write `rows` to the Parquet file `path`, atomically."""
     data = to_arrow(table, rows)
     with atomic(path) as scratch:
-        pq.write_table(data, scratch, **_WRITTEN)
+        _write_checked(data, scratch)
+
+
+def _write_checked(data: pa.Table, path: Path) -> None:
+    """Write a Parquet file in which a flipped bit is found when it is read."""
+    pq.write_table(data, path, compression="zstd", write_page_checksum=True)
+    parquet_footer.seal(path)
 
 
 def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
@@ -97,7 +100,11 @@ def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
     with atomic(folder) as scratch:
         scratch.mkdir()
         for name, arrow in data.items():
-            pq.write_table(arrow, scratch / f"{name}.parquet", **_WRITTEN)
+            _write_checked(arrow, scratch / f"{name}.parquet")
+
+
+_DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What reading damaged files ends in."""
 
 
 def open_file(
@@ -108,17 +115,22 @@ def open_file(
     It has exactly the columns of its table, or at least those `needed`.
     """
     try:
+        if parquet_footer.is_damaged(path):
+            raise InputError(f"{path}: damaged (its footer is not what was written); {again}")
         file = pq.ParquetFile(path, page_checksum_verification=True)
+        types = {field.name: field.type for field in file.schema_arrow}
+        version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
     except FileNotFoundError:
         raise InputError(f"{path}: no such record; {again}") from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except _DAMAGE as error:
         raise InputError(f"{path}: truncated or not a Parquet file ({error}); {again}") from None
-    version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
     if version != str(SCHEMA_VERSION):
         raise InputError(f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}; {again}")
-    names = set(file.schema_arrow.names)
-    if wrong := sorted(names ^ {column.name for column in table.columns} if needed is None else set(needed) - names):
+    expected = {column.name: column.type for column in table.columns}
+    if wrong := sorted(set(types) ^ set(expected) if needed is None else set(needed) - set(types)):
         raise InputError(f"{path}: not a {table.name} record, missing or unknown columns {wrong}; {again}")
+    if wrong := [f"{name} ({types[name]})" for name in expected if types.get(name, expected[name]) != expected[name]]:
+        raise InputError(f"{path}: not a {table.name} record, columns of another type {wrong}; {again}")
     return file
 
 
@@ -145,7 +157,7 @@ def verify(table: Table, path: Path) -> None:
 def _damage_named(path: Path) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except _DAMAGE as error:
         raise InputError(f"{path}: damaged ({error}); delete it and run the cell again") from None
 
 
@@ -154,6 +166,15 @@ def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
     return [file for folder in folders if (file := folder / f"{table.name}.parquet").exists()]
 
 
-def read_frames(tables: Iterable[Table], files: Mapping[str, str | Path]) -> dict[str, pd.DataFrame]:
-    """The given tables as data frames by name; `files` holds a path for each name."""
-    return {table.name: read(table, Path(files[table.name])).to_pandas() for table in tables}
+def read_frames(
+    tables: Iterable[Table], files: Mapping[str, str | Path | Sequence[str | Path]]
+) -> dict[str, pd.DataFrame]:
+    """The given tables as data frames by name; `files` holds for each name a path, or several with parts of it."""
+
+    def frame(table: Table) -> pd.DataFrame:
+        given = files[table.name]
+        parts = [given] if isinstance(given, str | Path) else given
+        found: pd.DataFrame = pa.concat_tables([read(table, Path(part)) for part in parts]).to_pandas()
+        return found
+
+    return {table.name: frame(table) for table in tables}
