@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-import pandas as pd
 import yaml
 
 from stallpoint.archive.further import descriptions
-from stallpoint.parquet import atomic, read, to_arrow, write
+from stallpoint.parquet import atomic, read_frames, to_arrow, write
 from stallpoint.program import program
 from stallpoint.published import compare, to_markdown
 from stallpoint.records import NETWORK_LAYERS, PUBLISHED
@@ -14,8 +13,8 @@ from stallpoint.records import NETWORK_LAYERS, PUBLISHED
 with program(Path(snakemake.log[0])):
     published = yaml.safe_load(Path(snakemake.input.published).read_text())
     networks = descriptions(snakemake.input.networks, snakemake.input.archives)
-    layers = pd.concat([read(NETWORK_LAYERS, file).to_pandas() for file in networks])
-    rows = to_arrow(PUBLISHED, compare(published, layers, snakemake.params.batches))
+    tables = read_frames([NETWORK_LAYERS], {NETWORK_LAYERS.name: networks})
+    rows = to_arrow(PUBLISHED, compare(published, tables[NETWORK_LAYERS.name], snakemake.params.batches))
     write(PUBLISHED, rows, Path(snakemake.output.table))
     with atomic(Path(snakemake.output.md)) as scratch:
         scratch.write_text(to_markdown(rows.to_pandas()))

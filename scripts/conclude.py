@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pandas as pd
-
 from stallpoint.claims.facts import facts
 from stallpoint.claims.judge import judge, rows
 from stallpoint.claims.quantity import Evidence
@@ -12,7 +10,7 @@ from stallpoint.claims.reading import read_claims
 from stallpoint.conclusions.details import details
 from stallpoint.conclusions.numbers import conclude
 from stallpoint.conclusions.page import page
-from stallpoint.parquet import atomic, read, read_frames, write
+from stallpoint.parquet import atomic, read_frames, write
 from stallpoint.program import program
 from stallpoint.records import (
     CLAIMS,
@@ -27,11 +25,8 @@ from stallpoint.records import (
 
 with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, INSTRUMENTATION, VISITS)
-    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy), snakemake.input)
-    networks = pd.concat([read(NETWORK_LAYERS, Path(file)).to_pandas() for file in snakemake.input.networks])
-    evidence = Evidence(
-        {**tables, NETWORK_LAYERS.name: networks}, facts(tables[RUNS.name], snakemake.params.shared_links)
-    )
+    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS), snakemake.input)
+    evidence = Evidence(tables, facts(tables[RUNS.name], snakemake.params.shared_links))
     claims = judge(read_claims(snakemake.input.claim_files, snakemake.params.claims), evidence)
     conclusions = conclude(tables, **snakemake.params.judged_by, claims=claims)
     write(CLAIMS, rows(claims), Path(snakemake.output.claims))

@@ -3,10 +3,8 @@
 import json
 from pathlib import Path
 
-import pandas as pd
-
 from stallpoint.archive.further import descriptions
-from stallpoint.parquet import read, read_frames
+from stallpoint.parquet import read_frames
 from stallpoint.program import program
 from stallpoint.records import (
     COLLECTIVES,
@@ -27,10 +25,9 @@ from stallpoint.study import LeftOut
 
 with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, ITERATIONS, LAYERS, SGEMM)
-    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy), snakemake.input)
-    networks = descriptions(snakemake.input.networks, snakemake.input.archives)
-    for table, files in ((NETWORK_LAYERS, networks), (PUBLISHED, snakemake.input.published)):
-        tables[table.name] = pd.concat([read(table, Path(file)).to_pandas() for file in files])
+    files = dict(snakemake.input.items())
+    files[NETWORK_LAYERS.name] = descriptions(snakemake.input.networks, snakemake.input.archives)
+    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS, PUBLISHED), files)
     write_report(
         json.loads(Path(snakemake.input.conclusions).read_text()),
         tables,

@@ -48,7 +48,7 @@ class LogHandler(LogHandlerBase):
         self.measuring = terminal.Measuring({})
         self.logs: dict[Path, int] = {}
         self.phases: set[str] = set()
-        self.failed = self.interrupted = self.finished = False
+        self.failed = self.interrupted = self.finished = self.idle = False
         self.said = 0.0
         self.measuring_since = 0.0
         self.drawn = False
@@ -120,7 +120,7 @@ class LogHandler(LogHandlerBase):
             self.interrupted = True
             self._print("Stopping: finished visits are kept, and the same command goes on with them.")
         elif message.startswith("Nothing to be done"):
-            self.finished = True
+            self.finished = self.idle = True
         elif message.startswith("Complete log") and self.failed:
             self._print(message.replace("Complete log(s)", "All that Snakemake said"))
 
@@ -187,7 +187,8 @@ class LogHandler(LogHandlerBase):
                 for line in self.measuring.more_warnings():
                     self._print(line)
                 if self.finished and not self.failed:
-                    for line in terminal.closing(time.monotonic() - self.began, *self._answer()):
+                    took = None if self.idle else time.monotonic() - self.began
+                    for line in terminal.closing(took, *self._answer()):
                         self._print(line)
         super().close()
 

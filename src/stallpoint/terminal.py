@@ -167,9 +167,9 @@ def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str
     yield from (f"    log: {log}" for log in logs)
 
 
-def closing(seconds: float, headline: Sequence[str], report: str) -> Iterator[str]:
-    """The end of a run: how long it took, the answer, the report."""
-    yield f"Done in {in_words(seconds)}."
+def closing(seconds: float | None, headline: Sequence[str], report: str) -> Iterator[str]:
+    """The end of a run: how long it took (None: there was nothing to do), the answer, the report."""
+    yield "Nothing to be done: all results are up to date." if seconds is None else f"Done in {in_words(seconds)}."
     yield from headline
     if report:
         yield f"Report: {report}"

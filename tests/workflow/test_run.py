@@ -59,6 +59,7 @@ def test_the_run_says_how_far_it_is_and_ends_with_the_answer(finished: Checkout)
 
 def test_a_run_with_nothing_to_do_ends_with_the_answer_too(study: Checkout) -> None:
     again = study.snakemake("--", "all").text
+    assert "Nothing to be done: all results are up to date." in again
     assert "Report: results/tiny/report.html" in again
     assert "to measure" not in again
 

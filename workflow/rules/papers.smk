@@ -17,7 +17,7 @@ rule paper:
         **rules.collect.output,
         **rules.fit.output,
         paper_figures=rules.paper_table.output.paper_figures,
-        networks=rules.compare_published.input.networks,
+        network_layers=rules.compare_published.input.networks,
         published=lambda wildcards: [
             os.path.relpath(Path(workflow.basedir, "resources/published", file))
             for file in PUBLICATIONS[wildcards.publication].files

@@ -39,7 +39,7 @@ rule conclude:
         **rules.collect.output,
         **rules.fit.output,
         **rules.extrapolate.output,
-        networks=rules.compare_published.input.networks,
+        network_layers=rules.compare_published.input.networks,
         claim_files=CLAIM_FILES,
         code=code_of("conclude.py"),
     output:

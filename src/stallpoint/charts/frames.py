@@ -114,16 +114,18 @@ def least(frame: pd.DataFrame, column: str) -> Any:
 def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """`frame` with ``lead``: whether its curve is the fastest of its network and hardware; those rows come first.
 
-    The fastest is the one with the most samples per second on any node count, as on the cards of the report.
+    The fastest is the one with the most samples per second on any node count that was measured, as on the cards of the
+    report; where none was measured, on any that is predicted.
     """
     curves = frame[list(AXES)].drop_duplicates()
     known = tables.get("predictions")
     if known is not None and len(known):
         known = known[known["sync"] != NONE]
-        rate = known["global_batch"] / known["measured_iteration"].fillna(known["predicted_iteration"])
-        fastest = known.assign(rate=rate).groupby(list(AXES))["rate"].max().reset_index()
+        bases = ["measured", "predicted"]
+        rates = {basis: known["global_batch"] / known[f"{basis}_iteration"] for basis in bases}
+        fastest = known.assign(**rates).groupby(list(AXES))[bases].max().reset_index()
         curves = curves.merge(fastest, on=list(AXES), how="left")
-        curves = curves.sort_values("rate", ascending=False, kind="stable", na_position="last")
+        curves = curves.sort_values(bases, ascending=False, kind="stable", na_position="last")
     leads = curves.drop_duplicates(["network", "hardware"])[list(AXES)].assign(lead=True)
     marked = frame.merge(leads, on=list(AXES), how="left")
     marked["lead"] = marked["lead"].notna()

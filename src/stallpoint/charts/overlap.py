@@ -9,6 +9,7 @@ import pandas as pd
 
 from stallpoint.charts import NoData, Tables, marks, theme
 from stallpoint.charts.frames import AXES, compact, label, rows, with_interval
+from stallpoint.disturbances import without
 from stallpoint.numerals import number
 from stallpoint.presets import NONE
 
@@ -82,7 +83,8 @@ def _chosen(tables: Tables) -> pd.DataFrame:
     """All ranks of one iteration of each run: that whose wall time, of its slowest rank, is the median."""
     frame = rows(tables, "iterations", CELLS)
     frame = frame[~frame["warmup"].astype(bool) & (frame["ranks"] > 1) & (frame["sync"] != NONE)]
-    frame = _undisturbed(frame, tables)
+    if (found := tables.get("disturbances")) is not None:
+        frame = without(frame, found)
     if frame.empty:
         raise NoData(f"no {CELLS}")
     order = frame.sort_values([*CHOICE, "nodes", *AXES], ascending=[True] * 2 + [False] * 2 + [True] * len(AXES))
@@ -98,15 +100,6 @@ def _chosen(tables: Tables) -> pd.DataFrame:
     first = chosen.groupby(CHOICE)["start"].transform("min")
     chosen = chosen.assign(first_start=first)[slowest <= MOST_RANKS].reset_index(drop=True)
     return chosen.assign(panel=_headings(chosen, tables))
-
-
-def _undisturbed(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    found = tables.get("disturbances")
-    if found is None or found.empty:
-        return frame
-    left_out = found.loc[found["left_out"].astype(bool), WHICH].drop_duplicates().assign(gone=True)
-    marked = frame.merge(left_out, on=WHICH, how="left")
-    return marked[marked["gone"].isna()].drop(columns="gone")
 
 
 def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:

@@ -30,9 +30,10 @@ def spec(name: str, tables: Tables) -> Spec:
 
     Its description, the alternative text of the picture, says what the chart is and what it found.
     """
-    chart, finding = ALL[name], ALL[name].finding(tables)
-    described = f"{chart.title}. {finding}." if finding else f"{chart.title}."
-    return {**drawn(lambda: chart.draw(tables)), "description": described}
+    chart = ALL[name]
+    made, said = drawn(lambda: chart.draw(tables)), chart.finding(tables)
+    described = f"{chart.title}. {said}." if said else f"{chart.title}."
+    return {**made, "description": described, "usermeta": {**made.get("usermeta", {}), "finding": said}}
 
 
 def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
@@ -47,6 +48,11 @@ def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
 def missing(chart: Spec) -> str:
     """Why there is nothing in the chart; empty where there is something."""
     return str(chart.get("usermeta", {}).get("missing", ""))
+
+
+def finding(chart: Spec) -> str:
+    """What a chart of the registry shows; empty where it says nothing."""
+    return str(chart.get("usermeta", {}).get("finding", ""))
 
 
 def leading(chart: Spec) -> Spec:
@@ -89,7 +95,8 @@ DOTS_PER_INCH = 300
 
 def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
     """Write the chart `name` to the `files`, by format."""
-    write(spec(name, tables), ALL[name].finding(tables) or ALL[name].title, files)
+    chart = spec(name, tables)
+    write(chart, finding(chart) or ALL[name].title, files)
 
 
 def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:

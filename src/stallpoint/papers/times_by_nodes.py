@@ -6,25 +6,23 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts.communication import CELLS, COMPUTE, EXPOSED
 from stallpoint.charts.frames import arrange, compact, rows
 from stallpoint.numerals import number
 
 CURVE = ["network", "hardware", "scaling", "sync", "batch", "nodes"]
-COMPUTE = ("forward", "backward", "update")
-EXPOSED = "exposed communication"
 TIMES = {"communication": "communication", "exposed_communication": EXPOSED}
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Seconds of one iteration that go into computing, communicating, and waiting for communication."""
-    cells = "train cells with scaling strong or weak on two nodes or more"
-    predictions = rows(tables, "predictions", cells)
+    predictions = rows(tables, "predictions", CELLS)
     predictions = predictions[predictions["scaling"] != "compute"]
     times = pd.concat([_times(predictions, basis) for basis in ("measured", "predicted")])
     # A single worker does not communicate; zero has no place on a logarithmic axis.
     times = times[times["value"] > 0]
     if not (times["time"] == "communication").any():
-        raise NoData(f"no {cells}")
+        raise NoData(f"no {CELLS}")
     # Communication hidden all but completely would stretch the axis over many empty decades.
     times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]
     arranged = arrange(times.assign(storage="", prefetch=0), single=True)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from stallpoint.charts import CHARTS, Chart, Tables
 from stallpoint.charts.frames import FILTERS
-from stallpoint.charts.render import Spec, missing, spec
+from stallpoint.charts.render import Spec, finding, missing, spec
 from stallpoint.records import TIDY_TABLES
 from stallpoint.report.html import Section, downloads, paragraph
 
@@ -33,7 +33,7 @@ def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
                 empty.append(f"{chart.title} ({why})")
                 continue
             specs[chart.name] = drawn
-            figures.append(_figure(chart, chart.finding(tables), left_out))
+            figures.append(_figure(chart, finding(drawn), left_out))
         if figures:
             sections.append(Section("topic-" + topic.lower().replace(" ", "-"), topic, "\n".join(figures)))
     if empty:
@@ -42,10 +42,10 @@ def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
     return sections, specs
 
 
-def _figure(chart: Chart, finding: str, left_out: int) -> str:
+def _figure(chart: Chart, said: str, left_out: int) -> str:
     """A place for the chart; its heading says what was found, where there is a finding."""
     name, title = chart.name, escape(chart.title)
-    heading = f'<p class="kicker">{title}</p><h3>{escape(finding)}</h3>' if finding else f"<h3>{title}</h3>"
+    heading = f'<p class="kicker">{title}</p><h3>{escape(said)}</h3>' if said else f"<h3>{title}</h3>"
     more = (
         f" {left_out:,} panels are left out of this page, which would grow too large; figures/{name}.html and the "
         f"tables ({', '.join(f'{_folder(table)}/{table}.parquet' for table in chart.tables)}) hold them all."

@@ -137,12 +137,8 @@ class _Compute:
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
     ) -> Times | None:
         found = self.original.times(network, hardware, batch, prefetch=prefetch, without=without)
-        if found is None:
-            return None
-        central: Times = _central(found)
-        layers = {name: getattr(central, name) * self.factor[:, None] for name in ("layers_forward", "layers_backward")}
-        whole = {name: getattr(central, name) * self.factor for name in ("forward", "backward", "update")}
-        return replace(central, **layers, **whole)
+        central: Times | None = _central(found)
+        return central and central.scaled(self.factor)
 
 
 @dataclass(frozen=True)

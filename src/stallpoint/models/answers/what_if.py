@@ -125,10 +125,7 @@ class _Changed:
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
     ) -> Times | None:
         found = self.original.times(network, hardware, batch, prefetch=prefetch, without=without)
-        if found is None:
-            return None
-        names = ("layers_forward", "layers_backward", "forward", "backward", "update")
-        return replace(found, **{name: getattr(found, name) / self.speed for name in names})
+        return found and found.scaled(1 / self.speed)
 
 
 def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Iterable[int]) -> ScalingCurve | None:

@@ -71,6 +71,15 @@ class Times:
         steps: Ensemble = self.layers_backward + (between / self.layers_backward.shape[-1])[:, None]
         return steps
 
+    def scaled(self, factor: float | Ensemble) -> Times:
+        """All that is computed times `factor`, one or one for each replicate; copying to the device stays as it is."""
+        layers = {name: getattr(self, name) * np.reshape(factor, (-1, 1)) for name in _OF_LAYERS}
+        whole = {name: getattr(self, name) * factor for name in ("forward", "backward", "update")}
+        return replace(self, **layers, **whole)
+
+
+_OF_LAYERS = ("layers_forward", "layers_backward")
+
 
 class Compute:
     """All single-rank cells, by network and hardware."""
