@@ -2,6 +2,8 @@
 
 EXIT_BAD_INPUT = 2
 """Exit status of a program that was given something wrong."""
+EXIT_FAILED = 3
+"""Exit status of processes that recorded why the cell cannot run here and were then ended by force."""
 
 
 class InputError(ValueError):

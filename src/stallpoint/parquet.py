@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stallpoint import parquet_footer
 from stallpoint.errors import InputError
 from stallpoint.records import SCHEMA_VERSION, TABLES, Table
+from stallpoint.seal import is_damaged, seal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,8 +90,8 @@ def write(table: Table, rows: Rows, path: Path) -> None:
 
 def _write_checked(data: pa.Table, path: Path) -> None:
     """Write a Parquet file in which a flipped bit is found when it is read."""
-    pq.write_table(data, path, compression="zstd", write_page_checksum=True)
-    parquet_footer.seal(path)
+    pq.write_table(data, path, compression="zstd")
+    seal(path)
 
 
 def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
@@ -115,9 +115,9 @@ def open_file(
     It has exactly the columns of its table, or at least those `needed`.
     """
     try:
-        if parquet_footer.is_damaged(path):
-            raise InputError(f"{path}: damaged (its footer is not what was written); {again}")
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        if is_damaged(path):
+            raise InputError(f"{path}: damaged, it is not what was written; {again}")
+        file = pq.ParquetFile(path)
         types = {field.name: field.type for field in file.schema_arrow}
         version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
     except FileNotFoundError:
@@ -141,22 +141,9 @@ def read(table: Table, path: Path) -> pa.Table:
 
 
 def whole(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """All rows of an open record; `InputError` names the file where a page is not what was written."""
-    with _damage_named(path):
-        return file.read(columns=columns)
-
-
-def verify(table: Table, path: Path) -> None:
-    """Read a record to its last page, keeping nothing of it; `InputError` names a file that is not what was written."""
-    with open_file(table, path) as file, _damage_named(path):
-        for _ in file.iter_batches():
-            pass
-
-
-@contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
+    """All rows of an open record; `InputError` names a file that cannot be read to its end."""
     try:
-        yield
+        return file.read(columns=columns)
     except _DAMAGE as error:
         raise InputError(f"{path}: damaged ({error}); delete it and run the cell again") from None
 

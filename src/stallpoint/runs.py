@@ -1,11 +1,14 @@
-"""The row that every cell has in the table ``runs``."""
+"""The row that every cell has in the table ``runs``, and the folder of one that cannot run."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from stallpoint.cells import Cell
+from stallpoint.parquet import write_cell
+from stallpoint.records import RUNS
 
 
 def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "") -> dict[str, Any]:
@@ -23,3 +26,8 @@ def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "
         "source": source,
         **{name: getattr(cell, name) for name in ("hardware", "nodes", "ranks", "repeat")},
     }
+
+
+def write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
+    """Write the folder of a cell, or of a visit to it, that cannot run here."""
+    write_cell(folder, {RUNS.name: [run_row(cell, started, failure=reason)]})

@@ -14,7 +14,7 @@ from launching import run_job, start_job
 
 from stallpoint import parquet
 from stallpoint.cells import CollectivesCell, TrainCell
-from stallpoint.errors import CannotRun, InputError
+from stallpoint.errors import EXIT_FAILED, CannotRun, InputError
 from stallpoint.measure import job
 from stallpoint.measure.interruption import interrupted_folder
 from stallpoint.measure.recorder import Recorder
@@ -23,6 +23,7 @@ from stallpoint.presets import PRESETS
 from stallpoint.records import COLLECTIVES, RUNS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
+from stallpoint.turns.ends import End
 
 ROWS = 1000
 
@@ -210,10 +211,9 @@ def test_a_rank_that_fails_alone_ends_the_others_and_leaves_the_reason(folder: P
     then = "if world.rank == 1: raise CannotRun('this GPU is broken')\n    world.comm.recv()"
     body = "job._GRACE = 0.2\n" + MEASURE_THEN.format(rows=ROWS, then=then)
     status, output = run_job(a_cell(2), folder, ranks=2, body=body)
-    assert status == job.EXIT_FAILED
+    assert status == EXIT_FAILED
     assert "error: this GPU is broken" in output
     assert failure(folder) == "this GPU is broken"
-    assert job.record_failure(a_cell(2), folder, status, output)
     assert rows_saved(a_cell(2), folder)["rank~1.collectives.parquet"] == ROWS
 
 
@@ -229,59 +229,11 @@ def test_the_wrong_number_of_ranks_is_recorded(folder: Path) -> None:
     assert failure(folder).startswith("the job needs 3 MPI ranks and MPI started 1")
 
 
-def test_a_killed_job_is_recorded_as_out_of_memory(folder: Path) -> None:
+def test_the_launcher_names_a_rank_that_was_killed(folder: Path) -> None:
     body = MEASURE_THEN.format(rows=1, then="import os; os.kill(os.getpid(), 9)")
-    status, output = run_job(a_cell(2), folder, ranks=2, body=body)
-    assert job.record_failure(a_cell(2), folder, status, output)
-    assert re.fullmatch(r"rank [01] was killed \(signal 9\): most likely out of memory", failure(folder))
-
-
-@pytest.mark.parametrize(
-    ("text", "who"),
-    [
-        (
-            "prterun noticed that process rank 1 with PID 7 on node vm exited on\nsignal 9 (Killed).",
-            "rank 1 was killed",
-        ),
-        (
-            "mpirun noticed that process rank 12 with PID 0 on node n3 exited on signal 9 (Killed).",
-            "rank 12 was killed",
-        ),
-        ("srun: error: node2: task 3: Killed", "rank 3 was killed"),
-        ("Killed", "killed"),
-    ],
-)
-def test_the_rank_that_was_killed_is_named(folder: Path, text: str, who: str) -> None:
-    assert job.record_failure(a_cell(2), folder, 137, text)
-    assert failure(folder) == f"{who} (signal 9): most likely out of memory"
-
-
-SRUN_KILLED = """srun: error: node2: task 1: Killed
-slurmstepd-node1: error: *** STEP 34.0 ON node1 CANCELLED AT 2030-01-01T00:00:00 ***
-interrupted by SIGTERM: the rows of rank 0 so far are in results
-srun: error: node1: task 0: Exited with exit code 143
-"""
-
-
-def test_srun_ends_as_the_ranks_it_interrupted(folder: Path) -> None:
-    assert job.record_failure(a_cell(2), folder, 143, SRUN_KILLED)
-    assert failure(folder) == "rank 1 was killed (signal 9): most likely out of memory"
-
-
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (137, "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT noon ***\nsrun: error: node2: task 1: Killed"),
-        (1, "error: a defect"),
-        (2, "error: bad input"),
-        (143, "interrupted by SIGTERM: the rows of rank 0 ..."),
-        (137, "interrupted by SIGTERM: the rows of rank 0 ..."),
-        (137, "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT 2030-01-01T00:00:00 DUE TO TIME LIMIT ***"),
-        (job.EXIT_FAILED, "ended by force, but recorded nothing"),
-    ],
-)
-def test_other_ends_are_not_results(folder: Path, status: int, text: str) -> None:
-    assert not job.record_failure(a_cell(1), folder, status, text)
+    end = End(*run_job(a_cell(2), folder, ranks=2, body=body))
+    assert re.fullmatch(r"rank [01] was killed \(signal 9\)", end.killed)
+    assert end.out_of_memory == "", "nobody says so"
     assert not folder.exists()
 
 
@@ -319,9 +271,7 @@ def test_a_rank_that_dies_is_named_and_the_others_end(sync: str, tmp_path: Path)
     cell = training(sync, tmp_path)
     folder = tmp_path / "results" / "raw" / cell.path
     body = TRAINING.format(then="os.kill(os.getpid(), 9)")
-    status, output = run_job(cell, folder, ranks=2, body=body)
-    assert job.record_failure(cell, folder, status, output)
-    assert failure(folder) == "rank 1 was killed (signal 9): most likely out of memory"
+    assert End(*run_job(cell, folder, ranks=2, body=body)).killed == "rank 1 was killed (signal 9)"
 
 
 @pytest.mark.parametrize("sync", ["wfbp", "ddp"])

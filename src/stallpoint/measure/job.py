@@ -5,7 +5,7 @@ How a visit can end:
 - *ok*: the folder holds every table of the cell's kind.
 - *failed*: the cell cannot run here (`CannotRun`, out of memory); the folder holds `runs` with the reason, and
   the ranks go on to the next visit. Where a rank fails while others wait for it inside MPI,
-  the ranks can only be ended by force; `record_failure` tells that apart from other ends.
+  the ranks can only be ended by force; `stallpoint.turns.ends` tells that apart from other ends.
 - *error* (`InputError`, a defect): a message, an exit status, no folder. Rows measured until then go where those
   of an interrupted job go (`interruption`).
 """
@@ -13,7 +13,6 @@ How a visit can end:
 from __future__ import annotations
 
 import math
-import re
 import sys
 import time
 import traceback
@@ -29,7 +28,7 @@ import torch
 
 from stallpoint import parquet
 from stallpoint.cells import Cell
-from stallpoint.errors import EXIT_BAD_INPUT, CannotRun, InputError
+from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError
 from stallpoint.kinds import kind_of
 from stallpoint.measure import environment, precision, slurm
 from stallpoint.measure.interruption import Interruption, save_rows
@@ -39,13 +38,9 @@ from stallpoint.measure.sensors import Sensors, kernel_id
 from stallpoint.measure.sentinel import sentinel_of
 from stallpoint.measure.world import World, first_process
 from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, VISITS, Table
-from stallpoint.runs import run_row
+from stallpoint.runs import run_row, write_failure
 
 EXIT_DEFECT = 1
-EXIT_FAILED = 3
-"""Exit status of a job that recorded its failure and was then ended by force."""
-_KILLED = (137, -9)
-"""Exit statuses of a process ended by signal 9, as shells and launchers (128 + 9) and Python give them."""
 _GRACE = 10.0
 """How long a rank that cannot go on waits for the others to end too, before it ends them, in s."""
 
@@ -84,40 +79,9 @@ def run(
         raise SystemExit(EXIT_BAD_INPUT) from None
     except CannotRun as error:
         if first_process():
-            _write_failure(cell, folder, started, str(error))
+            write_failure(cell, folder, started, str(error))
         return
     _Visit(cell, folder, started, turn, beside, world, Recorder(cell, world.rank, visit)).run(measure)
-
-
-def record_failure(cell: Cell, folder: Path, exit_code: int, text: str) -> bool:
-    """Record why the processes died that visited `cell`, if that is a result; whether the folder says so now.
-
-    Ended by signal 9 they were most likely out of memory: the failed record is written here, unless `text`, what they
-    said during the visit, shows that they were cancelled or ran into a time limit. `EXIT_FAILED` means that they wrote
-    it themselves.
-    """
-    if exit_code == EXIT_FAILED:
-        return (folder / f"{RUNS.name}.parquet").exists()
-    killed = _killed_rank(text)
-    cancelled = any(words in text for words in ("CANCELLED", "TIME LIMIT", "interrupted by SIG"))
-    if killed is None and (cancelled or exit_code not in _KILLED):
-        return False
-    who = "killed" if killed is None else f"rank {killed} was killed"
-    _write_failure(cell, folder, datetime.now(UTC), f"{who} (signal 9): most likely out of memory")
-    return True
-
-
-def _killed_rank(log: str) -> str | None:
-    """The rank that ended first and by signal 9, if the launcher (Open MPI's mpirun, Slurm's srun) names one.
-
-    The launcher then interrupts the others, and ends as they do. What was cancelled before, or says itself that it was
-    interrupted, was killed later, for not ending in time.
-    """
-    for pattern in (r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal 9", r"task (\d+): Killed"):
-        found = re.search(pattern, log)
-        if found and not re.search(rf"interrupted by SIG\w+: the rows of rank {found[1]} ", log):
-            return found[1] if "CANCELLED" not in log[: found.start()] else None
-    return None
 
 
 @dataclass(frozen=True)
@@ -193,7 +157,7 @@ class _Visit:
         _say(f"error: {problem.message}\nrank {self.world.rank} ends the job; {self._save_rows()}")
         if problem.exit_code == EXIT_FAILED:
             with suppress(OSError, InputError):  # another rank may be writing the same
-                _write_failure(self.cell, self.folder, self.started, problem.message)
+                write_failure(self.cell, self.folder, self.started, problem.message)
         self.world.comm.Abort(problem.exit_code)
         raise SystemExit(problem.exit_code)
 
@@ -208,7 +172,7 @@ class _Visit:
         if self.world.rank == first:
             _say(f"error: {problem.message}\n{saved}")
             if problem.exit_code == EXIT_FAILED:
-                _write_failure(self.cell, self.folder, self.started, problem.message)
+                write_failure(self.cell, self.folder, self.started, problem.message)
         self.world.comm.Barrier()  # a launcher ends all ranks as soon as one leaves with an exit status
         if problem.exit_code != EXIT_FAILED:
             raise SystemExit(problem.exit_code)
@@ -246,11 +210,6 @@ def all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
             return False
         time.sleep(0.005)
     return True
-
-
-def _write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
-    """Write the folder of a cell that cannot run here."""
-    parquet.write_cell(folder, {RUNS.name: [run_row(cell, started, failure=reason)]})
 
 
 def _say(text: str) -> None:

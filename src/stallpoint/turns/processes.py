@@ -12,11 +12,15 @@ import sys
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
 from stallpoint.cells import Cell
-from stallpoint.errors import CannotRun, InputError
+from stallpoint.errors import EXIT_FAILED, CannotRun, InputError
+from stallpoint.records import RUNS
+from stallpoint.runs import write_failure
+from stallpoint.turns.ends import End, oom_kills
 
 THIS_MACHINE = "mpirun --oversubscribe --bind-to none -n {ranks}"
 """Launcher without a scheduler: workers share this machine's cores, and each computes with as many as its cell says."""
@@ -89,7 +93,10 @@ class Processes:
         if shape.ranks > 1:
             command = [*_started_by(launcher, shape), *command]
         log.parent.mkdir(parents=True, exist_ok=True)
+        self.killed = ""
+        """How they were ended, if nobody says why: ``rank 3 was killed (signal 9)``."""
         self._said_before = log.stat().st_size if log.exists() else 0
+        self._oom_kills = oom_kills()
         try:
             with log.open("ab") as messages:
                 self._job = subprocess.Popen(
@@ -117,11 +124,11 @@ class Processes:
     def visit(self, *orders: Order) -> list[str]:
         """Carry the orders out at the same time; for each, what was wrong, if it left nothing behind, else nothing.
 
-        Where all processes died, nothing more can be asked of them (`ended`); a visit that was killed for want of
-        memory is recorded as failed. If there were several, nobody knows which one it was: there is nothing wrong with
-        any of them, but some left nothing behind.
+        Where all processes died, nothing more can be asked of them (`ended`, and `killed` says how); a visit that was
+        killed for want of memory is recorded as failed. If there were several, nobody knows which one it was: there is
+        nothing wrong with any of them, but some left nothing behind.
         """
-        self._said_before = self._log.stat().st_size
+        self._said_before, self._oom_kills = self._log.stat().st_size, oom_kills()
         assert self._job.stdin
         with suppress(BrokenPipeError):
             self._job.stdin.write(json.dumps([order.to_json() for order in orders]) + "\n")
@@ -134,11 +141,14 @@ class Processes:
         return [self._problem(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
 
     def _problem(self, order: Order, exit_code: int) -> str:
-        """What was wrong with a visit that ended so; nothing, if that could be recorded."""
-        from stallpoint.measure.job import record_failure  # only here: loads the tensor library
-
-        if record_failure(order.cell, order.folder, exit_code, self._said()):
+        """What was wrong with a visit that ended so; nothing, if that is recorded as the cell's failure."""
+        if exit_code == EXIT_FAILED and (order.folder / f"{RUNS.name}.parquet").exists():
             return ""
+        end = End(exit_code, self._said(), oom_kills() - self._oom_kills)
+        if reason := end.out_of_memory:
+            write_failure(order.cell, order.folder, datetime.now(UTC), reason)
+            return ""
+        self.killed = end.killed
         said = f"{self._log} ends with\n{_last_words(self._log)}"
         return f"{order.cell.path}: visit {order.visit} ended with exit status {exit_code}; {said}"
 

@@ -21,8 +21,8 @@ from stallpoint.errors import CannotRun, InputError
 from stallpoint.kinds import kind_of
 from stallpoint.planning import durations
 from stallpoint.presets import forced
-from stallpoint.records import ITERATIONS, RUNS, VISITS
-from stallpoint.runs import run_row
+from stallpoint.records import ITERATIONS, VISITS
+from stallpoint.runs import write_failure
 from stallpoint.terminal import CANNOT_RUN, DISTURBED
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.beside import SideBySide
@@ -221,6 +221,8 @@ class Pool:
     starts: int = 0
     starting: float = 0.0
     """Time that starting them took, s."""
+    kills: set[str] = field(default_factory=set)
+    """Paths of cells whose processes were killed once, and nobody said why."""
 
     @property
     def nodes(self) -> int:
@@ -235,13 +237,23 @@ class Pool:
             processes = self._started(scheme, orders[0].cell)
         except CannotRun as error:
             for order in orders:
-                failed = run_row(order.cell, began, failure=str(error))
-                parquet.write_cell(order.folder, {RUNS.name: [failed]})
+                write_failure(order.cell, order.folder, began, str(error))
             return [""] * len(orders)
         problems = processes.visit(*orders)
         if processes.ended:
             del self.running[scheme]
-        return problems
+        return self._killed(orders[0], began, processes.killed) if processes.killed else problems
+
+    def _killed(self, order: Order, began: datetime, how: str) -> list[str]:
+        """Start over after an end that nobody explains; the second time it is the cell's own, as far as can be told."""
+        path = order.cell.path
+        if path in self.kills:
+            reason = f"{how} twice, and nobody says why: most likely out of memory"
+            write_failure(order.cell, order.folder, began, reason)
+            return [""]
+        self.kills.add(path)
+        _say(self.log, f"{path}: {how}, and nobody says why: once more")
+        return self.visit(order)
 
     def _started(self, scheme: str, cell: Cell) -> Processes:
         if scheme not in self.running:
