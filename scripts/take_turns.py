@@ -15,8 +15,8 @@ from stallpoint.turns.session import take_turns
 # As Ctrl-C does: the processes are told to end, and save what they have.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-with program():
-    agenda, log, launcher = sys.argv[1:]
+agenda, log, launcher = sys.argv[1:]
+with program(Path(log), "a"):
     took = durations.file_of(Path(agenda))
     try:
         take_turns(Agenda.read(Path(agenda)), launcher=launcher, log=Path(log), took=took)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from io import TextIOBase
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
 
@@ -27,15 +27,15 @@ class _Tee(TextIOBase):
 
 
 @contextmanager
-def program(log: Path | None = None) -> Iterator[None]:
-    """Run the block as a program: what it prints to stderr also goes to `log`.
+def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[None]:
+    """Run the block as a program: what it prints to stderr also goes to `log`, opened in this `mode`.
 
     An `InputError` ends it with the message alone (no traceback) and exit status 2, a defect with its traceback
     and exit status 1.
     """
     if log:
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("w", encoding="utf-8") as file, redirect_stderr(_Tee(sys.stderr, file)), program():
+        with log.open(mode, encoding="utf-8") as file, redirect_stderr(_Tee(sys.stderr, file)), program():
             yield
         return
     try:

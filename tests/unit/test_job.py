@@ -275,16 +275,15 @@ def test_a_rank_that_dies_is_named_and_the_others_end(sync: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("sync", ["wfbp", "ddp"])
-def test_a_loss_that_is_no_number_ends_all_ranks_with_their_rows(sync: str, tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_is_recorded_and_the_rows_are_kept(sync: str, tmp_path: Path) -> None:
     cell = training(sync, tmp_path)
     folder = tmp_path / "results" / "raw" / cell.path
     body = TRAINING.format(then="pass") + "optimiser.STEP_SIZE = 1e30\n"
     status, output = run_job(cell, folder, ranks=2, body=body)
-    assert status == job.EXIT_DEFECT
-    assert "error: ArithmeticError: the loss of iteration 1 is " in output
+    assert status == 0, output
+    assert failure(folder).startswith("the loss of iteration 1 is ")
     saved = [file.name for file in interrupted_folder(cell, folder).glob("*.iterations.parquet")]
     assert sorted(saved) == ["rank~0.iterations.parquet", "rank~1.iterations.parquet"]
-    assert not folder.exists()
 
 
 def test_a_bad_preset_is_refused_before_mpi_starts(tmp_path: Path) -> None:

@@ -130,7 +130,16 @@ def test_an_unreadable_jpeg_is_named(tmp_path: Path, damage: Callable[[bytes], b
     bad = storage.open().extent(2).path
     bad.write_bytes(damage(bad.read_bytes()))
     with pytest.raises(InputError, match=rf"{bad.name}: not a readable image"):
-        prepare(storage, generate=4, seed=1)
+        prepare(storage, generate=None, seed=1)
+
+
+def test_a_generated_set_that_was_damaged_is_written_anew(tmp_path: Path) -> None:
+    storage = Storage("s", tmp_path / "images", "files")
+    first = prepare(storage, generate=4, seed=1)
+    stored = storage.open()
+    stored.files()[2].write_bytes(b"nothing to look at")
+    stored.files()[3].unlink()
+    assert prepare(storage, generate=4, seed=1) == first
 
 
 def test_an_image_that_was_removed_or_cut_since_is_named(tmp_path: Path) -> None:
@@ -140,7 +149,7 @@ def test_an_image_that_was_removed_or_cut_since_is_named(tmp_path: Path) -> None
     os.truncate(images.extent(0).path, 100)
     images.extent(1).path.unlink()
     for index in (0, 1):
-        with pytest.raises(InputError, match=rf"{images.extent(index).path.name}.*prepare the storage again"):
+        with pytest.raises(InputError, match=rf"{images.extent(index).path.name}.*snakemake -R prepare_storage"):
             images.read(index)
 
 

@@ -16,7 +16,7 @@ from small_training import EXAMPLES
 from torch import nn
 
 from stallpoint.cells import TrainCell
-from stallpoint.errors import InputError
+from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure import optimiser, train
 from stallpoint.measure.pipeline import MiniBatch
 from stallpoint.measure.recorder import Recorder
@@ -201,7 +201,7 @@ def test_workers_that_do_not_communicate_train_on_their_own(cell: TrainCell, tmp
 def test_a_loss_that_is_no_number_ends_the_job(cell: TrainCell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimiser, "STEP_SIZE", 1e30)
     kept = Recorder(cell, 0)
-    with pytest.raises(ArithmeticError, match=r"the loss of iteration 1 is (nan|inf)"):
+    with pytest.raises(CannotRun, match=r"the loss of iteration 1 is (nan|inf): training diverges"):
         train.measure(cell, World.start(1), kept)
     assert len(kept.arrow(ITERATIONS)) == 2, "what was measured is kept"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from checkout import Checkout
 
-from stallpoint.parquet import read
-from stallpoint.records import COLLECTIVES, ITERATIONS, SGEMM
+from stallpoint.parquet import read, write
+from stallpoint.records import COLLECTIVES, ITERATIONS, RUNS, SGEMM
 
 SOURCE = """
 import os
@@ -143,6 +143,47 @@ def test_a_cell_is_measured_alone_again_with_its_kind_or_when_forced(study: Chec
     assert ran.status == 0, ran.text
     assert changed(after, contents(study)) == set(TRAIN)
     assert "Nothing to be done" in study.snakemake("-n", *cells).text
+
+
+def test_cells_that_failed_are_measured_again_on_request(study: Checkout) -> None:
+    cells, again = cells_of_disk(study), ("--config", "retry=failed")
+    runs = study.folder / TRAIN[1] / "runs.parquet"
+    (row,) = read(RUNS, runs).to_pylist()
+    write(RUNS, [{**row, "status": "failed", "reason": "no launcher"}], runs)
+    before = contents(study)
+    assert "Nothing to be done" in study.snakemake("-n", *cells).text, "a result like any other"
+    assert study.snakemake("-n", *cells, *again).jobs == {"take_turns_local": 1, "train": 1}
+    ran = study.snakemake(*cells, *again)
+    assert ran.status == 0, ran.text
+    assert changed(before, contents(study)) == {TRAIN[1]}
+    assert read(RUNS, runs)["status"].to_pylist() == ["ok"]
+    for options in ((), again):
+        assert "Nothing to be done" in study.snakemake("-n", *cells, *options).text
+    assert "retry=failed measures failed cells again" in study.snakemake("-n", "--config", "retry=all").text
+
+
+def test_a_damaged_storage_is_mended_and_finished_cells_stay(study: Checkout) -> None:
+    cells = cells_of_disk(study)
+    images = list((study.folder / "images").rglob("*.jpg"))
+    for image in images:
+        image.write_bytes(b"")
+    assert images
+    subprocess.run(
+        ["rm", "-r", study.folder / TRAIN[1], *study.results("visits").glob(f"{place(TRAIN[1])}/*")], check=True
+    )
+    before = contents(study)
+    ran = study.snakemake(*cells)
+    assert ran.status != 0
+    assert "snakemake -R prepare_storage" in ran.text
+    ran = study.snakemake("-R", "prepare_storage", "--", *cells)
+    assert ran.status == 0, ran.text
+    assert changed(before, contents(study)) == {TRAIN[1]}
+    assert "Nothing to be done" in study.snakemake("-n", *cells).text
+
+
+def place(target: str) -> str:
+    """Where the cell of a target is, below the folder of all raw records."""
+    return target.removeprefix(f"{RAW}/")
 
 
 def test_editing_a_cell_measures_it_and_nothing_else(study: Checkout) -> None:

@@ -37,6 +37,11 @@ SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
 
 PAPERS_CLAIMS = Path(workflow.basedir, "resources/claims")
 
+# Cells that could not run stay so, until they are asked for: what was in their way is not among their settings.
+RETRY = config.pop("retry", None)
+if RETRY not in (None, "failed"):
+    raise WorkflowError(f"retry: {RETRY!r} is not known; --config retry=failed measures failed cells again")
+
 try:
     STUDY = studies.expand(config, SCHEMA, further)
     CLAIM_FILES = [os.path.relpath(file) for file in claim_files(STUDY.config["claims"], PAPERS_CLAIMS)]
@@ -159,7 +164,8 @@ def measurements():
 
     def measurement(cell):
         also = networks.get(getattr(cell, "network", ""), "") + data.get(getattr(cell, "storage", ""), "")
-        again = question.again(cell.kind, f"{RESULTS}/raw/{cell.path}")
+        record = f"{RESULTS}/raw/{cell.path}"
+        again = question.again(cell.kind, record) or (RETRY is not None and targets.has_failed(record))
         return targets.measurement(cell, visits, again=again, also=also)
 
     kinds = [] if ARCHIVED else MEASURED

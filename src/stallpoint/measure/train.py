@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from stallpoint.cells import TrainCell
+from stallpoint.errors import CannotRun
 from stallpoint.measure import memory, resident, synchronisation
 from stallpoint.measure.clock import Mark, clock_for, host_mark
 from stallpoint.measure.device_prefetch import DevicePrefetch
@@ -238,7 +239,7 @@ def iterations(
             which = {"iteration": before + iteration, "warmup": iteration < cell.warmup, "start": start}
             yield which, measured, meanwhile
             if not math.isfinite(measured.phases["loss"]):
-                raise ArithmeticError(f"the loss of iteration {iteration} is {measured.phases['loss']}")
+                raise CannotRun(f"the loss of iteration {iteration} is {measured.phases['loss']}: training diverges")
             progress.tell(iteration + 1)
         if preset.communicates and not change.empty_messages:
             trainer.check_weights()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -33,10 +35,13 @@ def prepare(
     """Make the storage ready and return its manifest (what is in it, with a checksum).
 
     With `generate` the folder becomes a synthetic set of so many samples (images, or `sequences`), unless it is that
-    already. Raises `InputError` where the folder holds something else, has no samples, or one cannot be decoded.
+    already, whole: a set that was damaged is written anew. Raises `InputError` where the folder holds something else,
+    has no samples, or one cannot be decoded.
     """
-    if generate is not None and _wanted(storage, generate, seed, sequences) != _marked(storage):
-        write_synthetic(storage, generate, seed, sequences)
+    if generate is not None:
+        is_there = _wanted(storage, generate, seed, sequences) == _marked(storage) and _is_whole(storage, generate)
+        if not is_there:
+            write_synthetic(storage, generate, seed, sequences)
     if storage.path.is_dir():
         storage.kind.index(storage.path)
     return _manifest(storage)
@@ -72,15 +77,25 @@ def _marked(storage: Storage) -> dict[str, Any] | None:
     return marked
 
 
+def _is_whole(storage: Storage, samples: int) -> bool:
+    """Whether all samples of a set that was there before can be read and decoded."""
+    try:
+        storage.kind.index(storage.path)
+        stored = storage.open()
+        with closing(stored):
+            _checksum(stored, [], range(stored.samples))
+    except InputError:
+        return False
+    return stored.samples == samples
+
+
 def _manifest(storage: Storage) -> dict[str, Any]:
     """What the storage holds; reads and decodes `CHECKED` samples on the way."""
     stored = storage.open()
     sizes = [stored.extent(index).size for index in range(stored.samples)]
     checked = sorted({int(index) for index in np.linspace(0, stored.samples - 1, CHECKED)})
-    try:
+    with closing(stored):
         checksum = _checksum(stored, sizes, checked)
-    finally:
-        stored.close()
     return {
         "storage": storage.name,
         "format": storage.format,
@@ -97,7 +112,7 @@ def _manifest(storage: Storage) -> dict[str, Any]:
     }
 
 
-def _checksum(stored: SampleSet, sizes: list[int], checked: list[int]) -> str:
+def _checksum(stored: SampleSet, sizes: Sequence[int], checked: Sequence[int]) -> str:
     """SHA-256 over every sample's size and label, and the bytes of the checked ones, which are decoded too."""
     digest = hashlib.sha256(json.dumps([[size, stored.label(index)] for index, size in enumerate(sizes)]).encode())
     with ThreadPoolExecutor() as pool:

@@ -48,12 +48,13 @@ def decode_image(data: bytes, size: int, name: str) -> Pixels:
 
     JPEGs are decoded at the smallest of the format's own scales that is still large enough.
     """
-    from PIL import Image  # here, so that storages can be named without it
+    from PIL import Image, UnidentifiedImageError  # here, so that storages can be named without it
 
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (size, size))
             pixels = np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{name}: not a readable image ({error})") from error
+        why = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error
+        raise InputError(f"{name}: not a readable image ({why})") from error
     return pixels.transpose(2, 0, 1)

@@ -23,6 +23,9 @@ INDEX_FILE = "stallpoint-index.parquet"
 _NUMBERS = ("offset", "size", "label")
 
 
+REPAIR = "to look through the storage again, and to make a generated one anew: snakemake -R prepare_storage"
+
+
 @dataclass(frozen=True)
 class Extent:
     """The bytes of one sample: `size` bytes from `offset` on in the file `path`."""
@@ -95,11 +98,9 @@ class SampleSet(ABC):
             with self._descriptor(int(self._file[index]), extent.path) as file:
                 data = os.pread(file, extent.size, extent.offset)
         except OSError as error:
-            raise InputError(f"{extent.path}: cannot be read ({error.strerror}); prepare the storage again") from error
+            raise InputError(f"{extent.path}: cannot be read ({error.strerror}); {REPAIR}") from error
         if len(data) < extent.size:
-            raise InputError(
-                f"{extent.path}: ends before byte {extent.offset + extent.size}; prepare the storage again"
-            )
+            raise InputError(f"{extent.path}: ends before byte {extent.offset + extent.size}; {REPAIR}")
         return data
 
     def close(self) -> None:
@@ -156,4 +157,4 @@ def _read_index(path: Path) -> pa.Table:
     try:
         return pq.read_table(path).select(["file", *_NUMBERS])
     except (pa.ArrowInvalid, OSError, KeyError) as error:
-        raise InputError(f"{path}: not a readable index ({error}); delete it and prepare the storage again") from error
+        raise InputError(f"{path}: not a readable index ({error}); {REPAIR}") from error

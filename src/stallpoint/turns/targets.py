@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stallpoint.cells import Cell
+from stallpoint.parquet import read
+from stallpoint.records import RUNS
 from stallpoint.turns.ledger import Measurement, round_folder
 
 
@@ -39,6 +41,12 @@ class Asked:
                 return None
             found.add(target.removeprefix(place).rstrip("/"))
         return frozenset(found) or None
+
+
+def has_failed(record: str) -> bool:
+    """Whether the folder of raw records says that its cell could not run."""
+    runs = Path(record, f"{RUNS.name}.parquet")
+    return runs.exists() and "failed" in read(RUNS, runs)["status"].to_pylist()
 
 
 def measurement(cell: Cell, visits: Path, *, again: bool, also: str = "") -> Measurement:

@@ -1,0 +1,102 @@
+"""What Slurm's queue says of a run's jobs while it goes on: what they wait for, which will never start, which are gone.
+
+Nothing is run here, as in `accounting`: `COMMAND` says what to ask, `Queue` reads the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+COMMAND = ["squeue", "--me", "--noheader", "--format=%i|%T|%r"]
+"""Prints a line for each job of this user: its id, state, and what it waits for."""
+HOPELESS = 60.0
+"""How long Slurm has to say that a job can never start, s: some reasons come and go when a job is submitted."""
+GONE = 200.0
+"""How long a job has to be gone from the queue while Snakemake waits for it, s; Snakemake asks at least each 180 s."""
+SILENT = 60.0
+"""How long the queue may not answer until that is said, s."""
+
+NEVER = {
+    "PartitionNodeLimit": "it asks for more nodes than its partition has, or allows",
+    "PartitionConfig": "its partition has no such nodes, or not as many",
+    "PartitionTimeLimit": "it asks for more time than its partition allows (resource runtime)",
+    "BadConstraints": "no node has what it asks for (constraint, gres, mem_mb, cpus)",
+    "AccountNotAllowed": "its account may not use the partition (resource slurm_account)",
+    "InvalidAccount": "there is no such account (resource slurm_account)",
+    "InvalidQOS": "there is no such quality of service",
+    "QOSNotAllowed": "its account may not use this quality of service",
+    **{
+        f"{limit}Max{what}PerJobLimit": f"it asks for more {words} than one job may have"
+        for limit in ("QOS", "Assoc")
+        for what, words in {
+            "WallDuration": "time", "Node": "nodes", "Cpu": "CPUs", "GRES": "GPUs", "Memory": "memory",
+        }.items()
+    },
+}  # fmt: skip
+"""Reasons that waiting does not mend, and what they mean."""
+ON_ITS_WAY = ("None", "Priority", "Prolog", "BeginTime", "Cleaning")
+"""Reasons that need nobody's attention."""
+
+
+@dataclass
+class Queue:
+    """The jobs that Snakemake waits for."""
+
+    jobs: dict[str, str] = field(default_factory=dict)
+    """Id of the job -> the rule that it runs."""
+    answered: float | None = None
+    """When the queue last answered."""
+    _said: dict[str, str] = field(default_factory=dict)
+    _since: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When a job was first found in a state that should not last."""
+
+    def submitted(self, job: str, rule: str) -> None:
+        """Snakemake waits for a job."""
+        self.jobs[job] = rule
+
+    def ended(self, job: str) -> None:
+        """Snakemake knows how it ended."""
+        self.jobs.pop(job, None)
+
+    def read(self, answer: str | None, now: float) -> Iterator[str]:
+        """Take an answer to `COMMAND` at a time `now` [s], None where there was none; what is to be said of it."""
+        self.answered = self.answered or now
+        if answer is None:
+            if now - self.answered >= SILENT and self._said.get("") != "silent":
+                self._said[""] = "silent"
+                yield "Slurm's controller does not answer; jobs that run go on"
+            return
+        if self._said.pop("", ""):
+            yield "Slurm's controller answers again"
+        self.answered = now
+        found = dict(_parsed(line) for line in answer.splitlines() if line.count("|") >= 2)
+        for job, rule in self.jobs.items():
+            state, reason = found.get(job, ("GONE", ""))
+            self._note(job, state if state == "GONE" else reason if reason in NEVER else "", now)
+            if state == "PENDING" and reason not in ON_ITS_WAY and self._said.get(job) != reason:
+                self._said[job] = reason
+                why = f": {NEVER[reason]}" if reason in NEVER else ""
+                yield f"job {job} ({rule}) waits: {reason}{why}"
+
+    def hopeless(self, now: float) -> dict[str, str]:
+        """Jobs that will never start, with the reason."""
+        return {
+            job: reason for (job, reason), since in self._since.items() if reason != "GONE" and now - since >= HOPELESS
+        }
+
+    def gone(self, now: float) -> list[str]:
+        """Jobs that Slurm does not know any more, though Snakemake still waits for them."""
+        return [job for (job, state), since in self._since.items() if state == "GONE" and now - since >= GONE]
+
+    def _note(self, job: str, state: str, now: float) -> None:
+        """Remember since when a job is in this state; empty: in none that should not last."""
+        for key in [key for key in self._since if key[0] == job and key[1] != state]:
+            del self._since[key]
+        if state:
+            self._since.setdefault((job, state), now)
+
+
+def _parsed(line: str) -> tuple[str, tuple[str, str]]:
+    job, state, reason = line.split("|", 2)
+    return job.strip(), (state.strip(), reason.strip().split(",")[0])
