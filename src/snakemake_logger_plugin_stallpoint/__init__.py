@@ -6,6 +6,10 @@ options about what is printed get Snakemake's own output, and so does ``--logger
 
 import json
 import logging
+import os
+import re
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -18,10 +22,11 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
-from stallpoint import terminal
+from stallpoint import slurm_queue, terminal
 
-LOOK = 1.0
-"""Seconds between two looks at the logs of the turns."""
+LOOK, ASK = 1.0, 20.0
+"""Seconds between two looks at the logs of the turns, and at Slurm's queue."""
+_SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
 
 # No ``from __future__ import annotations`` here: Snakemake calls the types of the settings' fields.
 
@@ -31,6 +36,10 @@ class LogHandlerSettings(LogHandlerSettingsBase):
     """Options of the command line."""
 
     plain: bool = field(default=False, metadata={"help": "Print what Snakemake prints without this logger."})
+    patience: int = field(
+        default=60,
+        metadata={"help": "Seconds after which a job is cancelled of which Slurm says that it can never start."},
+    )
 
 
 class LogHandler(LogHandlerBase):
@@ -49,6 +58,9 @@ class LogHandler(LogHandlerBase):
         self.logs: dict[Path, int] = {}
         self.phases: set[str] = set()
         self.failed = self.interrupted = self.finished = self.idle = False
+        self.rules: dict[int, str] = {}
+        self.queue = slurm_queue.Queue()
+        self.slurm_ids: dict[int, str] = {}
         self.said = 0.0
         self.measuring_since = 0.0
         self.drawn = False
@@ -82,7 +94,10 @@ class LogHandler(LogHandlerBase):
             self._open(record.stats)  # type: ignore[attr-defined]
         elif event == LogEvent.JOB_INFO:
             self._start(record)
+        elif event == LogEvent.JOB_FINISHED:
+            self.queue.ended(self.slurm_ids.pop(record.job_id, ""))  # type: ignore[attr-defined]
         elif event == LogEvent.JOB_ERROR:
+            self.queue.ended(self.slurm_ids.pop(record.jobid, ""))  # type: ignore[attr-defined]
             self._fail(record)
         elif event == LogEvent.PROGRESS:
             self.finished = record.done == record.total  # type: ignore[attr-defined]
@@ -101,6 +116,7 @@ class LogHandler(LogHandlerBase):
 
     def _start(self, record: logging.LogRecord) -> None:
         rule, logs = record.rule_name, record.log  # type: ignore[attr-defined]
+        self.rules[record.jobid] = rule  # type: ignore[attr-defined]
         if rule.startswith("take_turns_"):
             self.measuring_since = self.measuring_since or time.time()
             self.logs |= dict.fromkeys(map(Path, logs), 0)
@@ -121,15 +137,48 @@ class LogHandler(LogHandlerBase):
             self._print("Stopping: finished visits are kept, and the same command goes on with them.")
         elif message.startswith("Nothing to be done"):
             self.finished = self.idle = True
+        elif submitted := _SUBMITTED.match(message):
+            number, slurm_id = int(submitted[1]), submitted[2]
+            self.slurm_ids[number] = slurm_id
+            self.queue.submitted(slurm_id, self.rules.get(number, "a job"))
         elif message.startswith("Complete log") and self.failed:
             self._print(message.replace("Complete log(s)", "All that Snakemake said"))
 
     # --- what the turns say -------------------------------------------------------------------------
 
     def _look_on(self) -> None:
+        asked = time.monotonic()
         while not self.looking.wait(LOOK):
             with self.busy:
                 self._look()
+            if self.queue.jobs and time.monotonic() - asked >= min(ASK, self.settings.patience):
+                self._ask_slurm()
+                asked = time.monotonic()
+
+    def _ask_slurm(self) -> None:
+        """Say what jobs wait for; end those that will never start, and a run that waits for jobs that are gone.
+
+        Snakemake's executor forgets all jobs when Slurm's controller was away for long enough, and waits for ever.
+        """
+        try:
+            answer = subprocess.run(slurm_queue.COMMAND, capture_output=True, text=True, timeout=ASK, check=True).stdout
+        except (OSError, subprocess.SubprocessError):
+            answer = None
+        now = time.monotonic()
+        with self.busy:
+            for line in self.queue.read(answer, now):
+                self._print(f"! {line}")
+            for job, reason in self.queue.hopeless(now, self.settings.patience).items():
+                self._print(f"! job {job} will never start ({reason}): cancelled")
+                self.queue.ended(job)
+                subprocess.run(["scancel", job], check=False)
+            gone = self.queue.gone(now)
+            if gone and len(gone) == len(self.queue.jobs):
+                self._print(
+                    f"! Slurm knows job {', '.join(gone)} no more, and Snakemake lost sight of it: ending this run."
+                )
+                os.kill(os.getpid(), signal.SIGINT)
+                self.queue.jobs.clear()
 
     def _look(self) -> None:
         """Read what is new in the logs of the turns, and say it."""

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 COMMAND = ["squeue", "--me", "--noheader", "--format=%i|%T|%r"]
 """Prints a line for each job of this user: its id, state, and what it waits for."""
-HOPELESS = 60.0
-"""How long Slurm has to say that a job can never start, s: some reasons come and go when a job is submitted."""
 GONE = 200.0
 """How long a job has to be gone from the queue while Snakemake waits for it, s; Snakemake asks at least each 180 s."""
 SILENT = 60.0
@@ -58,10 +56,11 @@ class Queue:
     def ended(self, job: str) -> None:
         """Snakemake knows how it ended."""
         self.jobs.pop(job, None)
+        self._note(job, "", 0.0)
 
     def read(self, answer: str | None, now: float) -> Iterator[str]:
         """Take an answer to `COMMAND` at a time `now` [s], None where there was none; what is to be said of it."""
-        self.answered = self.answered or now
+        self.answered = now if self.answered is None else self.answered
         if answer is None:
             if now - self.answered >= SILENT and self._said.get("") != "silent":
                 self._said[""] = "silent"
@@ -79,10 +78,10 @@ class Queue:
                 why = f": {NEVER[reason]}" if reason in NEVER else ""
                 yield f"job {job} ({rule}) waits: {reason}{why}"
 
-    def hopeless(self, now: float) -> dict[str, str]:
-        """Jobs that will never start, with the reason."""
+    def hopeless(self, now: float, patience: float) -> dict[str, str]:
+        """Jobs that will never start, with the reason: Slurm has said so for `patience` seconds."""
         return {
-            job: reason for (job, reason), since in self._since.items() if reason != "GONE" and now - since >= HOPELESS
+            job: reason for (job, reason), since in self._since.items() if reason != "GONE" and now - since >= patience
         }
 
     def gone(self, now: float) -> list[str]:

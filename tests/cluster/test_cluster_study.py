@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -250,19 +251,36 @@ def test_a_wrong_partition_is_named(with_long_cell: Checkout) -> None:
     assert queue() == []
 
 
+def has_begun(log: Path, times: int) -> bool:
+    """Whether so many visits have begun."""
+    return log.exists() and log.read_text().count("iteration 1/") == times
+
+
+def test_a_job_that_can_never_start_is_cancelled_with_the_reason(new_checkout: Callable[..., Checkout]) -> None:
+    more = {"hardware": {"cpu": {"device": "cpu", "nodes": 8}}, "matrix": [{**LONG, "nodes": 8, "batch": 8}]}
+    target = LONG_TARGET.replace("nodes~2", "nodes~8").replace("batch~4", "batch~8")
+    ran = new_checkout({**SMALL, **more}).snakemake(*ON_SLURM, "--logger-stallpoint-patience", "5", "--", target)
+    assert ran.status != 0
+    assert re.search(r"! job \d+ \(take_turns_cpu\) waits: Part\w+: its partition", ran.text), ran.text
+    assert "will never start" in ran.text
+    assert queue() == []
+
+
 # -- Jobs that end early
 
 
 def test_a_rank_that_dies_ends_its_job_and_the_others_rows_are_kept(with_long_cell: Checkout) -> None:
     folder = with_long_cell.results("raw", LONG_PATH)
     with running(with_long_cell) as (log, ending):
-        wait_until(lambda: log.exists() and "iteration 1/" in log.read_text(), 90, "no iteration was logged")
-        os.kill(process_of_rank(1), signal.SIGKILL)
+        for times in (1, 2):
+            wait_until(partial(has_begun, log, times), 90, "no iteration was logged")
+            os.kill(process_of_rank(1), signal.SIGKILL)
         wait_until(lambda: queue() == [], 60, "the job went on without its second rank")
-    assert ending.result().status == 0, "a job that was killed is a result: the study goes on"
+    assert "nobody says why: once more" in log.read_text()
+    assert ending.result().status == 0, "a cell that was killed twice is a result: the study goes on"
     (row,) = read(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
     assert row["status"] == "failed"
-    assert "signal 9" in row["reason"]
+    assert row["reason"].startswith("rank 1 was killed (signal 9) twice")
     saved = with_long_cell.results("interrupted", LONG_PATH, f"rank~0.{ITERATIONS.name}.parquet")
     assert 0 < len(read(ITERATIONS, saved)) < LONG["iterations"]
     shutil.rmtree(folder)

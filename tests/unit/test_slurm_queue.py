@@ -1,0 +1,57 @@
+"""What Slurm's queue says of a run's jobs is told once, and what cannot end well is noticed."""
+
+from stallpoint.slurm_queue import GONE, SILENT, Queue
+
+
+def queue() -> Queue:
+    found = Queue()
+    found.submitted("7", "take_turns_k80")
+    return found
+
+
+def said(of: Queue, answer: str | None, now: float) -> list[str]:
+    return list(of.read(answer, now))
+
+
+def test_what_a_job_waits_for_is_said_when_it_changes() -> None:
+    jobs = queue()
+    assert said(jobs, "7|PENDING|Priority\n9|PENDING|Resources\n", 0) == []
+    assert said(jobs, "7|PENDING|Resources\n", 20) == ["job 7 (take_turns_k80) waits: Resources"]
+    assert said(jobs, "7|PENDING|Resources\n", 40) == []
+    unavailable = "7|PENDING|ReqNodeNotAvail, UnavailableNodes:node3\n"
+    assert said(jobs, unavailable, 60) == ["job 7 (take_turns_k80) waits: ReqNodeNotAvail"]
+    assert said(jobs, "7|RUNNING|None\n", 80) == []
+    assert jobs.hopeless(1000, 60) == {}
+
+
+def test_a_job_that_can_never_start_is_hopeless_after_a_while() -> None:
+    jobs = queue()
+    (line,) = said(jobs, "7|PENDING|PartitionTimeLimit\n", 0)
+    assert line.endswith("PartitionTimeLimit: it asks for more time than its partition allows (resource runtime)")
+    assert jobs.hopeless(59, 60) == {}
+    assert jobs.hopeless(60, 60) == {"7": "PartitionTimeLimit"}
+    said(jobs, "7|PENDING|Resources\n", 70)
+    assert jobs.hopeless(200, 60) == {}, "an administrator has changed the partition"
+
+
+def test_a_job_is_gone_when_the_queue_has_not_known_it_for_long() -> None:
+    jobs = queue()
+    said(jobs, "7|RUNNING|None\n", 0)
+    said(jobs, "", 20)
+    assert jobs.gone(20 + GONE - 1) == []
+    said(jobs, "7|COMPLETING|None\n", 30)
+    said(jobs, "", 40)
+    assert jobs.gone(20 + GONE) == [], "it was there again"
+    assert jobs.gone(40 + GONE) == ["7"]
+    jobs.ended("7")
+    assert jobs.gone(40 + GONE) == []
+
+
+def test_a_controller_that_is_away_is_named_once_and_nothing_is_gone_for_it() -> None:
+    jobs = queue()
+    said(jobs, "7|RUNNING|None\n", 0)
+    assert said(jobs, None, SILENT / 2) == []
+    assert said(jobs, None, SILENT) == ["Slurm's controller does not answer; jobs that run go on"]
+    assert said(jobs, None, 10 * SILENT) == []
+    assert jobs.gone(10 * SILENT) == []
+    assert said(jobs, "7|RUNNING|None\n", 11 * SILENT) == ["Slurm's controller answers again"]
