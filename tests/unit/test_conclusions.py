@@ -16,6 +16,7 @@ from stallpoint.conclusions.words import (
     gain_in_words,
     heading,
     helps_in_words,
+    rivals_in_words,
     sentence,
     throughput_in_words,
     trust_lines,
@@ -327,6 +328,13 @@ def test_numbers_of_an_answer_are_those_of_its_fastest_curve() -> None:
     assert (found["sync"], found["curves"], found["differ"]) == ("naive", 2, ["sync"])
     assert throughput_in_words(found) == "10 → 19.5 samples/s"
     assert gain_in_words(found) == "98 % efficient, 1.9× (90 % CI 1.8–2.1), 1 → 0.51 s an iteration"
+
+
+def test_what_may_be_as_fast_is_said() -> None:
+    fast, near, slow = (curve(measured=[at(1, 1.0), at(2, speedup)]) for speedup in (2.0, 1.95, 1.6))
+    assert rivals_in_words(answer(fast)) == ""
+    assert rivals_in_words(answer(slow, fast)) == ", the fastest of 2 curves"
+    assert rivals_in_words(answer(slow, near, fast)) == ", the fastest of 3 curves, though 1 may be as fast"
 
 
 def test_the_fastest_curve_answers_even_if_it_is_undecided() -> None:

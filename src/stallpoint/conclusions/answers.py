@@ -29,9 +29,17 @@ def leading(curves: Sequence[Curve]) -> Curve:
     return max(curves, key=_fastest)
 
 
-def _fastest(curve: Curve) -> float:
-    rates = [at["samples_per_second"]["value"] or 0.0 for at in curve["measured"] if at["samples_per_second"]]
-    return max(rates, default=0.0)
+def _fastest(curve: Curve, end: str = "value") -> float:
+    """The largest throughput at any measured node count, or the `end` (low or high) of its interval there."""
+    rates = [at["samples_per_second"] for at in curve["measured"] if at["samples_per_second"]]
+    best = max(rates, key=lambda rate: rate["value"] or 0.0, default=None)
+    return float(best[end] or 0.0) if best else 0.0
+
+
+def may_be_as_fast(best: Curve, curves: Sequence[Curve]) -> int:
+    """Of the other curves those whose throughput is not surely below that of the best."""
+    least = _fastest(best, "low")
+    return sum(_fastest(curve, "high") >= least for curve in curves if curve is not best)
 
 
 def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answer:
@@ -40,6 +48,7 @@ def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answe
     return {
         **{name: best[name] for name in (*PLACE, "sync", "prefetch", "batch")},
         "curves": len(alike),
+        "as_fast": may_be_as_fast(best, alike),
         "differ": [name for name in ("sync", "prefetch", "batch") if len({curve[name] for curve in alike}) > 1],
         "state": best["verdict"],
         "nodes": best["verdict_nodes"],

@@ -19,6 +19,7 @@ from stallpoint.conclusions.words import (
     markdown_table,
     next_in_words,
     prefetch_in_words,
+    rivals_in_words,
     sentence,
     trust_lines,
 )
@@ -74,11 +75,10 @@ def _row(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> li
     at, base = answer["at"], answer["base"]
     rates = [number(point["samples_per_second"]["value"]) for point in (base, at) if point]
     efficiency = f"{100 * at['efficiency']['value']:.0f} %" if at else "–"
-    of = f" (of {answer['curves']} curves)" if answer["curves"] > 1 else ""
     return [
         f"{place(answer)}, {answer['storage']}", heading(answer, machines), " → ".join(rates) or "–",
         interval(at["speedup"]) if at else "–", efficiency, cause_in_words(answer) or "–",
-        f"{answer['sync']}, {prefetch_in_words(answer)}{of}",
+        f"{answer['sync']}, {prefetch_in_words(answer)}{rivals_in_words(answer)}",
     ]  # fmt: skip
 
 

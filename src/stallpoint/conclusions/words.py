@@ -277,6 +277,14 @@ def prefetch_in_words(curve: Mapping[str, Any]) -> str:
     return f"prefetch {curve['prefetch']}" if curve["prefetch"] else "no prefetch"
 
 
+def rivals_in_words(answer: Mapping[str, Any]) -> str:
+    """``, the fastest of 4 curves, though 1 may be as fast``: how its curve was chosen; empty for one alone."""
+    if answer["curves"] == 1:
+        return ""
+    doubt = f", though {answer['as_fast']} may be as fast" if answer["as_fast"] else ""
+    return f", the fastest of {answer['curves']} curves{doubt}"
+
+
 def stall_in_words(curve: Mapping[str, Any]) -> str:
     """Where a curve stalls, or why nobody knows."""
     if curve["reached"]:

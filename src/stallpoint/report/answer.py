@@ -23,6 +23,7 @@ from stallpoint.conclusions.words import (
     machine_in_words,
     mistrusted,
     prefetch_in_words,
+    rivals_in_words,
     sentence,
     throughput_in_words,
 )
@@ -123,8 +124,7 @@ def _which(one: Answer, answers: Sequence[Answer]) -> str:
         texts.append(prefetch_in_words(one))
     if len({other["storage"] for other in answers}) > 1:
         texts.append(one["storage"])
-    fastest = f", the fastest of {one['curves']} curves" if one["curves"] > 1 else ""
-    return ", ".join(texts) + fastest
+    return ", ".join(texts) + rivals_in_words(one)
 
 
 def _trust(one: Answer, conclusions: Conclusions) -> str:
