@@ -54,7 +54,7 @@ with program(Path(snakemake.log[0])):
     found = make_archive(
         expand(snakemake.params.config, yaml.safe_load(Path(snakemake.input.schema).read_text()), further),
         Path(snakemake.output[0]),
-        workflow=Path(snakemake.input.schema).parents[2],
+        workflow=Path(snakemake.params.workflow),
         users=users(),
         accounts=accounts(Path(snakemake.input.environments)),
         drawn=snakemake.params.drawn,

@@ -1,5 +1,6 @@
 """A checkout of the workflow in a folder of its own, and Snakemake run in it: what tests of whole studies share."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -52,11 +53,12 @@ class Checkout:
         (self.folder / "config/config.yaml").write_text(yaml.safe_dump({**self.study, **changes}))
 
     def snakemake(self, *arguments: str, timeout: float = 900) -> Ran:
-        """Run Snakemake as a user would, from the root of the checkout."""
+        """Run Snakemake as a user would, from the root of the checkout, with the library that is there."""
         command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", *arguments]
         done = subprocess.run(
             command,
             cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(self.folder / "src")},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from stallpoint.claims.language import Claim
-from stallpoint.claims.reading import PAPERS, claim_files, own_claims, read_claims
+from stallpoint.claims.reading import PAPERS, PAPERS_FILES, claim_files, own_claims, read_claims
 from stallpoint.errors import InputError
 from stallpoint.records import SERIES
 
@@ -34,7 +34,7 @@ def own(quantity: Mapping[str, Any] | None = None, **changes: Any) -> Claim:
 
 
 def test_every_shipped_file_is_valid_and_ids_are_unique() -> None:
-    claims = read_claims(claim_files([PAPERS], SHIPPED))
+    claims = read_claims(claim_files([PAPERS], [str(SHIPPED / name) for name in PAPERS_FILES]))
     by_paper = {paper: [claim for claim in claims if claim.paper == paper] for paper in {c.paper for c in claims}}
     assert {path.name for path in SHIPPED.iterdir()} == {
         "keuper-2016.yaml", "serebryakov-2017.yaml", "shi-2018.yaml", "survey.yaml",
@@ -195,6 +195,5 @@ def test_an_id_stands_for_one_claim(tmp_path: Path) -> None:
 
 
 def test_papers_stands_for_all_files_of_the_papers() -> None:
-    files = claim_files(["mine.yaml", PAPERS, ENTRY], SHIPPED)
-    assert files[0] == Path("mine.yaml")
-    assert files[1:] == sorted(SHIPPED.glob("*.yaml"))
+    assert claim_files(["mine.yaml", PAPERS, ENTRY], PAPERS_FILES) == ["mine.yaml", *PAPERS_FILES]
+    assert sorted(PAPERS_FILES) == sorted(path.name for path in SHIPPED.iterdir())

@@ -12,7 +12,7 @@ from stallpoint.claims.quantity import Evidence
 from stallpoint.claims.reading import PAPERS, claim_files, read_claims
 from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED
 
-SHIPPED = Path(__file__).parents[2] / "resources/claims"
+SHIPPED = sorted(map(str, (Path(__file__).parents[2] / "resources/claims").glob("*.yaml")))
 CLAIMS = [claim for claim in read_claims(claim_files([PAPERS], SHIPPED), documented()) if claim.quantity]
 NAMES = [claim.id for claim in CLAIMS]
 EXACT = {claim.id for claim in CLAIMS if claim.quantity and is_exact(claim.quantity)}

@@ -9,7 +9,7 @@ from stallpoint.claims.judge import Judged, judge
 from stallpoint.claims.reading import PAPERS, claim_files, read_claims
 from stallpoint.claims.verdict import HOLDS, UNCLEAR, UNTESTED
 
-SHIPPED = Path(__file__).parents[2] / "resources/claims"
+SHIPPED = sorted(map(str, (Path(__file__).parents[2] / "resources/claims").glob("*.yaml")))
 PICTURE = "the figure is a picture, the text gives no number"
 WORDS = "the text says it in words, without a number"
 WAIVED = {

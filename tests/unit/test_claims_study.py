@@ -22,7 +22,7 @@ from stallpoint.presets import PRESETS
 from stallpoint.records import EXTRAPOLATED_TABLES, INSTRUMENTATION
 from stallpoint.report.claims import claims_section
 
-SHIPPED = Path(__file__).parents[2] / "resources/claims"
+SHIPPED = sorted(map(str, (Path(__file__).parents[2] / "resources/claims").glob("*.yaml")))
 DEVICES = {"xeon": "cpu", "k80-4gpu": "cuda", "v100-4gpu": "cuda"}
 NETWORKS = ("alexnet", "googlenet", "resnet50")
 STORAGES = {"local": ("files", False), "shared": ("raw", True), "shared-files": ("files", True)}

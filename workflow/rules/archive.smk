@@ -6,6 +6,15 @@ localrules:
     unpack_archive,
 
 
+def folder_of_workflow(wildcards):
+    """Where the workflow itself is, which goes into the archive too."""
+    if not ROOT.is_dir():
+        raise WorkflowError(
+            "An archive holds the workflow too: name a clone of it on this machine as `snakefile`."
+        )
+    return os.path.relpath(ROOT)
+
+
 rule archive:
     input:
         **rules.collect.output,
@@ -21,6 +30,7 @@ rule archive:
     log:
         f"{LOGS}/archive.log",
     params:
+        workflow=folder_of_workflow,
         config=STUDY.config,
         # What holds names of nodes, users and paths, and is drawn again without them.
         drawn_by=["collect", "conclude", "report_page"],

@@ -20,7 +20,7 @@ from stallpoint import study as studies
 from stallpoint.archive.further import further
 from stallpoint.cells import Cell
 from stallpoint.charts import CHARTS, PAPERS
-from stallpoint.claims.reading import claim_files, read_claims
+from stallpoint.claims.reading import PAPERS_FILES, claim_files, read_claims
 from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS, MEASURED
 from stallpoint.networks.own import file_of
@@ -32,10 +32,9 @@ from stallpoint.turns import targets
 from stallpoint.turns.agenda import Agenda, Limits
 from stallpoint.turns.processes import THIS_MACHINE, Shape
 
-SCHEMA_FILE = os.path.relpath(Path(workflow.basedir, "workflow/schemas/study.schema.yaml"))
+SCHEMA_FILE = file_of_workflow("workflow/schemas/study.schema.yaml")
 SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
-
-PAPERS_CLAIMS = Path(workflow.basedir, "resources/claims")
+PAPERS_CLAIMS = [file_of_workflow(f"resources/claims/{name}") for name in PAPERS_FILES]
 
 # Cells that could not run stay so, until they are asked for: what was in their way is not among their settings.
 RETRY = config.pop("retry", None)
@@ -44,7 +43,7 @@ if RETRY not in (None, "failed"):
 
 try:
     STUDY = studies.expand(config, SCHEMA, further)
-    CLAIM_FILES = [os.path.relpath(file) for file in claim_files(STUDY.config["claims"], PAPERS_CLAIMS)]
+    CLAIM_FILES = claim_files(STUDY.config["claims"], PAPERS_CLAIMS)
     # What is misspelt in a claim is found before anything is measured.
     if workflow.is_main_process:
         read_claims(CLAIM_FILES, STUDY.config["claims"])
@@ -60,10 +59,6 @@ LOGS = f"logs/{STUDY.name}"
 # time and finds none. Once jobs run, it goes on as usual.
 gc.freeze()
 gc.disable()
-
-
-onstart:
-    gc.enable()
 
 
 if workflow.is_main_process:

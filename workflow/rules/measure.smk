@@ -19,10 +19,15 @@ BLOCKS = blocks()
 PLAN = planned(BLOCKS)
 
 
-onstart:
+def before_jobs(log):
+    gc.enable()
     for (name, block), job in zip(BLOCKS.items(), PLAN.jobs, strict=True):
         agenda_of(block, job).write(agenda_file(name))
     PLAN.append(Path(RESULTS, "turns", plans.FILE))
+
+
+# What `onstart:` does in the main Snakefile; in that of a module Snakemake does not hear it.
+workflow._onstart = before_jobs
 
 
 for name, block in BLOCKS.items():
@@ -48,10 +53,11 @@ for name, block in BLOCKS.items():
             mpi="",
             tasks_per_gpu=0,
         params:
+            program=file_of_workflow("scripts/take_turns.py"),
             agenda=agenda_file(name),
             launcher=lambda wildcards, resources: resources.get("launcher", THIS_MACHINE),
         shell:
-            "python scripts/take_turns.py {params.agenda:q} {log:q} {params.launcher:q}"
+            "python {params.program:q} {params.agenda:q} {log:q} {params.launcher:q}"
 
 
 for kind in [] if ARCHIVED else MEASURED:

@@ -9,7 +9,7 @@ localrules:
 
 rule paper_table:
     input:
-        paper=os.path.relpath(Path(workflow.basedir, "resources/published/keuper-2016.yaml")),
+        paper=file_of_workflow("resources/published/keuper-2016.yaml"),
         code=code_of("paper_figures.py"),
     output:
         paper_figures="results/paper_figures/keuper-2016.parquet",

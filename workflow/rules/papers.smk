@@ -19,7 +19,7 @@ rule paper:
         paper_figures=rules.paper_table.output.paper_figures,
         network_layers=rules.compare_published.input.networks,
         published=lambda wildcards: [
-            os.path.relpath(Path(workflow.basedir, "resources/published", file))
+            file_of_workflow(f"resources/published/{file}")
             for file in PUBLICATIONS[wildcards.publication].files
         ],
         code=code_of("papers.py", lambda wildcards: PUBLICATIONS[wildcards.publication].modules),

@@ -7,7 +7,7 @@ localrules:
 
 rule compare_published:
     input:
-        published=os.path.relpath(Path(workflow.basedir, "resources/published/{table}.yaml")),
+        published=lambda wildcards: file_of_workflow(f"resources/published/{wildcards.table}.yaml"),
         networks=expand(f"{RESULTS}/networks/{{network}}.parquet", network=STUDY.values("network")),
         archives=ARCHIVES,
         code=code_of("compare_published.py"),

@@ -6,14 +6,23 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+import stallpoint
 from stallpoint.comparison.places import files_of
 from stallpoint.errors import InputError
 from stallpoint.sources import sources_of
 
-LIBRARY = Path(workflow.basedir, "src/stallpoint")
+# Where the workflow is, if that is a folder: one that is deployed from a Git host is fetched file by file.
+ROOT = Path(workflow.snakefile).parents[2]
+LIBRARY = Path(stallpoint.__file__).parent
 
 # Rules use the Python that Snakemake itself runs in, also on nodes and when its environment is not activated.
 shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+
+
+def file_of_workflow(path):
+    """A file of the workflow, by its path below the root: seen from here, or Snakemake's copy of it."""
+    file = Path(ROOT, path)
+    return os.path.relpath(file) if file.exists() else workflow.source_path(f"../../{path}")
 
 
 def code_of(script, also=lambda wildcards: ()):
@@ -23,7 +32,7 @@ def code_of(script, also=lambda wildcards: ()):
     """
 
     def files(wildcards):
-        found = sources_of(Path(workflow.basedir, "scripts", script), LIBRARY, also(wildcards))
+        found = sources_of(Path(file_of_workflow(f"scripts/{script}")), LIBRARY, also(wildcards))
         return list(map(os.path.relpath, found))
 
     return files

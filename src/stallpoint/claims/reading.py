@@ -16,6 +16,8 @@ from stallpoint.errors import InputError
 
 PAPERS = "papers"
 """Under ``claims`` of a study: all files of resources/claims."""
+PAPERS_FILES = ("keuper-2016.yaml", "serebryakov-2017.yaml", "shi-2018.yaml", "survey.yaml")
+"""These files: the folder of a workflow that is fetched file by file cannot be listed."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, ten times faster, where PyYAML was built with it: claims are read whenever a study is planned."""
 OWN = "this study"
@@ -52,10 +54,10 @@ def own_claims(entries: Sequence[Mapping[str, Any]]) -> list[Claim]:
     ]
 
 
-def claim_files(entries: Sequence[Any], papers: Path) -> list[Path]:
-    """The files among a study's ``claims``; `papers` is the folder that stands behind the word of that name."""
+def claim_files(entries: Sequence[Any], papers: Sequence[str]) -> list[str]:
+    """The files among a study's ``claims``; `papers` are those that the word of that name stands for."""
     named = [entry for entry in entries if isinstance(entry, str)]
-    return [path for name in named for path in (sorted(papers.glob("*.yaml")) if name == PAPERS else [Path(name)])]
+    return [path for name in named for path in (papers if name == PAPERS else [name])]
 
 
 def _of_file(path: Path) -> list[Claim]:
