@@ -55,7 +55,12 @@ def own_claims(entries: Sequence[Mapping[str, Any]]) -> list[Claim]:
 def claim_files(entries: Sequence[Any], papers: Path) -> list[Path]:
     """The files among a study's ``claims``; `papers` is the folder that stands behind the word of that name."""
     named = [entry for entry in entries if isinstance(entry, str)]
-    return [path for name in named for path in (sorted(papers.glob("*.yaml")) if name == PAPERS else [Path(name)])]
+    return [path for name in named for path in ([Path(name)] if is_file(name) else sorted(papers.glob("*.yaml")))]
+
+
+def is_file(entry: Any) -> bool:
+    """Whether an entry of a study's ``claims`` names a file of the study's own."""
+    return isinstance(entry, str) and entry != PAPERS
 
 
 def _of_file(path: Path) -> list[Claim]:
