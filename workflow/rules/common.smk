@@ -23,6 +23,7 @@ from stallpoint.charts import CHARTS, PAPERS
 from stallpoint.claims.reading import claim_files, read_claims
 from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS, MEASURED
+from stallpoint.networks import NETWORKS
 from stallpoint.networks.own import file_of
 from stallpoint.planning import plan as plans
 from stallpoint.planning.budget import check_budget
@@ -256,6 +257,14 @@ def network_file(wildcards):
     """The file of one of the study's own networks: what is measured with it is stale once the file changes."""
     file = file_of(STUDY.config["networks"].get(wildcards.network, {"build": ""}))
     return [str(file)] if file else []
+
+
+def network_traces(wildcards):
+    """The traces of a network that is neither stallpoint's nor the study's own: they alone tell of it."""
+    if wildcards.network in NETWORKS or wildcards.network in STUDY.config["networks"]:
+        return []
+    cells = [cell for cell in STUDY.of_kind("imported-train") if cell.network == wildcards.network]
+    return list(dict.fromkeys(file for cell in cells for file in cell.files))
 
 
 def global_batches(wildcards):

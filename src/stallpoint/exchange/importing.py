@@ -103,6 +103,28 @@ def _add_iterations(cell: ImportedTrainCell, iterations: Sequence[TracedIteratio
         start += phases["iteration_time"]
 
 
+def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
+    """Columns of `NETWORK_LAYERS` for a network that its traces alone tell of; `InputError` where they differ.
+
+    They say what it sends, not what it learns and multiplies: those columns are empty.
+    """
+    first, *others = (from_text(_text(file), file)[0].layers for file in files)
+    sends = [(layer.name, layer.gradient_bytes) for layer in first]
+    for file, layers in zip(files[1:], others, strict=True):
+        if [(layer.name, layer.gradient_bytes) for layer in layers] != sends:
+            raise InputError(
+                f"{file}: its layers are not those of {files[0]}, but both are traces of a network {network}; give "
+                "different networks different names"
+            )
+    unknown = [None] * len(first)
+    return {
+        "network": [network] * len(first),
+        **_layer_labels(first),
+        "parameters": unknown,
+        "multiply_adds": unknown,
+    }
+
+
 def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[str, float], dict[str, list[Any]]]:
     """Columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
 
