@@ -21,6 +21,7 @@ from stallpoint.archive.further import further
 from stallpoint.cells import Cell
 from stallpoint.charts import CHARTS, PAPERS
 from stallpoint.claims.reading import claim_files, read_claims
+from stallpoint.configuration import check_keys
 from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS, MEASURED
 from stallpoint.networks import NETWORKS
@@ -39,6 +40,9 @@ SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
 PAPERS_CLAIMS = Path(workflow.basedir, "resources/claims")
 
 try:
+    if workflow.is_main_process:
+        for file in workflow.configfiles:
+            check_keys(Path(file))
     STUDY = studies.expand(config, SCHEMA, further)
     CLAIM_FILES = [os.path.relpath(file) for file in claim_files(STUDY.config["claims"], PAPERS_CLAIMS)]
     # What is misspelt in a claim is found before anything is measured.

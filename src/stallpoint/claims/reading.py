@@ -11,13 +11,11 @@ from typing import Any
 import yaml
 
 from stallpoint.claims.language import Claim, claim_from
-from stallpoint.configuration import check
+from stallpoint.configuration import check, load_yaml
 from stallpoint.errors import InputError
 
 PAPERS = "papers"
 """Under ``claims`` of a study: all files of resources/claims."""
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's, ten times faster, where PyYAML was built with it: claims are read whenever a study is planned."""
 OWN = "this study"
 """Who makes the claims that stand in the study's configuration."""
 
@@ -65,9 +63,11 @@ def is_file(entry: Any) -> bool:
 
 def _of_file(path: Path) -> list[Claim]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        content = load_yaml(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file of claims") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a YAML file: {error}") from None
     return _of_entries(content, f"{path}: ", {})
