@@ -1,7 +1,8 @@
-"""Build one network, try it, and write what it is made of."""
+"""Write what one network is made of: built and tried, or as its traces tell where it is nobody's to build."""
 
 from pathlib import Path
 
+from stallpoint.exchange.importing import describe_traced
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.networks.own import own_network
@@ -11,5 +12,8 @@ from stallpoint.records import NETWORK_LAYERS
 
 with program(Path(snakemake.log[0])):
     name, own = snakemake.wildcards.network, snakemake.params.own
-    network = own_network(name, own) if own else find(name)
-    write(NETWORK_LAYERS, to_arrow(NETWORK_LAYERS, describe(network)), Path(snakemake.output[0]))
+    if snakemake.input.traces:
+        rows = describe_traced(name, snakemake.input.traces)
+    else:
+        rows = describe(own_network(name, own) if own else find(name))
+    write(NETWORK_LAYERS, to_arrow(NETWORK_LAYERS, rows), Path(snakemake.output[0]))

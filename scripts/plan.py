@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from stallpoint.archive.further import further
+from stallpoint.configuration import load_yaml
 from stallpoint.kinds import MEASURED
 from stallpoint.planning.budget import check_budget
 from stallpoint.planning.plan import planned
@@ -29,7 +30,7 @@ with program():
     parser.add_argument("--cluster", action="store_true")
     asked = parser.parse_args()
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
-    study = expand(yaml.safe_load(asked.config.read_text()), schema, further)
+    study = expand(load_yaml(asked.config.read_text(), str(asked.config)), schema, further)
     results = Path("results", study.name)
     kinds = () if study.config["archived"] else MEASURED
     cells = [cell for cell in study.cells.values() if cell.kind in kinds]

@@ -1,10 +1,14 @@
-"""Numbers as people read them: the same way on pages, in charts, tables and words."""
+"""Numbers as people read them: the same way on pages, in charts, tables and words; and how they are read in files."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
+WRITTEN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+"""How programs write numbers. Python's own reading takes more: digits of every script, ``1_0``."""
+_WRITTEN = re.compile(WRITTEN)
 DIGITS = 3
 """Significant digits of what is shown without interval."""
 DIGITS_WITH_INTERVAL = 2
@@ -14,6 +18,11 @@ EXACT = 1e7
 """Whole numbers below are shown whole: counts, bytes, nodes."""
 LARGEST = 1e12
 """From here on a power of ten is easier to read."""
+
+
+def read_number(text: str) -> float:
+    """The number that is `WRITTEN`; not a number where it is none."""
+    return float(text) if _WRITTEN.fullmatch(text) else math.nan
 
 
 def number(value: float | None, digits: int = DIGITS) -> str:

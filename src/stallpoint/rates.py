@@ -8,62 +8,80 @@ time these are unknown.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from stallpoint.errors import InputError
+from stallpoint.numerals import WRITTEN
 
 REQUIRED = ("series", "workers", "workers_per_node", "samples_per_second")
 COLUMNS = (*REQUIRED, "batch_per_worker", "compute_seconds")
-_POSITIVE = "a positive number is expected"
+MOST_WORKERS = 10**9
+LEAST, MOST = 1e-15, 1e15
+"""Other numbers are between these: whatever is computed from them stays finite."""
+_POSITIVE = f"a positive number ({LEAST:g} to {MOST:g}) is expected"
+_AT_ONCE = 50_000
+"""Rows that are text at one time."""
 
 
 def read_rates(path: Path) -> pd.DataFrame:
     """The table with the columns `COLUMNS`; `InputError` names the line and what would be right there."""
-    text = _read(path)
-    if missing := [name for name in REQUIRED if name not in text]:
-        raise InputError(f"{path}: no column {', '.join(missing)}; needed are {', '.join(REQUIRED)}")
+    rates = pd.concat([_checked(path, text) for text in _parts(path)], ignore_index=True)
+    if rates.empty:
+        raise InputError(f"{path}: no rows; a header and one row for each measurement are expected")
+    return rates
+
+
+def _checked(path: Path, text: pd.DataFrame) -> pd.DataFrame:
+    """A part of the table as numbers."""
     text = text.reindex(columns=list(COLUMNS), fill_value="").dropna(how="all").fillna("")
     text = text.apply(lambda column: column.str.strip())
     text = text[(text != "").any(axis=1)]
-    if text.empty:
-        raise InputError(f"{path}: no rows; a header and one row for each measurement are expected")
     rates: pd.DataFrame = text.assign(**{name: _numbers(path, text[name]) for name in COLUMNS[1:]})
-    whole = rates["workers"] == rates["workers"].round()
+    workers = rates["workers"]
     _refuse(path, text["series"] == "", text["series"], "a name is expected")
-    _refuse(path, ~(whole & (rates["workers"] >= 1)), text["workers"], "a whole number from 1 on is expected")
-    _refuse(path, rates["workers_per_node"] <= 0, text["workers_per_node"], f"{_POSITIVE}, or nothing if unknown")
-    _refuse(path, rates["batch_per_worker"] <= 0, text["batch_per_worker"], f"{_POSITIVE}, or nothing if unknown")
-    _refuse(path, rates["compute_seconds"] <= 0, text["compute_seconds"], f"{_POSITIVE}, or nothing if unknown")
-    _refuse(
-        path, rates["samples_per_second"] <= 0, text["samples_per_second"], f"{_POSITIVE}, or nothing to predict it"
-    )
-    return rates.reset_index(drop=True)
+    whole = (workers == workers.round()) & workers.between(1, MOST_WORKERS)
+    _refuse(path, ~whole, text["workers"], f"a whole number from 1 on is expected, up to {MOST_WORKERS:,}")
+    for name in COLUMNS[2:]:
+        else_what = "to predict it" if name == "samples_per_second" else "if unknown"
+        wrong = rates[name].notna() & ~rates[name].between(LEAST, MOST)
+        _refuse(path, wrong, text[name], f"{_POSITIVE}, or nothing {else_what}")
+    return rates
 
 
-def _read(path: Path) -> pd.DataFrame:
-    """The file as text; the index is that of its lines, the header being line 1."""
+def _parts(path: Path) -> Iterator[pd.DataFrame]:
+    """The file as text, one part after the other; the index is that of its lines, the header being line 1."""
+    line = 2
     try:
         with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):  # more fields than columns
-            table = pd.read_csv(
-                path, dtype=str, index_col=False, skip_blank_lines=False, skipinitialspace=True, encoding="utf-8-sig"
-            )
+            parts = pd.read_csv(
+                path, dtype=str, index_col=False, skip_blank_lines=False, skipinitialspace=True, encoding="utf-8-sig",
+                chunksize=_AT_ONCE,
+            )  # fmt: skip
+            for part in parts:
+                named = part.rename(columns=str.strip)
+                if missing := [name for name in REQUIRED if name not in named]:
+                    raise InputError(f"{path}: no column {', '.join(missing)}; needed are {', '.join(REQUIRED)}")
+                yield named.set_axis(pd.RangeIndex(line, line + len(named)))
+                line += len(named)
     except FileNotFoundError:
         raise InputError(f"{path}: no such table") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a CSV table ({error})") from None
-    table.index = pd.RangeIndex(2, len(table) + 2)
-    return table.rename(columns=str.strip)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _numbers(path: Path, text: pd.Series[str]) -> pd.Series[float]:
     """A column as finite numbers; not a number where nothing is written."""
-    values = pd.to_numeric(text.replace({"": "nan"}), errors="coerce").astype(np.float64)
     written = ~text.str.lower().isin(["", "nan"])
+    plain = text.str.fullmatch(WRITTEN)
+    values = text.where(plain, "nan").to_numpy(object).astype(np.float64)
     _refuse(path, written & ~np.isfinite(values), text, "a finite number is expected")
-    return values
+    return pd.Series(values, text.index)
 
 
 def _refuse(path: Path, wrong: pd.Series[bool], text: pd.Series[str], expected: str) -> None:
@@ -71,4 +89,5 @@ def _refuse(path: Path, wrong: pd.Series[bool], text: pd.Series[str], expected: 
     if wrong.any():
         line = int(wrong.index.to_numpy()[wrong.to_numpy().argmax()])
         more = f" (and {wrong.sum() - 1} more such rows)" if wrong.sum() > 1 else ""
-        raise InputError(f"{path}, line {line}: {text.name} is {text.loc[line] or 'empty'}; {expected}{more}")
+        said = str(text.loc[line])[:40] or "empty"
+        raise InputError(f"{path}, line {line}: {text.name} is {said}; {expected}{more}")

@@ -993,9 +993,19 @@ NETWORK_LAYERS = Table(
         Column("layer_index", INT, None, "position in the forward pass, from 0"),
         Column("layer", TEXT, None, "name of the layer"),
         LAYER_TYPE,
-        Column("parameters", INT, None, "learned values; what layers share is counted at the first of them"),
+        Column(
+            "parameters",
+            INT,
+            None,
+            "learned values; what layers share is counted at the first of them; empty where only traces tell of it",
+        ),
         Column("gradient_bytes", INT, "B", "size of its gradients"),
-        Column("multiply_adds", INT, None, "multiply-adds of its matrix products in one sample's forward pass"),
+        Column(
+            "multiply_adds",
+            INT,
+            None,
+            "multiply-adds of its matrix products in one sample's forward pass; empty where only traces tell of it",
+        ),
     ),
 )
 

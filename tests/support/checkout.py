@@ -45,6 +45,7 @@ class Checkout:
             else:
                 shutil.copy(source, folder / part, follow_symlinks=False)
         (folder / "elsewhere.csv").write_text(ELSEWHERE)
+        (folder / "claims.yaml").write_text(CLAIMS)
         self.study = study
         self.write_study()
 
@@ -79,6 +80,11 @@ made up,8,4,740
 made up,16,4,1460
 """
 """The external table of the tiny study."""
+CLAIMS = """paper: a colleague
+claims:
+  - {id: it-is-worth-it, sentence: It is worth it., missing: no table says what it is worth}
+"""
+"""The file of claims of the tiny study."""
 
 TINY: dict[str, Any] = {
     "study": "tiny",
@@ -106,6 +112,7 @@ TINY: dict[str, Any] = {
     "external_tables": {"elsewhere": "elsewhere.csv"},
     "claims": [
         "papers",
+        "claims.yaml",
         {
             "id": "two-nodes-are-no-slower",
             "sentence": "Two nodes are at least as fast as one.",

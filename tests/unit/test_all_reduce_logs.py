@@ -1,6 +1,8 @@
 """Logs of nccl-tests and OSU micro-benchmarks, good and bad."""
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 from all_reduce_samples import SIZES, microseconds, nccl_tests, osu
@@ -11,6 +13,10 @@ from stallpoint.exchange.all_reduce_logs import FORMATS, AllReduce, read_log
 LINE = "        1024           256     float     sum      -1    "
 
 
+def read(text: str, format: str, ranks: int) -> list[AllReduce]:
+    return list(read_log(text.splitlines(), "log", format=format, ranks=ranks))
+
+
 @pytest.mark.parametrize(
     ("format", "text"),
     [("nccl-tests", nccl_tests()), ("osu", osu()), ("osu", osu(full=True))],
@@ -18,7 +24,7 @@ LINE = "        1024           256     float     sum      -1    "
 )
 def test_sizes_and_times_are_those_printed(format: str, text: str) -> None:
     """In place for nccl-tests, the slowest rank for osu_allreduce -f."""
-    rows = read_log(text, "log", format=format, ranks=8)
+    rows = read(text, format, ranks=8)
     assert [row.message_bytes for row in rows] == list(SIZES)
     assert [row.seconds for row in rows] == pytest.approx(
         [1e-6 * microseconds(size) for size in SIZES], abs=6e-9, rel=1e-4
@@ -27,7 +33,7 @@ def test_sizes_and_times_are_those_printed(format: str, text: str) -> None:
 
 def test_out_of_place_is_taken_where_nothing_was_done_in_place() -> None:
     text = nccl_tests(sizes=(), extra=LINE + "  24.50    0.04    0.07      0      N/A     N/A     N/A    N/A")
-    assert read_log(text, "log", format="nccl-tests", ranks=8) == [AllReduce(1024, pytest.approx(24.5e-6))]
+    assert read(text, "nccl-tests", ranks=8) == [AllReduce(1024, pytest.approx(24.5e-6))]
 
 
 def test_old_versions_of_nccl_tests_print_errors_and_no_root() -> None:
@@ -37,14 +43,14 @@ def test_old_versions_of_nccl_tests_print_errors_and_no_root() -> None:
         "           0             0   float     sum     5.70    0.00    0.00  0e+00     5.54    0.00    0.00  0e+00",
         "       65536         16384   float     sum    30.12    2.18    3.81  4e-07    29.50    2.22    3.89  4e-07",
     ])  # fmt: skip
-    assert read_log(text, "log", format="nccl-tests", ranks=8) == [AllReduce(65536, pytest.approx(29.5e-6))]
+    assert read(text, "nccl-tests", ranks=8) == [AllReduce(65536, pytest.approx(29.5e-6))]
 
 
 def test_time_stamps_may_stand_at_the_end() -> None:
     text = nccl_tests(sizes=()).replace("busbw #wrong\n", "busbw #wrong           timestamp\n", 1)
     row = LINE + "  24.50    0.04    0.07      0    20.25    0.05    0.08      0   2024-05-01 10:11:12"
     stamped = f"{text}\n{row}\n"
-    assert read_log(stamped, "log", format="nccl-tests", ranks=8) == [AllReduce(1024, pytest.approx(20.25e-6))]
+    assert read(stamped, "nccl-tests", ranks=8) == [AllReduce(1024, pytest.approx(20.25e-6))]
 
 
 GOOD = "  24.50    0.04    0.07      0    20.25    0.05    0.08      0"
@@ -77,6 +83,11 @@ def test_what_is_wrong_with_a_log_of_nccl_tests_is_said(text: str, message: str)
         (nccl_tests(), "log: no all-reduce of osu found"),
         (osu(extra="1024  12.0  13.0"), "3 values for the 2 columns Size Avg Latency(us)"),
         (osu(extra="1024                fast"), "Avg Latency(us) is 'fast', expected is a number"),
+        (osu(extra="1024                4_1.80"), "Avg Latency(us) is '4_1.80', expected is a number"),
+        (osu(extra="1024                1e300"), "Avg Latency(us) is '1e300', expected is a number"),
+        (osu(extra="99999999999999999999  41.80"), "Size is '99999999999999999999', expected is a number"),
+        (osu(extra="１０２４  41.80"), "'１０２４ 41.80' is not a measurement"),
+        (osu(extra="2²  41.80"), "'2² 41.80' is not a measurement"),
         (osu(extra="2,1024              41.80"), "'2,1024 41.80' is not a measurement; take the line out"),
         (osu(extra="mpirun noticed that process rank 3 exited on signal 9"), "'mpirun noticed that"),
         (osu().replace("Allreduce", "Allgather"), "'OSU MPI Allgather Latency Test v7.4': expected is the Allreduce"),
@@ -89,7 +100,7 @@ def test_what_is_wrong_with_a_log_of_osu_is_said(text: str, message: str) -> Non
 
 def check(format: str, text: str, message: str) -> None:
     with pytest.raises(InputError) as error:
-        read_log(text, "log", format=format, ranks=8)
+        read(text, format, ranks=8)
     assert message in str(error.value)
     if "found" not in message:
         assert re.match(r"log, line \d+: ", str(error.value))
@@ -97,11 +108,18 @@ def check(format: str, text: str, message: str) -> None:
 
 def test_validation_that_failed_is_an_error() -> None:
     head = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)        Validation\n"
-    assert read_log(head + "1024  12.0  Pass\n", "log", format="osu", ranks=2) == [
-        AllReduce(1024, pytest.approx(12e-6))
-    ]
+    assert read(head + "1024  12.0  Pass\n", "osu", ranks=2) == [AllReduce(1024, pytest.approx(12e-6))]
     with pytest.raises(InputError, match="log, line 3: validation says Fail"):
-        read_log(head + "1024  12.0  Fail\n", "log", format="osu", ranks=2)
+        read(head + "1024  12.0  Fail\n", "osu", ranks=2)
+
+
+def test_a_log_is_read_as_far_as_its_rows_are_taken() -> None:
+    def lines() -> Iterator[str]:
+        yield from osu(extra="1024  12.0").splitlines()
+        raise AssertionError("more lines are asked for than are needed")
+
+    (first,) = islice(read_log(lines(), "log", format="osu", ranks=2), 1)
+    assert first.message_bytes == SIZES[0]
 
 
 def test_every_format_stands_for_a_backend() -> None:

@@ -138,6 +138,22 @@ def test_names_that_the_author_writes_are_pointed_out(site: Path, tmp_path: Path
     assert found["CITATION.cff"] == [USER]
 
 
+@pytest.mark.parametrize("keep_names", [False, True])
+def test_files_of_claims_come_along_under_names_without_places(keep_names: bool, site: Path, tmp_path: Path) -> None:
+    own = {"id": "own", "sentence": "It is worth it.", "missing": "no table says what it is worth"}
+    claims = ["papers", "qz/a.yaml", str(site / "qz/b.yaml"), str(tmp_path / "c.yaml"), own]
+    with inside(site):
+        for name in claims[1:4]:
+            Path(name).parent.mkdir(exist_ok=True)
+            Path(name).write_text(f"paper: {name[-6:]}\nclaims: []\n")
+        archive(study_of(claims=claims, archive={"keep_names": keep_names}), tmp_path / "claims.zip")
+    with zipfile.ZipFile(tmp_path / "claims.zip") as file:
+        archived = yaml.safe_load(file.read("config/config.yaml"))["claims"]
+        assert archived[:3] + archived[4:] == ["papers", "qz/a.yaml", "qz/b.yaml", own]
+        assert re.fullmatch(r"path\d/c.yaml", archived[3])
+        assert [file.read(name).decode()[7:13] for name in archived[1:4]] == [name[-6:] for name in claims[1:4]]
+
+
 def test_the_study_in_it_is_the_same_study_and_measures_nothing(unpacked: Path) -> None:
     config = yaml.safe_load((unpacked / "config/config.yaml").read_text())
     with inside(unpacked):

@@ -17,6 +17,7 @@ from stallpoint.claims.judge import Judged, judge
 from stallpoint.claims.quantity import Evidence
 from stallpoint.claims.reading import OWN, PAPERS, claim_files, read_claims
 from stallpoint.claims.verdict import UNTESTED
+from stallpoint.markdown import plain
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.presets import PRESETS
 from stallpoint.records import EXTRAPOLATED_TABLES, INSTRUMENTATION
@@ -124,7 +125,7 @@ def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str,
     assert json.loads(json.dumps(claims, allow_nan=False)) == claims
     markdown, html = "\n\n".join(words.blocks(claims)), claims_section(claims).html
     for claim in claims:
-        assert f"| {claim['sentence'].replace('|', chr(92) + '|')} | " in markdown
+        assert f"| {plain(claim['sentence'])} | " in markdown
         assert f'id="claim-{claim["id"]}"' in html
         if claim["chart"]:
             assert f'<a href="#{claim["chart"]}">' in html
@@ -143,7 +144,9 @@ def test_claims_of_papers_and_of_the_study_are_counted_apart(judged: dict[str, J
 
 def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -> None:
     claim = {**judged["lrn-negligible"], "sentence": "a | b <script>", "paper": "A & B <i>"}
-    assert "a \\| b" in "\n".join(words.blocks([claim]))
+    markdown = "\n".join(words.blocks([claim]))
+    assert "a \\| b &lt;script>" in markdown
+    assert "### A & B &lt;i>" in markdown
     html = claims_section([claim]).html
     assert "<script>" not in html
     assert "<i>" not in html

@@ -16,15 +16,15 @@ from test_study import ROOT, SCHEMA
 
 from stallpoint.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.errors import InputError
-from stallpoint.exchange.importing import compose, import_cell
-from stallpoint.exchange.layer_trace import to_text
+from stallpoint.exchange.importing import ITERATIONS_AT_ONCE, ROWS_AT_ONCE, compose, describe_traced, import_cell
+from stallpoint.exchange.layer_trace import TracedIteration, to_text
 from stallpoint.kinds import KINDS
 from stallpoint.models.base.measured import over_ranks
 from stallpoint.models.taskgraph import Costs, Message, equation, iteration_tasks, schedule
 from stallpoint.models.terms import communication
-from stallpoint.parquet import read
+from stallpoint.parquet import read, to_arrow
 from stallpoint.presets import PRESETS
-from stallpoint.records import RUNS, TABLES
+from stallpoint.records import NETWORK_LAYERS, RUNS, TABLES
 from stallpoint.study import expand
 
 
@@ -129,6 +129,38 @@ def test_each_rank_may_have_a_file(tmp_path: Path) -> None:
     tables = imported(table_vi_cell(files=list(map(str, files))), tmp_path)
     assert list(tables["iterations"]["rank"]) == [0, 1]
     assert tables["layers"].groupby("rank").size().to_dict() == {0: 21, 1: 21}
+
+
+def test_a_network_that_only_traces_tell_of_has_their_layers(tmp_path: Path) -> None:
+    files = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for file in files:
+        file.write_text(to_text([table_vi()] * 2))
+    rows = to_arrow(NETWORK_LAYERS, describe_traced("nobodys", list(map(str, files)))).to_pandas()
+    assert set(rows["network"]) == {"nobodys"}
+    assert list(rows["layer"]) == [layer.name for layer in table_vi().layers]
+    assert rows["gradient_bytes"].sum() == sum(layer.gradient_bytes for layer in table_vi().layers)
+    assert rows[["parameters", "multiply_adds"]].isna().all(axis=None)
+    files[1].write_text(to_text([TracedIteration(1.0, table_vi().layers[1:])]))
+    with pytest.raises(InputError, match=r"b\.txt: its layers are not those of .*a\.txt, .* different names"):
+        describe_traced("nobodys", list(map(str, files)))
+
+
+def test_long_files_are_read_in_parts_that_follow_one_another(tmp_path: Path) -> None:
+    trace, log = tmp_path / "trace.txt", tmp_path / "log.txt"
+    count = 2 * ITERATIONS_AT_ONCE + 1
+    trace.write_text(to_text([table_vi()] * count))
+    iterations = imported(table_vi_cell(files=[str(trace)], iterations=count), tmp_path / "a")["iterations"]
+    assert list(iterations["iteration"]) == list(range(count))
+    assert list(iterations["start"]) == pytest.approx(np.cumsum([0, *iterations["iteration_time"][:-1]]))
+    count = 2 * ROWS_AT_ONCE + 1
+    log.write_text(osu(sizes=(), extra="\n".join(["1024  12.0"] * count)))
+    study = {"study": "s", "hardware": {"k": {"device": "cpu", "nodes": 2, "collectives": [
+        {"file": str(log), "nodes": 2, "format": "osu"}]}}}  # fmt: skip
+    (cell,) = expand(study, SCHEMA).cells.values()
+    assert list(imported(cell, tmp_path / "b")["collectives"]["sample"]) == list(range(count))
+    log.write_text("x" * 1_000_000)
+    with pytest.raises(InputError, match=r"log.txt, line 1: more than 100,000 characters"):
+        imported(cell, tmp_path / "c")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.numerals import interval, number
+from stallpoint.numerals import interval, number, read_number
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,18 @@ def test_numbers_have_three_digits_unless_they_are_counts(value: float | None, t
 @given(st.floats(-1e15, 1e15, allow_subnormal=False))
 def test_what_is_shown_is_near_the_value(value: float) -> None:
     assert float(number(value).replace(",", "")) == pytest.approx(value, rel=0.0051)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**30), 10**30))
+def test_what_python_writes_is_read(value: float) -> None:
+    assert read_number(repr(value)) == float(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["1_0", "１０", "٣", "1e1_0", " 1", "1\n", "0x1p3", "inf", "nan", "", ".", "e3", "1e", "--1"]
+)
+def test_what_no_program_writes_is_no_number(text: str) -> None:
+    assert math.isnan(read_number(text))
 
 
 def test_an_end_without_a_number_is_unbounded() -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from report_samples import LEFT_OUT, NOTHING, Tables
+from test_layer_trace import TABLE_VI
 
 from stallpoint.charts import CHARTS
 from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.exchange.importing import describe_traced
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.numerals import interval
@@ -152,6 +154,14 @@ def test_networks_stand_with_their_size_and_the_published_values() -> None:
     assert "A & B, beside ours" in words(html)
     assert "convolutional layers alexnet 6 5 They <err>." in words(html)
     assert html.count('<tr data-network="alexnet">') == 2
+
+
+def test_what_traces_do_not_tell_of_a_network_is_a_dash() -> None:
+    known = pd.DataFrame(describe(find("alexnet")))
+    traced = pd.DataFrame(describe_traced("nobodys", [str(TABLE_VI)]))
+    found = words(networks({"network_layers": pd.concat([known, traced])}).html)
+    assert "alexnet 24 60,965,224 244 MB 0.724 billion" in found
+    assert "nobodys 21 - 244 MB - " in found
 
 
 def test_captions_are_those_of_the_registry(text: str) -> None:

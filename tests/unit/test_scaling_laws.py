@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -385,6 +386,24 @@ def test_a_long_series_is_thinned_and_predicted_at_every_count() -> None:
     found = extrapolate(rates, 0.25)
     assert found["workers"].tolist() == workers
     assert found["predicted"].iloc[-1] == pytest.approx(rates["samples_per_second"].iloc[-1], rel=0.02)
+
+
+def test_many_series_say_how_far_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    one = table([1, 2], [100, 200])
+    extrapolate(pd.concat([one.assign(series=f"s{place}") for place in range(99)]))
+    assert capsys.readouterr().err == ""
+    extrapolate(pd.concat([one.assign(series=f"s{place}") for place in range(100)]))
+    assert re.search(r"^scaling laws of series 100/100 after", capsys.readouterr().err, re.MULTILINE)
+
+
+def test_what_draws_are_wanted_does_not_change_them() -> None:
+    series = Series.of(table(COUNTS, 100 * np.array(COUNTS) ** 0.9))
+    places = Places(np.array([64.0]), np.array([64.0]), np.array([np.nan]))
+    chosen = choose(series, places)
+    drawn, some = chosen.posteriors[0], np.array([7, 1999, 0])
+    onward = Continuation.of(series, places, across_nodes=False)
+    every = drawn.predict(places, onward, seed=3)
+    assert drawn.predict(places, onward, seed=3, which=some) == pytest.approx(every[some], rel=1e-12)
 
 
 def test_a_name_for_each_row_is_taken_for_a_mistake() -> None:

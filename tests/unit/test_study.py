@@ -238,8 +238,31 @@ def itself() -> list[Any]:
         ),
         (
             {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "images", "format": "raw"}}},
-            "storage.b.path: images already holds the files images of storage.disk",
+            "storage.b.path: images already holds the files samples of storage.disk",
         ),
+        (
+            {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "./x/../images/", "format": "raw"}}},
+            "storage.b.path: ./x/../images/ already holds the files samples of storage.disk",
+        ),
+        (
+            {"storage": {"disk": CONFIG["storage"]["disk"], "b": {**CONFIG["storage"]["disk"], "generate": 17}}},
+            "storage.b.path: images already holds the samples that storage.disk generates, which are others",
+        ),
+        ({"storage": {"disk": {**CONFIG["storage"]["disk"], "path": " "}}}, "storage.disk.path: an empty path"),
+        ({"external_tables": {"a": "x\0y.csv"}}, "external_tables.a: 'x\\x00y.csv' has characters that no path has"),
+        ({"external_tables": {"a": "/tmp"}}, "external_tables.a: /tmp is a folder; a file is expected"),
+        ({"claims": ["papers", "/tmp"]}, "claims[1]: /tmp is a folder; a file is expected"),
+        ({"claims": ["x" * 300 + ".yaml"]}, f"claims[0]: {'x' * 80}... is longer than file systems take: 255 bytes"),
+        ({"hardware": imported(files="/tmp")}, "hardware.old.traces[0].files: /tmp is a folder; a file is expected"),
+        (
+            {"hardware": {**CONFIG["hardware"], "old": {"device": "cuda", "nodes": 2, "collectives": [log(file="/")]}}},
+            "hardware.old.collectives[0].file: / is a folder; a file is expected",
+        ),
+        (
+            {"networks": {"mine": {"build": f"{'x' * 300}.py:b", "image_size": 8}}},
+            f"networks.mine.build: {'x' * 80}... is longer than file systems take",
+        ),
+        ({"archives": ["a\nb.zip"]}, "archives[0]: 'a\\nb.zip' has characters that no path has"),
         ({"matrix": [], "storage": {}}, "no cell to run: matrix leaves out every combination, and nothing is imported"),
         ({"hardware": imported(network=None)}, "hardware.old.traces[0]: missing network"),
         ({"hardware": imported(read=None)}, "hardware.old.traces[0]: missing read: with prefetch > 0 the files say"),

@@ -14,7 +14,7 @@ from trace_events import check_nesting, lanes
 
 from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, from_text, to_text
 from stallpoint.parquet import read
-from stallpoint.records import MODEL_TABLES, RUNS, TABLES
+from stallpoint.records import MODEL_TABLES, NETWORK_LAYERS, RUNS, TABLES
 
 
 def trace(share: float) -> str:
@@ -42,7 +42,11 @@ def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
             "k80": {
                 "device": "cuda",
                 "nodes": 4,
-                "traces": [entry("one", nodes=1, scaling="compute"), *(entry(f"on{n}", nodes=n) for n in (1, 2, 4))],
+                "traces": [
+                    entry("one", nodes=1, scaling="compute"),
+                    *(entry(f"on{n}", nodes=n) for n in (1, 2, 4)),
+                    entry("nobodys", nodes=1, scaling="compute", network="nobodys"),
+                ],
                 "collectives": [
                     {"file": "osu.txt", "nodes": 2, "format": "osu"},
                     {"file": "nccl.txt", "nodes": 4, "format": "nccl-tests"},
@@ -54,6 +58,7 @@ def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
     checkout.write_study()
     for name, share in (("one", 0.0), ("on1", 0.0), ("on2", 1.0), ("on4", 1.5)):
         (checkout.folder / f"{name}.txt").write_text(trace(share))
+    (checkout.folder / "nobodys.txt").write_text(trace(0.0).replace("conv", "nobody"))
     (checkout.folder / "osu.txt").write_text(osu())
     (checkout.folder / "nccl.txt").write_text(nccl_tests(4))
     ran = checkout.snakemake("--logger-stallpoint-plain", "--", "all")
@@ -64,7 +69,7 @@ def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
 
 def test_imported_files_alone_make_a_report(imported: Checkout) -> None:
     runs = read(RUNS, imported.results("tables/runs.parquet")).to_pandas()
-    assert runs.groupby("kind").size().to_dict() == {"imported-train": 4, "imported-collectives": 2}
+    assert runs.groupby("kind").size().to_dict() == {"imported-train": 5, "imported-collectives": 2}
     for table in MODEL_TABLES:
         read(table, imported.results(f"models/{table.name}.parquet"))
     predictions = read(TABLES["predictions"], imported.results("models/predictions.parquet")).to_pandas()
@@ -72,6 +77,8 @@ def test_imported_files_alone_make_a_report(imported: Checkout) -> None:
     assert list(weak.index) == [1, 2, 4, 8]
     assert weak["predicted_iteration"].notna().all()
     assert weak["extrapolated"].to_dict() == {1: False, 2: False, 4: False, 8: True}
+    described = read(NETWORK_LAYERS, imported.results("networks/nobodys.parquet")).to_pandas()
+    assert list(described["layer"])[:2] == ["nobody1", "relu1"]
     text = imported.results("details.md").read_text()
     assert "## Imported" in text
     assert "on4.txt (SHA-256 " in text

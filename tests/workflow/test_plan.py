@@ -51,6 +51,16 @@ def test_wrong_entries_are_named_without_a_traceback(
     assert "Traceback" not in ran.text
 
 
+def test_a_key_that_is_there_twice_is_named(new_checkout: Callable[..., Checkout]) -> None:
+    study = new_checkout()
+    file = study.folder / "config/config.yaml"
+    file.write_text(file.read_text() + "iterations: 7\n")
+    ran = study.snakemake("-n")
+    assert ran.status != 0
+    assert re.search(r"config.yaml, line \d+: key 'iterations' stands in line \d+ already; one of them is", ran.text)
+    assert "Traceback" not in ran.text
+
+
 def test_what_is_to_be_measured_is_expected_to_take_as_long_as_it_took_before(
     new_checkout: Callable[..., Checkout],
 ) -> None:

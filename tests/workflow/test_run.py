@@ -137,13 +137,13 @@ def test_claims_of_papers_and_of_the_study_are_judged(finished: Checkout) -> Non
 
 
 def test_a_claim_that_changes_is_judged_again_and_nothing_else(study: Checkout) -> None:
-    papers, own = study.study["claims"]
-    study.write_study(claims=[papers, {**own, "condition": {"above": 1}}])
+    papers, file, own = study.study["claims"]
+    study.write_study(claims=[papers, file, {**own, "condition": {"above": 1}}])
     assert study.snakemake("-n").jobs == {"conclude": 1, "report_page": 1, "all": 1}
-    study.write_study(claims=[papers, {**own, "chart": "sped"}])
+    study.write_study(claims=[papers, file, {**own, "chart": "sped"}])
     refused = study.snakemake("-n")
     assert refused.status != 0
-    assert "claims[1] (two-nodes-are-no-slower).chart: unknown chart 'sped', did you mean 'speedup'?" in refused.text
+    assert "claims[2] (two-nodes-are-no-slower).chart: unknown chart 'sped', did you mean 'speedup'?" in refused.text
 
 
 def test_the_papers_exhibits_are_files_or_say_what_is_missing(finished: Checkout) -> None:

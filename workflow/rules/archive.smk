@@ -24,6 +24,7 @@ rule archive:
         archives=ARCHIVES,
         published=rules.report_page.input.published,
         results=final_targets(),
+        claim_files=CLAIM_FILES,
         schema=SCHEMA_FILE,
     output:
         f"archives/{STUDY.name}.zip",

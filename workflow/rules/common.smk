@@ -21,8 +21,10 @@ from stallpoint.archive.further import further
 from stallpoint.cells import Cell
 from stallpoint.charts import CHARTS, PAPERS
 from stallpoint.claims.reading import PAPERS_FILES, claim_files, read_claims
+from stallpoint.configuration import check_keys
 from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS, MEASURED
+from stallpoint.networks import NETWORKS
 from stallpoint.networks.own import file_of
 from stallpoint.planning import plan as plans
 from stallpoint.planning.budget import check_budget
@@ -42,6 +44,9 @@ if RETRY not in (None, "failed"):
     raise WorkflowError(f"retry: {RETRY!r} is not known; --config retry=failed measures failed cells again")
 
 try:
+    if workflow.is_main_process:
+        for file in workflow.configfiles:
+            check_keys(Path(file))
     STUDY = studies.expand(config, SCHEMA, further)
     CLAIM_FILES = claim_files(STUDY.config["claims"], PAPERS_CLAIMS)
     # What is misspelt in a claim is found before anything is measured.
@@ -257,6 +262,14 @@ def network_file(wildcards):
     """The file of one of the study's own networks: what is measured with it is stale once the file changes."""
     file = file_of(STUDY.config["networks"].get(wildcards.network, {"build": ""}))
     return [str(file)] if file else []
+
+
+def network_traces(wildcards):
+    """The traces of a network that is neither stallpoint's nor the study's own: they alone tell of it."""
+    if wildcards.network in NETWORKS or wildcards.network in STUDY.config["networks"]:
+        return []
+    cells = [cell for cell in STUDY.of_kind("imported-train") if cell.network == wildcards.network]
+    return list(dict.fromkeys(file for cell in cells for file in cell.files))
 
 
 def global_batches(wildcards):

@@ -19,7 +19,8 @@ rule prepare_storage:
 
 rule describe_network:
     input:
-        network_file,
+        own=network_file,
+        traces=network_traces,
     output:
         f"{RESULTS}/networks/{{network}}.parquet",
     log:

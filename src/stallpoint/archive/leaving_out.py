@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from stallpoint.archive.names import Names
 from stallpoint.cells import Cell
+from stallpoint.claims.reading import is_file
 from stallpoint.kinds import cell_from_json
 from stallpoint.parquet import read, write
 from stallpoint.records import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS, TABLES
@@ -89,4 +90,5 @@ def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, A
     for entry in changed["networks"].values():
         entry["build"] = _build(entry["build"], names)
     changed["external_tables"] = {name: names.path(file) for name, file in changed["external_tables"].items()}
+    changed["claims"] = [names.path(entry) if is_file(entry) else entry for entry in changed["claims"]]
     return changed

@@ -14,6 +14,7 @@ from stallpoint.archive.index import INDEX, Index, read_index
 from stallpoint.archive.leaving_out import cell_without_names, config_without_names, copy_records
 from stallpoint.archive.names import Names, expand_nodes
 from stallpoint.cells import Cell
+from stallpoint.claims.reading import is_file
 from stallpoint.networks.own import file_of
 from stallpoint.parquet import read
 from stallpoint.records import ENVIRONMENTS, SLURM_JOBS
@@ -93,8 +94,9 @@ def _archived(study: Study, names: Names | None, folder: Path) -> dict[str, Any]
     if names is None:
         config |= {section: study.config[section] for section in ("storage", "hardware")}
     config["archives"] = [{"path": archive.path.name, "name": archive.name} for archive in study.archives]
-    own = [file_of(entry) for entry in study.config["networks"].values()]
-    for file in filter(None, [*own, *map(Path, study.config["external_tables"].values())]):
+    networks = [file_of(entry) for entry in study.config["networks"].values()]
+    claims = filter(is_file, study.config["claims"])
+    for file in filter(None, [*networks, *map(Path, [*study.config["external_tables"].values(), *claims])]):
         _copy(file, folder / places.path(str(file)))
     return config
 

@@ -11,15 +11,13 @@ from typing import Any
 import yaml
 
 from stallpoint.claims.language import Claim, claim_from
-from stallpoint.configuration import check
+from stallpoint.configuration import check, load_yaml
 from stallpoint.errors import InputError
 
 PAPERS = "papers"
 """Under ``claims`` of a study: all files of resources/claims."""
 PAPERS_FILES = ("keuper-2016.yaml", "serebryakov-2017.yaml", "shi-2018.yaml", "survey.yaml")
 """These files: the folder of a workflow that is fetched file by file cannot be listed."""
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's, ten times faster, where PyYAML was built with it: claims are read whenever a study is planned."""
 OWN = "this study"
 """Who makes the claims that stand in the study's configuration."""
 
@@ -57,14 +55,21 @@ def own_claims(entries: Sequence[Mapping[str, Any]]) -> list[Claim]:
 def claim_files(entries: Sequence[Any], papers: Sequence[str]) -> list[str]:
     """The files among a study's ``claims``; `papers` are those that the word of that name stands for."""
     named = [entry for entry in entries if isinstance(entry, str)]
-    return [path for name in named for path in (papers if name == PAPERS else [name])]
+    return [path for name in named for path in ([name] if is_file(name) else papers)]
+
+
+def is_file(entry: Any) -> bool:
+    """Whether an entry of a study's ``claims`` names a file of the study's own."""
+    return isinstance(entry, str) and entry != PAPERS
 
 
 def _of_file(path: Path) -> list[Claim]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        content = load_yaml(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file of claims") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a YAML file: {error}") from None
     return _of_entries(content, f"{path}: ", {})

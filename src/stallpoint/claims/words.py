@@ -8,6 +8,7 @@ from typing import Any
 
 from stallpoint.claims.reading import OWN
 from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
+from stallpoint.markdown import plain
 from stallpoint.numerals import number
 
 HEAD = ("claim", "source", "verdict", "numbers", "chart")
@@ -48,15 +49,15 @@ def blocks(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "## Claims"
     yield CAPTION
     for paper in dict.fromkeys(claim["paper"] for claim in judged):
-        yield f"### {paper}"
+        yield f"### {plain(paper)}"
         lines = [HEAD, ("---",) * len(HEAD), *(_row(claim) for claim in judged if claim["paper"] == paper)]
         yield "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def _row(claim: Mapping[str, Any]) -> tuple[str, ...]:
     chart = f"[{claim['chart']}](figures/{claim['chart']}.html)" if claim["chart"] else ""
-    texts = (claim["sentence"], claim["source"], f"**{verdict_in_words(claim)}**", _numbers(claim), chart)
-    return tuple(text.replace("|", "\\|").replace("\n", " ") for text in texts)
+    sentence, source, numbers = map(plain, (claim["sentence"], claim["source"], _numbers(claim)))
+    return sentence, source, f"**{verdict_in_words(claim)}**", numbers, chart
 
 
 def _numbers(claim: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from stallpoint.conclusions.words import (
     verdict_in_words,
     worthwhile_in_words,
 )
+from stallpoint.markdown import plain
 from stallpoint.numerals import interval, number
 
 
@@ -240,12 +241,10 @@ def _imported_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
             "Not measured here, but read from files. Those of training runs say how long the parts of an iteration "
             "took; iteration times are composed of them, and stand above where measured ones do."
         )
-        yield markdown_table(["cell", "files"], ([f"`{row['cell']}`", row["source"]] for row in rows))
+        yield markdown_table(["cell", "files"], ([f"`{row['cell']}`", plain(row["source"])] for row in rows))
 
 
 def _failed_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
     if rows:
         yield "## Cells that could not run"
-        yield markdown_table(
-            ["cell", "reason"], ([f"`{row['cell']}`", row["reason"].replace("\n", " ")] for row in rows)
-        )
+        yield markdown_table(["cell", "reason"], ([f"`{row['cell']}`", plain(row["reason"])] for row in rows))

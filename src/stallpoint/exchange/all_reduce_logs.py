@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from stallpoint.errors import InputError
+from stallpoint.numerals import read_number
 
 
 @dataclass(frozen=True)
@@ -24,22 +25,23 @@ class AllReduce:
     seconds: float
 
 
-def read_log(text: str, path: str, *, format: str, ranks: int) -> list[AllReduce]:
-    """The all-reduces in the text that the program `format` printed, in its order.
+def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Iterator[AllReduce]:
+    """The all-reduces in the lines that the program `format` printed, in its order.
 
     Raises `InputError` naming `path`, the line and what is wrong with it; also where the log shows that other than
     `ranks` workers took part, or that results were wrong.
     """
-    rows: list[AllReduce] = []
+    found = False
     reader: _Reader = FORMATS[format](ranks)
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
-            rows += reader.rows(line.strip())
+            rows = list(reader.rows(line.strip()))
         except ValueError as error:
             raise InputError(f"{path}, line {number}: {error}") from None
-    if not rows:
+        found |= bool(rows)
+        yield from rows
+    if not found:
         raise InputError(f"{path}: no all-reduce of {format} found; expected are its columns and a line for each size")
-    return rows
 
 
 class _Reader:
@@ -67,7 +69,7 @@ class _Reader:
 
     def _named(self, fields: Sequence[str]) -> dict[str, str]:
         """Fields by the first column of each name; as many as there are columns."""
-        if not fields[0].isdigit():
+        if not (fields[0].isascii() and fields[0].isdigit()):
             raise ValueError(f"{' '.join(fields)!r} is not a measurement; take the line out if it means no harm")
         if len(fields) != len(self._columns):
             raise ValueError(f"{len(fields)} values for the {len(self._columns)} columns {' '.join(self._columns)}")
@@ -125,8 +127,8 @@ class _NcclTests(_Reader):
         wrong = row.get(f"{prefix}#wrong", "N/A")
         if wrong != "N/A" and _number(wrong, "#wrong", least=-math.inf) > _ROUNDING:
             raise ValueError(f"#wrong is {wrong}: the all-reduce gave wrong results")
-        if size := int(_number(row["size"], "size")):
-            yield AllReduce(size, 1e-6 * _positive(row[f"{prefix}time"], "time"))
+        if size := _number(row["size"], "size"):
+            yield AllReduce(int(size), 1e-6 * _positive(row[f"{prefix}time"], "time"))
 
 
 _ROUNDING = 1e-3
@@ -161,12 +163,13 @@ FORMATS: dict[str, type[_Reader]] = {"nccl-tests": _NcclTests, "osu": _Osu}
 """Readers by the names of the configuration."""
 
 
+_MOST = 1e15
+"""No size in bytes and no time in µs is as large: a petabyte, thirty years."""
+
+
 def _number(text: str, column: str, *, least: float = 0) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= least):
+    value = read_number(text)
+    if not least <= value <= _MOST:
         raise ValueError(f"{column} is {text!r}, expected is a number")
     return value
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow as pa
 from stallpoint.cells import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import read_log
-from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, from_text
+from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, from_lines
 from stallpoint.exchange.layer_types import layer_type
 from stallpoint.kinds import kind_of
 from stallpoint.measure.recorder import Recorder
@@ -22,85 +23,121 @@ from stallpoint.measure.sensors import Reading, between
 from stallpoint.models import taskgraph
 from stallpoint.parquet import write_cell
 from stallpoint.presets import preset_from
-from stallpoint.records import COLLECTIVES, ITERATIONS, LAYERS, RUNS, Table
+from stallpoint.records import COLLECTIVES, ITERATIONS, LAYERS, RUNS
 from stallpoint.runs import run_row
+
+LONGEST_LINE = 100_000
+"""Characters; what is longer is no log."""
+ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
+"""Lines of a log, and iterations of a trace, that are Python's objects at one time."""
+_T = TypeVar("_T")
 
 
 def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
     """Write the folder of an imported cell; `InputError` names the file and line that is wrong."""
     started = datetime.now(UTC)
-    recorders = _traces(cell) if isinstance(cell, ImportedTrainCell) else [_collectives(cell)]
-    tables: dict[str, Any] = {table.name: _together(table, recorders) for table in kind_of(cell).tables[1:]}
+    recorders = _traces(cell) if isinstance(cell, ImportedTrainCell) else _collectives(cell)
+    tables = kind_of(cell).tables[1:]
+    parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
+    found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
     source = "; ".join(f"{file} (SHA-256 {_sha256(file)})" for file in cell.files)
-    write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **tables})
+    write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})
 
 
-def _together(table: Table, recorders: Sequence[Recorder]) -> pa.Table:
-    return pa.concat_tables(recorder.arrow(table) for recorder in recorders)
-
-
-def _text(file: str) -> str:
+def _lines(file: str) -> Iterator[str]:
+    """The lines of a text, one after the other."""
     try:
-        return Path(file).read_text(encoding="utf-8")
+        with Path(file).open(encoding="utf-8") as text:
+            for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
+                if len(line) > LONGEST_LINE:
+                    raise InputError(f"{file}, line {number}: more than {LONGEST_LINE:,} characters")
+                yield line
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read as text: {error}") from None
 
 
+def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
+    """Lists of at most so many of the values."""
+    rest = iter(values)
+    while part := list(islice(rest, length)):
+        yield part
+
+
 def _sha256(file: str) -> str:
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    with Path(file).open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 # --- all-reduces ----------------------------------------------------------------------------------
 
 
-def _collectives(cell: ImportedCollectivesCell) -> Recorder:
+def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """One row for each line of the log; a size that comes again is another sample. The mean stands for rank 0."""
-    keep = Recorder(cell, rank=0)
     seen: dict[int, int] = {}
-    for row in read_log(_text(cell.files[0]), cell.files[0], format=cell.format, ranks=cell.ranks):
-        sample = seen.setdefault(row.message_bytes, 0)
-        seen[row.message_bytes] += 1
-        keep.add(
-            COLLECTIVES, message_bytes=row.message_bytes, sample=sample, warmup=False, messages=1, seconds=row.seconds
-        )  # fmt: skip
-    return keep
+    (file,) = cell.files
+    for rows in _parts(read_log(_lines(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
+        samples = []
+        for row in rows:
+            samples.append(seen.get(row.message_bytes, 0))
+            seen[row.message_bytes] = samples[-1] + 1
+        sizes, seconds = [row.message_bytes for row in rows], [row.seconds for row in rows]
+        keep = Recorder(cell, rank=0)
+        keep.add(COLLECTIVES, message_bytes=sizes, sample=samples, warmup=False, messages=1, seconds=seconds)
+        yield keep
 
 
 # --- layer-wise traces ----------------------------------------------------------------------------
 
 
-def _traces(cell: ImportedTrainCell) -> list[Recorder]:
-    """The rows of each rank that has a file."""
-    recorders = []
+def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
+    """The rows of each rank that has a file; `InputError` where it does not hold what the study says of it."""
+    unwatched = between(Reading(), Reading())
     for rank, file in enumerate(cell.files):
-        iterations = from_text(_text(file), file)
-        _check(cell, iterations, file)
-        keep = Recorder(cell, rank)
-        _add_iterations(cell, iterations, keep)
-        recorders.append(keep)
-    return recorders
+        start, count = 0.0, 0
+        for iterations in _parts(from_lines(_lines(file), file), ITERATIONS_AT_ONCE):
+            keep = Recorder(cell, rank)
+            for index, iteration in enumerate(iterations, start=count):
+                which = {"iteration": index, "warmup": index < cell.warmup}
+                phases, layers = compose(cell, iteration)
+                keep.add(ITERATIONS, **which, start=start, **phases, **unwatched)
+                keep.add(LAYERS, **which, **layers)
+                start += phases["iteration_time"]
+            if not count:
+                _check_workers(cell, iterations[0], file)
+            count += len(iterations)
+            yield keep
+        if count != (expected := cell.warmup + cell.iterations):
+            raise InputError(f"{file}: {count} iterations; its entry in the study says {expected} (iterations)")
 
 
-def _check(cell: ImportedTrainCell, iterations: Sequence[TracedIteration], file: str) -> None:
-    """Raise `InputError` where the file does not hold what the study says of it."""
-    expected = cell.warmup + cell.iterations
-    if len(iterations) != expected:
-        raise InputError(f"{file}: {len(iterations)} iterations; its entry in the study says {expected} (iterations)")
-    communicates = any(layer.communication for layer in iterations[0].layers)
+def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: str) -> None:
+    """Raise `InputError` where several workers communicate not at all, or one with itself."""
+    communicates = any(layer.communication for layer in iteration.layers)
     if communicates != (cell.ranks > 1):
         what = "layers communicate" if communicates else "no layer communicates"
         raise InputError(f"{file}: {what}, but its entry in the study says {cell.ranks} worker(s)")
 
 
-def _add_iterations(cell: ImportedTrainCell, iterations: Sequence[TracedIteration], keep: Recorder) -> None:
-    start = 0.0
-    unwatched = between(Reading(), Reading())
-    for index, iteration in enumerate(iterations):
-        which = {"iteration": index, "warmup": index < cell.warmup}
-        phases, layers = compose(cell, iteration)
-        keep.add(ITERATIONS, **which, start=start, **phases, **unwatched)
-        keep.add(LAYERS, **which, **layers)
-        start += phases["iteration_time"]
+def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
+    """Columns of `NETWORK_LAYERS` for a network that its traces alone tell of; `InputError` where they differ.
+
+    They say what it sends, not what it learns and multiplies: those columns are empty.
+    """
+    first, *others = (next(from_lines(_lines(file), file)).layers for file in files)
+    sends = [(layer.name, layer.gradient_bytes) for layer in first]
+    for file, layers in zip(files[1:], others, strict=True):
+        if [(layer.name, layer.gradient_bytes) for layer in layers] != sends:
+            raise InputError(
+                f"{file}: its layers are not those of {files[0]}, but both are traces of a network {network}; give "
+                "different networks different names"
+            )
+    unknown = [None] * len(first)
+    return {
+        "network": [network] * len(first),
+        **_layer_labels(first),
+        "parameters": unknown,
+        "multiply_adds": unknown,
+    }
 
 
 def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[str, float], dict[str, list[Any]]]:

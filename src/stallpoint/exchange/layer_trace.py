@@ -12,12 +12,16 @@ first line; read are any white space, with or without names above any iteration,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from stallpoint.errors import InputError
+from stallpoint.numerals import read_number
 
 COLUMNS = ("Id", "Name", "Forward", "Backward", "Comm.", "Size")
+_MOST = 1e15
+"""No time in µs and no size in bytes is as large: thirty years, a petabyte."""
 
 
 @dataclass(frozen=True)
@@ -47,33 +51,48 @@ def to_text(iterations: Sequence[TracedIteration]) -> str:
 
 
 def from_text(text: str, path: str) -> list[TracedIteration]:
-    """The iterations in the text of the file `path`; `InputError` names it and the line that is wrong."""
-    iterations: list[list[LayerTimes]] = []
-    last = 0
-    for number, line in enumerate(text.splitlines(), start=1):
+    """As `from_lines`, of all lines of a text."""
+    return list(from_lines(text.splitlines(), path))
+
+
+def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
+    """The iterations in the lines of the file `path`; `InputError` names it and the line that is wrong."""
+    first: list[LayerTimes] = []
+    layers: list[LayerTimes] = []
+    count = last = 0
+    for number, line in enumerate(lines, start=1):
         fields = line.split()
         if not fields or fields[0].startswith("#") or fields[0].lower() == "id":
             continue
-        try:
+        with _named(path, number):
             place, layer = _layer(fields)
-            if place == 0:
-                _complete(iterations)
-                iterations.append([])
-            elif not iterations or place != len(iterations[-1]):
-                follows = f"{len(iterations[-1])} or 0 follows" if iterations else "an iteration begins with 0"
+            if place == 0 and count:
+                _complete(layers, first, count)
+                first = first or layers
+            elif place != 0 and (not count or place != len(layers)):
+                follows = f"{len(layers)} or 0 follows" if count else "an iteration begins with 0"
                 raise ValueError(f"id {place}, but {follows}")
-            _check(place, layer, iterations)
-        except ValueError as error:
-            raise InputError(f"{path}, line {number}: {error}") from None
-        iterations[-1].append(layer)
+            _check(place, layer, first)
+        if place == 0:
+            if count:
+                yield TracedIteration(layers[0].forward, layers[1:])
+            layers, count = [], count + 1
+        layers.append(layer)
         last = number
-    if not iterations:
+    if not count:
         raise InputError(f"{path}: no layers; expected are lines of {', '.join(COLUMNS)}")
+    with _named(path, last):
+        _complete(layers, first, count)
+    yield TracedIteration(layers[0].forward, layers[1:])
+
+
+@contextmanager
+def _named(path: str, line: int) -> Iterator[None]:
+    """Let a `ValueError` end in an `InputError` that names the line."""
     try:
-        _complete(iterations)
+        yield
     except ValueError as error:
-        raise InputError(f"{path}, line {last}: {error}") from None
-    return [TracedIteration(data.forward, layers) for data, *layers in iterations]
+        raise InputError(f"{path}, line {line}: {error}") from None
 
 
 def _lines(iteration: TracedIteration) -> Iterator[str]:
@@ -95,39 +114,37 @@ def _layer(fields: Sequence[str]) -> tuple[int, LayerTimes]:
 
 def _microseconds(text: str, column: str) -> float:
     """Seconds from a text in microseconds."""
-    try:
-        seconds = float(text) / 1e6
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds >= 0):
+    value = read_number(text)
+    if not 0 <= value <= _MOST:
         raise ValueError(f"{column} is {text!r}, expected is a time in microseconds")
-    return seconds
+    return value / 1e6
 
 
 def _whole(text: str, column: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    value = read_number(text) if text.isascii() and text.isdigit() else math.nan
+    if not value <= _MOST:
         raise ValueError(f"{column} is {text!r}, expected is a whole number")
     return int(text)
 
 
-def _check(place: int, layer: LayerTimes, iterations: Sequence[Sequence[LayerTimes]]) -> None:
-    """Raise `ValueError` unless the layer fits the layout and the first iteration."""
+def _check(place: int, layer: LayerTimes, first: Sequence[LayerTimes]) -> None:
+    """Raise `ValueError` unless the layer fits the layout and the first iteration, where that is not its own."""
     if place == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
     if layer.communication and not layer.gradient_bytes:
         raise ValueError(f"layer {layer.name} communicates, but the size of its gradients is 0")
-    if len(iterations) == 1:
+    if not first:
         return
-    first = iterations[0][place] if place < len(iterations[0]) else None
-    if first is None or (first.name, first.gradient_bytes) != (layer.name, layer.gradient_bytes):
-        expected = f"{first.name} of {first.gradient_bytes} bytes" if first else "no further layer"
+    there = first[place] if place < len(first) else None
+    if there is None or (there.name, there.gradient_bytes) != (layer.name, layer.gradient_bytes):
+        expected = f"{there.name} of {there.gradient_bytes} bytes" if there else "no further layer"
         raise ValueError(f"{layer.name} of {layer.gradient_bytes} bytes, but the first iteration has {expected} here")
 
 
-def _complete(iterations: Sequence[Sequence[LayerTimes]]) -> None:
-    """Raise `ValueError` where the last iteration has fewer layers than the first."""
-    if iterations and len(iterations[-1]) < max(2, len(iterations[0])):
+def _complete(layers: Sequence[LayerTimes], first: Sequence[LayerTimes], count: int) -> None:
+    """Raise `ValueError` where the iteration, the `count`-th, has fewer layers than the first."""
+    if len(layers) < max(2, len(first)):
         raise ValueError(
-            f"iteration {len(iterations)} ends after id {len(iterations[-1]) - 1}"
-            + (f", the first one after {len(iterations[0]) - 1}" if len(iterations) > 1 else ": no layer but data")
+            f"iteration {count} ends after id {len(layers) - 1}"
+            + (f", the first one after {len(first) - 1}" if count > 1 else ": no layer but data")
         )

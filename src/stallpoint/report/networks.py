@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from html import escape
 
@@ -43,14 +44,15 @@ def _rows(layers: pd.DataFrame) -> tuple[list[list[str]], list[dict[str, str]]]:
 
 
 def _network(name: str, layers: pd.DataFrame) -> list[str]:
-    """One network's row."""
-    parameters, size, work = (int(layers[column].sum()) for column in ("parameters", "gradient_bytes", "multiply_adds"))
+    """One network's row; a dash for what traces do not tell of it."""
+    totals = layers[["parameters", "gradient_bytes", "multiply_adds"]].sum(min_count=1)
+    parameters, size, work = totals.astype(float)
     types = ", ".join(f"{count} {kind}" for kind, count in Counter(layers["layer_type"]).most_common(MOST_TYPES))
     return [
         name,
         str(len(layers)),
-        f"{parameters:,}",
+        "-" if math.isnan(parameters) else f"{parameters:,.0f}",
         f"{number(size / 1e6)} MB",
-        f"{number(work / 1e9)} billion",
+        "-" if math.isnan(work) else f"{number(work / 1e9)} billion",
         types,
     ]

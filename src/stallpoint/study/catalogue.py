@@ -6,6 +6,7 @@ The schema says what shape a study has; which names there are is known here alon
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from stallpoint.networks.own import own_network
 from stallpoint.presets import CHOICES, COMMUNICATORS, Preset, presets_of
 from stallpoint.storage import FORMATS
 from stallpoint.storage.tokens import Sequences, TokenSequences
+from stallpoint.study.paths import check_paths
 
 REGISTRIES: dict[str, Collection[str]] = {
     "storage.<name>.format": FORMATS,
@@ -54,6 +56,7 @@ class Catalogue:
 
 def resolve(config: Mapping[str, Any]) -> Catalogue:
     """The catalogue of a study whose shape is right; `InputError` names the entries that name what there is not."""
+    check_paths(config)
     _refuse_unknown(config, REGISTRIES)
     presets = presets_of(config["presets"])
     networks = _networks(config["networks"])
@@ -166,15 +169,22 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
 
 
 def _check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
-    """A path holds one format, and only a text that is to be generated has a shape of its own."""
-    formats: dict[str, tuple[str, str]] = {}
+    """A folder, however it is spelt, holds one set of samples; only a text that is generated has a shape of its own."""
+    owners: dict[str, str] = {}
     for name, entry in storage.items():
-        other, used = formats.setdefault(entry["path"], (name, entry["format"]))
-        if used != entry["format"]:
-            raise InputError(f"storage.{name}.path: {entry['path']} already holds the {used} images of storage.{other}")
+        other = owners.setdefault(os.path.realpath(entry["path"]), name)
+        first, path = storage[other], f"storage.{name}.path: {entry['path']}"
+        if first["format"] != entry["format"]:
+            raise InputError(f"{path} already holds the {first['format']} samples of storage.{other}")
+        if {"generate"} <= first.keys() & entry.keys() and _generated(first) != _generated(entry):
+            raise InputError(f"{path} already holds the samples that storage.{other} generates, which are others")
         for key in ("sequence_length", "vocabulary"):
             if key in entry and not (entry["format"] == "tokens" and "generate" in entry):
                 raise InputError(f"storage.{name}.{key}: only says how to generate a storage of format tokens")
+
+
+def _generated(entry: Mapping[str, Any]) -> list[Any]:
+    return [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
 
 
 def _unfit(

@@ -56,8 +56,8 @@ class Choice:
         onward = self._onward(places)
         parts = []
         for index, count in self._shares(PREDICTIVE_DRAWS):
-            drawn = self.posteriors[index].predict(places, onward, seed=index)
-            parts.append(drawn[np.random.default_rng(index).permutation(len(drawn))[:count]])
+            some = np.random.default_rng(index).permutation(PREDICTIVE_DRAWS)[:count]
+            parts.append(self.posteriors[index].predict(places, onward, seed=index, which=some))
         return np.concatenate(parts)
 
     def underlying(self, count: int) -> Reals:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.errors import InputError
+from stallpoint.measure.progress import Progress
 from stallpoint.models.base.statistics import INTERVAL, Reals, groups
 from stallpoint.models.scaling.choice import Choice, choose, too_few, too_wide, unidentifiable, would_tell
 from stallpoint.models.scaling.places import PLACE, Places, Series
@@ -23,6 +24,8 @@ MOST_COUNTS = 256
 """Counts that are predicted one by one; of a longer series the others lie on straight lines between them."""
 MOST_SERIES = 20_000
 """More series than that are taken for a mistake in the column."""
+MANY_SERIES = 100
+"""Series from which on it is said how far their fits are."""
 
 _QUANTILES = ((1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2)
 
@@ -119,8 +122,11 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
     At least the three smallest measured counts are fitted. `InputError` for a table of too many series.
     """
     if (count := rates["series"].nunique()) > MOST_SERIES:
-        raise InputError(f"{count} series; at most {MOST_SERIES} are fitted at once (some 15 each second): split them")
-    for name, rows in groups(rates, "series"):
+        raise InputError(
+            f"{count} series; at most {MOST_SERIES:,} are fitted at once (some 10 each second): split them"
+        )
+    progress = Progress("scaling laws of series", np.ones(count).tolist(), silent=count < MANY_SERIES)
+    for done, (name, rows) in enumerate(groups(rates, "series"), start=1):
         measured = rows[rows["samples_per_second"].notna()]
         known = np.unique(measured["workers"].to_numpy(np.int64))
         # The tolerance keeps 1/64 · 64 from being less than 1.
@@ -133,6 +139,7 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
             wanted = Places.of(rows.drop_duplicates(PLACE)[PLACE])
             choice = choose(Series.of(fitted), wanted)
         yield Fitted(str(name), rows, counts, choice)
+        progress.tell(done)
 
 
 def _alone(fitted: pd.DataFrame) -> pd.DataFrame:

@@ -8,8 +8,10 @@ with a fixed seed: equal series give equal numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,8 @@ from stallpoint.models.scaling.laws import Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
 from stallpoint.models.scaling.places import Places, Series
 
+Integers: TypeAlias = npt.NDArray[np.int64]
+
 PRIOR_DRAWS, MORE_DRAWS = 1024, 512
 MOST_ROUNDS = 6
 ENOUGH = 250.0
@@ -30,6 +34,7 @@ TEMPERED = 60.0
 FREEDOM = 5
 """Degrees of freedom of a proposal: heavy tails, so that no part of the posterior is missed for good."""
 PREDICTIVE_DRAWS = 2000
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,10 @@ class Proposal:
         constant -= np.log(np.diag(self.scale)).sum()
         return np.asarray(constant - (FREEDOM + k) / 2 * np.log1p(square / FREEDOM))
 
+    def log_share(self, z: Reals) -> Reals:
+        """The same, times the draws of it."""
+        return np.asarray(self.log_density(z) + np.log(MORE_DRAWS))
+
 
 @dataclass(frozen=True)
 class Posterior:
@@ -67,14 +76,14 @@ class Posterior:
     log_evidence: float
     """Logarithm of the probability density of the series under the law."""
 
-    def predict(self, places: Places, onward: Continuation, seed: int = 0) -> Reals:
+    def predict(self, places: Places, onward: Continuation, seed: int = 0, which: slice | Integers = _ALL) -> Reals:
         """Draws of a new measurement at `places`: logarithm of a worker's samples per second, [draws, places].
 
-        `onward` leads from the series' places to these.
+        `onward` leads from the series' places to these; `which` of `PREDICTIVE_DRAWS` draws are wanted.
         """
-        draw, grid = self._drawn(PREDICTIVE_DRAWS)
+        draw, grid = (each[which] for each in self._drawn(PREDICTIVE_DRAWS))
         known = self.series.log_rate + self.model.log_time(self.z[draw], self.series.places)
-        normal = np.random.default_rng(seed).standard_normal((PREDICTIVE_DRAWS, len(places)))
+        normal = np.random.default_rng(seed).standard_normal((PREDICTIVE_DRAWS, len(places)))[which]
         rates = onward.deviation[grid] * normal - self.model.log_time(self.z[draw], places)
         for index in np.unique(grid):
             rows = grid == index
@@ -89,7 +98,7 @@ class Posterior:
         rest = np.einsum("dpq,dq->dp", smoothing.gain[grid], self.series.log_rate - law)
         return np.asarray(law + rest + np.einsum("dpq,dq->dp", smoothing.root[grid], normal) + self.series.level)
 
-    def _drawn(self, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _drawn(self, count: int) -> tuple[Integers, Integers]:
         """Which draw, and which point of the grid, each of `count` equally likely ones is."""
         weights = np.exp(self.log_weight).ravel()
         where = (np.arange(count) + 0.5) / count * weights.sum()
@@ -114,16 +123,22 @@ def posterior(model: Model, series: Series, likelihood: Likelihood) -> Posterior
     dimensions = len(model.priors)
     z = _normal_points(dimensions, PRIOR_DRAWS, 1)
     densities = _log_density(model, series, likelihood, z)
-    proposals: list[Proposal] = []
+    marginal = log_sum(densities)
+    origins: list[Callable[[Reals], Reals]] = [lambda z: _log_prior(z) + np.log(PRIOR_DRAWS)]
+    parts = [origin(z) for origin in origins]
     while True:
-        marginal = log_sum(densities)
-        log_weight = marginal + _log_prior(z) - _log_mixture(z, proposals)
-        if len(proposals) == MOST_ROUNDS or _effective(log_weight) >= ENOUGH:
+        log_weight = marginal + _log_prior(z) - _log_mixture(parts)
+        if len(origins) > MOST_ROUNDS or _effective(log_weight) >= ENOUGH:
             break
-        proposals.append(_proposal(z, log_weight))
-        more = proposals[-1].draws(len(proposals))
+        proposal = _proposal(z, log_weight)
+        more = proposal.draws(len(origins))
+        # What is known of earlier draws stays: only the new ones, and all under the new proposal, are looked at.
+        parts = [np.concatenate([part, origin(more)]) for part, origin in zip(parts, origins, strict=True)]
         z = np.concatenate([z, more])
+        origins.append(proposal.log_share)
+        parts.append(proposal.log_share(z))
         densities = np.concatenate([densities, _log_density(model, series, likelihood, more)])
+        marginal = np.concatenate([marginal, log_sum(densities[-len(more) :])])
     log_total = log_sum(log_weight)
     within = densities - marginal[:, None]
     return Posterior(model, series, z, within + (log_weight - log_total)[:, None], float(log_total - np.log(len(z))))
@@ -137,10 +152,11 @@ def _log_prior(z: Reals) -> Reals:
     return np.asarray(-((z**2).sum(-1) + z.shape[1] * np.log(2 * np.pi)) / 2)
 
 
-def _log_mixture(z: Reals, proposals: list[Proposal]) -> Reals:
-    """Logarithm of the density all draws together come from."""
-    parts = [_log_prior(z) + np.log(PRIOR_DRAWS), *(p.log_density(z) + np.log(MORE_DRAWS) for p in proposals)]
-    return np.asarray(log_sum(np.stack(parts, axis=-1)) - np.log(len(z)))
+def _log_mixture(parts: list[Reals]) -> Reals:
+    """Logarithm of the density all draws together come from: `parts` are those of its origins, times their draws."""
+    largest = np.maximum.reduce(parts)
+    together = np.add.reduce([np.exp(part - largest) for part in parts])
+    return np.asarray(np.log(together) + largest - np.log(len(largest)))
 
 
 def _effective(log_weight: Reals) -> float:

@@ -1,0 +1,59 @@
+"""The files and folders that a study names: paths that can be such, and files that are no folders."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from stallpoint.claims.reading import is_file
+from stallpoint.errors import InputError
+from stallpoint.networks.own import file_of
+
+LONGEST, LONGEST_PART = 4095, 255
+"""Bytes that file systems take of a path, and of each name in it."""
+_NO_CHARACTER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def check_paths(config: Mapping[str, Any]) -> None:
+    """Raise `InputError` for entries that no path can be, and folders where a file is meant.
+
+    Whether a file is there is left to those who read it: an archive has none of those that records came from.
+    """
+    files = list(_files(config))
+    folders = [(f"storage.{name}.path", entry["path"]) for name, entry in config["storage"].items()]
+    wrong = [f"{where}: {why}" for where, path in (*files, *folders) if (why := _impossible(path))]
+    if not wrong:
+        wrong = [f"{where}: {path} is a folder; a file is expected" for where, path in files if os.path.isdir(path)]
+    if wrong:
+        raise InputError("\n".join(wrong))
+
+
+def _files(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every file that is named, and where."""
+    for name, entry in config["hardware"].items():
+        for place, trace in enumerate(entry.get("traces", [])):
+            files = trace["files"] if isinstance(trace["files"], list) else [trace["files"]]
+            yield from ((f"hardware.{name}.traces[{place}].files", file) for file in files)
+        for place, log in enumerate(entry.get("collectives", [])):
+            yield f"hardware.{name}.collectives[{place}].file", log["file"]
+    for name, entry in config["networks"].items():
+        if file := file_of(entry):
+            yield f"networks.{name}.build", str(file)
+    yield from ((f"external_tables.{name}", file) for name, file in config["external_tables"].items())
+    yield from ((f"claims[{place}]", entry) for place, entry in enumerate(config["claims"]) if is_file(entry))
+    for place, entry in enumerate(config["archives"]):
+        yield f"archives[{place}]", entry if isinstance(entry, str) else entry["path"]
+
+
+def _impossible(path: str) -> str:
+    """Why nothing can be at `path`; empty where something can."""
+    if not path.strip():
+        return "an empty path"
+    if _NO_CHARACTER.search(path):
+        return f"{path[:80]!r} has characters that no path has; one on a single line is expected"
+    if len(os.fsencode(path)) > LONGEST or any(len(os.fsencode(part)) > LONGEST_PART for part in Path(path).parts):
+        return f"{path[:80]}... is longer than file systems take: {LONGEST_PART} bytes a name, {LONGEST:,} in all"
+    return ""

@@ -1,0 +1,62 @@
+"""Keys of a YAML file that are there twice."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stallpoint.claims.reading import read_claims
+from stallpoint.configuration import check_keys, load_yaml
+from stallpoint.errors import InputError
+
+plain = st.recursive(
+    st.integers() | st.booleans() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(plain)
+def test_yaml_without_such_keys_is_read_as_ever(value: object) -> None:
+    text = yaml.safe_dump(value)
+    assert load_yaml(text, "file") == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "file, line 3: key 'a' stands in line 1 already"),
+        ("m:\n- {b: 1}\n- x: {c: 1,\n     c: 2}\n", "file, line 4: key 'c' stands in line 3 already"),
+        ("a: &x {b: 1}\nc: *x\n'a': 2\n", "file, line 3: key 'a' stands in line 1 already"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_named_with_both_lines(text: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        load_yaml(text, "file")
+
+
+def test_the_same_key_elsewhere_and_entries_used_twice_are_fine() -> None:
+    text = "a: &x {b: 1}\nc: {b: 2, d: *x}\ne: {<<: *x, f: 1}\n1: {}\n'1': {}\n"
+    assert load_yaml(text, "file") == yaml.safe_load(text)
+
+
+def test_files_that_others_read_are_looked_at_for_such_keys_alone(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    for text in ("{\n\t'a': 1}", "a: [", ""):
+        file.write_text(text)
+        check_keys(file)
+    check_keys(tmp_path / "none.yaml")
+    check_keys(tmp_path)
+    file.write_text("a: 1\na: 1\n")
+    with pytest.raises(InputError, match=r"study.yaml, line 2: key 'a'"):
+        check_keys(file)
+
+
+def test_claims_are_read_so_too(tmp_path: Path) -> None:
+    file = tmp_path / "claims.yaml"
+    file.write_text("paper: a\npaper: b\nclaims: []\n")
+    with pytest.raises(InputError, match=r"claims.yaml, line 2: key 'paper' stands in line 1"):
+        read_claims([file])
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        read_claims([tmp_path])
