@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -146,9 +146,14 @@ def whole(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None
         return file.read(columns=columns)
 
 
-def verify(table: Table, path: Path) -> None:
-    """Read a record to its last page, keeping nothing of it; `InputError` names a file that is not what was written."""
+def verify(table: Table, path: Path, check: Callable[[pq.ParquetFile], None] | None = None) -> None:
+    """Read a record to its last page, keeping nothing of it; `InputError` names a file that is not what was written.
+
+    `check` is called with the open file first.
+    """
     with open_file(table, path) as file, _damage_named(path):
+        if check:
+            check(file)
         for _ in file.iter_batches():
             pass
 
