@@ -5,29 +5,58 @@ Polars' streaming engine reads and writes; `make bench` holds it against DuckDB,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
+from stallpoint.completeness import Record
 from stallpoint.errors import InputError
-from stallpoint.parquet import atomic, files_of, open_file, write
-from stallpoint.records import Table
+from stallpoint.parquet import atomic, files_of, open_file, read, write
+from stallpoint.records import RUNS, TIDY_TABLES, Table
 from stallpoint.seal import seal
 
 
-def collect(table: Table, folders: Sequence[Path], output: Path) -> None:
+def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> None:
+    """Write every table of raw records from all cell `folders` to the file that `outputs` has for it.
+
+    Raises `InputError` as `collect` does, and where a folder does not hold the whole record of the cell that it is
+    called after.
+    """
+    runs = Path(outputs[RUNS.name])
+    for folder in folders:
+        if not (folder / f"{RUNS.name}.parquet").exists():
+            raise InputError(f"{folder}: there is no record of a cell; delete the folder, and it is written again")
+    collect(RUNS, folders, runs)
+    rows = read(RUNS, runs).to_pylist()
+    records = [Record.of(folder, run) for folder, run in zip(folders, rows, strict=True)]
+    for table in TIDY_TABLES:
+        if table is not RUNS:
+            collect(table, folders, Path(outputs[table.name]), records)
+
+
+def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequence[Record] = ()) -> None:
     """Write the rows of `table` from all cell `folders`, in their order, to the Parquet file `output`.
 
     Cells that could not run have no such rows; without any, the tidy table is empty. Raises `InputError`
-    naming the first file that is truncated, damaged, of another schema version or not of this table.
+    naming the first file that is truncated, damaged, of another schema version or not of this table; and with the
+    `records` of all folders, one that is not what these say.
     """
-    files = files_of(table, folders)
+    checks: dict[Path, Callable[[pq.ParquetFile], None] | None]
+    if records:
+        checks = {record.file(table): partial(record.check, table) for record in records if record.has(table)}
+    else:
+        checks = {file: partial(_one_run, file) if table is RUNS else None for file in files_of(table, folders)}
+    files = list(checks)
     if not files:
         write(table, table.schema.empty_table(), output)
         return
-    for file in files:
-        open_file(table, file).close()
+    for file, check in checks.items():
+        with open_file(table, file) as content:
+            if check:
+                check(content)
     with atomic(output) as scratch:
         try:
             pl.scan_parquet(files, glob=False).select(table.schema.names).sink_parquet(
@@ -36,3 +65,8 @@ def collect(table: Table, folders: Sequence[Path], output: Path) -> None:
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
         seal(scratch)
+
+
+def _one_run(file: Path, content: pq.ParquetFile) -> None:
+    if (rows := content.metadata.num_rows) != 1:
+        raise InputError(f"{file}: {rows} rows, one is expected; delete {file.parent}, and it is written again")
