@@ -23,8 +23,10 @@ def check_paths(config: Mapping[str, Any]) -> None:
     Whether a file is there is left to those who read it: an archive has none of those that records came from.
     """
     files = list(_files(config))
-    folders = [(f"storage.{name}.path", entry["path"]) for name, entry in config["storage"].items()]
-    wrong = [f"{where}: {why}" for where, path in (*files, *folders) if (why := _impossible(path))]
+    others = [(f"storage.{name}.path", entry["path"]) for name, entry in config["storage"].items()]
+    for place, entry in enumerate(config["archives"]):  # what is no zip is said where they are opened
+        others.append((f"archives[{place}]", entry if isinstance(entry, str) else entry["path"]))
+    wrong = [f"{where}: {why}" for where, path in (*files, *others) if (why := _impossible(path))]
     if not wrong:
         wrong = [f"{where}: {path} is a folder; a file is expected" for where, path in files if os.path.isdir(path)]
     if wrong:
@@ -32,7 +34,7 @@ def check_paths(config: Mapping[str, Any]) -> None:
 
 
 def _files(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every file that is named, and where."""
+    """Every file that is named beside archives, and where."""
     for name, entry in config["hardware"].items():
         for place, trace in enumerate(entry.get("traces", [])):
             files = trace["files"] if isinstance(trace["files"], list) else [trace["files"]]
@@ -44,8 +46,6 @@ def _files(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"networks.{name}.build", str(file)
     yield from ((f"external_tables.{name}", file) for name, file in config["external_tables"].items())
     yield from ((f"claims[{place}]", entry) for place, entry in enumerate(config["claims"]) if is_file(entry))
-    for place, entry in enumerate(config["archives"]):
-        yield f"archives[{place}]", entry if isinstance(entry, str) else entry["path"]
 
 
 def _impossible(path: str) -> str:
