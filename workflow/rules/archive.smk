@@ -6,15 +6,6 @@ localrules:
     unpack_archive,
 
 
-def folder_of_workflow(wildcards):
-    """Where the workflow itself is, which goes into the archive too."""
-    if not ROOT.is_dir():
-        raise WorkflowError(
-            "An archive holds the workflow too: name a clone of it on this machine as `snakefile`."
-        )
-    return os.path.relpath(ROOT)
-
-
 rule archive:
     input:
         **rules.collect.output,

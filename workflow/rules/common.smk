@@ -285,6 +285,15 @@ def archive_file(wildcards):
     return next(str(archive.path) for archive in STUDY.archives if archive.name == wildcards.archive)
 
 
+def folder_of_workflow(wildcards):
+    """Where the workflow itself is, which goes into the archive too."""
+    if not ROOT.is_dir():
+        raise WorkflowError(
+            "An archive holds the workflow too: name a clone of it on this machine as `snakefile`."
+        )
+    return os.path.relpath(ROOT)
+
+
 def final_targets():
     pages = [
         f"{RESULTS}/{name}" for name in ("report.html", "conclusions.md", "details.md", "conclusions.json")
