@@ -25,11 +25,11 @@ def _fill(cache: Path) -> None:
 
 
 def problems(crate: Path, cache: Path, severity: Severity = Severity.REQUIRED) -> list[str]:
-    """What the validator finds wrong with the crate (a zip or a folder) by the profile Workflow Run Crate 0.5."""
+    """What the validator finds wrong with the crate (a zip or a folder) by the profile Provenance Run Crate 0.5."""
     _fill(cache)
     settings = ValidationSettings(
         rocrate_uri=str(crate),
-        profile_identifier="workflow-run-crate-0.5",
+        profile_identifier="provenance-run-crate-0.5",
         requirement_severity=severity,
         offline=True,
         cache_path=cache,

@@ -49,7 +49,7 @@ def members(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.is_file())
 
 
-def test_it_validates_as_a_workflow_run_crate(archived: Path, tmp_path: Path) -> None:
+def test_it_validates_as_a_provenance_run_crate(archived: Path, tmp_path: Path) -> None:
     assert problems(archived, tmp_path / "cache") == []
 
 
@@ -64,13 +64,27 @@ def test_the_validator_finds_what_is_missing(archived: Path, tmp_path: Path) -> 
 def test_the_crate_says_what_ran_and_what_came_out(unpacked: Path) -> None:
     crate = ROCrate(unpacked)
     assert crate.mainEntity["programmingLanguage"]["name"] == "Snakemake"
-    (run,) = crate.get_by_type("CreateAction")
+    run = crate.root_dataset["mentions"]
     assert (run["startTime"], run["endTime"]) == ("2026-01-02T03:04:05+00:00", "2026-01-02T03:04:07+00:00")
     assert {entity.id for entity in run["result"]} >= {f"{RAW}/", "results/secret/report.html"}
     (machine,) = crate.get_by_type("PropertyValue")
     assert machine["value"].startswith("2 nodes; made-up CPU")
     described = {entity.id for entity in crate.get_by_type("File")} | {"ro-crate-metadata.json"}
     assert described == {str(file.relative_to(unpacked)) for file in members(unpacked)}
+
+
+def test_the_crate_says_which_step_made_what_and_why_a_cell_failed(unpacked: Path) -> None:
+    crate = ROCrate(unpacked)
+    steps = {step["name"]: step for step in crate.get_by_type("HowToStep")}
+    assert steps["collect"]["workExample"].id == "scripts/collect.py"
+    runs = {control["object"].id: control for control in crate.get_by_type("ControlAction")}
+    rows = read(RUNS, unpacked / "results/secret/tables/runs.parquet").to_pylist()
+    assert sum(name.startswith(f"#run-{RAW}/") for name in runs) == len(rows)
+    (failed,) = [run["object"] for run in runs.values() if run["object"].get("error")]
+    assert failed["error"] == "no room in x.py, said user@host: path2/y.py"
+    made = [entity.id for entity in runs["#run-of-collect"]["object"]["result"]]
+    assert "results/secret/tables/runs.parquet" in made
+    assert runs["#run-of-collect"]["instrument"] is steps["collect"]
 
 
 def test_the_checksums_are_those_of_every_file(unpacked: Path) -> None:

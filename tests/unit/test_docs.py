@@ -103,6 +103,12 @@ def test_networks_are_listed(name: str) -> None:
     assert line in (ROOT / "docs/networks.md").read_text()
 
 
+def test_the_gpu_site_shows_its_study_and_the_plan_of_it() -> None:
+    page, study = (ROOT / "docs/gpu-site.md").read_text(), (ROOT / "config/studies/gpu-site.yaml").read_text()
+    assert study in page
+    assert expand(yaml.safe_load(study), SCHEMA).plan() in page
+
+
 def test_studies_shown_for_a_cluster_are_valid() -> None:
     """Those of docs/extending are run (tests/workflow/test_docs_examples.py)."""
     shown = [block for block in blocks(ROOT / "docs/cluster.md") if block.title]

@@ -1,39 +1,40 @@
 """The archive as an RO-Crate: what each file is, and which run of the workflow made it.
 
-Profiles: RO-Crate 1.1, Workflow RO-Crate 1.0, Process Run Crate 0.5 and Workflow Run Crate 0.5. These are the newest
+Profiles: RO-Crate 1.1, Workflow RO-Crate 1.0, and Process, Workflow and Provenance Run Crate 0.5. These are the newest
 that the community's validator (roc-validator) knows.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 
 import stallpoint
 from stallpoint.archive.citation import authors, title
+from stallpoint.archive.entities import Entity, refer, slug
 from stallpoint.archive.index import CHECKSUMS
 from stallpoint.archive.packing import files_in, sha256
+from stallpoint.archive.provenance import Provenance
 from stallpoint.errors import InputError
 from stallpoint.parquet import files_of, read
 from stallpoint.records import ENVIRONMENTS, RUNS
 from stallpoint.study import Study
 
 METADATA = "ro-crate-metadata.json"
-Entity: TypeAlias = dict[str, Any]
-"""One node of the JSON-LD graph."""
 MAIN = "Snakefile"
 _CRATE = "https://w3id.org/ro/crate/1.1"
 _TERMS = "https://w3id.org/ro/terms/workflow-run#"
 _PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": ("Process Run Crate", "0.5"),
     "https://w3id.org/ro/wfrun/workflow/0.5": ("Workflow Run Crate", "0.5"),
+    "https://w3id.org/ro/wfrun/provenance/0.5": ("Provenance Run Crate", "0.5"),
     "https://w3id.org/workflowhub/workflow-ro-crate/1.0": ("Workflow RO-Crate", "1.0"),
 }
 _BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
@@ -62,37 +63,51 @@ _SOFTWARE = {
 class Run:
     """When the study was measured, and on what."""
 
-    started: datetime
-    ended: datetime
-    cells: int
-    failed: int
+    cells: Sequence[Mapping[str, Any]]
+    """A row of `records.RUNS` for each cell, and its ``folder``."""
     environments: pa.Table
-    hardware: Mapping[str, str]
-    """Cell -> hardware."""
+
+    @property
+    def started(self) -> datetime:
+        """Start of the first cell."""
+        found: datetime = min(cell["started"] for cell in self.cells)
+        return found
+
+    @property
+    def ended(self) -> datetime:
+        """End of the last cell."""
+        found: datetime = max(cell["started"] + timedelta(seconds=cell["duration"]) for cell in self.cells)
+        return found
+
+    @property
+    def failed(self) -> int:
+        """How many cells could not run."""
+        return sum(cell["status"] == "failed" for cell in self.cells)
 
 
 def run_of(folder: Path, cells: Mapping[str, Any]) -> Run:
     """What the records below `folder` say of the run; `cells` are their folders."""
     folders = [folder / cell for cell in cells]
-    runs = pa.concat_tables(read(RUNS, file) for file in files_of(RUNS, folders)).to_pylist()
+    runs = [
+        {**row, "folder": str(file.parent.relative_to(folder))}
+        for file in files_of(RUNS, folders)
+        for row in read(RUNS, file).to_pylist()
+    ]
     if len(runs) != len(folders):
         raise InputError(f"{len(folders) - len(runs)} of {len(folders)} cells have no records: run the study first")
     empty = ENVIRONMENTS.schema.empty_table()
-    return Run(
-        started=min(run["started"] for run in runs),
-        ended=max(run["started"] + timedelta(seconds=run["duration"]) for run in runs),
-        cells=len(runs),
-        failed=sum(run["status"] == "failed" for run in runs),
-        environments=pa.concat_tables([empty, *(read(ENVIRONMENTS, file) for file in files_of(ENVIRONMENTS, folders))]),
-        hardware={run["cell"]: run["hardware"] for run in runs},
-    )
+    return Run(runs, pa.concat_tables([empty, *(read(ENVIRONMENTS, file) for file in files_of(ENVIRONMENTS, folders))]))
 
 
 def write_metadata(folder: Path, study: Study, run: Run) -> None:
     """Describe what is in `folder`, in its file `METADATA`."""
     files = sorted({*files_in(folder), CHECKSUMS} - {METADATA})
-    graph = [*_root(study, run, files), *_workflow(run), *_run(study, run, folder)]
+    machines = list(_machines(run))
+    steps = Provenance(study.name, _CONFIG, run.cells, files, machines=[machine["@id"] for machine in machines])
+    graph = [*_root(study, run, files), *_workflow(run, steps), *_run(study, run, folder, machines)]
     described = {entity["@id"]: entity for entity in graph}
+    for step in steps.entities(_RUN):
+        described[step["@id"]] = {**described.get(step["@id"], {}), **step}
     for name in files:
         described[quote(name)] = {**_file(folder / name, name), **described.get(quote(name), {})}
     described["README.md"]["about"] = {"@id": "./"}
@@ -104,12 +119,6 @@ def write_metadata(folder: Path, study: Study, run: Run) -> None:
         "@graph": list(described.values()),
     }
     (folder / METADATA).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _refer(entities: Iterable[Entity]) -> list[Entity] | Entity:
-    """References; one alone is not a list, as the context has it."""
-    references = [{"@id": entity["@id"]} for entity in entities]
-    return references[0] if len(references) == 1 else references
 
 
 def _root(study: Study, run: Run, files: Iterable[str]) -> Iterator[Entity]:
@@ -132,13 +141,13 @@ def _root(study: Study, run: Run, files: Iterable[str]) -> Iterator[Entity]:
         "@type": "Dataset",
         "name": title(study.name, about),
         "description": (
-            f"Records, tables, models, figures and report of study {study.name}: {run.cells} cells, {run.failed} of "
-            "which could not run; with the workflow that draws them again from the records."
+            f"Records, tables, models, figures and report of study {study.name}: {len(run.cells)} cells, {run.failed} "
+            "of which could not run; with the workflow that draws them again from the records."
         ),
         "datePublished": run.ended.date().isoformat(),
         "license": {"@id": licences[0]["@id"]},
-        "author": _refer(first for first, *_ in people),
-        "conformsTo": _refer(profiles),
+        "author": refer(first for first, *_ in people),
+        "conformsTo": refer(profiles),
         "mainEntity": {"@id": MAIN},
         "mentions": {"@id": _RUN},
         "hasPart": [{"@id": quote(name)} for name in files] + [{"@id": f"results/{study.name}/raw/"}],
@@ -157,7 +166,7 @@ def _author(author: Mapping[str, str]) -> Iterator[Entity]:
         yield _organisation(author["name"])
         return
     name = " ".join(author[key] for key in ("given-names", "family-names") if key in author)
-    person = {"@id": author.get("orcid", f"#{_slug(name)}"), "@type": "Person", "name": name}
+    person = {"@id": author.get("orcid", f"#{slug(name)}"), "@type": "Person", "name": name}
     if "affiliation" in author:
         place = _organisation(author["affiliation"])
         yield {**person, "affiliation": {"@id": place["@id"]}}
@@ -167,14 +176,10 @@ def _author(author: Mapping[str, str]) -> Iterator[Entity]:
 
 
 def _organisation(name: str) -> Entity:
-    return {"@id": f"#{_slug(name)}", "@type": "Organization", "name": name}
+    return {"@id": f"#{slug(name)}", "@type": "Organization", "name": name}
 
 
-def _slug(text: str) -> str:
-    return quote("-".join(text.lower().split()))
-
-
-def _workflow(run: Run) -> Iterator[Entity]:
+def _workflow(run: Run, steps: Provenance) -> Iterator[Entity]:
     """The Snakefile, its language, its parameters and the software it ran with."""
     software = [
         {"@id": url, "@type": "SoftwareApplication", "name": name, "url": url, "softwareVersion": version}
@@ -183,7 +188,7 @@ def _workflow(run: Run) -> Iterator[Entity]:
     ]
     yield {
         "@id": MAIN,
-        "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
+        "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
         "name": "stallpoint",
         "description": "Measures what bounds synchronous data-parallel training, fits models to it and reports.",
         "version": stallpoint.__version__,
@@ -192,7 +197,8 @@ def _workflow(run: Run) -> Iterator[Entity]:
         "programmingLanguage": {"@id": _LANGUAGE},
         "input": {"@id": "#study"},
         "output": [{"@id": f"#{name}"} for name in _OUTPUTS],
-        "softwareRequirements": _refer(software),
+        "softwareRequirements": refer(software),
+        **steps.of_workflow,
     }
     yield {"@id": _BIOSCHEMAS, "@type": "CreativeWork", "name": "ComputationalWorkflow", "version": "1.0-RELEASE"}
     yield {
@@ -219,7 +225,7 @@ def _parameter(name: str, kind: str, *, required: bool = False) -> Entity:
     }
 
 
-def _run(study: Study, run: Run, folder: Path) -> Iterator[Entity]:
+def _run(study: Study, run: Run, folder: Path, machines: Sequence[Entity]) -> Iterator[Entity]:
     """The run of the workflow: what it was given, on what it ran, what came out."""
     results = f"results/{study.name}"
     outputs = {
@@ -227,19 +233,18 @@ def _run(study: Study, run: Run, folder: Path) -> Iterator[Entity]:
         "report": f"{results}/report.html",
         "conclusions": f"{results}/conclusions.json",
     }
-    machines = list(_machines(run))
     yield {
         "@id": _RUN,
         "@type": "CreateAction",
         "name": f"Study {study.name}",
-        "description": f"{run.cells} cells measured or imported, {run.failed} of which could not run",
+        "description": f"{len(run.cells)} cells measured or imported, {run.failed} of which could not run",
         "instrument": {"@id": MAIN},
-        "object": _refer([{"@id": _CONFIG}, *machines]),
+        "object": refer([{"@id": _CONFIG}, *machines]),
         "result": [{"@id": quote(name)} for name in outputs.values()],
         "startTime": run.started.isoformat(timespec="seconds"),
         "endTime": run.ended.isoformat(timespec="seconds"),
         "actionStatus": "http://schema.org/CompletedActionStatus",
-        "agent": _refer(first for first, *_ in map(_author, authors(study.name, study.config["archive"]))),
+        "agent": refer(first for first, *_ in map(_author, authors(study.name, study.config["archive"]))),
     }
     yield from machines
     yield {**_file(folder / _CONFIG, _CONFIG), "exampleOfWork": {"@id": "#study"}}
@@ -250,15 +255,16 @@ def _run(study: Study, run: Run, folder: Path) -> Iterator[Entity]:
 
 def _machines(run: Run) -> Iterator[Entity]:
     """What each hardware entry was found to be."""
+    hardware_of = {cell["cell"]: cell["hardware"] for cell in run.cells}
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in run.environments.to_pylist():
-        rows.setdefault(run.hardware[row["cell"]], []).append(row)
+        rows.setdefault(hardware_of[row["cell"]], []).append(row)
     for hardware, found in rows.items():
         nodes = len({row["node"] for row in found})
         models = sorted({row[kind] for row in found for kind in ("cpu_model", "gpu_model")} - {""})
         libraries = sorted({row["mpi_library"] for row in found} - {""})
         value = "; ".join([f"{nodes} node{'s' if nodes > 1 else ''}", *models, *libraries])
-        yield {"@id": f"#hardware-{_slug(hardware)}", "@type": "PropertyValue", "name": hardware, "value": value}
+        yield {"@id": f"#hardware-{slug(hardware)}", "@type": "PropertyValue", "name": hardware, "value": value}
 
 
 def _file(file: Path, name: str) -> Entity:

@@ -1,0 +1,168 @@
+"""Which step of the workflow made what, as a Provenance Run Crate has it: steps, their tools and each of their runs.
+
+A cell's run has the times of its record. The steps after it have none: a file's own time is that of its last copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+from stallpoint.archive.entities import Entity, refer, slug
+from stallpoint.kinds import KINDS
+from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES
+
+ENGINE: Entity = {
+    "@id": "https://snakemake.github.io",
+    "@type": "SoftwareApplication",
+    "name": "Snakemake",
+    "url": "https://snakemake.github.io",
+}
+_MEASURE, _IMPORT = "scripts/take_turns.py", "scripts/import_records.py"
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A rule of the workflow; files are named below the study's results, folders end in a slash."""
+
+    name: str
+    tool: str
+    takes: tuple[str, ...]
+    makes: tuple[str, ...]
+
+    @property
+    def reference(self) -> str:
+        return f"#step-{self.name}"
+
+
+def _models(tables: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(f"models/{table.name}.parquet" for table in tables)
+
+
+_FITTED = _models(table for table in MODEL_TABLES if table not in EXTRAPOLATED_TABLES)
+_ANALYSIS = (
+    _Step("collect", "scripts/collect.py", ("raw/",), ("tables/",)),
+    _Step("fit", "scripts/fit.py", ("tables/", "networks/"), _FITTED),
+    _Step("extrapolate", "scripts/extrapolate_study.py", ("tables/",), _models(EXTRAPOLATED_TABLES)),
+    _Step("compare_published", "scripts/compare_published.py", ("tables/", "models/"), ("published/",)),
+    _Step("chart", "scripts/chart.py", ("tables/", "models/"), ("figures/",)),
+    _Step("paper", "scripts/papers.py", ("tables/", "models/"), ("papers/",)),
+    _Step(
+        "conclude", "scripts/conclude.py", ("tables/", "models/", "published/"),
+        ("claims.parquet", "conclusions.json", "conclusions.md", "details.md"),
+    ),
+    _Step("typeset", "scripts/typeset.py", ("conclusions.json",), ("typeset/",)),
+    _Step("report_page", "scripts/report_page.py", ("conclusions.json", "figures/"), ("report.html",)),
+)  # fmt: skip
+"""The rules after the measuring, in the order of the data."""
+
+
+class Provenance:
+    """The steps of one study's run.
+
+    `runs` are rows of `records.RUNS`, each with its ``folder``; `files` are all that the archive holds, `machines`
+    identifiers of what it ran on.
+    """
+
+    def __init__(
+        self,
+        study: str,
+        config: str,
+        runs: Sequence[Mapping[str, Any]],
+        files: Iterable[str],
+        machines: Iterable[str],
+    ) -> None:
+        self._results = f"results/{study}"
+        self._config = config
+        self._files = tuple(files)
+        self._runs = runs
+        self._machines = set(machines)
+        kinds = {row["kind"] for row in runs}
+        measuring = [
+            _Step(name, _MEASURE if kind.measured else _IMPORT, (), ())
+            for name, kind in KINDS.items() if name in kinds
+        ]  # fmt: skip
+        self._analysis = [step for step in _ANALYSIS if self._among(step.makes)]
+        self._steps = [*measuring, *self._analysis]
+
+    @property
+    def of_workflow(self) -> Entity:
+        """What the workflow's own entity says of its steps and tools."""
+        tools = dict.fromkeys(step.tool for step in self._steps)
+        return {
+            "step": refer({"@id": step.reference} for step in self._steps),
+            "hasPart": refer({"@id": tool} for tool in tools),
+        }
+
+    def entities(self, run: str) -> Iterator[Entity]:
+        """Steps, what each of them did, and the engine that ordered them; `run` is the whole workflow's action."""
+        for position, step in enumerate(self._steps, start=1):
+            yield {
+                "@id": step.reference, "@type": "HowToStep", "name": step.name, "position": str(position),
+                "workExample": {"@id": step.tool},
+            }  # fmt: skip
+        for tool in dict.fromkeys(step.tool for step in self._steps):
+            yield {"@id": tool, "@type": ["File", "SoftwareSourceCode"]}
+        actions = [*self._cells(), *self._analyses()]
+        yield from (action for _, action in actions)
+        controls = [
+            {
+                "@id": f"{action['@id']}-control", "@type": "ControlAction", "name": action["name"],
+                "instrument": {"@id": step}, "object": {"@id": action["@id"]},
+            }
+            for step, action in actions
+        ]  # fmt: skip
+        yield from controls
+        yield ENGINE
+        yield {
+            "@id": "#orchestration", "@type": "OrganizeAction", "name": "Snakemake's run of the workflow",
+            "instrument": {"@id": ENGINE["@id"]}, "object": refer(controls), "result": {"@id": run},
+        }  # fmt: skip
+
+    def _cells(self) -> Iterator[tuple[str, Entity]]:
+        """What was measured or imported: (step, action) for each cell."""
+        below: dict[str, list[str]] = {}
+        for name in self._files:
+            below.setdefault(name.rpartition("/")[0], []).append(name)
+        for row in self._runs:
+            failed = row["status"] == "failed"
+            machine = f"#hardware-{slug(row['hardware'])}"
+            yield (
+                f"#step-{row['kind']}",
+                {
+                    "@id": f"#run-{quote(row['folder'])}",
+                    "@type": "CreateAction",
+                    "name": row["cell"],
+                    "instrument": {"@id": _MEASURE if KINDS[row["kind"]].measured else _IMPORT},
+                    "object": refer({"@id": name} for name in [self._config, *(self._machines & {machine})]),
+                    "result": refer({"@id": quote(name)} for name in below.get(row["folder"], ())),
+                    "startTime": row["started"].isoformat(timespec="seconds"),
+                    "endTime": (row["started"] + timedelta(seconds=row["duration"])).isoformat(timespec="seconds"),
+                    "actionStatus": f"http://schema.org/{'Failed' if failed else 'Completed'}ActionStatus",
+                    **({"error": row["reason"]} if failed else {}),
+                },
+            )
+
+    def _analyses(self) -> Iterator[tuple[str, Entity]]:
+        for step in self._analysis:
+            yield (
+                step.reference,
+                {
+                    "@id": f"#run-of-{step.name}",
+                    "@type": "CreateAction",
+                    "name": step.name,
+                    "instrument": {"@id": step.tool},
+                    "object": refer({"@id": quote(name)} for name in [self._config, *self._among(step.takes)]),
+                    "result": refer({"@id": quote(name)} for name in self._among(step.makes)),
+                    "actionStatus": "http://schema.org/CompletedActionStatus",
+                },
+            )
+
+    def _among(self, names: tuple[str, ...]) -> list[str]:
+        """The archive's files with these names, or in these folders."""
+        wanted = tuple(f"{self._results}/{name}" for name in names)
+        folders = tuple(name for name in wanted if name.endswith("/"))
+        return [name for name in self._files if name in wanted or (folders and name.startswith(folders))]
