@@ -10,6 +10,7 @@ from stallpoint.claims.reading import read_claims
 from stallpoint.conclusions.details import details
 from stallpoint.conclusions.numbers import conclude
 from stallpoint.conclusions.page import page
+from stallpoint.conclusions.systems import systems
 from stallpoint.parquet import atomic, read_frames, write
 from stallpoint.program import program
 from stallpoint.records import (
@@ -34,6 +35,7 @@ with program(Path(snakemake.log[0])):
         "md": page(conclusions),
         "details": details(conclusions),
         "json": json.dumps(conclusions, indent=2) + "\n",
+        "systems": systems(conclusions, tables[RUNS.name], tables[ENVIRONMENTS.name]),
     }
     for name, text in texts.items():
         with atomic(Path(snakemake.output[name])) as scratch:

@@ -23,6 +23,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from stallpoint import slurm_queue, terminal
+from stallpoint.program import CAUSES
 
 LOOK, ASK = 1.0, 20.0
 """Seconds between two looks at the logs of the turns, and at Slurm's queue."""
@@ -66,6 +67,7 @@ class LogHandler(LogHandlerBase):
         self.drawn = False
         self.looking = threading.Event()
         self.busy = threading.Lock()
+        os.environ[CAUSES] = "" if self.snakemakes else "log"
         if not self.snakemakes:
             threading.Thread(target=self._look_on, daemon=True).start()
 

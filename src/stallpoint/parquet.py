@@ -128,9 +128,9 @@ def open_file(
         raise InputError(f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}; {again}")
     expected = {column.name: column.type for column in table.columns}
     if wrong := sorted(set(types) ^ set(expected) if needed is None else set(needed) - set(types)):
-        raise InputError(f"{path}: not a {table.name} record, missing or unknown columns {wrong}; {again}")
+        raise InputError(f"{path}: no record of {table.name}: missing or unknown columns {wrong}; {again}")
     if wrong := [f"{name} ({types[name]})" for name in expected if types.get(name, expected[name]) != expected[name]]:
-        raise InputError(f"{path}: not a {table.name} record, columns of another type {wrong}; {again}")
+        raise InputError(f"{path}: no record of {table.name}: columns of another type {wrong}; {again}")
     return file
 
 

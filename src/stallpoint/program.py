@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
+
+CAUSES = "STALLPOINT_CAUSES"
+"""Variable of the environment: ``log`` where whoever started the program shows the end of its log when it fails."""
 
 
 class _Tee(TextIOBase):
@@ -31,18 +35,30 @@ def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[
     """Run the block as a program: what it prints to stderr also goes to `log`, opened in this `mode`.
 
     An `InputError` ends it with the message alone (no traceback) and exit status 2, a defect with its traceback
-    and exit status 1.
+    and exit status 1. Why it ends goes to `log` alone where `CAUSES` says so.
     """
-    if log:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open(mode, encoding="utf-8") as file, redirect_stderr(_Tee(sys.stderr, file)), program():
+    if not log:
+        with _ending(None):
             yield
         return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    shown = os.environ.get(CAUSES) == "log"
+    with (
+        log.open(mode, encoding="utf-8") as file,
+        redirect_stderr(_Tee(sys.stderr, file)),
+        _ending(file if shown else None),
+    ):
+        yield
+
+
+@contextmanager
+def _ending(causes: TextIO | None) -> Iterator[None]:
+    """Write why the block ends to `causes`, or to stderr."""
     try:
         yield
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}", file=causes or sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except Exception:
-        traceback.print_exc()
+        traceback.print_exc(file=causes or sys.stderr)
         sys.exit(1)

@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from stallpoint.errors import InputError
-from stallpoint.program import program
+from stallpoint.program import CAUSES, program
 
 
-def test_bad_input_ends_with_the_message_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_bad_input_ends_with_the_message_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(CAUSES, raising=False)
     with pytest.raises(SystemExit) as ended, program(tmp_path / "logs" / "job.log"):
         raise InputError("network: unknown 'alexnot'")
     assert ended.value.code == 2
@@ -21,3 +24,14 @@ def test_a_defect_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
         raise ZeroDivisionError
     assert ended.value.code == 1
     assert "ZeroDivisionError" in (tmp_path / "job.log").read_text()
+
+
+def test_whoever_shows_the_log_gets_the_cause_there_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(CAUSES, "log")
+    with pytest.raises(SystemExit) as ended, program(tmp_path / "job.log"):
+        raise InputError("network: unknown 'alexnot'")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == ""
+    assert (tmp_path / "job.log").read_text() == "error: network: unknown 'alexnot'\n"

@@ -23,7 +23,7 @@ from stallpoint.records import (
     TIDY_TABLES,
 )
 
-LAST = {"paper": 2, "report_page": 1, "all": 1}
+LAST = {"paper": 2, "report_page": 1, "slides": 1, "all": 1}
 DERIVED = {"collect": 1, "fit": 1, "extrapolate": 1, "typeset": 1, "chart": len(CHARTS), "conclude": 1, **LAST}
 
 
@@ -139,7 +139,7 @@ def test_claims_of_papers_and_of_the_study_are_judged(finished: Checkout) -> Non
 def test_a_claim_that_changes_is_judged_again_and_nothing_else(study: Checkout) -> None:
     papers, file, own = study.study["claims"]
     study.write_study(claims=[papers, file, {**own, "condition": {"above": 1}}])
-    assert study.snakemake("-n").jobs == {"conclude": 1, "report_page": 1, "all": 1}
+    assert study.snakemake("-n").jobs == {"conclude": 1, "report_page": 1, "slides": 1, "all": 1}
     study.write_study(claims=[papers, file, {**own, "chart": "sped"}])
     refused = study.snakemake("-n")
     assert refused.status != 0
@@ -204,7 +204,7 @@ def test_an_external_table_that_changes_is_fitted_again_and_nothing_measured(stu
     jobs = study.snakemake("-n").jobs
     table.write_text(before)
     assert jobs == {
-        "extrapolate": 1, "typeset": 1, "chart": len(CHARTS), "conclude": 1, "report_page": 1, "all": 1,
+        "extrapolate": 1, "typeset": 1, "chart": len(CHARTS), "conclude": 1, "report_page": 1, "slides": 1, "all": 1,
     }  # fmt: skip
 
 

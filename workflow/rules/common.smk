@@ -296,6 +296,14 @@ def folder_of_workflow(wildcards):
 
 def final_targets():
     pages = [
-        f"{RESULTS}/{name}" for name in ("report.html", "conclusions.md", "details.md", "conclusions.json")
+        f"{RESULTS}/{name}"
+        for name in (
+            "report.html",
+            "slides",
+            "conclusions.md",
+            "details.md",
+            "conclusions.json",
+            "systems.csv",
+        )
     ]
     return [*pages, *rules.papers.input, *rules.typeset.output]

@@ -5,6 +5,7 @@ localrules:
     chart,
     conclude,
     report_page,
+    slides,
 
 
 rule chart:
@@ -56,6 +57,7 @@ rule conclude:
             labels={"of": STUDY.name, "as": "every number"},
         ),
         json=f"{RESULTS}/conclusions.json",
+        systems=f"{RESULTS}/systems.csv",
         claims=f"{RESULTS}/claims.parquet",
     log:
         f"{LOGS}/conclude.log",
@@ -93,3 +95,17 @@ rule report_page:
         left_out=[{"axes": dict(entry.axes), "reason": entry.reason} for entry in STUDY.left_out],
     script:
         "../../scripts/report_page.py"
+
+
+rule slides:
+    input:
+        **rules.collect.output,
+        **rules.fit.output,
+        conclusions=rules.conclude.output.json,
+        code=code_of("slides.py"),
+    output:
+        directory(f"{RESULTS}/slides"),
+    log:
+        f"{LOGS}/slides.log",
+    script:
+        "../../scripts/slides.py"

@@ -146,6 +146,15 @@ def machine_in_words(machine: Mapping[str, Any]) -> str:
     return f"{count(machine['processes'], 'process')} on {machines}{f' ({models})' if models else ''}"
 
 
+def trust_in_words(answer: Mapping[str, Any], conclusions: Mapping[str, Any]) -> str:
+    """How sure an answer is: the speedup's interval, the model's error where it was checked, visits."""
+    at, error = answer["at"], answer["model_error"]
+    known = f"known to ± {number(100 * at['half_width'], 2)} %" if at and at["half_width"] is not None else ""
+    off = f"model {number(100 * error['value'], 2)} % off where checked" if error else "model not checked"
+    visits = sum(entry["visits"] for entry in conclusions["ended"] if entry["hardware"] == answer["hardware"])
+    return "; ".join(text for text in (known, off, count(visits, "visit")) if text)
+
+
 def probabilities_in_words(curve: Mapping[str, Any]) -> str:
     """Where it stalls by what was measured, the most probable first: "stalls at n = 8: 60 %, ..."."""
     told = sorted(curve["measured_stall"], key=lambda entry: -entry["probability"])

@@ -26,8 +26,8 @@ from stallpoint.conclusions.words import (
     rivals_in_words,
     sentence,
     throughput_in_words,
+    trust_in_words,
 )
-from stallpoint.numerals import number
 from stallpoint.report.html import Section, belongs_to, downloads, paragraph
 
 KEY = (
@@ -49,9 +49,8 @@ def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str,
     cards: list[str] = []
     sentences: list[str] = []
     specs: dict[str, Spec] = {}
-    for network, hardware in _places(answers):
+    for (network, hardware), here in places(answers).items():
         name = f"verdict-{len(cards)}"
-        here = [one for one in answers if (one["network"], one["hardware"]) == (network, hardware)]
         specs[name] = drawn(partial(verdict.draw, tables, network, hardware))
         cards.append(_card(name, here, conclusions))
         sentences.append(_sentence(here[0], machines, name_hardware=len(machines) > 1))
@@ -65,11 +64,13 @@ def _sentence(one: Answer, machines: Machines, *, name_hardware: bool) -> str:
     return f"<span{belongs_to(one | {'storage': ''})}>{escape(sentence(one, machines) + where)}.</span>"
 
 
-def _places(answers: Sequence[Answer]) -> list[tuple[str, str]]:
-    """Networks and hardware entries; one network's side by side."""
+def places(answers: Sequence[Answer]) -> dict[tuple[str, str], list[Answer]]:
+    """The answers on each card, by network and hardware entry; one network's side by side."""
     order = list(dict.fromkeys(one["network"] for one in answers))
-    places = dict.fromkeys((one["network"], one["hardware"]) for one in answers)
-    return sorted(places, key=lambda place: order.index(place[0]))
+    found: dict[tuple[str, str], list[Answer]] = {}
+    for one in sorted(answers, key=lambda answer: order.index(answer["network"])):
+        found.setdefault((one["network"], one["hardware"]), []).append(one)
+    return found
 
 
 def _card(name: str, answers: Sequence[Answer], conclusions: Conclusions) -> str:
@@ -83,7 +84,7 @@ def _card(name: str, answers: Sequence[Answer], conclusions: Conclusions) -> str
         f"{_answer(first, answers, machines)}"
         f'<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
         f'<p class="beside"><span class="soft">speedup over nodes{fastest}</span>{downloads(name, title)}</p>'
-        f'{further}<p class="trust"><a href="#sure">{escape(_trust(first, conclusions))}</a></p></article>'
+        f'{further}<p class="trust"><a href="#sure">{escape(trust_in_words(first, conclusions))}</a></p></article>'
     )
 
 
@@ -125,15 +126,6 @@ def _which(one: Answer, answers: Sequence[Answer]) -> str:
     if len({other["storage"] for other in answers}) > 1:
         texts.append(one["storage"])
     return ", ".join(texts) + rivals_in_words(one)
-
-
-def _trust(one: Answer, conclusions: Conclusions) -> str:
-    """How sure it is: the speedup's interval, the model's error where it was checked, visits."""
-    at, error = one["at"], one["model_error"]
-    known = f"known to ± {number(100 * at['half_width'], 2)} %" if at and at["half_width"] is not None else ""
-    off = f"model {number(100 * error['value'], 2)} % off where checked" if error else "model not checked"
-    visits = sum(entry["visits"] for entry in conclusions["ended"] if entry["hardware"] == one["hardware"])
-    return "; ".join(text for text in (known, off, count(visits, "visit")) if text)
 
 
 def _warnings(conclusions: Conclusions) -> Iterator[str]:

@@ -1,0 +1,13 @@
+"""Draw the answer's cards as slides, a picture for each network on each hardware entry."""
+
+import json
+from pathlib import Path
+
+from stallpoint.parquet import read_frames
+from stallpoint.program import program
+from stallpoint.records import PREDICTIONS, STALLING
+from stallpoint.report.slides import write_slides
+
+with program(Path(snakemake.log[0])):
+    tables = read_frames((PREDICTIONS, STALLING), snakemake.input)
+    write_slides(json.loads(Path(snakemake.input.conclusions).read_text()), tables, Path(snakemake.output[0]))
