@@ -14,6 +14,7 @@ DIGITS = 3
 DIGITS_WITH_INTERVAL = 2
 """Of what is shown with one, which says how little the next digit would mean."""
 _ENDS = ("value", "low", "high")
+_UNBOUNDED = {"value": math.inf, "low": -math.inf, "high": math.inf}
 EXACT = 1e7
 """Whole numbers below are shown whole: counts, bytes, nodes."""
 LARGEST = 1e12
@@ -43,10 +44,10 @@ def interval(estimate: Mapping[str, float | None] | None, scale: float = 1.0, un
     """``1.8 s (1.7–2.0)`` of ``value``, ``low`` and ``high`` times `scale`; an end that is None is unbounded."""
     if estimate is None:
         return "not known"
-    ends = [math.inf if estimate[name] is None else float(estimate[name] or 0) * scale for name in _ENDS]
+    ends = [_UNBOUNDED[name] if estimate[name] is None else float(estimate[name] or 0) * scale for name in _ENDS]
     whole = all(end == int(end) for end in ends if math.isfinite(end))
     value, low, high = (number(end) if whole else _rounded(end) for end in ends)
-    return f"{value}{unit} ({low}{' to ' if low.startswith('-') else '–'}{high})"
+    return f"{value}{unit} ({low}{' to ' if low[0] in '-−' else '–'}{high})"
 
 
 def _rounded(value: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from stallpoint.claims.reading import OWN
 from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
 from stallpoint.markdown import plain
-from stallpoint.numerals import number
+from stallpoint.numerals import interval, number
 
 HEAD = ("claim", "source", "verdict", "numbers", "chart")
 ALWAYS = ("network", "hardware")
@@ -107,20 +107,18 @@ def _together(names: Sequence[str]) -> str:
 
 
 def number_in_words(claim: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
-    """``4.2 [3.9, 4.6], predicted``; unbounded ends are infinite."""
+    """``4.2 (3.9–4.6), predicted``; unbounded ends are infinite."""
     scale, unit = (100.0, " %") if claim["percent"] else (1.0, f" {claim['unit']}" if claim["unit"] else "")
-    value, low, high = (entry["number"][name] for name in ("value", "low", "high"))
+    found = entry["number"]
+    value, low, high = (found[name] for name in ("value", "low", "high"))
     basis = f", {entry['basis']}" if entry["basis"] else ""
     said = "" if value is None else f"{number(value * scale)}{unit}"
     if entry["or_more"]:
         return f"{said} or more{basis}"
     if value is not None and low == high:  # exact, or both not known
         return f"{said}{'' if low is not None else ' (no interval)'}{basis}"
-    return f"{said} [{_end(low, scale, '-∞')}, {_end(high, scale, '∞')}]{basis}".lstrip()
-
-
-def _end(value: float | None, scale: float, unbounded: str) -> str:
-    return unbounded if value is None else number(value * scale)
+    ends = interval({**found, "value": 0.0} if value is None else found, scale, unit)
+    return f"{ends.partition(' (')[2].rstrip(')') if value is None else ends}{basis}"
 
 
 def _shown(entries: Sequence[Mapping[str, Any]]) -> list[str]:

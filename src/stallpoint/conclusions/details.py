@@ -28,6 +28,9 @@ from stallpoint.conclusions.words import (
 from stallpoint.markdown import plain
 from stallpoint.numerals import interval, number
 
+REVERSED = {"value": "value", "low": "high", "high": "low"}
+"""Which end of an interval is which once its sign is changed."""
+
 
 def details(conclusions: Conclusions) -> str:
     """All numbers of the conclusions, as a Markdown page."""
@@ -116,8 +119,18 @@ def _communication_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _cost_in_words(at: Mapping[str, Any]) -> str:
-    cost, isolated, hidden = (interval(at[name], 1e3, " ms") for name in ("cost", "isolated", "hidden"))
-    return f"n = {at['nodes']}: {cost}; its isolated messages take {isolated}, so {hidden} of them are hidden"
+    cost, isolated = (interval(at[name], 1e3, " ms") for name in ("cost", "isolated"))
+    hidden = _hidden_in_words(at["hidden"])
+    return f"n = {at['nodes']}: {cost}; its isolated messages take {isolated}, of which {hidden}"
+
+
+def _hidden_in_words(hidden: Estimate) -> str:
+    """What of the messages costs nothing, or that they cost more than in isolation."""
+    if (hidden["value"] or 0.0) > 0:
+        return f"{interval(hidden, 1e3, ' ms')} are hidden"
+    beyond: Estimate = {name: -(hidden[end] or 0.0) for name, end in REVERSED.items()}
+    more = f": training loses {interval(beyond, 1e3, ' ms')} more" if (beyond["low"] or 0.0) > 0 else ""
+    return f"nothing is hidden{more}"
 
 
 def _counts(share: Estimate | None) -> bool:
