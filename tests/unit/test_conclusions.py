@@ -354,10 +354,31 @@ def test_nothing_is_said_of_counts_that_nobody_measured_but_apart() -> None:
     assert beyond_in_words(doubted, machines)[1] == "withheld: the model is 57 % off"
 
 
+def test_what_was_imported_is_not_called_measured() -> None:
+    tables = study()
+    runs = tables["runs"].assign(kind="imported-train", source="traces.txt", ended="")
+    found = concluded({**tables, "runs": runs, "environments": tables["environments"][:0]}, nodes=[8])
+    (machine,) = found["machines"]
+    assert machine["imported"]
+    assert "All of this was imported" in page(found)
+    assert page(found).splitlines()[2].startswith("cpu: imported, not measured here: up to ")
+    assert not any("cells imported" in line for line in summary(found))
+
+
 def lost(value: float, verdict: str, *causes: str) -> list[dict[str, Any]]:
     seconds = {"value": value, "low": value / 2, "high": 2 * value}
     leading = [{"cause": cause, "lost_seconds": seconds, "share": 0.1} for cause in causes]
     return [{"nodes": 2, "basis": "measured", "verdict": verdict, "leading": leading}]
+
+
+def mixed(sure: str, *others: str) -> list[dict[str, Any]]:
+    """One cause that is above zero for sure, beside some that may be larger."""
+    (entry,) = lost(0.05, "not distinguishable", sure)
+    unsure = [{**entry["leading"][0], "cause": cause, "lost_seconds": UNSURE} for cause in others]
+    return [{**entry, "leading": entry["leading"] + unsure}]
+
+
+UNSURE = {"value": 0.01, "low": -0.1, "high": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -366,6 +387,7 @@ def lost(value: float, verdict: str, *causes: str) -> list[dict[str, Any]]:
         (lost(0.05, "dominant", "interference"), "interference, 50 ms (25–100) of each iteration"),
         (lost(0.05, "not distinguishable", "straggling", "update"), "undecided: straggling or update"),
         (lost(0.05, "not distinguishable", "a", "b", "c"), "undecided: a, b or 1 other"),
+        (mixed("a", "b", "c"), "undecided: a or 2 others"),
         (lost(0.05, "not distinguishable", "update"), "update, not distinguishable from no loss"),
         (lost(-0.05, "not distinguishable", "update"), "no loss beyond what visits differ by"),
         ([{**lost(0.05, "dominant", "update")[0], "basis": "predicted"}], ""),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stallpoint.cells import ImportedTrainCell, TrainCell
 from stallpoint.claims.judge import Judged
 from stallpoint.conclusions.answers import answers
 from stallpoint.models.answers.stall_probability import Stall
@@ -292,7 +293,10 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """For each hardware entry the most processes that trained together, on how many machines, and what these are."""
+    """For each hardware entry the most processes that trained together, on how many machines, and what these are.
+
+    Of an entry whose training was imported the machines are not known.
+    """
     known = environments.merge(runs[["cell", "hardware", "nodes"]], on="cell")
     for hardware, rows in groups(known, "hardware"):
         of_cells = rows.groupby("cell").agg({"node": "nunique", "rank": "nunique", "nodes": "first"})
@@ -304,7 +308,21 @@ def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[s
             "processes": int(largest["rank"]),
             "nodes": int(largest["nodes"]),
             "models": sorted(set(map(str, models))),
+            "imported": False,
         }
+    training = runs[(runs["status"] == "ok") & runs["kind"].isin((TrainCell.kind, ImportedTrainCell.kind))]
+    for hardware, rows in groups(training, "hardware"):
+        if (rows["kind"] == ImportedTrainCell.kind).all():
+            largest = rows.sort_values("ranks").iloc[-1]
+            nodes, ranks = int(largest["nodes"]), int(largest["ranks"])
+            yield {
+                "hardware": hardware,
+                "machines": nodes,
+                "processes": ranks,
+                "nodes": nodes,
+                "models": [],
+                "imported": True,
+            }
 
 
 def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]:

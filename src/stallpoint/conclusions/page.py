@@ -21,6 +21,7 @@ from stallpoint.conclusions.words import (
     prefetch_in_words,
     rivals_in_words,
     sentence,
+    source_in_words,
     trust_lines,
 )
 from stallpoint.numerals import interval, number
@@ -62,8 +63,13 @@ def _answers(conclusions: Conclusions) -> Iterator[str]:
     threshold = f"{100 * conclusions['threshold']:.0f} %"
     yield (
         f"Training stalls where doubling the nodes gains less than {threshold} in throughput. All of this was "
-        "measured; speedup and efficiency refer to the fewest nodes."
+        f"{_sources(answers, machines)}; speedup and efficiency refer to the fewest nodes."
     )
+
+
+def _sources(answers: Sequence[Mapping[str, Any]], machines: Sequence[Mapping[str, Any]]) -> str:
+    found = {source_in_words(answer, machines) for answer in answers}
+    return "measured, here or elsewhere" if len(found) > 1 else found.pop()
 
 
 def place(answer: Mapping[str, Any]) -> str:

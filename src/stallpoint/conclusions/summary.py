@@ -8,6 +8,7 @@ from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.conclusions.words import (
     count,
     gain_in_words,
+    imported_beside,
     instrumentation_warnings,
     machine_in_words,
     mistrusted,
@@ -37,6 +38,7 @@ def warnings(conclusions: Conclusions) -> Iterator[str]:
     if kept := sum(entry["kept"] for entry in conclusions["disturbances"]):
         verb = "counts" if kept == 1 else "count"
         yield f"warning: {count(kept, 'disturbed iteration')} {verb} for want of others"
-    for name, what in (("imported", "imported, not measured here"), ("failed", "could not run")):
-        if conclusions[name]:
-            yield f"{count(len(conclusions[name]), 'cell')} {what}"
+    if imported := imported_beside(conclusions):
+        yield f"{count(imported, 'cell')} imported, not measured here"
+    if failed := conclusions["failed"]:
+        yield f"{count(len(failed), 'cell')} could not run"

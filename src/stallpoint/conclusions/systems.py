@@ -90,6 +90,8 @@ def _software(rows: pd.DataFrame) -> str:
 
 
 def _evidence(conclusions: Conclusions, hardware: str) -> str:
+    if any(machine["imported"] for machine in conclusions["machines"] if machine["hardware"] == hardware):
+        return "imported"
     here = {
         name: [entry for entry in conclusions[name] if entry["hardware"] == hardware]
         for name in ("ended", "controls", "disturbances")

@@ -108,9 +108,12 @@ def cause_in_words(answer: Mapping[str, Any]) -> str:
     named = [name for name, seconds in lost.items() if (seconds["low"] or 0.0) > 0]
     if not named:
         return "no loss beyond what visits differ by"
-    more = f" or {count(len(named) - 2, 'other')}" if len(named) > 2 else ""
-    joined = ", ".join(named[:2]) + more if more else " or ".join(named)
-    return f"undecided: {joined}" if len(lost) > 1 else f"{joined}, not distinguishable from no loss"
+    if len(lost) == 1:
+        return f"{named[0]}, not distinguishable from no loss"
+    shown = named[:2]
+    if others := len(lost) - len(shown):
+        return f"undecided: {', '.join(shown)} or {count(others, 'other')}"
+    return f"undecided: {' or '.join(shown)}"
 
 
 def beyond_in_words(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
@@ -141,9 +144,24 @@ def helps_in_words(answer: Mapping[str, Any]) -> str:
 
 def machine_in_words(machine: Mapping[str, Any]) -> str:
     """``2 processes on one machine (AMD EPYC)``."""
+    if machine["imported"]:
+        nodes = count(machine["nodes"], "node")
+        return f"imported, not measured here: up to {count(machine['processes'], 'process')} on {nodes}"
     machines = "one machine" if machine["machines"] == 1 else f"{machine['machines']} machines"
     models = ", ".join(machine["models"])
     return f"{count(machine['processes'], 'process')} on {machines}{f' ({models})' if models else ''}"
+
+
+def source_in_words(answer: Mapping[str, Any], machines: Iterable[Mapping[str, Any]]) -> str:
+    """Where an answer's points come from: ``measured`` or ``imported``."""
+    imported = any(at["imported"] for at in machines if at["hardware"] == answer["hardware"])
+    return "imported" if imported else "measured"
+
+
+def imported_beside(conclusions: Mapping[str, Any]) -> int:
+    """Imported cells of hardware entries that also measured here; of the others the machine says it."""
+    wholly = [f"hardware~{at['hardware']}/" for at in conclusions["machines"] if at["imported"]]
+    return sum(not any(part in row["cell"] for part in wholly) for row in conclusions["imported"])
 
 
 def trust_in_words(answer: Mapping[str, Any], conclusions: Mapping[str, Any]) -> str:
@@ -152,7 +170,7 @@ def trust_in_words(answer: Mapping[str, Any], conclusions: Mapping[str, Any]) ->
     known = f"known to ± {number(100 * at['half_width'], 2)} %" if at and at["half_width"] is not None else ""
     off = f"model {number(100 * error['value'], 2)} % off where checked" if error else "model not checked"
     visits = sum(entry["visits"] for entry in conclusions["ended"] if entry["hardware"] == answer["hardware"])
-    return "; ".join(text for text in (known, off, count(visits, "visit")) if text)
+    return "; ".join(text for text in (known, off, count(visits, "visit") if visits else "") if text)
 
 
 def probabilities_in_words(curve: Mapping[str, Any]) -> str:

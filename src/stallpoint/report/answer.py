@@ -19,12 +19,14 @@ from stallpoint.conclusions.words import (
     gain_in_words,
     heading,
     helps_in_words,
+    imported_beside,
     instrumentation_warnings,
     machine_in_words,
     mistrusted,
     prefetch_in_words,
     rivals_in_words,
     sentence,
+    source_in_words,
     throughput_in_words,
     trust_in_words,
 )
@@ -90,7 +92,8 @@ def _card(name: str, answers: Sequence[Answer], conclusions: Conclusions) -> str
 
 def _answer(one: Answer, answers: Sequence[Answer], machines: Machines) -> str:
     """What was measured of one scaling and storage, by the fastest curve; then what is predicted."""
-    measured = "" if one["why_withheld"] or not one["nodes"] else ' <span class="tag">measured</span>'
+    told = not one["why_withheld"] and one["nodes"]
+    source = f' <span class="tag">{source_in_words(one, machines)}</span>' if told else ""
     where, beyond = beyond_in_words(one, machines)
     lines = {
         "": one["why_withheld"],
@@ -99,12 +102,12 @@ def _answer(one: Answer, answers: Sequence[Answer], machines: Machines) -> str:
         "would help": helps_in_words(one),
         "curve": _which(one, answers),
     }
-    told = "".join(f"<p>{f'<b>{name}</b> ' if name else ''}{escape(text)}</p>" for name, text in lines.items() if text)
+    texts = "".join(f"<p>{f'<b>{name}</b> ' if name else ''}{escape(text)}</p>" for name, text in lines.items() if text)
     return (
         f'<div class="verdict {escape(one["state"])}"{belongs_to(one)}>'
-        f'<p class="headline">{escape(heading(one, machines))}{measured}</p>'
+        f'<p class="headline">{escape(heading(one, machines))}{source}</p>'
         f'<p class="rate">{escape(throughput_in_words(one))}</p>'
-        f"<p>{escape(gain_in_words(one))}</p>{told}</div>"
+        f"<p>{escape(gain_in_words(one))}</p>{texts}</div>"
     )
 
 
@@ -144,8 +147,9 @@ def _warnings(conclusions: Conclusions) -> Iterator[str]:
         kept = sum(entry["kept"] for entry in conclusions["disturbances"])
         counts = f"{kept} of them count for want of others" if kept else "left out"
         texts.append((f"{count(disturbed, 'iteration')} disturbed, {counts}", "sure"))
-    for name, what in (("failed", "could not run"), ("imported", "imported, not measured here")):
-        if conclusions[name]:
-            texts.append((f"{count(len(conclusions[name]), 'cell')} {what}", "cells"))
+    if failed := conclusions["failed"]:
+        texts.append((f"{count(len(failed), 'cell')} could not run", "cells"))
+    if imported := imported_beside(conclusions):
+        texts.append((f"{count(imported, 'cell')} imported, not measured here", "cells"))
     for text, anchor in texts:
         yield f'<p class="warning"><a href="#{anchor}">{escape(text)}</a></p>'
