@@ -61,5 +61,5 @@ def finding(tables: Tables) -> str:
         nodes = "/".join(str(n) for n in sorted(frame["nodes"].unique()))
         return f"No single cause dominates at {nodes} nodes: their intervals overlap"
     worst = most(dominant, "share")
-    costs = f"{worst['cause']} costs most, {worst['share']:.0%} of each iteration"
+    costs = f"{worst['cause']} costs most, {100 * worst['share']:.0f} % of each iteration"
     return f"{worst['network']}: {costs} at {worst['nodes']} nodes"

@@ -84,5 +84,5 @@ def finding(tables: Tables) -> str:
     several = frame["hardware"].nunique() > 1
     place = f"{worst['network']} on {worst['hardware']}" if several else worst["network"]
     predicted = " (predicted)" if worst["basis"] == "predicted" else ""
-    takes = f"{worst['cause']} takes {worst['share']:.0%} of each iteration"
+    takes = f"{worst['cause']} takes {100 * worst['share']:.0f} % of each iteration"
     return f"{place}: {takes} at {worst['nodes']} nodes{predicted}"

@@ -68,4 +68,4 @@ def finding(tables: Tables) -> str:
     if 100 * frame["share_high"].max() < FLAT:
         return f"Workers wait for training data in less than {FLAT:.0f} % of any iteration: it costs nothing here"
     where = f"{worst['network']} from {worst['storage']}"
-    return f"{where}: workers wait {worst['share']:.0%} of each iteration at {worst['nodes']} nodes"
+    return f"{where}: workers wait {100 * worst['share']:.0f} % of each iteration at {worst['nodes']} nodes"

@@ -180,5 +180,5 @@ def finding(tables: Tables) -> str:
     run = first.iloc[0]
     return (
         f"{run['network']}, {run['sync']} on {run['nodes']} nodes: of {number(1e3 * sending, 2)} ms of communication "
-        f"{exposed / sending:.0%} is exposed, the rest runs beside the backward pass"
+        f"{100 * exposed / sending:.0f} % is exposed, the rest runs beside the backward pass"
     )

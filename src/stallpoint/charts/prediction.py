@@ -39,6 +39,6 @@ def finding(tables: Tables) -> str:
         return ""
     worst = most(errors.assign(off=errors["error"].abs()), "off")
     return (
-        f"Predictions are {errors['error'].abs().median():.0%} off in the median, most for {worst['network']} "
-        f"({worst['sync']}) at {worst['nodes']} node{'' if worst['nodes'] == 1 else 's'}: {worst['error']:+.0%}"
+        f"Predictions are {100 * errors['error'].abs().median():.0f} % off in the median, most for {worst['network']} "
+        f"({worst['sync']}) at {worst['nodes']} node{'' if worst['nodes'] == 1 else 's'}: {100 * worst['error']:+.0f} %"
     )

@@ -103,4 +103,4 @@ def finding(tables: Tables) -> str:
     sums = sums[sums["share"] >= min(LEAST_SHARE, sums["share"].max())]
     part = (sums["work"] / sums["seconds"]) / [peaks[hardware] for _, hardware, _ in sums.index]
     network, _, kind = part.idxmin()
-    return f"{network}: {kind} layers reach {part.min():.0%} of the measured peak"
+    return f"{network}: {kind} layers reach {100 * part.min():.0f} % of the measured peak"

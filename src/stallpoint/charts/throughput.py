@@ -13,6 +13,8 @@ from stallpoint.presets import NONE
 CELLS = "train cells with scaling strong or weak"
 MEASURES = ("samples per second", "efficiency [%]", "node-hours per million samples")
 PER_MILLION = 1e6 / 3600
+LABELS = "datum.value < 1e4 ? format(datum.value, '~g') : format(datum.value, '~s')"
+"""Thousands are shortened; thousandths are not, as 200m reads like millions."""
 COLUMNS = ["panel", "network", "series", "nodes", "basis", "value", "low", "high", "shown"]
 
 
@@ -20,7 +22,8 @@ def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each measure (and hardware entry), a line for each network."""
     frame = _measures(tables)
     x = axes.nodes_x(frame)
-    y = alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=5))
+    axis = alt.Axis(labelExpr=LABELS, tickCount=5)
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=axis)
     frame = compact(frame, COLUMNS)
     colour = marks.colour(frame, "network")
     tips = marks.tips(network="network", series="curve", nodes="nodes", basis="basis", shown="(90 % interval)")
@@ -81,6 +84,7 @@ def finding(tables: Tables) -> str:
     if known.empty:
         return ""
     worst = most(known.assign(ratio=known["last"] / known["first"]), "ratio")
-    return (
-        f"{worst['network']}: a sample costs {number(worst['ratio'], 2)} times the node-hours at {worst['nodes']} nodes"
-    )
+    ratio, nodes = number(worst["ratio"], 2), worst["nodes"]
+    if ratio == "1":
+        return f"{worst['network']}: a sample costs as many node-hours at {nodes} nodes as on the fewest"
+    return f"{worst['network']}: a sample costs {ratio} times the node-hours at {nodes} nodes"
