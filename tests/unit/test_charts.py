@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint import models
-from stallpoint.charts import CHARTS, PAPERS, axes, frames, publication, theme, web_page
+from stallpoint.charts import CHARTS, PAPERS, axes, frames, journal, theme, web_page
 from stallpoint.charts.render import FORMATS, Spec, render, spec
 from stallpoint.charts.web_page import VEGA_LITE
 from stallpoint.models.answers.paper_figures import figures
@@ -547,9 +547,9 @@ WIDTHS = {"speedup": 7.0, "layer-share": 3.3, "storage": 3.3, "amdahl": 3.3}
 
 
 @pytest.mark.parametrize(("name", "inches"), WIDTHS.items())
-def test_static_charts_have_the_size_of_a_publication(name: str, inches: float, tables: Tables) -> None:
-    drawn = publication.svg(spec(name, tables), VEGA_LITE)
-    root = ElementTree.fromstring(publication.in_points(drawn))
+def test_static_charts_have_the_size_of_a_journal(name: str, inches: float, tables: Tables) -> None:
+    drawn = journal.svg(spec(name, tables), VEGA_LITE)
+    root = ElementTree.fromstring(journal.in_points(drawn))
     assert float(root.get("width", "").removesuffix("pt")) == pytest.approx(72 * inches, abs=1)
     units = float(root.get("viewBox", "").split()[2])
     assert units == pytest.approx(72 * inches, rel=0.04), "a unit of the drawing is a point, or a little less"
@@ -561,10 +561,10 @@ def test_static_charts_have_the_size_of_a_publication(name: str, inches: float, 
 
 
 def test_names_of_panels_are_no_longer_than_the_panels(tables: Tables) -> None:
-    assert publication._lines("strong scaling · jpeg · B = 16 · prefetch 1 · wfbp", 30) == [
+    assert journal._lines("strong scaling · jpeg · B = 16 · prefetch 1 · wfbp", 30) == [
         "strong scaling · jpeg", "B = 16 · prefetch 1 · wfbp",
     ]  # fmt: skip
-    assert publication._lines("a-very-long-name", 8) == ["a-very-l", "ong-name"]
+    assert journal._lines("a-very-long-name", 8) == ["a-very-l", "ong-name"]
 
 
 def test_a_thing_has_one_colour_whatever_else_is_present() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, from_text, to_text
+from stallpoint.exchange.layer_trace import TracedIteration, TracedLayer, from_text, to_text
 from stallpoint.networks import find
 from stallpoint.networks.layers import layers
 
@@ -25,9 +25,9 @@ def test_table_vi_is_read_as_printed() -> None:
     assert iteration.data_wait == pytest.approx(1.2)
     assert len(iteration.layers) == 21, "22 layers including the data layer (section VI)"
     by_name = {layer.name: layer for layer in iteration.layers}
-    assert by_name["conv1"] == LayerTimes("conv1", 3.27, 0.288202, pytest.approx(123.424e-6), 139776)
+    assert by_name["conv1"] == TracedLayer("conv1", 3.27, 0.288202, pytest.approx(123.424e-6), 139776)
     assert by_name["conv4"].communication == pytest.approx(1.03218)
-    assert by_name["loss"] == LayerTimes("loss", pytest.approx(1723.49e-6), pytest.approx(293.024e-6))
+    assert by_name["loss"] == TracedLayer("loss", pytest.approx(1723.49e-6), pytest.approx(293.024e-6))
 
 
 def test_the_sizes_of_table_vi_are_those_of_our_alexnet() -> None:
@@ -56,7 +56,7 @@ TIMES = st.floats(0, 100)
 )
 def test_what_is_written_is_read_again(sizes: list[int], times: list[tuple[float, ...]]) -> None:
     iterations = [
-        TracedIteration(wait, [LayerTimes(f"l{i}", forward, backward, comm if size else 0.0, size)
+        TracedIteration(wait, [TracedLayer(f"l{i}", forward, backward, comm if size else 0.0, size)
                                for i, size in enumerate(sizes)])
         for wait, forward, backward, comm in times
     ]  # fmt: skip

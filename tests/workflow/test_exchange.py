@@ -12,7 +12,7 @@ from checkout import TINY, Checkout
 from test_layer_trace import table_vi
 from trace_events import check_nesting, lanes
 
-from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, from_text, to_text
+from stallpoint.exchange.layer_trace import TracedIteration, TracedLayer, from_text, to_text
 from stallpoint.parquet import read
 from stallpoint.records import MODEL_TABLES, NETWORK_LAYERS, RUNS, TABLES
 
@@ -21,7 +21,7 @@ def trace(share: float) -> str:
     """Three iterations like that of Table VI, with a share of its communication."""
     iteration = table_vi()
     layers = [
-        LayerTimes(layer.name, layer.forward, layer.backward, share * layer.communication, layer.gradient_bytes)
+        TracedLayer(layer.name, layer.forward, layer.backward, share * layer.communication, layer.gradient_bytes)
         for layer in iteration.layers
     ]
     return to_text([TracedIteration(iteration.data_wait, layers)] * 3)

@@ -14,7 +14,7 @@ import pandas as pd
 import pikepdf
 import vl_convert as vlc
 
-from stallpoint.charts import ALL, NoData, Tables, publication, theme
+from stallpoint.charts import ALL, NoData, Tables, journal, theme
 from stallpoint.charts.web_page import VEGA_LITE, empty_page, page
 from stallpoint.parquet import atomic
 
@@ -100,16 +100,16 @@ def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
 
 
 def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
-    """Write a chart as a web page with its title (libraries embedded) and, as `publication` draws it, as SVG, PDF, PNG.
+    """Write a chart as a web page with its title (libraries embedded) and, as `journal` draws it, as SVG, PDF, PNG.
 
     The page has every panel, the pictures those of the fastest curves. A chart of nothing is a page without libraries.
     `files` holds a path for each of `FORMATS`. Two runs with equal charts write equal files, byte for byte.
     """
     themed = {**chart, "title": title, "config": theme.config()}
-    printed = publication.svg(leading(chart), VEGA_LITE)
+    printed = journal.svg(leading(chart), VEGA_LITE)
     content = {
         "html": (empty_page(title, missing(chart)) if missing(chart) else page(themed, title)).encode(),
-        "svg": publication.in_points(printed).encode(),
+        "svg": journal.in_points(printed).encode(),
         "pdf": _in_order(vlc.svg_to_pdf(printed)),
         "png": vlc.svg_to_png(printed, scale=DOTS_PER_INCH / 72),
     }

@@ -35,7 +35,7 @@ _MOST_APART = 4.0
 
 
 @dataclass(frozen=True)
-class Fit:
+class Trend:
     """A line or a step through paces."""
 
     value: float
@@ -58,15 +58,15 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Machine:
+class PastMachine:
     """One hardware entry over time."""
 
     hardware: str
     paces: pd.DataFrame
     """Columns study, began, log, error: a row for each study, by time."""
-    trend: Fit | None
+    trend: Trend | None
     """Of the logarithm of times, for each month; None of fewer than `FEWEST` studies."""
-    step: Fit | None
+    step: Trend | None
     """The step that is told best from none; None unless it is told."""
     step_at: str
     """The first study after the step."""
@@ -89,7 +89,7 @@ class Machine:
 class History:
     """All hardware entries of some studies over time."""
 
-    machines: Sequence[Machine]
+    machines: Sequence[PastMachine]
     rates: pd.DataFrame
     """Columns `POINT`, study, began, and samples per second as value, low and high: a row for each point and study."""
 
@@ -114,7 +114,7 @@ def history_of(rows: pd.DataFrame) -> History:
     return History([machine for machine, _ in found], pd.concat([rates for _, rates in found], ignore_index=True))
 
 
-def _machine(hardware: str, rows: pd.DataFrame) -> tuple[Machine, pd.DataFrame]:
+def _machine(hardware: str, rows: pd.DataFrame) -> tuple[PastMachine, pd.DataFrame]:
     each = _variances(rows)
     paces = _paces(rows, each)
     days = (paces["began"] - paces["began"].iloc[0]).dt.total_seconds().to_numpy() / 86400
@@ -127,7 +127,7 @@ def _machine(hardware: str, rows: pd.DataFrame) -> tuple[Machine, pd.DataFrame]:
         best = min(steps, key=lambda place: steps[place].p)
         if steps[best].p * len(steps) < CHANCE:  # whichever place is best, it is the best of so many
             step, at = steps[best], str(paces["name"].iloc[best])
-    return Machine(hardware, paces, trend, step, at), _rates(rows, each)
+    return PastMachine(hardware, paces, trend, step, at), _rates(rows, each)
 
 
 def _variances(rows: pd.DataFrame) -> pd.DataFrame:
@@ -168,7 +168,7 @@ def _rates(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
     return found.assign(value=rate, low=rate * np.exp(-wide), high=rate * np.exp(wide))
 
 
-def fitted(places: npt.ArrayLike, logs: Reals, errors: Reals) -> Fit:
+def fitted(places: npt.ArrayLike, logs: Reals, errors: Reals) -> Trend:
     """A line through `logs` [studies] at `places`, whose visits leave `errors`: its slope.
 
     Studies lie apart by as much more as makes their weighted squares as large as expected (Paule & Mandel 1982); where
@@ -185,7 +185,7 @@ def fitted(places: npt.ArrayLike, logs: Reals, errors: Reals) -> Fit:
     covariance = np.linalg.inv(design.T @ (weights[:, None] * design))
     scale = max(1.0, squares(between) / freedom)
     value = float(_solve(design, logs, errors, between)[1])
-    return Fit(value, float(np.sqrt(scale * covariance[1, 1])), freedom, between)
+    return Trend(value, float(np.sqrt(scale * covariance[1, 1])), freedom, between)
 
 
 def _weights(errors: Reals, between: float) -> Reals:

@@ -15,7 +15,7 @@ from stallpoint.charts import marks
 from stallpoint.charts.frames import AXES, compact, label, varies, with_interval
 from stallpoint.charts.render import Spec, to_spec
 from stallpoint.comparison.answers import records
-from stallpoint.comparison.history import FEWEST, Fit, History, Machine
+from stallpoint.comparison.history import FEWEST, History, PastMachine, Trend
 from stallpoint.comparison.page import grid, page
 from stallpoint.models.base.statistics import NORMAL_INTERVAL
 from stallpoint.numerals import interval, number
@@ -28,7 +28,7 @@ def summary(found: History) -> list[str]:
     return [sentence for machine in found.machines for sentence in _sentences(machine)]
 
 
-def _sentences(machine: Machine) -> Iterator[str]:
+def _sentences(machine: PastMachine) -> Iterator[str]:
     if machine.trend is None:
         yield f"{machine.hardware}: {len(machine.paces)} studies; a trend needs {FEWEST}, at different times."
         return
@@ -42,7 +42,7 @@ def _sentences(machine: Machine) -> Iterator[str]:
         yield f"{machine.hardware}: from {machine.step_at} on, iteration time is changed by {_percent(machine.step)}."
 
 
-def _percent(fit: Fit) -> str:
+def _percent(fit: Trend) -> str:
     value, low, high = (100 * float(np.expm1(log)) for log in (fit.value, *fit.interval))
     return interval({"value": value, "low": low, "high": high}, unit=" %")
 
@@ -52,7 +52,7 @@ def to_json(found: History) -> str:
     return json.dumps({"summary": summary(found), "machines": list(map(_data, found.machines))}, indent=1) + "\n"
 
 
-def _data(machine: Machine) -> dict[str, Any]:
+def _data(machine: PastMachine) -> dict[str, Any]:
     return {
         "hardware": machine.hardware,
         "word": machine.word,
@@ -63,7 +63,7 @@ def _data(machine: Machine) -> dict[str, Any]:
     }
 
 
-def _fit(fit: Fit | None) -> dict[str, Any] | None:
+def _fit(fit: Trend | None) -> dict[str, Any] | None:
     """In logarithms of times; a trend for each month."""
     if fit is None:
         return None
@@ -92,7 +92,7 @@ def _parts(found: History) -> Iterator[str | Spec]:
     yield f"<h2>Studies</h2>{grid(('hardware', 'study', 'began', 'time of an iteration over the first'), table)}"
 
 
-def _pace_rows(machine: Machine) -> pd.DataFrame:
+def _pace_rows(machine: PastMachine) -> pd.DataFrame:
     """The pace of each study, with what its visits and the scatter between studies leave open."""
     paces = machine.paces
     wide = NORMAL_INTERVAL / 2 * np.hypot(paces["error"], machine.between)

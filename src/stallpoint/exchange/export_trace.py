@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, to_text
+from stallpoint.exchange.layer_trace import TracedIteration, TracedLayer, to_text
 from stallpoint.exchange.recorded import TrainRecords, train_records
 from stallpoint.parquet import atomic
 from stallpoint.presets import preset_from
 
 _COLUMNS = ["layer", "forward", "backward", "communication", "gradient_bytes"]
-"""What `LayerTimes` takes, in its order."""
+"""What `TracedLayer` takes, in its order."""
 
 
 def export_trace(records: Path, folder: Path) -> None:
@@ -44,7 +44,7 @@ def _iterations(run: TrainRecords, rank: int) -> list[TracedIteration]:
     ordered = layers.sort_values("layer_index")[[*_COLUMNS, "iteration"]]
     rows = {iteration: group[_COLUMNS] for iteration, group in ordered.groupby("iteration")}
     return [
-        TracedIteration(float(wait), [LayerTimes(*values) for values in rows[iteration].itertuples(index=False)])
+        TracedIteration(float(wait), [TracedLayer(*values) for values in rows[iteration].itertuples(index=False)])
         for iteration, wait in zip(of_rank["iteration"], of_rank["data_wait"], strict=True)
     ]
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from stallpoint.cells import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import read_log
-from stallpoint.exchange.layer_trace import LayerTimes, TracedIteration, from_lines
+from stallpoint.exchange.layer_trace import TracedIteration, TracedLayer, from_lines
 from stallpoint.exchange.layer_types import layer_type
 from stallpoint.kinds import kind_of
 from stallpoint.measure.recorder import Recorder
@@ -183,7 +183,7 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
     }
 
 
-def _layer_labels(layers: Sequence[LayerTimes]) -> dict[str, list[Any]]:
+def _layer_labels(layers: Sequence[TracedLayer]) -> dict[str, list[Any]]:
     return {
         "layer_index": list(range(len(layers))),
         "layer": [layer.name for layer in layers],
@@ -192,7 +192,7 @@ def _layer_labels(layers: Sequence[LayerTimes]) -> dict[str, list[Any]]:
     }
 
 
-def _messages(layers: Sequence[LayerTimes]) -> dict[str, list[int]]:
+def _messages(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
     """A message for each layer that communicates, the last layer's first."""
     sending = [index for index in reversed(range(len(layers))) if layers[index].communication]
     order = {layer: message for message, layer in enumerate(sending)}
@@ -202,6 +202,6 @@ def _messages(layers: Sequence[LayerTimes]) -> dict[str, list[int]]:
     }
 
 
-def _where(layers: Sequence[LayerTimes], what: str, values: Any) -> list[float | None]:
+def _where(layers: Sequence[TracedLayer], what: str, values: Any) -> list[float | None]:
     """The values of the layers that have `what`; None for the others."""
     return [float(value) if getattr(layer, what) else None for layer, value in zip(layers, values, strict=True)]

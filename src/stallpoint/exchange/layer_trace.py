@@ -25,7 +25,7 @@ _MOST = 1e15
 
 
 @dataclass(frozen=True)
-class LayerTimes:
+class TracedLayer:
     """One layer in one iteration; times in s."""
 
     name: str
@@ -41,7 +41,7 @@ class TracedIteration:
 
     data_wait: float
     """What the data layer's forward pass took, s."""
-    layers: Sequence[LayerTimes]
+    layers: Sequence[TracedLayer]
     """The network's own layers, in forward order."""
 
 
@@ -57,8 +57,8 @@ def from_text(text: str, path: str) -> list[TracedIteration]:
 
 def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
     """The iterations in the lines of the file `path`; `InputError` names it and the line that is wrong."""
-    first: list[LayerTimes] = []
-    layers: list[LayerTimes] = []
+    first: list[TracedLayer] = []
+    layers: list[TracedLayer] = []
     count = last = 0
     for number, line in enumerate(lines, start=1):
         fields = line.split()
@@ -96,18 +96,18 @@ def _named(path: str, line: int) -> Iterator[None]:
 
 
 def _lines(iteration: TracedIteration) -> Iterator[str]:
-    for place, layer in enumerate([LayerTimes("data", iteration.data_wait), *iteration.layers]):
+    for place, layer in enumerate([TracedLayer("data", iteration.data_wait), *iteration.layers]):
         times = (f"{1e6 * seconds:.6g}" for seconds in (layer.forward, layer.backward, layer.communication))
         yield "\t".join([str(place), layer.name, *times, str(layer.gradient_bytes)])
 
 
-def _layer(fields: Sequence[str]) -> tuple[int, LayerTimes]:
+def _layer(fields: Sequence[str]) -> tuple[int, TracedLayer]:
     """Id and times of one line; raises `ValueError` in plain words."""
     if len(fields) != len(COLUMNS):
         raise ValueError(f"{len(fields)} columns, expected are {len(COLUMNS)}: {', '.join(COLUMNS)}")
     values = dict(zip(COLUMNS, fields, strict=True))
     forward, backward, communication = (_microseconds(values[name], name) for name in COLUMNS[2:5])
-    return _whole(values["Id"], "Id"), LayerTimes(
+    return _whole(values["Id"], "Id"), TracedLayer(
         values["Name"], forward, backward, communication, _whole(values["Size"], "Size")
     )
 
@@ -127,7 +127,7 @@ def _whole(text: str, column: str) -> int:
     return int(text)
 
 
-def _check(place: int, layer: LayerTimes, first: Sequence[LayerTimes]) -> None:
+def _check(place: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None:
     """Raise `ValueError` unless the layer fits the layout and the first iteration, where that is not its own."""
     if place == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
@@ -141,7 +141,7 @@ def _check(place: int, layer: LayerTimes, first: Sequence[LayerTimes]) -> None:
         raise ValueError(f"{layer.name} of {layer.gradient_bytes} bytes, but the first iteration has {expected} here")
 
 
-def _complete(layers: Sequence[LayerTimes], first: Sequence[LayerTimes], count: int) -> None:
+def _complete(layers: Sequence[TracedLayer], first: Sequence[TracedLayer], count: int) -> None:
     """Raise `ValueError` where the iteration, the `count`-th, has fewer layers than the first."""
     if len(layers) < max(2, len(first)):
         raise ValueError(

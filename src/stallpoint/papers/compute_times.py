@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.papers import Made, Material
-from stallpoint.papers.study import KEUPER_NETWORKS, Machine, lacking, machines, rows
+from stallpoint.papers.study import KEUPER_NETWORKS, StudyMachine, lacking, machines, rows
 from stallpoint.typeset import Typeset
 
 FILE = "keuper-2016-exhibits"
@@ -34,7 +34,9 @@ def table(material: Material) -> Made:
     )
 
 
-def _rows(network: str, frame: pd.DataFrame, found: dict[str, Machine], material: Material) -> Iterator[dict[str, Any]]:
+def _rows(
+    network: str, frame: pd.DataFrame, found: dict[str, StudyMachine], material: Material
+) -> Iterator[dict[str, Any]]:
     theirs = material.published[FILE]["convergence"]["networks"][network]
     units = material.published[FILE]["units"]
     for unit, entry in material.published["keuper-2016"]["iteration_seconds"][network].items():

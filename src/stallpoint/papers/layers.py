@@ -9,7 +9,17 @@ import pandas as pd
 
 from stallpoint.charts import layer_share, layer_speedup
 from stallpoint.papers import Made, Material, Missing
-from stallpoint.papers.study import KEUPER_NETWORKS, Machine, lacking, machines, marks, rows, said, with_marks, words
+from stallpoint.papers.study import (
+    KEUPER_NETWORKS,
+    StudyMachine,
+    lacking,
+    machines,
+    marks,
+    rows,
+    said,
+    with_marks,
+    words,
+)
 
 FILE = "keuper-2016-exhibits"
 CELLS = "train cells with scaling: compute"
@@ -54,7 +64,7 @@ def without_cudnn(material: Material) -> Made:
     return _made(material, "fig-15", _without_cudnn, hardware, [_share, _speedup], ("googlenet",))
 
 
-Choice = Callable[[Mapping[str, Machine]], list[Machine]]
+Choice = Callable[[Mapping[str, StudyMachine]], list[StudyMachine]]
 Drawing = Callable[[pd.DataFrame, str, Material], alt.FacetChart]
 
 
@@ -89,25 +99,25 @@ def _speedup(frame: pd.DataFrame, exhibit: str, material: Material) -> alt.Facet
     )
 
 
-def _cpus(found: Mapping[str, Machine]) -> list[Machine]:
+def _cpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
     return [machine for machine in found.values() if machine.device == "cpu"]
 
 
-def _other_cpus(found: Mapping[str, Machine]) -> list[Machine]:
+def _other_cpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
     """Many-core CPUs, or else all that differ from the first."""
     cpus = _cpus(found)
     many = [machine for machine in cpus if any(word in machine.processor.lower() for word in MANY_CORE)]
     return many or cpus[1:]
 
 
-def _first_cpu(found: Mapping[str, Machine]) -> list[Machine]:
+def _first_cpu(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
     others = _other_cpus(found)
     return [machine for machine in _cpus(found) if machine not in others]
 
 
-def _gpus(found: Mapping[str, Machine]) -> list[Machine]:
+def _gpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
     return [m for m in found.values() if m.device == "cuda" and not m.hardware.endswith(NO_CUDNN)]
 
 
-def _without_cudnn(found: Mapping[str, Machine]) -> list[Machine]:
+def _without_cudnn(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
     return [m for m in found.values() if m.device == "cuda" and m.hardware.endswith(NO_CUDNN)]

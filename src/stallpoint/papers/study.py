@@ -19,7 +19,7 @@ SHI_NETWORKS = ("alexnet", "googlenet", "resnet50")
 
 
 @dataclass(frozen=True)
-class Machine:
+class StudyMachine:
     """A hardware entry of the study: what is known of the nodes it ran on."""
 
     hardware: str
@@ -29,12 +29,12 @@ class Machine:
     """Model of the GPU, or of the CPU where that computes; the entry's name where no job recorded it."""
 
 
-def machines(material: Material) -> dict[str, Machine]:
+def machines(material: Material) -> dict[str, StudyMachine]:
     """The hardware entries that ran or were imported, by name."""
     runs = material.tables["runs"]
     runs = runs[runs["status"] == "ok"].sort_values(["hardware", "cell"], kind="stable")
     environments = material.tables["environments"].drop_duplicates("cell").set_index("cell")
-    found: dict[str, Machine] = {}
+    found: dict[str, StudyMachine] = {}
     for hardware, cells in runs.groupby("hardware"):
         settings = [json.loads(text) for text in cells["settings"]]
         recorded = environments[environments.index.isin(cells["cell"])]
@@ -42,7 +42,7 @@ def machines(material: Material) -> dict[str, Machine]:
         models = [] if recorded.empty else recorded["gpu_model" if device == "cuda" else "cpu_model"].tolist()
         # Jobs of one worker (scaling: compute, sgemm) say 1, whatever the entry has.
         workers = max(entry["workers_per_node"] for entry in settings)
-        found[str(hardware)] = Machine(str(hardware), device, workers, models[0] if models else str(hardware))
+        found[str(hardware)] = StudyMachine(str(hardware), device, workers, models[0] if models else str(hardware))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.exchange.layer_trace import LayerTimes, from_text
+from stallpoint.exchange.layer_trace import TracedLayer, from_text
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import rows
 from stallpoint.records import SERIES
@@ -83,7 +83,7 @@ def _ours(row: dict[Any, Any]) -> dict[str, float]:
     return times | {f"{OURS} size": int(row["gradient_bytes"])}
 
 
-def _published(layer: LayerTimes) -> dict[str, float]:
+def _published(layer: TracedLayer) -> dict[str, float]:
     seconds = (layer.forward, layer.backward, layer.communication)
     times = {f"{PUBLISHED} {name}": 1e6 * value for name, value in zip(TIMES, seconds, strict=True)}
     return times | {f"{PUBLISHED} size": layer.gradient_bytes}

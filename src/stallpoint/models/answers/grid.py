@@ -20,7 +20,7 @@ import pandas as pd
 from stallpoint.models.answers.what_if import Scenario, predict
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
-from stallpoint.models.iteration.cluster import Cluster, LayerTimes
+from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.compute import Layers, Times
 from stallpoint.models.terms.effects import Effects
@@ -126,7 +126,7 @@ def _central(thing: Any) -> Any:
 class _Compute:
     """Layer times times a factor for each replicate."""
 
-    original: LayerTimes
+    original: ComputingTimes
     factor: Ensemble
 
     @property

@@ -17,7 +17,7 @@ import numpy as np
 from stallpoint.models.answers.stalling import predicted_stall, throughput
 from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES, columns
-from stallpoint.models.iteration.cluster import Cluster, LayerTimes
+from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.terms.communication import nominal, scheme_of
@@ -108,7 +108,7 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
 class _Changed:
     """Layer times of compute units `speed` times as fast, and gradients of other sizes."""
 
-    original: LayerTimes
+    original: ComputingTimes
     speed: float
     gradient_bytes: float
     layers: Mapping[str, Layers] = field(init=False)

@@ -18,7 +18,7 @@ from stallpoint.presets import Preset
 SCALINGS = ("strong", "weak")
 
 
-class LayerTimes(Protocol):
+class ComputingTimes(Protocol):
     """Computing times at any b; `stallpoint.models.terms.compute.Compute` has those measured."""
 
     @property
@@ -64,7 +64,7 @@ def no_effects(point: Point, held_out: bool = False) -> Effects:
 class Cluster:
     """What was measured, or published, of a cluster."""
 
-    compute: LayerTimes
+    compute: ComputingTimes
     communication: Mapping[Scheme, Communication]
     data: DataTimes
     presets: Mapping[str, Preset]

@@ -33,7 +33,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Cell:
+class MeasuredBatch:
     """A training cell on one rank."""
 
     name: str
@@ -101,7 +101,7 @@ class Compute:
         self._kernels = kernels or {}
         self._pools: dict[tuple[str, ...], Ensemble] = {}
         self.layers = {network: _layers(rows) for network, rows in groups(layers, "network")}
-        self.cells: dict[tuple[str, str], list[Cell]] = {}
+        self.cells: dict[tuple[str, str], list[MeasuredBatch]] = {}
         alone, of_layers = kept(iterations), kept(layers)
         alone = alone[alone["ranks"] == 1]
         computing = alone.assign(compute=alone["forward"] + alone["backward"])
@@ -160,7 +160,7 @@ class Compute:
         types = {str(kind): seconds[..., layers.types == kind].sum(-1) for kind in np.unique(layers.types)}
         return list(curve.batches), {ALL: seconds.sum(-1), **types}
 
-    def _curve(self, pools: list[list[Cell]]) -> BatchCurve:
+    def _curve(self, pools: list[list[MeasuredBatch]]) -> BatchCurve:
         return BatchCurve(
             [pool[0].worker_batch for pool in pools], np.stack([self._pool(pool) for pool in pools], axis=1)
         )
@@ -185,7 +185,7 @@ class Compute:
         rows = self.layers[network].types == "fully-connected"
         return np.concatenate([rows, rows, np.zeros(len(_TOTALS), dtype=np.bool_)])
 
-    def _pool(self, cells: list[Cell]) -> Ensemble:
+    def _pool(self, cells: list[MeasuredBatch]) -> Ensemble:
         key = tuple(cell.name for cell in cells)
         if key not in self._pools:
             values = np.concatenate([cell.seconds for cell in cells])
@@ -212,11 +212,11 @@ def _layers(rows: pd.DataFrame) -> Layers:
     )
 
 
-def _cell(name: str, rows: pd.DataFrame, layers: pd.DataFrame) -> Cell:
+def _cell(name: str, rows: pd.DataFrame, layers: pd.DataFrame) -> MeasuredBatch:
     table = layers.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
     totals = rows.set_index("iteration")[list(_TOTALS)].reindex(table.index)
     first = rows.iloc[0]
-    return Cell(
+    return MeasuredBatch(
         name=name,
         hardware=str(first["hardware"]),
         scaling=str(first["scaling"]),
@@ -228,16 +228,16 @@ def _cell(name: str, rows: pd.DataFrame, layers: pd.DataFrame) -> Cell:
     )
 
 
-def _by_batch(cells: list[Cell]) -> list[list[Cell]]:
+def _by_batch(cells: list[MeasuredBatch]) -> list[list[MeasuredBatch]]:
     """Cells of the same b together, b rising."""
     batches = sorted({cell.worker_batch for cell in cells})
     return [[cell for cell in cells if cell.worker_batch == batch] for batch in batches]
 
 
-def _best(cells: list[Cell], prefetch: int | None = None) -> list[Cell]:
+def _best(cells: list[MeasuredBatch], prefetch: int | None = None) -> list[MeasuredBatch]:
     """The cells that resemble the predicted one most."""
 
-    def likeness(cell: Cell) -> tuple[bool, bool]:
+    def likeness(cell: MeasuredBatch) -> tuple[bool, bool]:
         return prefetch is None or (cell.prefetch > 0) == (prefetch > 0), cell.scaling == "compute"
 
     best = max(map(likeness, cells))
