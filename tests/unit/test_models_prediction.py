@@ -79,7 +79,8 @@ def test_intervals_hold_the_prediction(predictions: pd.DataFrame) -> None:
         assert (predictions[name] <= predictions[f"{name}_high"]).all()
 
 
-def test_a_cell_takes_no_part_in_its_own_prediction(tables: dict[str, pd.DataFrame]) -> None:
+def test_a_cell_takes_no_part_in_its_own_prediction() -> None:
+    tables = study(storages=("shared",), syncs=("wfbp",), prefetches=(2,))
     before = fit(tables, nodes=[])["predictions"].set_index(AXES)
     for axes in (("strong", "shared", "wfbp", 2, 4), ("strong", "shared", "wfbp", 2, 1)):
         changed = {name: table.copy() for name, table in tables.items()}
