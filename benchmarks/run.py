@@ -19,7 +19,7 @@ import cost_models
 import disturbances
 import dry_run
 import layer_timing
-import message_rows
+import message_bursts
 import pandas as pd
 import plan_accuracy
 import predictions
@@ -40,7 +40,7 @@ BENCHMARKS = {
     "predictions": predictions.benchmark,
     "cost-models": cost_models.benchmark,
     "scaling-laws": scaling_laws.benchmark,
-    "message-rows": message_rows.benchmark,
+    "message-bursts": message_bursts.benchmark,
     "cells-per-hour": cells_per_hour.benchmark,
     "disturbances": disturbances.benchmark,
     "sensitivity": sensitivity.benchmark,

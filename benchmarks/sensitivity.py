@@ -67,7 +67,7 @@ def benchmark(scratch: Path, rounds: int) -> tuple[list[Figure], list[str]]:
 
 
 def rows(world: World) -> Found:
-    """Seconds of an all-reduce in a row of them, by size."""
+    """Seconds of an all-reduce in a burst of them, by size."""
     table = _visited(world)[0]
     return {
         f"all-reduce of {name}": _median(table, size, table["seconds"] / table["messages"])
@@ -185,8 +185,8 @@ def matrix(part: float, bounds: tuple[int, int]) -> tuple[int, int]:
 
 
 MEASURED: tuple[tuple[Callable[[World], Found], Values], ...] = (
-    (rows, vary("ROW_SECONDS", "ROW_MESSAGES")),
-    (beside, vary("ALONE_SECONDS", "BESIDE_PIECES", "BESIDE_MESSAGES", "PIECE_IMAGES")),
+    (rows, vary("BURST_SECONDS", "BURST_MESSAGES")),
+    (beside, vary("ISOLATED_SECONDS", "BESIDE_PIECES", "BESIDE_MESSAGES", "PIECE_IMAGES")),
     (peak, vary("PEAK_SIDE")),
     (few_rows, {"ROWS_BYTES": lambda part: matrix(part, constants.ROWS_BYTES)}),
     (bandwidth, {"BANDWIDTH_BYTES": lambda part: {"cpu": matrix(part, constants.BANDWIDTH_BYTES["cpu"])}}),

@@ -355,7 +355,7 @@ _ALL_REDUCE = (
 
 COLLECTIVES = Table(
     "collectives",
-    "one row for each timed row of all-reduces of each rank",
+    "one row for each timed burst of all-reduces of each rank",
     (
         *_ALL_REDUCE,
         MESSAGES,

@@ -1,4 +1,4 @@
-"""All-reduces in a row, as training calls them: one after the other, with no barrier in between."""
+"""Bursts of all-reduces, as training calls them: one after the other, with no barrier in between."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ def send_row(world: World, communicates: Communicator, values: torch.Tensor, mes
     """All-reduce `values` `messages` times, from a barrier on: seconds it took, and how many to send next time."""
     world.comm.Barrier()
     seconds = send(communicates, [values] * messages)
-    return seconds, agree(world, messages * constants.ROW_SECONDS / seconds, constants.ROW_MESSAGES)
+    return seconds, agree(world, messages * constants.BURST_SECONDS / seconds, constants.BURST_MESSAGES)

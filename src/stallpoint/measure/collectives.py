@@ -18,24 +18,24 @@ from stallpoint.records import COLLECTIVES
 
 
 def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
-    """Time ``cell.samples`` rows of in-place all-reduce calls (float32, sum) of each size in a visit.
+    """Time ``cell.samples`` bursts of in-place all-reduce calls (float32, sum) of each size in a visit.
 
     A call of each size comes before them, as warm-up.
 
     Calls go the way they go in training: by the cell's backend and reduction, one after the other. A barrier before
     each of them would be dearer than a small message where ranks share cores. Sizes take turns: what slows the machine
     down for a while slows all of them, and nothing but small messages for long would use up a core's quota. Every rank
-    records each row, from a barrier on: ranks leave a call at different times.
+    records each burst, from a barrier on: ranks leave a call at different times.
     """
     device = torch.device(cell.device)
     clock = clock_for(device)
     communicates = communicator(cell.backend, cell.reduction, 0, world, device)
     buffer = torch.empty(max(cell.message_bytes) // 4, device=device)
-    work = [size + constants.ROW_AS_BYTES for _ in range(cell.samples + 1) for size in cell.message_bytes]
+    work = [size + constants.BURST_AS_BYTES for _ in range(cell.samples + 1) for size in cell.message_bytes]
     progress = Progress("all-reduce", work, silent=world.rank > 0)
     messages = dict.fromkeys(cell.message_bytes, 1)
     before = (keep.visit - 1) * (cell.samples + 1)
-    for row, (sample, size) in enumerate(product(range(cell.samples + 1), cell.message_bytes), start=1):
+    for burst, (sample, size) in enumerate(product(range(cell.samples + 1), cell.message_bytes), start=1):
         values = buffer[: size // 4].fill_(1)
         clock.wait()
         sent = messages[size]
@@ -46,7 +46,7 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
             COLLECTIVES, message_bytes=values.nbytes, sample=before + sample, warmup=sample == 0, messages=sent,
             seconds=seconds,
         )  # fmt: skip
-        progress.tell(row)
+        progress.tell(burst)
     if world.size > 1:
         contention.measure(cell, world, communicates, keep)
     communicates.close()

@@ -52,21 +52,21 @@ SECONDS_PER_PRODUCT = 20.0
 LEAST_SAMPLES = 3
 """Samples whose median is no single one's."""
 
-# --- all-reduces in a row (`all_reduces`) --------------------------------------------------------
+# --- bursts of all-reduces (`all_reduces`) -------------------------------------------------------
 
-ROW_SECONDS = 0.1
-"""How long a row of equal messages is to take, unless one alone takes longer: some twenty turns of a scheduler, where
+BURST_SECONDS = 0.1
+"""How long a burst of equal messages is to take, unless one alone takes longer: some twenty turns of a scheduler, where
 ranks share cores; and ranks leave the barrier before it some µs apart."""
-ROW_MESSAGES = 16
-"""Messages in a row at most: of what ranks are apart after the barrier, each has a sixteenth then. Training sends one
-for each layer with weights, 8 (AlexNet) to 107 (ResNet-50); with 32 in a row 1 KiB took 0.84 times as long."""
-ROW_AS_BYTES, BESIDE_AS_BYTES = 2**22, 2**24
-"""A row takes as long as one message of so many bytes, at least, and one beside computing; for the time left, in the
+BURST_MESSAGES = 16
+"""Messages of a burst at most: of what ranks are apart after the barrier, each has a sixteenth then. Training sends one
+for each layer with weights, 8 (AlexNet) to 107 (ResNet-50); with 32 of them 1 KiB took 0.84 times as long."""
+BURST_AS_BYTES, BESIDE_AS_BYTES = 2**22, 2**24
+"""A burst takes as long as one message of so many bytes, at least, and one beside computing; for the time left, in the
 log alone."""
 
 # --- all-reduces beside computing (`contention`) -------------------------------------------------
 
-ALONE_SECONDS = 0.4
+ISOLATED_SECONDS = 0.4
 """How long pieces are computed with nothing sent, once in a visit: as long as a pass. In much less, some ranks begin or
 end while others do not compute, and pieces seem faster than a network's layers are (docs/measuring.md)."""
 BESIDE_PIECES = 40

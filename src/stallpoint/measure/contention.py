@@ -37,7 +37,7 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
     progress = Progress("all-reduce beside computing", work, silent=world.rank > 0)
     with ThreadPoolExecutor(1, "communication") as thread:
         world.comm.Barrier()
-        alone_operations, alone_computing = _computed(compute, _after(constants.ALONE_SECONDS))
+        alone_operations, alone_computing = _computed(compute, _after(constants.ISOLATED_SECONDS))
         keep.measuring += alone_computing
         for place, size in enumerate(cell.message_bytes):
             values = torch.zeros(size // 4, device=device)

@@ -47,7 +47,7 @@ ITERATION = 0.02
 VISIT = 0.3
 """Seconds of a visit beside its iterations: setting up, agreeing, writing, the order for the next one."""
 ROW = 0.25
-"""Seconds of a row of all-reduces and of the one beside computing, unless one message takes longer."""
+"""Seconds of a burst of all-reduces and of the one beside computing, unless one message takes longer."""
 READ = 0.002
 """Seconds to read one sample, of cold and warm ones on average."""
 START = 10.0

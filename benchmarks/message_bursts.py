@@ -1,7 +1,7 @@
-"""All-reduces of a network's gradients, one after the other, predicted from messages in rows and from single ones.
+"""All-reduces of a network's gradients, one after the other, predicted from bursts and from single messages.
 
 On 2, 4 and 8 slow nodes all messages of a network are sent as training without overlap sends them (`naive`), once all
-ranks have computed for a while. Beside them, in turns of the same job: rows of equal messages, as collectives jobs time
+ranks have computed for a while. Beside them, in turns of the same job: bursts of equal messages, as collectives jobs time
 them, and one message after a barrier, as `osu_allreduce` does; both are read off between the measured sizes.
 """
 
@@ -48,8 +48,8 @@ def benchmark(scratch: Path, rounds: int) -> tuple[list[Figure], list[str]]:
                 subprocess.run([*command, str(nodes), str(rounds), str(file)], env=environment, check=True)
                 figures += _ratios(nodes, pd.DataFrame(json.loads(file.read_text())))
     except (NotHere, subprocess.CalledProcessError) as error:
-        return [], [f"message-rows: not run: {error}"]
-    title = "message-rows: all messages of a network, one after the other (wanted: 1)"
+        return [], [f"message-bursts: not run: {error}"]
+    title = "message-bursts: all messages of a network, one after the other (wanted: 1)"
     return figures, [title, *(figure.line() for figure in figures)]
 
 
@@ -64,7 +64,7 @@ def _ratios(nodes: int, calls: pd.DataFrame) -> Iterator[Figure]:
             ratio = [np.interp(sizes, [0, *SIZES], [row[0], *row]).sum() / seconds for row, seconds in known]
             found = resampled(np.array(ratio), generator(0, way), np.median)
             yield Figure(
-                "message-rows", f"{network}, {len(sizes)} messages, {nodes} nodes",
+                "message-bursts", f"{network}, {len(sizes)} messages, {nodes} nodes",
                 f"from {words} / measured", *estimate(found),
             )  # fmt: skip
 
