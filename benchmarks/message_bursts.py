@@ -1,8 +1,8 @@
 """All-reduces of a network's gradients, one after the other, predicted from bursts and from single messages.
 
 On 2, 4 and 8 slow nodes all messages of a network are sent as training without overlap sends them (`naive`), once all
-ranks have computed for a while. Beside them, in turns of the same job: bursts of equal messages, as collectives jobs time
-them, and one message after a barrier, as `osu_allreduce` does; both are read off between the measured sizes.
+ranks have computed for a while. Beside them, in turns of the same job: bursts of equal messages, as collectives jobs
+time them, and one message after a barrier, as `osu_allreduce` does; both are read off between the measured sizes.
 """
 
 from __future__ import annotations
