@@ -13,6 +13,7 @@ from pathlib import Path
 
 import cells_per_hour
 import cluster_accuracy
+import cluster_report
 import collect
 import compare
 import cost_models
@@ -45,6 +46,7 @@ BENCHMARKS = {
     "disturbances": disturbances.benchmark,
     "sensitivity": sensitivity.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
+    "cluster-report": cluster_report.benchmark,
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
