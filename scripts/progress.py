@@ -15,6 +15,7 @@ from stallpoint.configuration import load_yaml
 from stallpoint.program import program
 from stallpoint.progress import states, summary
 from stallpoint.study import expand
+from stallpoint.turns.targets import measured_with
 
 
 def queue() -> str | None:
@@ -31,5 +32,5 @@ with program():
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
     study = expand(load_yaml(config.read_text(), str(config)), schema, further)
     results = Path("results", study.name)
-    found = states(study.cells.values(), results)
+    found = states(study.cells.values(), results, measured_with(study.config))
     print(*summary(found, Path("logs", study.name, "turns"), results / "turns", queue()), sep="\n")

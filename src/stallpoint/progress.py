@@ -10,7 +10,7 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,13 +40,13 @@ class State:
     """Of all of them, s."""
 
 
-def states(cells: Iterable[Cell], results: Path) -> list[State]:
-    """The state of each cell of the study with these results."""
-    return [_state(cell, results) for cell in cells]
+def states(cells: Iterable[Cell], results: Path, also: Callable[[Cell], str] = lambda _: "") -> list[State]:
+    """The state of each cell of the study with these results; `also` as `targets.measured_with` gives it."""
+    return [_state(cell, results, also(cell)) for cell in cells]
 
 
-def _state(cell: Cell, results: Path) -> State:
-    found = measurement(cell, results / "visits", again=False)
+def _state(cell: Cell, results: Path, also: str) -> State:
+    found = measurement(cell, results / "visits", again=False, also=also)
     record = found.folder / RECORD if found.recorded else results / "raw" / cell.path
     if found.recorded or (not found.folder.parent.exists() and record.exists()):  # what is imported has no visits
         (run,) = read(RUNS, record / f"{RUNS.name}.parquet").to_pylist()

@@ -16,7 +16,7 @@ from stallpoint.records import RUNS
 from stallpoint.runs import run_row
 from stallpoint.turns import alone
 from stallpoint.turns.ledger import Measurement
-from stallpoint.turns.targets import measurement
+from stallpoint.turns.targets import measured_with, measurement
 
 COMMON = {
     "hardware": "cpu", "nodes": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1, "seed": 1,
@@ -75,6 +75,10 @@ def sgemm(repeat: int, visits: int = 2) -> SgemmCell:
     return SgemmCell(
         **COMMON, repeat=repeat, visits=visits, network="alexnet", batches=[1], samples=1, own_network=None
     )
+
+
+def storage_cell() -> StorageCell:
+    return StorageCell(**COMMON, repeat=1, storage="local", storage_path="data", storage_format="files", samples=1)
 
 
 def visit(cell: Cell, results: Path, number: int, seconds: float, failure: str = "") -> Measurement:
@@ -150,9 +154,7 @@ def test_refused_pending_running_and_ended_jobs_are_told_apart(tmp_path: Path) -
 
 
 def test_a_kind_none_of_which_was_visited_is_judged_by_the_others(tmp_path: Path) -> None:
-    storage = StorageCell(
-        **COMMON, repeat=1, storage="local", storage_path="data", storage_format="files", samples=1
-    )  # fmt: skip
+    storage = storage_cell()
     assert list(summary(states([storage], tmp_path), tmp_path, tmp_path))[-1].startswith(
         "1 cell and 1 visits to go; how long they take is not"
     )
@@ -178,6 +180,20 @@ def test_a_cell_whose_settings_changed_is_left(tmp_path: Path) -> None:
     record(sgemm(1), tmp_path, 30)
     write_cell(tmp_path / "raw" / sgemm(1).path, {RUNS.name: [run_row(sgemm(1), datetime.now(UTC))]})
     assert [one.state for one in states([replace(sgemm(1), samples=2)], tmp_path)] == ["left"]
+
+
+def test_what_else_a_cell_is_measured_with_counts(tmp_path: Path) -> None:
+    config = {"networks": {}, "storage": {"jpeg": {"generate": 16}, "own": {}}}
+    generated, own = (replace(storage_cell(), storage=name) for name in ("jpeg", "own"))
+    also = measured_with(config)
+    assert also(own) == also(sgemm(1)) == ""
+    write_cell(
+        measurement(generated, tmp_path / "visits", again=False, also=also(generated)).visit_folder(1),
+        {RUNS.name: [run_row(generated, datetime.now(UTC))]},
+    )
+    assert [one.state for one in states([generated], tmp_path, also)] == ["started"]
+    config["storage"]["jpeg"]["generate"] = 32
+    assert [one.state for one in states([generated], tmp_path, measured_with(config))] == ["left"]
 
 
 def test_a_cell_that_is_measured_again_is_started(tmp_path: Path) -> None:
