@@ -111,6 +111,10 @@ class Queue:
         for job, rule in self.jobs.items():
             state, reason = found.get(job, ("GONE", ""))
             self._note(job, state if state == "GONE" else reason if reason in NEVER else "", now)
+            if state == "GONE" and self._said.get(job, state) != state:
+                yield f"job {job} ({rule}) has ended; Snakemake finds out how within 3 minutes"
+            if state not in ("GONE", "PENDING") or (state == "GONE" and job in self._said):
+                self._said[job] = state
             if state == "PENDING" and reason not in ON_ITS_WAY and self._said.get(job) != reason:
                 self._said[job] = reason
                 why = f": {NEVER[reason]}" if reason in NEVER else ""
