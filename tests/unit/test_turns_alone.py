@@ -96,6 +96,12 @@ def test_a_claim_whose_owner_was_killed_does_not_last(file: Path) -> None:
     assert list(file.parent.iterdir()) == []
 
 
+def test_a_place_that_cannot_be_written_is_named(file: Path) -> None:
+    file.parent.write_text("a file where the folder would be")
+    with pytest.raises(InputError, match=r"cpu.repeat2.running: File exists; a job that measures"), alone(file, "job"):
+        pytest.fail("it goes on")
+
+
 def test_who_loses_the_file_is_told_to_end(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
     told = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: told.set())

@@ -41,10 +41,13 @@ def cancel_left_jobs():
 
 def before_jobs(log):
     gc.enable()
-    cancel_left_jobs()
-    for (name, block), job in zip(BLOCKS.items(), PLAN.jobs, strict=True):
-        agenda_of(block, job).write(agenda_file(name))
-    PLAN.append(Path(RESULTS, "turns", plans.FILE))
+    try:
+        cancel_left_jobs()
+        for (name, block), job in zip(BLOCKS.items(), PLAN.jobs, strict=True):
+            agenda_of(block, job).write(agenda_file(name))
+        PLAN.append(Path(RESULTS, "turns", plans.FILE))
+    except InputError as error:  # the results cannot be written
+        raise WorkflowError(str(error)) from None
 
 
 # What `onstart:` does in the main Snakefile; in that of a module Snakemake does not hear it.

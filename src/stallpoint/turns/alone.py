@@ -39,13 +39,18 @@ def file_of(agenda: Path) -> Path:
 def alone(file: Path, who: str, *, beat: float = BEAT, stale: float = STALE) -> Iterator[None]:
     """Hold `file` during the block; raises `InputError` where another one that is alive holds it.
 
+    It raises `InputError` too where the file cannot be written.
+
     `who` describes this job to others. Should another one take the file (this machine stood still for longer than
     `stale` s), this process gets SIGTERM.
     """
     token = uuid.uuid4().hex
     mine = json.dumps({"who": who, "host": socket.gethostname(), "pid": os.getpid(), "token": token})
-    file.parent.mkdir(parents=True, exist_ok=True)
-    _take(file, mine, token, stale)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _take(file, mine, token, stale)
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}; a job that measures has to write there") from error
     over = threading.Event()
     beating = threading.Thread(target=_beat, args=(file, mine, over, beat), daemon=True)
     beating.start()
