@@ -1,22 +1,36 @@
-"""Say how far a study is, from its visits, records and logs alone: also while it runs, also from another terminal.
+"""Say how far a study is, from its visits, records, logs and Slurm's queue: also while it runs, from any terminal.
 
 usage: progress.py [CONFIG]
 """
 
+import subprocess
 import sys
 from pathlib import Path
 
 import yaml
 
+from stallpoint import slurm_queue
 from stallpoint.archive.further import further
 from stallpoint.configuration import load_yaml
 from stallpoint.program import program
 from stallpoint.progress import states, summary
 from stallpoint.study import expand
+from stallpoint.turns.targets import measured_with
+
+
+def queue() -> str | None:
+    """What Slurm says of this user's jobs; None where there is no Slurm, or no answer."""
+    try:
+        command = slurm_queue.COMMAND_OF_RUNS
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+
 
 with program():
     config = Path(sys.argv[1] if len(sys.argv) > 1 else "config/config.yaml")
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
     study = expand(load_yaml(config.read_text(), str(config)), schema, further)
-    found = states(study.cells.values(), Path("results", study.name))
-    print(*summary(found, Path("logs", study.name, "turns")), sep="\n")
+    results = Path("results", study.name)
+    found = states(study.cells.values(), results, measured_with(study.config))
+    print(*summary(found, Path("logs", study.name, "turns"), results / "turns", queue()), sep="\n")

@@ -3,22 +3,27 @@
 usage: take_turns.py AGENDA LOG LAUNCHER
 """
 
+import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
 from stallpoint.planning import durations
 from stallpoint.program import program
+from stallpoint.turns import alone
 from stallpoint.turns.agenda import Agenda
 from stallpoint.turns.session import take_turns
 
 # As Ctrl-C does: the processes are told to end, and save what they have.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-agenda, log, launcher = sys.argv[1:]
-with program(Path(log), "a"):
-    took = durations.file_of(Path(agenda))
+agenda, log, launcher = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+job = os.environ.get("SLURM_JOB_ID")
+who = f"{f'Slurm job {job}' if job else f'process {os.getpid()}'} on {socket.gethostname()}"
+with program(log, "a"):
     try:
-        take_turns(Agenda.read(Path(agenda)), launcher=launcher, log=Path(log), took=took)
+        with alone.alone(alone.file_of(agenda), who):
+            take_turns(Agenda.read(agenda), launcher=launcher, log=log, took=durations.file_of(agenda))
     except KeyboardInterrupt:
         sys.exit("interrupted: finished visits are kept, and the next run goes on with them")

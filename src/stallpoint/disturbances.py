@@ -4,6 +4,13 @@ A host shared with others may also be slow without a counter that says so: then 
 of every visit, takes longer than it usually does. It does not depend on what was measured in between, so leaving such
 visits out shifts no result.
 
+A network may stand still for seconds (a link that is cut, a switch that learns its routes anew), and no counter of a
+host says so. Such a standstill is told by the iteration's own communication. That must not shift results: what is left
+out for its time could be what is to be measured. So it has to be far beyond what communication's own scatter reaches
+(`STANDSTILL` times the cell's median: with a log-normal scatter of 50 %, two iterations of a million), and long on all
+ranks: where one rank computes, reads or decodes for longer, it is the others that wait, and its own communication is
+short. And where most visits to a cell have one, that is what the network is, and nothing is marked.
+
 A rank that waits for a CPU is not disturbed by that alone: on shared cores the ranks of a job, their communication
 threads and their readers wait for each other, and that is part of what is measured. Another process disturbs a rank as
 long as the rank waits and the other one runs, so by no more than the smaller of the two times. What a disturbance takes
@@ -33,9 +40,15 @@ SLOWER_CLOCK = 0.1
 SLOW = 1.2
 """Sentinel over its usual time, mean of both ends of a visit, from which on the machine was slow; single ends vary by
 more, and undisturbed visits by less."""
+STANDSTILL = 10.0
+"""Exposed communication over its median in the cell, from which on the network stood still; congestion and waiting for
+other messages are below."""
+STANDSTILL_SECONDS = 1.0
+"""How much longer than that median it has to be, s: shorter ones may be a few retransmissions (TCP waits for 0.2 s
+before the first), and a cell of short messages has such scatter."""
 FEWEST_VISITS = 2
 """Visits with an undisturbed iteration that have to be left of a cell; else it keeps all of them."""
-REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine")
+REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine", "standstill")
 _GPU_SLOWS_DOWN = "Thermal|HwSlowdown|PowerBrake"
 _VISIT = ["cell", "visit"]
 _ALIKE = ["hardware", "kernel", "ranks", "threads"]
@@ -48,7 +61,8 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
     """Why each row's iteration says nothing, of `REASONS`, joined by commas; empty where nothing disturbed its rank.
 
     Rows have the columns of `stallpoint.measure.sensors.between`, those of a visit (cell, visit, rank, kernel, threads,
-    cpus, node_busy_error), its sentinel (mean of the two `sentinels`), iteration and iteration_time.
+    cpus, node_busy_error), its sentinel (mean of the two `sentinels`), iteration, iteration_time and
+    exposed_communication.
     """
     time = _numbers(iterations, "iteration_time")
     cpus, wanted = _cpus_and_threads(iterations)
@@ -60,6 +74,7 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
         "quota": _quota(iterations, _numbers(iterations, "throttled") / used / time),
         "throttled clock": _throttled_clock(iterations, cpus <= wanted),
         "slow machine": _numbers(iterations, "sentinel") > SLOW,
+        "standstill": _standstill(iterations),
     }
     reasons = np.full(len(iterations), "", dtype=object)
     for reason, applies in found.items():
@@ -151,6 +166,18 @@ def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
     usual = rows.groupby([*_VISIT, "rank"])["share"].mean().groupby(rank).median()
     always = usual.reindex(pd.MultiIndex.from_frame(iterations[rank])).to_numpy() > MATTERS
     return (share > MATTERS) & ~always
+
+
+def _standstill(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Communication that stood still on all ranks, in some visits to the cell but not in most."""
+    which = [*_VISIT, "iteration"]
+    rows = iterations[which].assign(exposed=_numbers(iterations, "exposed_communication"))
+    least = rows.groupby(which)["exposed"].min()
+    usual = least.groupby("cell").transform("median")
+    still = (least >= STANDSTILL * usual) & (least - usual >= STANDSTILL_SECONDS)
+    in_most = still.groupby(_VISIT).any().groupby("cell").transform("mean") > 0.5
+    found = still & ~in_most.reindex(pd.MultiIndex.from_frame(still.index.to_frame()[_VISIT])).to_numpy(dtype=np.bool_)
+    return found.reindex(pd.MultiIndex.from_frame(iterations[which])).to_numpy(dtype=np.bool_)
 
 
 def _throttled_clock(iterations: pd.DataFrame, all_used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -41,14 +41,22 @@ def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[
         with _ending(None):
             yield
         return
-    log.parent.mkdir(parents=True, exist_ok=True)
     shown = os.environ.get(CAUSES) == "log"
     with (
-        log.open(mode, encoding="utf-8") as file,
+        _opened(log, mode) as file,
         redirect_stderr(_Tee(sys.stderr, file)),
         _ending(file if shown else None),
     ):
         yield
+
+
+def _opened(log: Path, mode: Literal["w", "a"]) -> TextIO:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return log.open(mode, encoding="utf-8")
+    except OSError as error:  # a file system that is read-only, or full
+        print(f"error: {log}: {error.strerror}; the log cannot be written", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
 
 
 @contextmanager

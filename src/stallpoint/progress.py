@@ -1,4 +1,8 @@
-"""How far a study is: what visits and records of its cells and the logs of their turns say, also while jobs run."""
+"""How far a study is: what visits and records of its cells and the logs of their turns say, also while jobs run.
+
+Whether turns go on is known from the file that their job holds (`turns.alone`), and what Slurm does with the job from
+Slurm's queue, if there is one.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,22 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stallpoint import left_jobs, slurm_queue
 from stallpoint.cells import Cell
 from stallpoint.durations import in_words
 from stallpoint.parquet import read
 from stallpoint.records import RUNS
+from stallpoint.turns import alone
 from stallpoint.turns.ledger import RECORD
 from stallpoint.turns.targets import block_of, measurement
 
 STATES = ("done", "failed", "started", "left")
 SILENT = 60.0
-"""Turns of which nothing was heard for this long are named as such, s: their job may have been ended."""
+"""Turns of which nothing was heard for this long are named as such, s."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +40,13 @@ class State:
     """Of all of them, s."""
 
 
-def states(cells: Iterable[Cell], results: Path) -> list[State]:
-    """The state of each cell of the study with these results."""
-    return [_state(cell, results) for cell in cells]
+def states(cells: Iterable[Cell], results: Path, also: Callable[[Cell], str] = lambda _: "") -> list[State]:
+    """The state of each cell of the study with these results; `also` as `targets.measured_with` gives it."""
+    return [_state(cell, results, also(cell)) for cell in cells]
 
 
-def _state(cell: Cell, results: Path) -> State:
-    found = measurement(cell, results / "visits", again=False)
+def _state(cell: Cell, results: Path, also: str) -> State:
+    found = measurement(cell, results / "visits", again=False, also=also)
     record = found.folder / RECORD if found.recorded else results / "raw" / cell.path
     if found.recorded or (not found.folder.parent.exists() and record.exists()):  # what is imported has no visits
         (run,) = read(RUNS, record / f"{RUNS.name}.parquet").to_pylist()
@@ -49,19 +55,39 @@ def _state(cell: Cell, results: Path) -> State:
     return State(cell, "started" if durations else "left", len(durations), sum(durations))
 
 
-def summary(found: list[State], logs: Path) -> Iterator[str]:
-    """How many cells of each kind are in which state, what the turns that go on say last, and how much work is left.
+def summary(found: list[State], logs: Path, turns: Path, queue: str | None = None) -> Iterator[str]:
+    """How many cells of each kind are in which state, how it is with the turns of those left, and how much is left.
 
-    `logs` is the folder of the logs of the turns.
+    `logs` is the folder of the logs of the turns, `turns` that of what belongs to them in the results; `queue` is an
+    answer to `slurm_queue.COMMAND_OF_RUNS`, where there is Slurm.
     """
     for kind in dict.fromkeys(state.cell.kind for state in found):
         counts = Counter(state.state for state in found if state.cell.kind == kind)
         yield f"{kind}: " + ", ".join(f"{counts[name]} {name}" for name in STATES if counts[name])
     left = [state for state in found if state.state in ("started", "left")]
+    runs = {run.name for run in left_jobs.known(turns / left_jobs.FILE)}
+    jobs = {job.rule: job for job in slurm_queue.jobs_of_runs(queue or "") if job.run in runs}
     for block in dict.fromkeys(block_of(state.cell) for state in left):
-        if (log := logs / f"{block}.log").exists():
-            yield f"  {block}: {_last_words(log)}"
+        runs_now = alone.holder(alone.file_of(turns / f"{block}.json"))
+        words = list(_of_block(logs / f"{block}.log", jobs.get(f"take_turns_{block}"), runs_now, in_slurm=bool(runs)))
+        if words:
+            yield f"  {block}: {'; '.join(words)}"
     yield _work_left(left, _typical(found))
+
+
+def _of_block(log: Path, job: slurm_queue.Job | None, runs_now: str, *, in_slurm: bool) -> Iterator[str]:
+    """How it is with the turns of a block, and what their log says last."""
+    if job:
+        yield job.words
+    elif runs_now:
+        yield f"running, {runs_now}"
+    elif log.exists():
+        yield "ended"
+    elif in_slurm:
+        yield "no job is in Slurm's queue"
+    if log.exists():
+        waits = job is not None and job.state == "PENDING"
+        yield f"{'before that, ' if waits else ''}{_last_words(log)}"
 
 
 def _last_words(log: Path) -> str:

@@ -627,7 +627,12 @@ DISTURBANCES = Table(
         HARDWARE,
         VISIT,
         ITERATION,
-        Column("reason", TEXT, None, "another process, steal, quota, throttled clock, slow machine; several by commas"),
+        Column(
+            "reason",
+            TEXT,
+            None,
+            "another process, steal, quota, throttled clock, slow machine, standstill; several by commas",
+        ),
         Column("left_out", FLAG, None, "statistics do without it; not where too little of the cell would be left"),
     ),
 )

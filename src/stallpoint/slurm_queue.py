@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 COMMAND = ["squeue", "--me", "--noheader", "--format=%i|%T|%r"]
 """Prints a line for each job of this user: its id, state, and what it waits for."""
+COMMAND_OF_RUNS = ["squeue", "--me", "--noheader", "--format=%i|%T|%j|%k|%r"]
+"""Prints a line for each job of this user: its id, state, name, comment, and what it waits for."""
 GONE = 200.0
 """How long a job has to be gone from the queue while Snakemake waits for it, s; Snakemake asks at least each 180 s."""
 SILENT = 60.0
@@ -35,6 +37,42 @@ NEVER = {
 """Reasons that waiting does not mend, and what they mean."""
 ON_ITS_WAY = ("None", "Priority", "Prolog", "BeginTime", "Cleaning")
 """Reasons that need nobody's attention."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job in the queue that a run of Snakemake submitted."""
+
+    id: str
+    state: str
+    run: str
+    """The run's own id: Snakemake's executor for Slurm gives it to all its jobs as their name."""
+    rule: str
+    reason: str
+    """What it waits for."""
+
+    def __str__(self) -> str:
+        """For messages."""
+        return f"{self.id} ({self.rule})"
+
+    @property
+    def words(self) -> str:
+        """Whether it runs, waits, or was refused: Slurm took it and will never start it."""
+        if self.state != "PENDING":
+            return f"job {self.id} is {self.state.lower()}"
+        if self.reason in NEVER:
+            return f"job {self.id} is refused: {self.reason}, {NEVER[self.reason]}"
+        return f"job {self.id} is pending ({self.reason})"
+
+
+def jobs_of_runs(answer: str) -> list[Job]:
+    """The jobs that Snakemake submitted, of an answer to `COMMAND_OF_RUNS`; it writes the rule into the comment."""
+    lines = [line.strip().split("|", 4) for line in answer.splitlines() if line.count("|") >= 4]
+    return [
+        Job(job, state, run, comment.removeprefix("rule_").partition("_wildcards_")[0], reason.split(",")[0])
+        for job, state, run, comment, reason in lines
+        if comment.startswith("rule_")
+    ]
 
 
 @dataclass
@@ -73,6 +111,10 @@ class Queue:
         for job, rule in self.jobs.items():
             state, reason = found.get(job, ("GONE", ""))
             self._note(job, state if state == "GONE" else reason if reason in NEVER else "", now)
+            if state == "GONE" and self._said.get(job, state) != state:
+                yield f"job {job} ({rule}) has ended; Snakemake finds out how within 3 minutes"
+            if state not in ("GONE", "PENDING") or (state == "GONE" and job in self._said):
+                self._said[job] = state
             if state == "PENDING" and reason not in ON_ITS_WAY and self._said.get(job) != reason:
                 self._said[job] = reason
                 why = f": {NEVER[reason]}" if reason in NEVER else ""

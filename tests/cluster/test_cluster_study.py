@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -319,6 +321,35 @@ def test_a_job_that_ended_early_goes_on_and_makes_no_finished_visit_again(with_l
     assert jobs["slurm_job_id"].nunique() == 2, "one was cancelled, and one went to the end"
     for folder in ("raw", "visits"):
         shutil.rmtree(with_long_cell.results(folder, LONG_PATH))
+
+
+def test_jobs_of_a_run_that_was_killed_are_cancelled_by_the_next_one(with_long_cell: Checkout) -> None:
+    with_long_cell.write_study(include=[{**LONG, "iterations": ITERATIONS_OF_VISIT}], visits=1000)
+    jobs: list[list[str]] = []
+
+    def another_one_runs() -> bool:
+        jobs.append(queue())
+        return jobs[-1] not in ([], jobs[0])
+
+    try:
+        with with_long_cell.start_snakemake(*ON_SLURM, LONG_TARGET) as killed:
+            wait_until(lambda: len(visits(with_long_cell)) > 0, 120, "no visit before Snakemake is killed")
+            jobs.append(queue())
+            killed.kill()
+        made = visits(with_long_cell)
+        said = subprocess.check_output([sys.executable, "scripts/progress.py"], cwd=with_long_cell.folder, text=True)
+        assert f"  cpu: job {jobs[0][0]} is running; " in said
+        assert with_long_cell.snakemake("--unlock").status == 0
+        with with_long_cell.start_snakemake(*ON_SLURM, LONG_TARGET) as second:
+            wait_until(another_one_runs, 240, "no other job")
+            second.send_signal(signal.SIGINT)
+            text, _ = second.communicate(timeout=120)
+    finally:
+        cancel()
+    assert f"job {jobs[0][0]} (take_turns_cpu) was left behind by an earlier run: cancelled" in text
+    assert max(map(len, jobs)) == 1, "never two at once"
+    assert made.items() <= visits(with_long_cell).items(), "finished visits are as they were"
+    shutil.rmtree(with_long_cell.results("visits", LONG_PATH))
 
 
 @contextmanager

@@ -55,17 +55,24 @@ class Checkout:
 
     def snakemake(self, *arguments: str, timeout: float = 900) -> Ran:
         """Run Snakemake as a user would, from the root of the checkout, with the library that is there."""
-        command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", *arguments]
-        done = subprocess.run(
-            command,
+        with self.start_snakemake(*arguments) as process:
+            try:
+                text, _ = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return Ran(process.returncode, text)
+
+    def start_snakemake(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start it."""
+        return subprocess.Popen(
+            [str(Path(sys.executable).with_name("snakemake")), "--nocolor", *arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(self.folder / "src")},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=timeout,
         )
-        return Ran(done.returncode, done.stdout)
 
     def results(self, *parts: str) -> Path:
         """A path below the study's results."""

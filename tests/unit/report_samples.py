@@ -29,6 +29,7 @@ NOTHING: Conclusions = {
             "interventions",
             "controls",
             "disturbances",
+            "slow_nodes",
             "ended",
             "planned",
             "dag_errors",

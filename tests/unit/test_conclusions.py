@@ -7,7 +7,7 @@ from synthetic import Layer, Truth, study
 
 from stallpoint.conclusions.answers import answers, leading
 from stallpoint.conclusions.details import details
-from stallpoint.conclusions.numbers import conclude
+from stallpoint.conclusions.numbers import _slow_nodes, conclude
 from stallpoint.conclusions.page import page
 from stallpoint.conclusions.summary import summary
 from stallpoint.conclusions.words import (
@@ -410,6 +410,33 @@ def test_what_would_help_is_what_gains_for_sure() -> None:
     assert helps_in_words(answer(curve(what_if=changes, withheld="the model is off"))) == ""
 
 
+def slow_nodes(visits: int, *ranks: tuple[str, float], cells: int = 2) -> list[dict[str, Any]]:
+    """Those found where ranks of each cell are on these nodes, with this sentinel."""
+    places = [
+        {"cell": f"{cell}", "hardware": "cpu", "visit": visit, "rank": rank, "node": node, "product_before": time}
+        for cell in range(cells)
+        for visit in range(visits)
+        for rank, (node, time) in enumerate(ranks)
+    ]
+    frame = pd.DataFrame(places).assign(product_after=lambda rows: rows["product_before"])
+    return list(_slow_nodes(frame.drop(columns="node"), frame[["cell", "rank", "node"]].drop_duplicates()))
+
+
+def test_a_node_that_computes_slower_than_the_others_is_named() -> None:
+    (found,) = slow_nodes(3, ("a", 0.1), ("a", 0.1), ("b", 0.31), ("b", 0.29), ("c", 0.1), ("c", 0.1))
+    assert found["node"] == "b"
+    assert found["ratio"] == pytest.approx(3)
+    assert found["visits"] == 6
+    assert [one["node"] for one in slow_nodes(3, ("a", 0.1), ("b", 0.13))] == ["b"]
+
+
+def test_nodes_alike_and_single_visits_and_nodes_name_none() -> None:
+    assert slow_nodes(3, ("a", 0.1), ("b", 0.11)) == []
+    assert slow_nodes(1, ("a", 0.1), ("b", 0.3), cells=1) == []
+    assert slow_nodes(3, ("a", 0.1), ("a", 0.3)) == []
+    assert slow_nodes(3, ("a", float("nan")), ("b", float("nan"))) == []
+
+
 def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
     control = {"hardware": "cpu", "agrees": True}
     found = {
@@ -423,6 +450,7 @@ def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
             {"hardware": "cpu", "reason": "quota", "iterations": 3, "cells": 1, "kept": 2},
             {"hardware": "cpu", "reason": "another process", "iterations": 1, "cells": 1, "kept": 1},
         ],
+        "slow_nodes": [{"hardware": "cpu", "node": "node3", "ratio": 3.04, "visits": 9}],
         "controls": [control],
     }
     assert list(trust_lines(found)) == [
@@ -432,6 +460,7 @@ def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
         "cpu: 3 iterations disturbed by steal, left out",
         "cpu: 3 iterations disturbed by quota, 1 left out, 2 kept for want of others",
         "cpu: 1 iteration disturbed by another process, kept for want of others",
+        "cpu: node3 computes 3 times as long as the other nodes, which wait for it (sentinel, median of 9 visits)",
         "A/A controls: 1 of 1 pair of cells that do the same agrees",
     ]
     found["controls"] = [control, {**control, "agrees": False}]

@@ -104,6 +104,44 @@ def test_throttled_clocks() -> None:
     assert marked(cards, disturbed(cards)) == [3, 4]
 
 
+def with_communication(visits: int = 5, count: int = 8, scatter: float = 0.3) -> pd.DataFrame:
+    """Ranks that wait for the network, 0.2 s for most iterations, with a log-normal scatter."""
+    parts = [rows(count=count, visit=visit, time=0.5) for visit in range(visits)]
+    whole = pd.concat(parts, ignore_index=True)
+    each = np.random.default_rng(1).lognormal(np.log(0.2), scatter, len(whole))
+    return whole.assign(exposed_communication=each, iteration=whole["iteration"] + count * whole["visit"])
+
+
+def test_a_network_that_stood_still_is_found_by_communication_that_is_long_on_all_ranks() -> None:
+    iterations = with_communication()
+    iterations.loc[during(iterations, 13, 14), "exposed_communication"] = 23
+    reasons = disturbed(iterations)
+    assert marked(iterations, reasons) == marked(iterations, reasons, rank=1) == [13]
+    assert set(reasons) == {"", "standstill"}
+
+
+def test_waiting_for_a_rank_that_computes_or_reads_is_no_standstill() -> None:
+    iterations = with_communication()
+    iterations.loc[during(iterations, 13, 14, rank=1), "exposed_communication"] = 23
+    assert (disturbed(iterations) == "").all()
+
+
+def test_communication_that_scatters_is_no_standstill() -> None:
+    assert (disturbed(with_communication(200, 50, scatter=0.5)) == "").all()
+    short = with_communication()
+    short["exposed_communication"] /= 100
+    short.loc[during(short, 13, 14), "exposed_communication"] = 0.5
+    assert (disturbed(short) == "").all()
+
+
+def test_a_network_that_stands_still_in_most_visits_is_what_it_is() -> None:
+    for visits, expected in ((2, True), (3, False)):
+        iterations = with_communication(5)
+        at = (iterations["iteration"] % 8 == 3) & (iterations["visit"] < visits)
+        iterations.loc[at, "exposed_communication"] = 23
+        assert (disturbed(iterations) == "standstill").equals(at if expected else at & False)
+
+
 def test_several_reasons_are_all_named() -> None:
     iterations = with_another_process(rows(), 0, COUNT).assign(steal=TIME)
     reasons = disturbed(iterations)

@@ -16,7 +16,7 @@ from stallpoint import parquet
 from stallpoint.cells import CollectivesCell, TrainCell
 from stallpoint.errors import EXIT_FAILED, CannotRun, InputError
 from stallpoint.measure import job
-from stallpoint.measure.interruption import interrupted_folder
+from stallpoint.measure.interruption import interrupted_folder, spare_folder
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.presets import PRESETS
@@ -166,9 +166,20 @@ def test_rows_go_to_the_temporary_folder_when_results_cannot_be_written(
     (tmp_path / "results" / "interrupted").write_text("a file where the folder would be")
     with pytest.raises(SystemExit):
         job.run(a_cell(1), raising(InputError("no")), folder)
-    spare = tmp_path / "stallpoint-interrupted" / a_cell(1).path
+    spare = spare_folder(interrupted_folder(a_cell(1), folder))
+    assert spare.is_relative_to(tmp_path)
+    assert not spare.is_relative_to(tmp_path / "results")
     assert parquet.read(COLLECTIVES, spare / "rank~0.collectives.parquet").num_rows == 1
     assert str(spare) in capfd.readouterr().err
+
+
+def test_spare_rows_of_two_studies_do_not_meet(tmp_path: Path) -> None:
+    places = {
+        spare_folder(interrupted_folder(a_cell(1), tmp_path / checkout / "results" / study / "raw" / a_cell(1).path))
+        for checkout in ("here", "there")
+        for study in ("first", "second")
+    }
+    assert len(places) == 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

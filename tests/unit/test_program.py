@@ -19,6 +19,15 @@ def test_bad_input_ends_with_the_message_alone(
     assert (tmp_path / "logs" / "job.log").read_text() == "error: network: unknown 'alexnot'\n"
 
 
+def test_a_log_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("a file where the folder would be")
+    with pytest.raises(SystemExit) as ended, program(tmp_path / "logs" / "a" / "job.log"):
+        pytest.fail("it goes on")
+    assert ended.value.code == 2
+    log = tmp_path / "logs" / "a" / "job.log"
+    assert capsys.readouterr().err == f"error: {log}: Not a directory; the log cannot be written\n"
+
+
 def test_a_defect_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended, program(tmp_path / "job.log"):
         raise ZeroDivisionError

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stallpoint import left_jobs
 from stallpoint.cells import Cell, SgemmCell, StorageCell
 from stallpoint.durations import in_words
 from stallpoint.measure.progress import INTERVAL, Progress
@@ -13,8 +14,9 @@ from stallpoint.parquet import write_cell
 from stallpoint.progress import states, summary
 from stallpoint.records import RUNS
 from stallpoint.runs import run_row
+from stallpoint.turns import alone
 from stallpoint.turns.ledger import Measurement
-from stallpoint.turns.targets import measurement
+from stallpoint.turns.targets import measured_with, measurement
 
 COMMON = {
     "hardware": "cpu", "nodes": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1, "seed": 1,
@@ -75,6 +77,10 @@ def sgemm(repeat: int, visits: int = 2) -> SgemmCell:
     )
 
 
+def storage_cell() -> StorageCell:
+    return StorageCell(**COMMON, repeat=1, storage="local", storage_path="data", storage_format="files", samples=1)
+
+
 def visit(cell: Cell, results: Path, number: int, seconds: float, failure: str = "") -> Measurement:
     found = measurement(cell, results / "visits", again=False)
     row = {**run_row(cell, datetime.now(UTC), failure=failure), "duration": seconds}
@@ -107,29 +113,62 @@ def test_visits_records_and_logs_say_how_far_a_study_is(tmp_path: Path) -> None:
     log("cpu", logs, "visit 7: sgemm/a in 9.9 s\nproduct 3/9 after 12 s, about 24 s left\na warning\n")
     old = log("cpu.repeat2", logs, "visit 1: sgemm/b in 12 s\n")
     os.utime(old, (time.time() - 600,) * 2)
-    assert list(summary(states(cells, tmp_path), logs)) == [
+    assert list(summary(states(cells, tmp_path), logs, tmp_path / "turns")) == [
         "sgemm: 2 done, 1 failed, 1 started, 2 left",
-        "  cpu.repeat2: visit 1: sgemm/b in 12 s (nothing new for 10 min 0 s)",
-        "  cpu: product 3/9 after 12 s, about 24 s left",
+        "  cpu.repeat2: ended; visit 1: sgemm/b in 12 s (nothing new for 10 min 0 s)",
+        "  cpu: ended; product 3/9 after 12 s, about 24 s left",
         "3 cells and 5 visits to go: about 1 min 0 s, and what precision asks for",
     ]
 
 
+def of_turns(folder: Path, queue: str | None = None) -> str:
+    """What is said of the turns of two cells that are left."""
+    _, *words, _ = summary(states([sgemm(1), sgemm(2)], folder), folder / "logs", folder / "turns", queue)
+    return "\n".join(words)
+
+
+def test_turns_that_go_on_here_are_told_from_those_that_ended(tmp_path: Path) -> None:
+    assert of_turns(tmp_path) == ""
+    log("cpu", tmp_path / "logs", "visit 7: sgemm/a in 9.9 s\n")
+    with alone.alone(alone.file_of(tmp_path / "turns" / "cpu.json"), "process 5 on here"):
+        assert of_turns(tmp_path) == "  cpu: running, process 5 on here; visit 7: sgemm/a in 9.9 s"
+    assert of_turns(tmp_path) == "  cpu: ended; visit 7: sgemm/a in 9.9 s"
+
+
+def test_refused_pending_running_and_ended_jobs_are_told_apart(tmp_path: Path) -> None:
+    list(left_jobs.cancel(tmp_path / "turns" / left_jobs.FILE, left_jobs.Run("run", "login", 1, "1"), lambda _: None))
+    jobs = "{0}|run|rule_take_turns_cpu_wildcards_cpu|{1}\n9|PENDING|other|rule_take_turns_cpu.repeat2|Resources\n"
+    assert of_turns(tmp_path, jobs.format("7|PENDING", "PartitionTimeLimit")) == (
+        "  cpu: job 7 is refused: PartitionTimeLimit, it asks for more time than its partition allows"
+        " (resource runtime)\n  cpu.repeat2: no job is in Slurm's queue"
+    )
+    assert of_turns(tmp_path, jobs.format("7|PENDING", "Resources")).startswith("  cpu: job 7 is pending (Resources)\n")
+    log("cpu", tmp_path / "logs", "visit 7: sgemm/a in 9.9 s\n")
+    log("cpu.repeat2", tmp_path / "logs", "error: no\n")
+    assert of_turns(tmp_path, jobs.format("7|RUNNING", "None")) == (
+        "  cpu: job 7 is running; visit 7: sgemm/a in 9.9 s\n  cpu.repeat2: ended; error: no"
+    )
+    assert of_turns(tmp_path, jobs.format("8|PENDING", "Priority,x")).startswith(
+        "  cpu: job 8 is pending (Priority); before that, visit 7: sgemm/a in 9.9 s\n"
+    )
+
+
 def test_a_kind_none_of_which_was_visited_is_judged_by_the_others(tmp_path: Path) -> None:
-    storage = StorageCell(
-        **COMMON, repeat=1, storage="local", storage_path="data", storage_format="files", samples=1
-    )  # fmt: skip
-    assert list(summary(states([storage], tmp_path), tmp_path))[-1].startswith(
+    storage = storage_cell()
+    assert list(summary(states([storage], tmp_path), tmp_path, tmp_path))[-1].startswith(
         "1 cell and 1 visits to go; how long they take is not"
     )
     record(sgemm(1), tmp_path, 30)
-    *_, judged = summary(states([sgemm(1), storage], tmp_path), tmp_path)
+    *_, judged = summary(states([sgemm(1), storage], tmp_path), tmp_path, tmp_path)
     assert judged == "1 cell and 1 visits to go: about 15 s, and what precision asks for"
 
 
 def test_a_finished_study_says_so(tmp_path: Path) -> None:
     record(sgemm(1), tmp_path, 30)
-    assert list(summary(states([sgemm(1)], tmp_path), tmp_path)) == ["sgemm: 1 done", "every cell was measured"]
+    assert list(summary(states([sgemm(1)], tmp_path), tmp_path, tmp_path)) == [
+        "sgemm: 1 done",
+        "every cell was measured",
+    ]
 
 
 def test_what_has_records_alone_is_done(tmp_path: Path) -> None:
@@ -141,6 +180,20 @@ def test_a_cell_whose_settings_changed_is_left(tmp_path: Path) -> None:
     record(sgemm(1), tmp_path, 30)
     write_cell(tmp_path / "raw" / sgemm(1).path, {RUNS.name: [run_row(sgemm(1), datetime.now(UTC))]})
     assert [one.state for one in states([replace(sgemm(1), samples=2)], tmp_path)] == ["left"]
+
+
+def test_what_else_a_cell_is_measured_with_counts(tmp_path: Path) -> None:
+    config = {"networks": {}, "storage": {"jpeg": {"generate": 16}, "own": {}}}
+    generated, own = (replace(storage_cell(), storage=name) for name in ("jpeg", "own"))
+    also = measured_with(config)
+    assert also(own) == also(sgemm(1)) == ""
+    write_cell(
+        measurement(generated, tmp_path / "visits", again=False, also=also(generated)).visit_folder(1),
+        {RUNS.name: [run_row(generated, datetime.now(UTC))]},
+    )
+    assert [one.state for one in states([generated], tmp_path, also)] == ["started"]
+    config["storage"]["jpeg"]["generate"] = 32
+    assert [one.state for one in states([generated], tmp_path, measured_with(config))] == ["left"]
 
 
 def test_a_cell_that_is_measured_again_is_started(tmp_path: Path) -> None:

@@ -435,7 +435,7 @@ def test_plans_of_messages_are_as_good(
 # --- disturbances --------------------------------------------------------------------------------
 
 JUDGING = [
-    *twice(disturbances, "MATTERS", "CERTAIN", "STEAL_ERROR", "SLOWER_CLOCK"),
+    *twice(disturbances, "MATTERS", "CERTAIN", "STEAL_ERROR", "SLOWER_CLOCK", "STANDSTILL", "STANDSTILL_SECONDS"),
     *others(disturbances, "SLOW", 1.1, 1.4),
 ]
 
@@ -460,6 +460,11 @@ def test_disturbed_iterations_stay_found(other: Other, monkeypatch: pytest.Monke
     quota = pd.concat([readings(count=5, visit=visit) for visit in range(5)], ignore_index=True)
     quota = quota.assign(throttled=np.where(quota["visit"] == 2, TIME, 0.0))
     assert set(quota.loc[disturbances.disturbed(quota) == "quota", "visit"]) == {2}
+    cut = pd.concat([readings(count=5, visit=visit) for visit in range(5)], ignore_index=True)
+    scatter = np.random.default_rng(0).lognormal(math.log(0.1), 0.5, len(cut))
+    there = (cut["visit"] == 2) & (cut["iteration"] == 3)
+    cut["exposed_communication"] = np.where(there, 23.0, scatter)
+    assert (disturbances.disturbed(cut) == "standstill").equals(there)
     left_out = disturbances.table(*_slow_visit())
     assert set(left_out["visit"]) == {2}
     assert set(left_out["reason"]) == {"slow machine"}

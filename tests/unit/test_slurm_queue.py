@@ -34,6 +34,20 @@ def test_a_job_that_can_never_start_is_hopeless_after_a_while() -> None:
     assert jobs.hopeless(200, 60) == {}, "an administrator has changed the partition"
 
 
+def test_the_end_of_a_job_is_said_before_snakemake_notices_it() -> None:
+    jobs = queue()
+    assert said(jobs, "", 0) == [], "Slurm does not show it yet"
+    assert said(jobs, "7|RUNNING|None\n", 20) == []
+    assert said(jobs, None, 30) == []
+    ended = ["job 7 (take_turns_k80) has ended; Snakemake finds out how within 3 minutes"]
+    assert said(jobs, "", 40) == ended
+    assert said(jobs, "", 60) == []
+    assert said(jobs, "7|PENDING|Resources\n", 80) == ["job 7 (take_turns_k80) waits: Resources"], "it was put back"
+    assert said(jobs, "", 100) == ended
+    jobs.ended("7")
+    assert said(jobs, "", 120) == []
+
+
 def test_a_job_is_gone_when_the_queue_has_not_known_it_for_long() -> None:
     jobs = queue()
     said(jobs, "7|RUNNING|None\n", 0)

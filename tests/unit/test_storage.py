@@ -129,8 +129,9 @@ def test_an_unreadable_jpeg_is_named(tmp_path: Path, damage: Callable[[bytes], b
     prepare(storage, generate=4, seed=1)
     bad = storage.open().extent(2).path
     bad.write_bytes(damage(bad.read_bytes()))
-    with pytest.raises(InputError, match=rf"{bad.name}: not a readable image"):
+    with pytest.raises(InputError, match=rf"{bad.name}: not a readable image") as found:
         prepare(storage, generate=None, seed=1)
+    assert "BytesIO" not in str(found.value)
 
 
 def test_a_generated_set_that_was_damaged_is_written_anew(tmp_path: Path) -> None:

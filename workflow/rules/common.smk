@@ -159,29 +159,15 @@ def asked():
 def measurements():
     """Where the visits to each cell that is measured are, by path."""
     visits, question = Path(RESULTS, "visits"), asked()
-    networks = {name: network_contents(name) for name in STUDY.config["networks"]}
-    data = {name: generated_data(entry) for name, entry in STUDY.config["storage"].items()}
+    also_of = targets.measured_with(STUDY.config)
 
     def measurement(cell):
-        also = networks.get(getattr(cell, "network", ""), "") + data.get(getattr(cell, "storage", ""), "")
         record = f"{RESULTS}/raw/{cell.path}"
         again = question.again(cell.kind, record) or (RETRY is not None and targets.has_failed(record))
-        return targets.measurement(cell, visits, again=again, also=also)
+        return targets.measurement(cell, visits, again=again, also=also_of(cell))
 
     kinds = [] if ARCHIVED else MEASURED
     return {cell.path: measurement(cell) for kind in kinds for cell in STUDY.of_kind(kind)}
-
-
-def network_contents(name):
-    """The file of one of the study's own networks: what was measured with another one does not count."""
-    file = file_of(STUDY.config["networks"][name])
-    return file.read_text() if file and file.exists() else ""
-
-
-def generated_data(entry):
-    """How a storage's samples are generated; empty where they are the user's own."""
-    shape = [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
-    return str(shape) if "generate" in entry else ""
 
 
 def blocks():

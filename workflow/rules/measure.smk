@@ -12,6 +12,9 @@
 #
 # What that is expected to take is printed first, and asked of the scheduler. A job that was killed (by its time limit,
 # or preempted) leaves its visits: on a cluster it is submitted again and goes on from there.
+import subprocess
+
+from stallpoint import left_jobs
 from stallpoint.kinds import MEASURED
 
 MEASUREMENTS = measurements()
@@ -19,11 +22,32 @@ BLOCKS = blocks()
 PLAN = planned(BLOCKS)
 
 
+def asked_of_slurm(command):
+    """What a program of Slurm's prints; None where it fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def cancel_left_jobs():
+    """Jobs in Slurm's queue of a run that was killed would be submitted twice."""
+    executor = getattr(workflow.scheduler, "_executor", None)
+    if name := getattr(executor, "run_uuid", ""):  # the name of all its jobs, where jobs go to Slurm
+        this = left_jobs.Run.this(name)
+        for line in left_jobs.cancel(Path(RESULTS, "turns", left_jobs.FILE), this, asked_of_slurm):
+            logger.warning(f"! {line}")
+
+
 def before_jobs(log):
     gc.enable()
-    for (name, block), job in zip(BLOCKS.items(), PLAN.jobs, strict=True):
-        agenda_of(block, job).write(agenda_file(name))
-    PLAN.append(Path(RESULTS, "turns", plans.FILE))
+    try:
+        cancel_left_jobs()
+        for (name, block), job in zip(BLOCKS.items(), PLAN.jobs, strict=True):
+            agenda_of(block, job).write(agenda_file(name))
+        PLAN.append(Path(RESULTS, "turns", plans.FILE))
+    except InputError as error:  # the results cannot be written
+        raise WorkflowError(str(error)) from None
 
 
 # What `onstart:` does in the main Snakefile; in that of a module Snakemake does not hear it.

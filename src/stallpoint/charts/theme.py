@@ -130,6 +130,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "quota": LIME,
         "throttled clock": RED,
         "slow machine": LILAC,
+        "standstill": OLIVE,
     },
 }
 """Fixed colours: what is coloured -> its value -> colour."""

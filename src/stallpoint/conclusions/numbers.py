@@ -23,6 +23,11 @@ MOST_TIMING = 0.01
 """Part of an iteration that the timing of layers may take before there is a warning."""
 MOST_OPEN = 0.02
 """How far layers' times may be from adding up to the forward or backward pass before there is a warning."""
+SLOW_NODE = 1.2
+"""Sentinel on a node over that on the others, median of the visits, from which on it is said: as for a visit that is
+slower than others (`disturbances.SLOW`); nodes alike differ by less."""
+FEWEST_VISITS = 2
+"""Visits on several nodes before a node is called slow."""
 
 Conclusions = dict[str, Any]
 Estimate = dict[str, float | None]
@@ -61,6 +66,7 @@ def conclude(
             for row in _rows(tables["controls"])
         ],
         "disturbances": list(_disturbances(tables["disturbances"])),
+        "slow_nodes": list(_slow_nodes(tables["visits"], tables["environments"])),
         "ended": list(_ended(tables["runs"], tables["visits"])),
         "planned": list(_planned(tables["runs"])),
         "instrumentation": list(_instrumentation(tables["instrumentation"])),
@@ -367,6 +373,22 @@ def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "cells": int(rows["cell"].nunique()),
             "kept": kept,
         }
+
+
+def _slow_nodes(visits: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Nodes on which the sentinel's products, the same everywhere, take `SLOW_NODE` times as long as on the others."""
+    products = visits[["product_before", "product_after"]].astype(float).mean(axis=1)
+    nodes = environments[["cell", "rank", "node"]].drop_duplicates(["cell", "rank"])
+    rows = visits[["cell", "hardware", "visit", "rank"]].assign(product=products).merge(nodes, on=["cell", "rank"])
+    of_nodes = rows.groupby(["hardware", "cell", "visit", "node"])["product"].median().dropna().reset_index()
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for (hardware, *_), there in groups(of_nodes, ["hardware", "cell", "visit"]):
+        times = there.set_index("node")["product"]
+        for node in times.index if len(times) > 1 else ():
+            ratios.setdefault((hardware, str(node)), []).append(times[node] / times.drop(node).median())
+    for (hardware, node), found in ratios.items():
+        if len(found) >= FEWEST_VISITS and (ratio := float(np.median(found))) >= SLOW_NODE:
+            yield {"hardware": hardware, "node": node, "ratio": ratio, "visits": len(found)}
 
 
 def _instrumentation(table: pd.DataFrame) -> Iterator[dict[str, Any]]:

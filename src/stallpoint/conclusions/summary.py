@@ -13,6 +13,7 @@ from stallpoint.conclusions.words import (
     machine_in_words,
     mistrusted,
     sentence,
+    slow_node_in_words,
 )
 
 
@@ -31,6 +32,8 @@ def warnings(conclusions: Conclusions) -> Iterator[str]:
     """What a reader has to know before trusting the answers."""
     for hardware in mistrusted(conclusions):
         yield f"warning: {hardware}: verdicts are withheld, as cells that do the same differ"
+    for entry in conclusions["slow_nodes"]:
+        yield f"warning: {entry['hardware']}: {slow_node_in_words(entry)}"
     for entry in conclusions["ended"]:
         if entry["ended"] in ("budget", "most visits"):
             yield f"warning: {entry['hardware']}: the precision was not reached"

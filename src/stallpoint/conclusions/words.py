@@ -240,6 +240,11 @@ def disturbed_in_words(entry: Mapping[str, Any]) -> str:
     return f"{left_out} left out, {kept} kept for want of others" if left_out else "kept for want of others"
 
 
+def slow_node_in_words(entry: Mapping[str, Any]) -> str:
+    """A node that holds up the others."""
+    return f"{entry['node']} computes {entry['ratio']:.2g} times as long as the other nodes, which wait for it"
+
+
 def mistrusted(conclusions: Mapping[str, Any]) -> list[str]:
     """Hardware entries on which cells that do the same differ: no verdict of theirs is to be trusted."""
     return list(dict.fromkeys(entry["hardware"] for entry in conclusions["controls"] if not entry["agrees"]))
@@ -257,6 +262,9 @@ def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:
     for entry in conclusions["disturbances"]:
         iterations = count(entry["iterations"], "iteration")
         yield f"{entry['hardware']}: {iterations} disturbed by {entry['reason']}, {disturbed_in_words(entry)}"
+    for entry in conclusions["slow_nodes"]:
+        visits = count(entry["visits"], "visit")
+        yield f"{entry['hardware']}: {slow_node_in_words(entry)} (sentinel, median of {visits})"
     if controls := conclusions["controls"]:
         agree = sum(bool(entry["agrees"]) for entry in controls)
         verb = "agrees" if len(controls) == 1 else "agree"

@@ -104,12 +104,18 @@ def interrupted_folder(cell: Cell, folder: Path) -> Path:
     return visits.parent / "interrupted" / cell.path
 
 
+def spare_folder(kept: Path) -> Path:
+    """Where they go instead of to the folder `kept`: below the temporary folder under the same path, and each user's
+    apart, so that cells of two studies do not meet and nobody needs to write to another one's folder."""
+    return Path(tempfile.gettempdir(), f"stallpoint-interrupted-{os.getuid()}", *kept.absolute().parts[1:])
+
+
 def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:
     """Save this rank's rows so far, in the temporary folder where the results' disk is full; says what and where."""
     if all(table in (ENVIRONMENTS, SLURM_JOBS) for table in recorder.tables):
         return f"rank {rank} had measured nothing yet"
-    spare = Path(tempfile.gettempdir()) / "stallpoint-interrupted" / cell.path
-    for target in (interrupted_folder(cell, folder), spare):
+    kept = interrupted_folder(cell, folder)
+    for target in (kept, spare_folder(kept)):
         with suppress(InputError, OSError):
             for table in recorder.tables:
                 parquet.write(table, recorder.arrow(table), target / f"rank~{rank}.{table.name}.parquet")

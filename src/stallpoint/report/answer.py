@@ -26,6 +26,7 @@ from stallpoint.conclusions.words import (
     prefetch_in_words,
     rivals_in_words,
     sentence,
+    slow_node_in_words,
     source_in_words,
     throughput_in_words,
     trust_in_words,
@@ -139,6 +140,7 @@ def _warnings(conclusions: Conclusions) -> Iterator[str]:
     ]
     for hardware in mistrusted(conclusions):
         texts.append((f"{hardware}: cells that do the same differ, so verdicts are withheld", "sure"))
+    texts += [(f"{one['hardware']}: {slow_node_in_words(one)}", "sure") for one in conclusions["slow_nodes"]]
     for entry in conclusions["ended"]:
         if entry["ended"] in ("budget", "most visits"):
             texts.append((f"{entry['hardware']}: the precision was not reached", "sure"))

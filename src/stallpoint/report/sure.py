@@ -24,6 +24,7 @@ def sure(conclusions: Conclusions) -> Section:
         *_planned(conclusions["planned"]),
         *_speedups(conclusions["curves"]),
         *_disturbed(conclusions["disturbances"]),
+        *_slow_nodes(conclusions["slow_nodes"]),
         *_controls(conclusions),
     ]
     return Section("sure", "How sure this is", "\n".join(blocks))
@@ -103,6 +104,20 @@ def _disturbed(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         ],
         entries,
     )
+
+
+def _slow_nodes(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if entries:
+        yield "<h3>Slow nodes</h3>"
+        yield paragraph(
+            "The sentinel, the same matrix products on every node at both ends of each visit, takes longer there. "
+            "Nothing is left out for it: speedups are those of nodes of which one is slower."
+        )
+        yield table(
+            ["hardware", "node", "its time over that of the others", "visits"],
+            [[row["hardware"], row["node"], number(row["ratio"]), str(row["visits"])] for row in entries],
+            entries,
+        )
 
 
 def _controls(conclusions: Conclusions) -> Iterator[str]:

@@ -6,11 +6,13 @@ cells needs them before. So it is taken from the same facts: files that are ther
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stallpoint.cells import Cell
+from stallpoint.networks.own import file_of
 from stallpoint.parquet import read
 from stallpoint.records import RUNS
 from stallpoint.turns.ledger import Measurement, round_folder
@@ -47,6 +49,25 @@ def has_failed(record: str) -> bool:
     """Whether the folder of raw records says that its cell could not run."""
     runs = Path(record, f"{RUNS.name}.parquet")
     return runs.exists() and "failed" in read(RUNS, runs)["status"].to_pylist()
+
+
+def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
+    """Function from a cell to what else it is measured with, by the study's configuration (`ledger.round_folder`).
+
+    That is the file of one of the study's own networks, and how samples are generated that are not the user's own.
+    """
+
+    def contents(entry: Mapping[str, Any]) -> str:
+        file = file_of(entry)
+        return file.read_text() if file and file.exists() else ""
+
+    def generated(entry: Mapping[str, Any]) -> str:
+        shape = [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
+        return str(shape) if "generate" in entry else ""
+
+    networks = {name: contents(entry) for name, entry in config["networks"].items()}
+    data = {name: generated(entry) for name, entry in config["storage"].items()}
+    return lambda cell: networks.get(getattr(cell, "network", ""), "") + data.get(getattr(cell, "storage", ""), "")
 
 
 def measurement(cell: Cell, visits: Path, *, again: bool, also: str = "") -> Measurement:

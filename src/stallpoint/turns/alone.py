@@ -1,0 +1,162 @@
+"""One job at a time measures a block: visits of two would disturb each other, and take the same numbers.
+
+A workflow that is killed leaves its jobs running, and the next one submits the same turns again. So a job holds a file
+for as long as it runs. It is told to be alive by the file's time, which the holder renews: this needs no locks of the
+file system, which not every shared one has, no scheduler, and no clocks that agree, as whoever comes later watches the
+file change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from stallpoint.errors import InputError
+
+BEAT = 5.0
+"""Time between two renewals of the file, s."""
+STALE = 30.0
+"""How long a file is watched that does not change before its holder is taken for dead, s: shared file systems show
+changes late (NFS: up to some seconds to whoever opens the file anew)."""
+
+
+def file_of(agenda: Path) -> Path:
+    """The file that the job of an agenda holds."""
+    return agenda.with_suffix(".running")
+
+
+@contextmanager
+def alone(file: Path, who: str, *, beat: float = BEAT, stale: float = STALE) -> Iterator[None]:
+    """Hold `file` during the block; raises `InputError` where another one that is alive holds it.
+
+    It raises `InputError` too where the file cannot be written.
+
+    `who` describes this job to others. Should another one take the file (this machine stood still for longer than
+    `stale` s), this process gets SIGTERM.
+    """
+    token = uuid.uuid4().hex
+    mine = json.dumps({"who": who, "host": socket.gethostname(), "pid": os.getpid(), "token": token})
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _take(file, mine, token, stale)
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}; a job that measures has to write there") from error
+    over = threading.Event()
+    beating = threading.Thread(target=_beat, args=(file, mine, over, beat), daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        over.set()
+        beating.join()
+        if _text(file) == mine:
+            file.unlink(missing_ok=True)
+
+
+def holder(file: Path) -> str:
+    """Who holds the file, as far as its age tells; nobody: empty."""
+    try:
+        silent = time.time() - file.stat().st_mtime
+    except OSError:
+        return ""
+    found = _said(_text(file))
+    return str(found.get("who", "")) if silent < STALE and not _died_here(found) else ""
+
+
+def _take(file: Path, mine: str, token: str, stale: float) -> None:
+    waited = False
+    while True:
+        try:
+            with file.open("x") as made:
+                made.write(mine)
+            return
+        except FileExistsError:
+            found = _text(file)
+        if found is None:
+            continue
+        if _lives(file, found, stale):
+            who = _said(found).get("who", "another job")
+            raise InputError(f"{file}: {who} measures these cells now; when it has ended, start again")
+        # Of several that find it stale one takes it over; who comes later sees that it is not what they found.
+        claim = file.with_name(f".{file.name}.{hashlib.sha256(found.encode()).hexdigest()[:8]}")
+        try:
+            claim.open("x").close()
+        except FileExistsError:
+            if waited:  # for as long as the file was watched: who claimed it died
+                claim.unlink(missing_ok=True)
+            waited = True
+            continue
+        try:
+            if _text(file) == found:
+                scratch = file.with_name(f".{file.name}.{token}")
+                scratch.write_text(mine)
+                os.replace(scratch, file)
+                return
+        finally:
+            claim.unlink(missing_ok=True)
+
+
+def _beat(file: Path, mine: str, over: threading.Event, beat: float) -> None:
+    while not over.wait(beat):
+        with suppress(OSError):  # the next time
+            if (found := _text(file)) == mine:
+                os.utime(file)
+            elif found:
+                print(f"{file}: {_said(found).get('who', 'another job')} has taken over", file=sys.stderr)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+
+def _lives(file: Path, found: str, stale: float) -> bool:
+    """Whether the holder of the file renews it."""
+    if _died_here(_said(found)):
+        return False
+    first = _state(file)
+    if first is None or first[1] != found:
+        return first is not None
+    deadline = time.monotonic() + stale
+    while time.monotonic() < deadline:
+        time.sleep(min(1.0, stale / 10))
+        if (state := _state(file)) != first:
+            return state is not None
+    return False
+
+
+def _died_here(found: dict[str, object]) -> bool:
+    """Whether it was a process of this machine that is not there any more."""
+    return found.get("host") == socket.gethostname() and not Path(f"/proc/{found.get('pid')}").exists()
+
+
+def _state(file: Path) -> tuple[int, str] | None:
+    """What changes when the file is renewed or taken; opened anew, as a shared file system may know an old state."""
+    try:
+        with file.open() as opened:
+            return os.fstat(opened.fileno()).st_mtime_ns, opened.read()
+    except OSError:
+        return None
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text()
+    except OSError:
+        return None
+
+
+def _said(text: str | None) -> dict[str, object]:
+    """What the holder wrote about itself; nothing, while it has not yet."""
+    try:
+        found: dict[str, object] = json.loads(text or "{}")
+    except json.JSONDecodeError:
+        return {}
+    return found
