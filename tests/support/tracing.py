@@ -245,9 +245,11 @@ class _Tracer:
             return
         here, fault = len(self.operations), self._fault
         self.operations.append(f"{name} {path}")
-        if not fault or here < fault.operation:
-            _ptrace(_CONT, pid)
-        elif here > fault.operation and not (fault.lasts and name in _NEEDS_ROOM):
+        if (
+            not fault
+            or here < fault.operation
+            or (here > fault.operation and not (fault.lasts and name in _NEEDS_ROOM))
+        ):
             _ptrace(_CONT, pid)
         elif fault.error:
             _refuse(pid, registers, fault.error)
