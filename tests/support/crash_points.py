@@ -189,7 +189,7 @@ class VisitingHere:
 
     def _visit(self, order: Order) -> str:
         with open(os.environ[JOURNAL], "a") as journal:
-            journal.write(f"{order.cell.path} {order.visit}\n")
+            journal.write(f"{order.folder}\n")
         code = visit(order)
         return f"{order.cell.path}: visit {order.visit} ended with exit status {code}" if code else ""
 
@@ -254,10 +254,10 @@ def measurements() -> list[Measurement]:
     return [Measurement(cell, round_folder(cell, visits / cell.path, again=False)) for cell in one_of_each_kind()]
 
 
-def ledger() -> State:
+def ledger(of: Sequence[Measurement] = ()) -> State:
     """Records and finished visits; one that lacks a table, or has other rows, is half there."""
     state: State = {}
-    for one in measurements():
+    for one in of or measurements():
         if one.recorded:
             for table in kind_of(one.cell).tables:
                 file = one.folder / RECORD / f"{table.name}.parquet"
@@ -412,13 +412,19 @@ def copying() -> str:
 
 
 def copy_record() -> None:
+    one = measurements()[0]
+    copy(one, RESULTS / "raw" / one.cell.path)
+
+
+def copy(one: Measurement, output: Path) -> None:
     """What Snakemake does for a cell's rule; it removes the output of a job that it repeats."""
-    cell = one_of_each_kind()[0]
-    output, log = RESULTS / "raw" / cell.path, Path("logs/cell.log")
-    shutil.rmtree(output, ignore_errors=True)
-    for folder in (output.parent, log.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    for name, value in (("input", measurements()[0].done), ("output.folder", output), ("log", log)):
+    log = Path("logs/cell.log")
+    with program():
+        if output.exists():
+            shutil.rmtree(output)
+        for folder in (output.parent, log.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+    for name, value in (("input", one.done), ("output.folder", output), ("log", log)):
         os.environ[name.replace(".", "_")] = str(value)
     command = re.sub(r"\{([a-z.]+):q\}", lambda found: f'"${found[1].replace(".", "_")}"', copying())
     done = subprocess.run(["bash", "-c", f"set -euo pipefail; {command}"])
@@ -620,8 +626,9 @@ class Explorer:
             wrong += [
                 f"{what} after it ran again: {names}" for what, names in (("lost", lost), ("more", more)) if names
             ]
-        at = with_fault.operations[-1] if not fault.lasts else self.operations[fault.operation]
-        tally.red += [f"{tally.of}, {tally.fault} at operation {fault.operation} ({at}): {one}" for one in wrong]
+        tally.red += [
+            f"{tally.of}, {tally.fault} at operation {fault.operation} ({with_fault.hit}): {one}" for one in wrong
+        ]
 
     def _known(self, name: str, value: tuple[int, str]) -> bool:
         if value[1] == "whole":  # a visit that will be part of a record

@@ -57,11 +57,17 @@ class Fault:
     """What the file system answers instead of doing it; 0: the process is killed before it is done."""
     torn: bool = False
     """Half of what is to be written is, before the process is killed."""
+    told: bool = False
+    """It is not killed but told to end (SIGTERM), and the operation is done."""
+    gone: bool = False
+    """All later operations are refused too."""
+    between: bool = False
+    """Operations are counted without writes, so that names, folders and removals are hit as often as bytes."""
 
-    @property
-    def lasts(self) -> bool:
-        """Whether all later operations that take room are refused too: a disk stays full, a quota used up."""
-        return self.error in (errno.ENOSPC, errno.EDQUOT)
+    def hits(self, operation: int, name: str) -> bool:
+        """Whether an operation of this number goes wrong: a disk stays full, a quota used up."""
+        full = self.error in (errno.ENOSPC, errno.EDQUOT) and name in _NEEDS_ROOM
+        return operation == self.operation or (operation > self.operation and (self.gone or full))
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,8 @@ class Outcome:
     """Exit status, negative for the signal that ended it; None where it did not end and was killed."""
     said: str
     """What it printed."""
+    hit: str = ""
+    """The first operation that went wrong."""
 
 
 def traced(step: Callable[[], None], place: Path, fault: Fault | None, said: Path, seconds: float = 60) -> Outcome:
@@ -95,7 +103,7 @@ def traced(step: Callable[[], None], place: Path, fault: Fault | None, said: Pat
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    return Outcome(tracer.operations, tracer.status, said.read_text(errors="replace"))
+    return Outcome(tracer.operations, tracer.status, said.read_text(errors="replace"), tracer.hit)
 
 
 def undisturbed(step: Callable[[], None], said: Path, seconds: float = 60) -> Outcome:
@@ -194,6 +202,8 @@ class _Tracer:
         self.status: int | None = None
         self._child, self._place, self._fault = child, f"{place}/", fault
         self._alive = {child}
+        self._counted = 0
+        self.hit = ""
 
     def run(self) -> None:
         """Until the last of them has ended."""
@@ -243,13 +253,15 @@ class _Tracer:
         if path is None:
             _ptrace(_CONT, pid)
             return
-        here, fault = len(self.operations), self._fault
         self.operations.append(f"{name} {path}")
-        if (
-            not fault
-            or here < fault.operation
-            or (here > fault.operation and not (fault.lasts and name in _NEEDS_ROOM))
-        ):
+        fault, here = self._fault, self._counted
+        self._counted += not (fault and fault.between and name in _TORN)
+        if not fault or self._counted == here or not fault.hits(here, name):
+            _ptrace(_CONT, pid)
+            return
+        self.hit = self.hit or self.operations[-1]
+        if fault.told:
+            os.kill(self._child, signal.SIGTERM)
             _ptrace(_CONT, pid)
         elif fault.error:
             _refuse(pid, registers, fault.error)
