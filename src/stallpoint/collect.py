@@ -5,6 +5,7 @@ Polars' streaming engine reads and writes; `make bench` holds it against DuckDB,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -62,7 +63,9 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
             pl.scan_parquet(files, glob=False).select(table.schema.names).sink_parquet(
                 scratch, compression="zstd", compression_level=1, arrow_schema=table.schema, maintain_order=True
             )
-        except pl.exceptions.PolarsError as error:
+        except (pl.exceptions.PolarsError, OSError) as error:
+            if said := re.search(r"\(os error (\d+)\)", str(error)):  # whose number Polars does not tell otherwise
+                raise OSError(int(said[1]), str(error)) from error
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
         seal(scratch)
 

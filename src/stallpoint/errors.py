@@ -1,5 +1,9 @@
 """The two ways a step can end early: the input is wrong, or this machine cannot do it."""
 
+from __future__ import annotations
+
+import errno
+
 EXIT_BAD_INPUT = 2
 """Exit status of a program that was given something wrong."""
 EXIT_FAILED = 3
@@ -18,3 +22,19 @@ class CannotRun(RuntimeError):
 
     The job records the reason and ends normally, so that the study goes on.
     """
+
+
+_REFUSED = {
+    **dict.fromkeys((errno.ENOSPC, errno.EFBIG), "no space left on the device"),
+    errno.EDQUOT: "the quota is used up",
+    errno.EROFS: "the file system is read-only",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "no permission to write there"),
+    errno.ENAMETOOLONG: "the name is longer than the file system takes",
+    errno.EIO: "the storage fails (input/output error)",
+    errno.ESTALE: "the storage is gone (stale file handle)",
+}
+
+
+def refusal(error: OSError) -> str:
+    """What the file system refuses a program that writes, in words; nothing where it is something else."""
+    return _REFUSED.get(error.errno or 0, "")

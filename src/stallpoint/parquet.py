@@ -6,7 +6,6 @@ folder and renamed, a cell's folder at once.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stallpoint.errors import InputError
+from stallpoint.errors import InputError, refusal
 from stallpoint.records import SCHEMA_VERSION, TABLES, Table
 from stallpoint.seal import is_damaged, seal
 
@@ -32,8 +31,8 @@ Rows: TypeAlias = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str,
 def atomic(target: Path) -> Iterator[Path]:
     """A path to write to instead of `target` (file or folder), renamed to it when the block ends well.
 
-    A full disk, or a folder that cannot be written to, ends in an `InputError` that names the target; whatever was half
-    written is removed.
+    A folder that was there goes aside whole: nobody ever finds it with some of its files removed. A full disk, or a
+    folder that cannot be written to, ends in an `InputError` that names the target; what was half written is removed.
     """
     with _named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -42,19 +41,21 @@ def atomic(target: Path) -> Iterator[Path]:
         with _named(target):
             yield scratch / target.name
             if target.is_dir():
-                shutil.rmtree(target)
-            os.replace(scratch / target.name, target)
+                _exchange(scratch / target.name, target, scratch / f"{target.name}.before")
+            else:
+                os.replace(scratch / target.name, target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-_CANNOT_WRITE = {
-    **dict.fromkeys((errno.ENOSPC, errno.EFBIG), "no space left on the device"),
-    errno.EDQUOT: "the quota is used up",
-    errno.EROFS: "the file system is read-only",
-    **dict.fromkeys((errno.EACCES, errno.EPERM), "no permission to write there"),
-    errno.ENAMETOOLONG: "the name is longer than the file system takes",
-}
+def _exchange(new: Path, target: Path, before: Path) -> None:
+    """Put the folder `new` in the place of `target`, which goes to `before`; where that fails it stays."""
+    os.rename(target, before)
+    try:
+        os.rename(new, target)
+    except OSError:
+        os.rename(before, target)
+        raise
 
 
 @contextmanager
@@ -63,9 +64,9 @@ def _named(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if (why := _CANNOT_WRITE.get(error.errno or 0)) is None:
-            raise
-        raise InputError(f"{target}: {why}; nothing was written") from error
+        if why := refusal(error):
+            raise InputError(f"{target}: {why}; nothing was written") from error
+        raise
 
 
 def to_arrow(table: Table, rows: Rows) -> pa.Table:

@@ -78,7 +78,8 @@ def _collected(folder: Path) -> pa.Table:
     return read(LAYERS, folder / "all" / "layers.parquet")
 
 
-REFUSED = {28: "no space left", 122: "the quota is used up", 30: "read-only", 13: "no permission", 36: "longer than"}
+REFUSED = {28: "no space left", 122: "the quota is used up", 30: "read-only", 13: "no permission", 36: "longer than",
+           5: "the storage fails", 116: "the storage is gone"}  # fmt: skip
 
 
 @pytest.mark.parametrize(("number", "why"), REFUSED.items())
@@ -92,7 +93,7 @@ def test_what_the_file_system_refuses_names_the_file(tmp_path: Path, number: int
 
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="something else"), atomic(tmp_path / "file"):
-        raise OSError(5, "something else")
+        raise OSError(9, "something else")
 
 
 def test_a_name_that_is_too_long_is_named(tmp_path: Path) -> None:

@@ -99,5 +99,6 @@ for kind in [] if ARCHIVED else MEASURED:
         params:
             cell=of_cell(kind, Cell.to_json),
         shell:
-            "(cp -r $(dirname {input:q})/record {output.folder:q}.part"
+            # What a job that was killed left of its copy would else be copied into.
+            "(rm -rf {output.folder:q}.part && cp -r $(dirname {input:q})/record {output.folder:q}.part"
             " && mv {output.folder:q}.part {output.folder:q}) 2> {log:q}"

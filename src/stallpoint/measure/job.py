@@ -169,13 +169,17 @@ class _Visit:
         saved = self._save_rows()
         problem = problems[first]
         assert problem
+        unwritten = None
         if self.world.rank == first:
             _say(f"error: {problem.message}\n{saved}")
             if problem.exit_code == EXIT_FAILED:
-                write_failure(self.cell, self.folder, self.started, problem.message)
-        self.world.comm.Barrier()  # a launcher ends all ranks as soon as one leaves with an exit status
-        if problem.exit_code != EXIT_FAILED:
-            raise SystemExit(problem.exit_code)
+                unwritten = _attempt(lambda: write_failure(self.cell, self.folder, self.started, problem.message))
+        # A launcher ends all ranks as soon as one leaves with an exit status: they leave together.
+        unwritten = self.world.comm.allgather(unwritten)[first]
+        if unwritten and self.world.rank == first:
+            _say(f"error: {unwritten.message}")
+        if unwritten or problem.exit_code != EXIT_FAILED:
+            raise SystemExit((unwritten or problem).exit_code)
         return True
 
 

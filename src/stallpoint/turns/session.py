@@ -96,10 +96,13 @@ class Candidate:
     def found(
         cls, measurement: Measurement, made: list[pd.DataFrame], *, fixed: bool, planned: Seconds | None
     ) -> Candidate:
-        """With the visits there are from an earlier job; their number may be `fixed`. `planned`: those to come."""
+        """With the visits there are from an earlier job; their number may be `fixed`. `planned`: those to come.
+
+        Once they are recorded, what is left of them counts no more: a job was killed while it removed them.
+        """
         one = cls(measurement, Visited(measurement.cell, fixed=fixed), made, planned)
         one.visited.ended = measurement.recorded
-        for visit in measurement.visits:
+        for visit in [] if measurement.recorded else measurement.visits:
             one._count(visit)
         if planned:
             low, typical, high = planned
