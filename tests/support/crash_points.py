@@ -375,13 +375,18 @@ def modelled() -> None:
 
 
 def page_of_report() -> None:
+    with program():
+        _page_of_report()
+
+
+def _page_of_report() -> None:
     import stallpoint.report
 
     networks = synthetic.network_layers(tidy()["layers"])
     write(TABLES["network_layers"], pa.Table.from_pandas(networks, TABLES["network_layers"].schema, False),
           Path("described/alexnet.parquet"))  # fmt: skip
     text = "<p>" + "report " * 100_000 + "</p>"
-    with program(), mock.patch.multiple(
+    with mock.patch.multiple(
         stallpoint.report, page=lambda *_, **__: text, answer=lambda *_: ("", {}), evidence=lambda *_: ([], {}),
         sliders=lambda *_: ([], {}), raw_tables=lambda *_: ("", {}), sure=_nothing, curves=_nothing, filters=_nothing,
         interventions=_nothing, validation=_nothing, networks=_nothing, papers_section=_nothing, timing=_nothing,
