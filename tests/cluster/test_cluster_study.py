@@ -69,8 +69,9 @@ LONG_PATH = (
     "train/network~googlenet/hardware~cpu/nodes~2/batch~4/storage~jpeg/scaling~strong/sync~wfbp/prefetch~0/repeat~1"
 )
 
-MANY, ITERATIONS_OF_VISIT = 12, 8
-"""Visits that are not over before a test has ended their job, and how long one takes."""
+MANY, ITERATIONS_OF_VISIT = 4, 30
+"""Visits that are not over before a test has ended their job, and iterations of one: it has not ended before it is
+cancelled, either, as all ranks have rows of it then."""
 LONG_TARGET = f"results/small/raw/{LONG_PATH}"
 
 ON_SLURM = (

@@ -84,6 +84,8 @@ def test_gradients_take_the_time_of_a_ring() -> None:
 def test_ranks_that_share_cores_take_longer() -> None:
     size = work.Size(1e9, 1e6)
     assert work.seconds(on(4), size, cores=2) > work.seconds(on(4), size) == work.seconds(on(4), size, cores=4)
+    on_gpus = replace(on(4), device="cuda", precision="bf16")
+    assert work.seconds(on_gpus, size, cores=2) == work.seconds(on_gpus, size)
 
 
 RATES = [

@@ -94,9 +94,9 @@ def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
     """Typical duration of one visit to a cell that is measured, s.
 
     `size` is that of its network, if it has one. All ranks share `cores`, where they are on one machine; None: every
-    rank has the cores that the study says.
+    rank has the cores that the study says. So has one with a GPU: a machine of so many GPUs has cores for them.
     """
-    crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores else 1.0
+    crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores and cell.device == "cpu" else 1.0
     if isinstance(cell, TrainCell):
         assert size
         return VISIT + (cell.warmup + cell.iterations) * _iteration(cell, size, crowd)
