@@ -1,50 +1,38 @@
 """What becomes of a study when things go wrong: ``make chaos``.
 
 Every program of the workflow is killed, or refused by the file system, at every so-many-th operation on a file
-(tests/support/crash_points.py), and whole studies are drawn at random (tests/support/histories.py). Prints one table;
-the exit status is 1 where anything in it is red. --every 1 tries every operation, which takes hours.
+(tests/support/crash_points.py), whole studies are drawn at random (histories.py), files of others are changed at random
+(fuzzing.py), and defects are planted that these must find (planted_defects.py). Prints one table; the exit status is 1
+where anything in it is red. --every 1 tries every operation, which takes hours.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).parents[1]
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join(str(ROOT / folder) for folder in ("src", "tests/support", "tests/unit")),
-    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1"),
-}
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+from tally import tallies
+
 COUNTS = ("trials", "lost", "doubled", "half", "hangs", "clear", "refused")
-
-
-def tallies(module: str, *options: str) -> Iterator[dict[str, Any]]:
-    """One for each line that the module prints."""
-    command = [sys.executable, "-m", module, *options]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout
-        yield from map(json.loads, running.stdout)
-    if running.returncode:
-        raise SystemExit(f"{module} ended with status {running.returncode}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=100, help="try every so-many-th operation of each program")
     parser.add_argument("--histories", type=int, default=30, help="studies drawn at random")
+    parser.add_argument("--files", type=int, default=1000, help="changed files of each kind")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn at random")
     arguments = parser.parse_args()
     rows: dict[str, dict[str, int]] = {}
     red: list[str] = []
     told = {
         "operation": tallies("crash_points", "--every", str(arguments.every)),
-        "history": tallies("histories", "--examples", str(arguments.histories)),
+        "history": tallies("histories", "--examples", str(arguments.histories), "--seed", str(arguments.seed)),
+        "changed file": tallies("fuzzing", "--trials", str(arguments.files), "--seed", str(arguments.seed)),
+        "check of these": tallies("planted_defects"),
     }
     for where, found in told.items():
         for tally in found:

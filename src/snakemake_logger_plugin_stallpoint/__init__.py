@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -69,6 +70,8 @@ class LogHandler(LogHandlerBase):
         self.busy = threading.Lock()
         os.environ[CAUSES] = "" if self.snakemakes else "log"
         if not self.snakemakes:
+            # Of the plugin for Slurm's default resources, where an input is not there yet: nobody can act on it.
+            warnings.filterwarnings("ignore", "coroutine 'InputFiles.*was never awaited", RuntimeWarning)
             threading.Thread(target=self._look_on, daemon=True).start()
 
     # --- what Snakemake says ------------------------------------------------------------------------

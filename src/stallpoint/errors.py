@@ -10,11 +10,25 @@ EXIT_FAILED = 3
 """Exit status of processes that recorded why the cell cannot run here and were then ended by force."""
 
 
+LONGEST_LINE, MOST_LINES = 1000, 20
+"""Characters of a line of a message, and its lines: what was given may be of any length, and all of it wrong."""
+
+
 class InputError(ValueError):
     """Something the user gave is wrong; the message names the entry or file and what would be right.
 
-    Programs print the message alone (no traceback) and exit with status 2.
+    Programs print the message alone (no traceback) and exit with status 2. What is too long to be read is shortened.
     """
+
+    def __init__(self, message: str) -> None:
+        lines = message.split("\n")
+        more = [f"... and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+        super().__init__("\n".join([*map(_shortened, lines[:MOST_LINES]), *more]))
+
+
+def _shortened(line: str) -> str:
+    part = LONGEST_LINE // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:part]} ... {line[-part:]}"
 
 
 class CannotRun(RuntimeError):

@@ -186,4 +186,8 @@ _NOISE = (
     "Removing output files of failed job",
     "Trying to restart job",
     "CalledProcessError in file",
+    # Snakemake's Slurm plugin, wherever no account is named; where one is needed, sbatch says so.
+    "No SLURM account given",
+    "not able to get a SLURM account",
+    "Unable to guess SLURM account",
 )

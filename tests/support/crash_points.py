@@ -24,7 +24,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +35,7 @@ import archived
 import pandas as pd
 import pyarrow as pa
 import synthetic
+from tally import Tally
 from tracing import Fault, Outcome, traced, undisturbed
 
 import stallpoint.archive.making
@@ -248,6 +249,17 @@ def files(*folders: str) -> Callable[[], State]:
     return found
 
 
+def records() -> State:
+    """Every record of a cell, which is there as a whole: its tables together."""
+    tables = files(f"{RESULTS}/raw")()
+    folders = {str(Path(name).parent) for name in tables}
+    return {
+        folder: (len(of_it), digest(repr(of_it).encode()))
+        for folder in folders
+        for of_it in [[(name, value) for name, value in tables.items() if str(Path(name).parent) == folder]]
+    }
+
+
 def measurements() -> list[Measurement]:
     """Those of the session."""
     visits = RESULTS / "visits"
@@ -299,8 +311,6 @@ class Program:
     found: Callable[[], State]
     """What is there, by name; in the working folder."""
     prepare: Callable[[], None] = _nothing
-    passing: tuple[str, ...] = ()
-    """Beginnings of what may stand there on the way and not in the end."""
 
 
 class _Given(dict[str, Any]):
@@ -509,9 +519,9 @@ def programs() -> dict[str, Program]:
     """All of them, by name."""
     found = [
         *map(_job, one_of_each_kind()),
-        Program("job: imported", import_records, files(f"{RESULTS}/raw"), log_there),
+        Program("job: imported", import_records, records, log_there),
         Program("session", take_turns, ledger, write_agenda),
-        Program("copy of a record", copy_record, files(f"{RESULTS}/raw"), session_ended),
+        Program("copy of a record", copy_record, records, session_ended),
         Program("storage", partial(prepare_storage, seed=1), files("images", str(RESULTS))),
         Program("storage, again", partial(prepare_storage, seed=2), files("images", str(RESULTS)),
                 partial(prepare_storage, seed=1)),
@@ -533,31 +543,6 @@ FAULTS: dict[str, Callable[[int], Fault]] = {
     "EDQUOT": partial(Fault, error=errno.EDQUOT),
     "EIO": partial(Fault, error=errno.EIO),
 }
-
-
-@dataclass
-class Tally:
-    """What became of the trials of one kind."""
-
-    of: str
-    fault: str
-    of_operations: int = 0
-    """How many operations there are to go wrong."""
-    trials: int = 0
-    lost: int = 0
-    doubled: int = 0
-    half: int = 0
-    hangs: int = 0
-    refused: int = 0
-    """Trials that ended with an exit status, and so owe a message."""
-    clear: int = 0
-    """Those of them that say what was wrong in one line, without a traceback."""
-    red: list[str] = field(default_factory=list)
-    """What was wrong, in words."""
-
-    @property
-    def bad(self) -> bool:
-        return bool(self.lost or self.doubled or self.half or self.hangs or self.clear < self.refused)
 
 
 class Explorer:
@@ -615,6 +600,10 @@ class Explorer:
         if fault.error and with_fault.status == 0 and (missing := set(self._whole) - set(state)):
             tally.lost += 1
             wrong.append(f"it ended well without {sorted(missing)}")
+        came = any(value != self._before.get(name) for name, value in state.items())
+        if fault.error and with_fault.status and not came and (gone := set(self._before) - set(state)):
+            tally.lost += 1
+            wrong.append(f"refused, and what was there before is gone: {sorted(gone)}")
         if half:
             tally.half += 1
             wrong.append(f"half there: {half}")

@@ -30,9 +30,10 @@ from typing import ClassVar
 
 import crash_points
 import hypothesis
-from crash_points import HALF, JOURNAL, PATIENCE, RESULTS, Tally, made_up, rows_of
+from crash_points import HALF, JOURNAL, PATIENCE, RESULTS, made_up, rows_of
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from tally import Tally
 from tracing import Fault, Outcome, traced, undisturbed
 
 from stallpoint.cells import Cell

@@ -57,7 +57,7 @@ def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
     assert weak["stall_nodes"] is None
     assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in details(conclusions)
     (line,) = (line for line in summary(conclusions) if "weak scaling" in line)
-    assert line.startswith("alexnet gains up to 4 nodes on cpu, weak scaling: ")
+    assert line.startswith("alexnet gains up to 4 nodes. On cpu, weak scaling, ")
     assert "predicted to gain up to 128" in page(conclusions)
 
 
@@ -159,7 +159,7 @@ def test_what_was_planned_stands_beside_what_was_used(conclusions: dict[str, Any
 def test_the_summary_is_a_line_for_each_answer(conclusions: dict[str, Any]) -> None:
     lines = list(summary(conclusions))
     assert len(lines) == 5
-    assert lines[0].startswith("alexnet gains up to 4 nodes on cpu, strong scaling: ")
+    assert lines[0].startswith("alexnet gains up to 4 nodes. On cpu, strong scaling, ")
     assert " % efficient, " in lines[0]
     assert lines[-1] == "1 cell could not run"
 

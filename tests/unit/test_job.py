@@ -240,6 +240,19 @@ def test_ranks_that_fail_together_end_the_job_normally(folder: Path) -> None:
     assert failure(folder) == "no GPU"
 
 
+def test_ranks_end_together_where_the_reason_cannot_be_written(folder: Path) -> None:
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
+    status, output = run_job(
+        a_cell(2), folder, ranks=2, body=f"def measure(*_):\n    {full}\n    raise CannotRun('no GPU')"
+    )
+    assert status == 2
+    assert [line for line in output.splitlines() if line.startswith("error: ")] == [
+        "error: no GPU",
+        f"error: {folder}: no space left on the device; nothing was written",
+    ]
+    assert not folder.exists()
+
+
 def test_the_wrong_number_of_ranks_is_recorded(folder: Path) -> None:
     status, _ = run_job(a_cell(3), folder, ranks=1)
     assert status == 0

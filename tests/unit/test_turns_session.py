@@ -1,6 +1,7 @@
 """Whole sessions with real processes, under mpirun: what happens to cells and visits when something goes wrong."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,6 +118,19 @@ def test_cells_of_all_sizes_and_schemes_take_turns_in_rounds(place: Path) -> Non
     assert alone.nunique(axis=1).eq(2).all(), "each rank and each visit has samples of its own"
     of_ring = read(COLLECTIVES, measurement(cells[3], place).folder / RECORD / "collectives.parquet")
     assert set(of_ring["reduction"].to_pylist()) == {"ring"}
+
+
+def test_a_session_goes_on_where_one_was_killed_while_it_removed_recorded_visits(place: Path) -> None:
+    cell, other = own("steady", visits=1), sgemm()
+    turns([cell], place)
+    one = measurement(cell, place)
+    recorded = visits_recorded(cell, place)
+    one.done.unlink()
+    shutil.copytree(one.folder / RECORD, one.visit_folder(1))
+    (one.visit_folder(1) / "runs.parquet").unlink()
+    turns([cell, other], place)
+    assert (run_of(other, place)["status"], visits_recorded(cell, place), one.visits) == ("ok", recorded, [])
+    assert one.done.exists()
 
 
 def test_what_cannot_run_is_recorded_as_failed_and_the_others_go_on(place: Path) -> None:

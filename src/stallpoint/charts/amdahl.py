@@ -69,7 +69,7 @@ def finding(tables: Tables) -> str:
         return ""
     worst = least(whole, "speedup_limit")
     return (
-        f"{worst['network']}: {worst['serial_fraction']:.1%} of its compute time does not shrink with the mini-batch, "
+        f"{worst['network']}: {100 * worst['serial_fraction']:.1f} % of its compute time does not shrink with the mini-batch, "
         f"which limits the speedup to {number(worst['speedup_limit'], 2)}"
     )
 

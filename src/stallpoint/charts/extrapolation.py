@@ -44,4 +44,4 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 def _title(table: str, part: pd.DataFrame) -> str:
     covered, median = int(part["covered"].sum()), part["error"].abs().median()
-    return f"{table}\n{covered} of {len(part)} intervals hold it, median error {median:.1%}"
+    return f"{table}\n{covered} of {len(part)} intervals hold it, median error {100 * median:.1f} %"

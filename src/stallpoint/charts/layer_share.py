@@ -35,5 +35,5 @@ def finding(tables: Tables) -> str:
     of = frame.groupby(["network", "hardware", "layer_type"])["share"]
     ends = pd.DataFrame({"least": of.first(), "most": of.last()}).reset_index()
     grown = most(ends.assign(by=ends["least"] - ends["most"]), "by")
-    shares = f"from {grown['most']:.0%} to {grown['least']:.0%} of the compute time"
+    shares = f"from {100 * grown['most']:.0f} % to {100 * grown['least']:.0f} % of the compute time"
     return f"{grown['network']}: {grown['layer_type']} grows {shares}"

@@ -27,5 +27,5 @@ def finding(tables: Tables) -> str:
     large = frame[~_small(frame)]
     worst = least(large[large["worker_batch"] == large["worker_batch"].min()], "speedup")
     gone = sorted(set(frame["layer_type"]) - set(large["layer_type"]))
-    left = f"; not drawn, below {SMALL:.0%} of the time: {', '.join(gone)}" if gone else ""
+    left = f"; not drawn, below {100 * SMALL:.0f} % of the time: {', '.join(gone)}" if gone else ""
     return f"{worst['network']}: {worst['layer_type']} gains least, {worst['speedup']:.2g} times{left}"

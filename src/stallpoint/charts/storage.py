@@ -48,7 +48,7 @@ def _rates(tables: Tables) -> pd.DataFrame:
         reading=frame["storage"] + " · " + frame["order"] + " · " + frame["cache"],
         nodes=frame["nodes"].astype(str),
         bytes_read=with_interval(frame, "bytes_per_second", "MB/s", scale=1e-6),
-        resident=[f"{share:.0%}" for share in frame["resident"]],
+        resident=[f"{100 * share:.0f} %" for share in frame["resident"]],
         **{name: [f"{number(seconds * 1e3)} ms" for seconds in frame[name]] for name in PERCENTILES},
     )
 

@@ -114,7 +114,7 @@ def _placed(visits: pd.DataFrame) -> pd.DataFrame:
         lane=[f"n = {nodes}" for nodes in visits["nodes"]],
         of=visits["cell"].map({path: _name(path) for path in visits["cell"].unique()}),
         seconds=[f"{number(seconds)} s" for seconds in visits["duration"]],
-        share=[f"{share:.0%}" for share in visits["measuring"] / visits["duration"]],
+        share=[f"{100 * share:.0f} %" for share in visits["measuring"] / visits["duration"]],
     )
 
 

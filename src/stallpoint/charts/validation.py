@@ -32,4 +32,4 @@ def draw(tables: Tables) -> alt.FacetChart:
 def _title(part: pd.DataFrame) -> str:
     hardware, nodes = part["hardware"].iloc[0], part["nodes"].iloc[0]
     covered, median = int(part["covered"].sum()), part["error"].abs().median()
-    return f"{hardware}, {nodes} nodes\n{covered} of {len(part)} intervals hold it, median error {median:.1%}"
+    return f"{hardware}, {nodes} nodes\n{covered} of {len(part)} intervals hold it, median error {100 * median:.1f} %"

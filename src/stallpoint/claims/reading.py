@@ -31,14 +31,14 @@ def _schema() -> dict[str, Any]:
 
 def read_claims(paths: Iterable[str | Path], own: Sequence[Mapping[str, Any]] = ()) -> list[Claim]:
     """The claims of files and the study's `own` entries; raises `InputError` naming the file and entry."""
-    claims = [claim for path in paths for claim in _of_file(Path(path))] + own_claims(own)
+    claims: list[Claim] = []
     found: dict[str, str] = {}
-    for claim in claims:
-        if claim.id in found:
-            raise InputError(
-                f"claim {claim.id} of {claim.paper}: {found[claim.id]} has a claim of that id; ids are unique"
-            )
-        found[claim.id] = claim.paper
+    for where, of_it in (*((str(path), _of_file(Path(path))) for path in paths), (OWN, own_claims(own))):
+        for claim in of_it:
+            if claim.id in found:
+                raise InputError(f"{where}: claim {claim.id}: {found[claim.id]} has a claim of that id; ids are unique")
+            found[claim.id] = where
+        claims += of_it
     return claims
 
 

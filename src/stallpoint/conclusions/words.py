@@ -173,13 +173,18 @@ def trust_in_words(answer: Mapping[str, Any], conclusions: Mapping[str, Any]) ->
     return "; ".join(text for text in (known, off, count(visits, "visit") if visits else "") if text)
 
 
-def probabilities_in_words(curve: Mapping[str, Any]) -> str:
+def likely_in_words(answer: Mapping[str, Any]) -> str:
+    """The two most probable outcomes of an answer that is undecided; empty for others."""
+    return probabilities_in_words(answer["likely"], most=2) if answer["state"] == "undecided" else ""
+
+
+def probabilities_in_words(outcomes: Iterable[Mapping[str, Any]], most: int | None = None) -> str:
     """Where it stalls by what was measured, the most probable first: "stalls at n = 8: 60 %, ..."."""
-    told = sorted(curve["measured_stall"], key=lambda entry: -entry["probability"])
+    told = sorted(outcomes, key=lambda entry: -entry["probability"])[:most]
     named = [entry for entry in told if entry["probability"] >= LEAST_NAMED]
-    outcomes = {True: "stalls at", False: "no stall up to"}
+    words = {True: "stalls at", False: "no stall up to"}
     return ", ".join(
-        f"{outcomes[entry['stalls']]} n = {entry['nodes']}: {chance_in_words(entry['probability'])}" for entry in named
+        f"{words[entry['stalls']]} n = {entry['nodes']}: {chance_in_words(entry['probability'])}" for entry in named
     )
 
 
@@ -195,7 +200,7 @@ def _probably(curve: Mapping[str, Any]) -> str:
     if curve["verdict"] != "undecided":
         return f", {chance_in_words(max(entry['probability'] for entry in curve['measured_stall']))} sure"
     deciding = ", ".join(map(str, curve["deciding_nodes"]))
-    return f"; {probabilities_in_words(curve)}; visits to n = {deciding} would decide"
+    return f"; {probabilities_in_words(curve['measured_stall'])}; visits to n = {deciding} would decide"
 
 
 def verdict_in_words(curve: Mapping[str, Any]) -> str:

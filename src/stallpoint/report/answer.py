@@ -21,6 +21,7 @@ from stallpoint.conclusions.words import (
     helps_in_words,
     imported_beside,
     instrumentation_warnings,
+    likely_in_words,
     machine_in_words,
     mistrusted,
     prefetch_in_words,
@@ -98,6 +99,7 @@ def _answer(one: Answer, answers: Sequence[Answer], machines: Machines) -> str:
     where, beyond = beyond_in_words(one, machines)
     lines = {
         "": one["why_withheld"],
+        "most likely": likely_in_words(one),
         "largest loss": "" if one["why_withheld"] else cause_in_words(one),
         where: beyond,
         "would help": helps_in_words(one),

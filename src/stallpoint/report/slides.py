@@ -19,6 +19,7 @@ from stallpoint.conclusions.words import (
     cause_in_words,
     gain_in_words,
     helps_in_words,
+    likely_in_words,
     machine_in_words,
     sentence,
     throughput_in_words,
@@ -75,6 +76,7 @@ def _lines(answer: Answer, conclusions: Conclusions) -> Iterator[str]:
     on = next((machine_in_words(one) for one in machines if one["hardware"] == answer["hardware"]), "")
     named = {
         "": f"{throughput_in_words(answer)}; {gain_in_words(answer)}",
+        "most likely": likely_in_words(answer),
         "largest loss": "" if answer["why_withheld"] else cause_in_words(answer),
         where: beyond,
         "would help": helps_in_words(answer),

@@ -87,7 +87,7 @@ class SideBySide:
         verdict = "side by side" if self.allowed else "one after the other"
         ratio = f"{math.expm1(statistics.fmean(self.ratios)):+.1%} (90 % interval {low:+.1%} to {high:+.1%})"
         others = f"beside {self.nodes - 1} others a cell takes {ratio}"
-        return f"one-node cells go on {verdict}: {others}, allowed are ±{WITHIN:.0%}"
+        return f"one-node cells go on {verdict}: {others}, allowed are ± {100 * WITHIN:.0f} %"
 
     def _interval(self) -> tuple[float, float]:
         """Of the mean ratio, less 1."""

@@ -319,7 +319,9 @@ def _widths(visited: Sequence[Visited]) -> str:
         return "no speedup among these cells"
     if math.isinf(max(widths)):
         return "speedups of cells with a single visit have no interval"
-    return f"speedups to within {statistics.median(widths):.1%} in the median, {max(widths):.1%} at most"
+    return (
+        f"speedups to within {100 * statistics.median(widths):.1f} % in the median, {100 * max(widths):.1f} % at most"
+    )
 
 
 def _say(log: Path, text: str) -> None:

@@ -1,0 +1,379 @@
+"""Files of others, changed at random and read again: each is taken, or refused in words.
+
+``python -m fuzzing [KIND ...] [--trials N] [--seed N]`` prints one JSON line for each kind of file (`Tally`). Of valid
+files one is drawn and changed in one to three places, as bytes, as words or as a tree of values; then it goes where the
+workflow takes it. Red are tracebacks, messages that do not name the file, hangs, memory beyond `MEMORY` and files
+outside of the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import tempfile
+import traceback
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import all_reduce_samples
+import archived
+import claim_tables
+import yaml
+from tally import Tally
+
+from stallpoint.archive.further import further, read_zip_index, unpack
+from stallpoint.archive.index import INDEX
+from stallpoint.archive.packing import write_checksums
+from stallpoint.cells import ImportedCollectivesCell, ImportedTrainCell
+from stallpoint.claims.judge import judge
+from stallpoint.claims.reading import read_claims
+from stallpoint.configuration import load_yaml
+from stallpoint.errors import InputError
+from stallpoint.exchange.importing import describe_traced, import_cell
+from stallpoint.kinds import cell_from_json
+from stallpoint.models.scaling.extrapolation import extrapolate
+from stallpoint.rates import read_rates
+from stallpoint.study import expand
+
+PATIENCE = 20
+"""Seconds after which reading one file counts as a hang."""
+MEMORY = 2**30
+"""Bytes that reading a file may take beyond what the process has."""
+MOST_CHARACTERS = 25_000
+"""Nobody reads a longer message."""
+SERIES = 3
+"""Series of a table that are extrapolated: what is tried is reading them."""
+
+WORDS = """
+0 -1 1 1.5 1e308 -1e308 1e-320 nan .nan inf -.inf 1_0 １２ 0x10 0o17 ~ null true no 2026-11-23 1:30:00
+.. ../../evil /dev/null / a/b { } [ * &a *a !!python/object/apply:os.system % @ ` " ' \\ # <b> ]]> \u202e \x07 é
+\U0001f600 , ; : - ? 9**9**9**9 __import__ ()==() not and in
+""".split()  # noqa: SIM905
+WORDS += ["", " ", "\t", "9" * 30, "9" * 400, "a" * 300]
+"""What stands in place of a word."""
+VALUES: list[Any] = [
+    *(None, True, False, 0, -1, 1, 2, 10**9, 10**30, 1.5, -0.0, float("nan"), float("inf"), 1e308, 1e-320),
+    *("", " ", "x", "../../evil", "/", "a" * 300, "a\n", "1", "nan", "\u202e", "é"),
+    *([], {}, [[]], [None], {"": None}, {"a": {}}, [0] * 300, [[[[[[[[]]]]]]]]),
+]
+"""What stands in place of a value."""
+BYTES = [b"\x00", b"\xff", b"\xef\xbb\xbf", b"\r", b"\n", b"\r\n", b"\x1b[2J", b"\xed\xa0\x80"]
+BYTES += [5000 * byte for byte in (b" ", b"[", b"\n")]
+"""What stands in place of bytes."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of file: valid ones, what reads them, and how they can be a tree of values."""
+
+    name: str
+    valid: Callable[[], Sequence[bytes]]
+    read: Callable[[Path], object]
+    """In an empty folder, the working folder."""
+    tree: Callable[[bytes], Any] | None = None
+    text: Callable[[Any], str] = json.dumps
+
+
+# --- what reads them ----------------------------------------------------------------------------------
+
+
+def _study(file: Path) -> None:
+    try:
+        config = load_yaml(file.read_text(encoding="utf-8"), str(file))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:  # Snakemake's own to say
+        raise InputError(f"{file}: {error}") from None
+    if not isinstance(config, dict):  # as well
+        raise InputError(f"{file}: no mapping")
+    try:
+        study = expand(config, archived.SCHEMA, further)
+    except InputError as error:  # names the entry: there is one configuration
+        raise InputError(f"{file}: {error}") from None
+    assert study.plan()
+    for cell in list(study.cells.values())[:20]:
+        assert cell_from_json(cell.to_json()) == cell
+
+
+def _claims(file: Path) -> None:
+    claims = read_claims([file])
+    for one in claims:
+        json.dumps(judge([one], claim_tables.evidence({one.quantity.selection.table: []} if one.quantity else {})))
+
+
+def _trace(file: Path) -> None:
+    config = yaml.safe_load((archived.ROOT / "config/studies/shi-2018-table-vi.yaml").read_text())
+    config["hardware"]["k80-2gpu"]["traces"][0] |= {"files": str(file)}
+    (cell,) = expand(config, archived.SCHEMA).cells.values()
+    assert isinstance(cell, ImportedTrainCell)
+    describe_traced(cell.network, [str(file)])
+    import_cell(cell, Path("imported"))
+
+
+def _log(format: str) -> Callable[[Path], None]:
+    def read(file: Path) -> None:
+        config = {
+            "study": "imported", "storage": {}, "matrix": [], "hardware": {"far": {
+                "device": "cpu", "nodes": 2, "collectives": [{"file": str(file), "nodes": 2, "format": format}]}},
+        }  # fmt: skip
+        (cell,) = expand(config, archived.SCHEMA).cells.values()
+        assert isinstance(cell, ImportedCollectivesCell)
+        import_cell(cell, Path("imported"))
+
+    return read
+
+
+def _table(file: Path) -> None:
+    rates = read_rates(file)
+    few = rates["series"].drop_duplicates()[:SERIES]
+    extrapolate(rates[rates["series"].isin(few)], 0.5)
+
+
+def _zip(file: Path) -> None:
+    read_zip_index(file, str(file))
+    unpack("there", file, Path("unpacked"))
+
+
+def _index(file: Path) -> None:
+    """The index of an archive whose checksums agree with it."""
+    shutil.copytree(_packed(), "packed")
+    shutil.copy(file, f"packed/{INDEX}")
+    write_checksums(Path("packed"))
+    target = file.with_suffix(".zip")
+    with zipfile.ZipFile(target, "w") as packed:
+        for member in sorted(Path("packed").rglob("*")):
+            packed.write(member, member.relative_to("packed"))
+    shutil.rmtree("packed")
+    _zip(target)
+
+
+# --- valid files --------------------------------------------------------------------------------------
+
+
+def _files(pattern: str) -> Callable[[], list[bytes]]:
+    return lambda: [file.read_bytes() for file in sorted(archived.ROOT.glob(pattern))]
+
+
+@cache
+def _archive() -> bytes:
+    with tempfile.TemporaryDirectory() as scratch, archived.inside(Path(scratch)):
+        archived.results(archived.study_of(presets={"mine": {"like": "wfbp"}}))
+        archived.archive(archived.study_of(presets={"mine": {"like": "wfbp"}}), Path("secret.zip"))
+        return Path("secret.zip").read_bytes()
+
+
+@cache
+def _packed() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="stallpoint-fuzzing-"))
+    with zipfile.ZipFile(io.BytesIO(_archive())) as file:
+        names = [name for name in file.namelist() if name.endswith((".parquet", INDEX)) and "/tables/" not in name]
+        file.extractall(folder, names)
+    return folder
+
+
+def _tables() -> list[bytes]:
+    head = "series,workers,workers_per_node,samples_per_second,batch_per_worker,compute_seconds\n"
+    series = [f"{name},{n},{min(n, 4)},{n / (1 + 0.01 * n):.4f},32,0.4" for name in "abc" for n in (1, 2, 4, 8, 16, 32)]
+    return [(head + "\n".join(series) + "\n").encode()]
+
+
+def _logs(*texts: str) -> Callable[[], list[bytes]]:
+    return lambda: [text.encode() for text in texts]
+
+
+KINDS = {
+    kind.name: kind
+    for kind in [
+        Kind("study", _files("config/**/*.yaml"), _study, yaml.safe_load, yaml.safe_dump),
+        Kind("claims", _files("resources/claims/*.yaml"), _claims, yaml.safe_load, yaml.safe_dump),
+        Kind("trace", _files("resources/published/shi-2018-table-vi.txt"), _trace),
+        Kind("nccl-tests log", _logs(all_reduce_samples.nccl_tests(2)), _log("nccl-tests")),
+        Kind("OSU log", _logs(all_reduce_samples.osu(), all_reduce_samples.osu(full=True)), _log("osu")),
+        Kind("table of rates", _tables, _table),
+        Kind("archive", lambda: [_archive()], _zip),
+        Kind("index of an archive", lambda: [(_packed() / INDEX).read_bytes()], _index, json.loads),
+    ]
+}
+
+# --- changes ------------------------------------------------------------------------------------------
+
+
+def changed(kind: Kind, whole: bytes, draw: random.Random) -> bytes:
+    """The file with one to three changes."""
+    for _ in range(draw.randint(1, 3)):
+        ways: list[Callable[[bytes, random.Random], bytes]] = [_as_bytes, _as_words, _as_lines]
+        if kind.tree:
+            ways += [lambda content, draw: _as_tree(kind, content, draw)] * 3
+        whole = draw.choice(ways)(whole, draw)
+    return whole
+
+
+def _as_bytes(content: bytes, draw: random.Random) -> bytes:
+    begin = draw.randint(0, len(content))
+    end = min(len(content), begin + int(10 ** draw.uniform(0, 3)))
+    new = draw.choice([b"", content[begin:end] * 2, bytes([draw.randrange(256)]), draw.choice(BYTES)])
+    return content[:begin] + new + content[draw.choice([begin, end]) :]
+
+
+def _as_words(content: bytes, draw: random.Random) -> bytes:
+    words = list(re.finditer(rb"[\w.+-]+", content))
+    if not words:
+        return _as_bytes(content, draw)
+    word = draw.choice(words)
+    new = draw.choice([draw.choice(WORDS).encode(), draw.choice(words)[0], word[0] * 2, word[0] + b"\n"])
+    return content[: word.start()] + new + content[word.end() :]
+
+
+def _as_lines(content: bytes, draw: random.Random) -> bytes:
+    lines = content.splitlines(keepends=True)
+    if len(lines) < 2:
+        return _as_bytes(content, draw)
+    begin, other = draw.randrange(len(lines)), draw.randrange(len(lines))
+    end = begin + draw.randint(1, 5)
+    moved = lines[begin:end]
+    match draw.randrange(3):
+        case 0:
+            return b"".join(lines[:begin] + lines[end:])
+        case 1:
+            return b"".join(lines[:other] + moved + lines[other:])
+        case _:
+            return b"".join(lines[:other] + moved * 300 + lines[other:])
+
+
+def _as_tree(kind: Kind, content: bytes, draw: random.Random) -> bytes:
+    assert kind.tree
+    try:
+        tree = kind.tree(content)
+        places = list(_places(tree))
+        if not places:
+            return _as_bytes(content, draw)
+        parent, key = draw.choice(places)
+        _change(parent, key, draw.choice(places), draw)
+        return kind.text(tree).encode("utf-8", "replace")
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):  # is none any more, or holds itself
+        return _as_bytes(content, draw)
+
+
+def _places(tree: Any, depth: int = 0) -> Iterator[tuple[Any, Any]]:
+    if depth > 30 or not isinstance(tree, dict | list):
+        return
+    for key in list(tree) if isinstance(tree, dict) else range(len(tree)):
+        yield tree, key
+        yield from _places(tree[key], depth + 1)
+
+
+def _change(parent: Any, key: Any, other: tuple[Any, Any], draw: random.Random) -> None:
+    match draw.randrange(6):
+        case 0:
+            del parent[key]
+        case 1:
+            parent[key] = other[0][other[1]]
+        case 2 if isinstance(parent, dict):
+            name = draw.choice([*WORDS, *VALUES, str(other[1])])
+            parent[name if isinstance(name, str | int | float | bool | None) else str(name)] = parent.pop(key)
+        case 3:
+            parent[key] = [parent[key]]
+        case 4 if isinstance(parent, list):
+            parent.extend([parent[key]] * 50)
+        case _:
+            parent[key] = draw.choice(VALUES)
+
+
+# --- trials -------------------------------------------------------------------------------------------
+
+
+class _Hangs(BaseException):
+    """Reading takes too long."""
+
+
+def _too_long(*_: object) -> None:
+    raise _Hangs
+
+
+def _peak() -> int:
+    """Most memory that the process had since the last call, bytes."""
+    status = Path("/proc/self/status").read_text()
+    Path("/proc/self/clear_refs").write_text("5")  # begins anew
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])  # type: ignore[index]
+
+
+def fuzz(kind: Kind, trials: int, seed: int) -> Tally:
+    """Read so many changed files."""
+    tally = Tally("fuzzing", kind.name)
+    valid = kind.valid()
+    signal.signal(signal.SIGALRM, _too_long)
+    for trial in range(trials):
+        draw = random.Random(f"{seed} {kind.name} {trial}")
+        content = changed(kind, draw.choice(valid), draw)
+        tally.trials += 1
+        with tempfile.TemporaryDirectory(prefix="stallpoint-fuzzing-") as scratch:
+            place = Path(scratch, "a", "b", "c")
+            place.mkdir(parents=True)
+            file = place / "changed.file"
+            file.write_bytes(content)
+            wrong = _read(kind, file, tally)
+            files = [found for found in Path(scratch).rglob("*") if found.is_file()]
+            if outside := [found for found in files if place not in found.parents]:
+                wrong = f"writes outside of its folder: {outside}"
+        if wrong:
+            kept = Path(tempfile.gettempdir(), f"stallpoint-fuzzing-{kind.name.replace(' ', '-')}-{seed}-{trial}")
+            kept.write_bytes(content)
+            tally.red.append(f"{kind.name}, seed {seed}, trial {trial} ({kept}): {wrong}")
+    return tally
+
+
+def _read(kind: Kind, file: Path, tally: Tally) -> str:
+    """Read the file; what is wrong with how that ended."""
+    before = Path.cwd()
+    _peak()
+    had = _peak()
+    signal.alarm(PATIENCE)
+    try:
+        os.chdir(file.parent)
+        kind.read(file)
+    except InputError as error:
+        tally.refused += 1
+        clear = file.stem in str(error) and len(str(error)) <= MOST_CHARACTERS
+        tally.clear += clear
+        if not clear:
+            return f"no clear message: {str(error)[:300]!r}"
+    except _Hangs:
+        tally.hangs += 1
+        return "hangs: " + _where()
+    except (Exception, RecursionError):
+        tally.refused += 1
+        return _where()
+    finally:
+        signal.alarm(0)
+        os.chdir(before)
+    took = _peak() - had
+    return f"takes {took / 2**20:.0f} MiB" if took > MEMORY else ""
+
+
+def _where() -> str:
+    lines = traceback.format_exc(limit=-3).strip().splitlines()
+    return " | ".join(line.strip() for line in lines[-7:])[-600:]
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="all, unless some are named")
+    parser.add_argument("--trials", type=int, default=300, help="changed files of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    for name in arguments.kinds or KINDS:
+        print(json.dumps(asdict(fuzz(KINDS[name], arguments.trials, arguments.seed))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
