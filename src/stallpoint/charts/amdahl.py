@@ -69,8 +69,8 @@ def finding(tables: Tables) -> str:
         return ""
     worst = least(whole, "speedup_limit")
     return (
-        f"{worst['network']}: {100 * worst['serial_fraction']:.1f} % of its compute time does not shrink with the mini-batch, "
-        f"which limits the speedup to {number(worst['speedup_limit'], 2)}"
+        f"{worst['network']}: {100 * worst['serial_fraction']:.1f} % of its compute time does not shrink with the "
+        f"mini-batch, which limits the speedup to {number(worst['speedup_limit'], 2)}"
     )
 
 
