@@ -38,12 +38,12 @@ def accounts(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         return rows().get(name, {}).get("state") == "RUNNING"
 
     try:
-        wait_until(lambda: running("time limit") and running("cancelled"), 30, "the jobs do not run")
+        wait_until(lambda: running("time limit") and running("cancelled"), 120, "the jobs do not run")
         time.sleep(1)  # to be seen in accounts that count seconds
         run("scancel", jobs["cancelled"], jobs["held"])
         # The shortest time limit is a minute, but the end of a job may be moved.
         run("scontrol", "update", f"JobId={jobs['time limit']}", "EndTime=now+1")
-        wait_until(lambda: len(rows()) == len(jobs) and all(row["ended"] for row in rows().values()), 60, "jobs go on")
+        wait_until(lambda: len(rows()) == len(jobs) and all(row["ended"] for row in rows().values()), 300, "jobs go on")
         yield rows()
     finally:
         run("scancel", *jobs.values())

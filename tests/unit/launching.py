@@ -41,5 +41,5 @@ def start_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> subpro
 def run_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> tuple[int, str]:
     """Run `cell` to its end; exit status and what it printed."""
     with start_job(cell, folder, ranks=ranks, body=body) as job:
-        output, errors = job.communicate(timeout=180)
+        output, errors = job.communicate(timeout=600)
     return job.returncode, output + errors

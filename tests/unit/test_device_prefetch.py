@@ -20,9 +20,9 @@ def test_a_batch_is_copied_before_it_is_asked_for_and_is_not_overwritten(device:
         return MiniBatch(buffer, torch.arange(2), read=0.5, decode=0.25)
 
     prefetch = DevicePrefetch(source, torch.device(device))
-    assert asked.acquire(timeout=10), "the first one is fetched at once"
+    assert asked.acquire(timeout=60), "the first one is fetched at once"
     first = prefetch.next_batch()
-    assert asked.acquire(timeout=10), "the second one is fetched while the first is used"
+    assert asked.acquire(timeout=60), "the second one is fetched while the first is used"
     assert first.inputs.device.type == device
     assert (first.inputs == 1).all()
     assert (prefetch.next_batch().inputs == 2).all()

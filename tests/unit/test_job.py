@@ -192,7 +192,7 @@ def test_an_interrupted_job_says_where_its_rows_are(
         assert process.stdout
         assert process.stdout.readline() == "measured\n"
         process.send_signal(number)
-        _, errors = process.communicate(timeout=180)
+        _, errors = process.communicate(timeout=600)
     saved = interrupted_folder(a_cell(1), folder)
     assert process.returncode == 128 + number
     assert errors == f"interrupted by {number.name}: the rows of rank 0 so far are in {saved}\n"
@@ -214,7 +214,7 @@ def _rows_are_saved(place: Path) -> bool:
         assert process.stdout
         assert [process.stdout.readline() for _ in range(2)] == ["measured\n"] * 2
         process.terminate()
-        process.communicate(timeout=180)
+        process.communicate(timeout=600)
     assert process.returncode != 0
     assert everything_below(place / "results" / "raw") == []
     expected = {f"rank~{rank}.collectives.parquet": ROWS for rank in (0, 1)}

@@ -77,7 +77,7 @@ def orders(values: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]
 def launch(scheme: str) -> subprocess.CompletedProcess[str]:
     folder = str(Path(__file__).parent)
     command = [*MPIRUN, "-n", str(RANKS), sys.executable, "-c", PROGRAM, scheme, folder]
-    return subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=180)
+    return subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=600)
 
 
 def quarter(number: int) -> slice:

@@ -49,7 +49,7 @@ def test_one_rank_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ranks_do_the_same_in_all_worlds() -> None:
     command = [*MPIRUN, "-n", "3", sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=180, check=True)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=True)
     told = [worlds for _, worlds in sorted(map(json.loads, done.stdout.splitlines()))]
     assert [len(worlds) for worlds in told] == [2, 2, 1]
     assert len({products for worlds in told for products, _, _ in worlds}) == 1

@@ -157,5 +157,5 @@ for begin in ("after-backward", "layer-ready"):
 
 def test_messages_of_ready_layers_go_during_the_backward_pass() -> None:
     command = [*MPIRUN, "-n", "2", sys.executable, "-c", PROGRAM]
-    run = subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=120)
+    run = subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=600)
     assert run.returncode == 0, run.stderr

@@ -47,7 +47,7 @@ def test_ranks_with_a_part_of_the_batch_each_train_the_network_one_rank_trains(
 ) -> None:
     target = tmp_path / "trained.pt"
     command = [*MPIRUN, "-n", "4", sys.executable, small_training.__file__, scheme, str(target)]
-    run = subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=180)
+    run = subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=600)
     assert run.returncode == 0, run.stderr
     trained: dict[tuple[str, int], small_training.Trained] = torch.load(target, weights_only=False)
     presets = {name: preset for name, preset in EXAMPLES.items() if preset.reduction == scheme}

@@ -255,7 +255,7 @@ def test_no_finished_visit_is_lost_and_the_next_session_goes_on(
         os.killpg(job.pid, end)
     else:
         job.send_signal(end)
-    _, errors = job.communicate(timeout=120)
+    _, errors = job.communicate(timeout=600)
     assert job.returncode != 0
     assert "Traceback" not in errors
     wait(lambda: not alive(processes))

@@ -24,7 +24,7 @@ except CannotRun as error:
 def launch(expected: int, ranks: int) -> list[str]:
     """Lines that `ranks` processes print, each expecting so many ranks."""
     command = [*MPIRUN, "-n", str(ranks), sys.executable, "-c", PROGRAM, str(expected)]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=180, check=True)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=True)
     return sorted(done.stdout.splitlines())
 
 
