@@ -23,16 +23,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=100, help="try every so-many-th operation of each program")
     parser.add_argument("--histories", type=int, default=30, help="studies drawn at random")
+    parser.add_argument("--cluster", type=int, default=0, help="studies on the Slurm cluster of tests/cluster, as root")
     parser.add_argument("--files", type=int, default=1000, help="changed files of each kind")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn at random")
     arguments = parser.parse_args()
     rows: dict[str, dict[str, int]] = {}
     red: list[str] = []
+    of_cluster = ("--examples", str(arguments.cluster), "--seed", str(arguments.seed))
     told = {
         "operation": tallies("crash_points", "--every", str(arguments.every)),
         "history": tallies("histories", "--examples", str(arguments.histories), "--seed", str(arguments.seed)),
         "changed file": tallies("fuzzing", "--trials", str(arguments.files), "--seed", str(arguments.seed)),
         "check of these": tallies("planted_defects"),
+        "on the cluster": tallies("cluster_histories", *of_cluster) if arguments.cluster else (),
     }
     for where, found in told.items():
         for tally in found:

@@ -162,7 +162,7 @@ def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str
     """A failed job: which, the last words of its log, and where that is."""
     yield f"! {rule} failed{f': {say}' if say else ''}"
     said = [line for line in text.splitlines() if line.strip()]
-    errors = [line for line in said if line.startswith("error: ")]
+    errors = list(dict.fromkeys(line for line in said if line.startswith("error: ")))
     yield from (f"    {line}" for line in (errors or said)[-MOST_OF_A_LOG:])
     yield from (f"    log: {log}" for log in logs)
 

@@ -120,6 +120,16 @@ def test_cells_of_all_sizes_and_schemes_take_turns_in_rounds(place: Path) -> Non
     assert set(of_ring["reduction"].to_pylist()) == {"ring"}
 
 
+def test_training_data_that_is_gone_is_said_once_for_each_cell(place: Path) -> None:
+    cells = [own("steady"), own("steady", nodes=2)]
+    shutil.rmtree(place / "images")
+    with pytest.raises(InputError) as error:
+        turns(cells, place)
+    lines = str(error.value).splitlines()
+    assert sorted(line.partition(": ")[0] for line in lines) == sorted(cell.path for cell in cells)
+    assert all("visit 1: storage local: " in line and "snakemake -R prepare_storage" in line for line in lines)
+
+
 def test_a_session_goes_on_where_one_was_killed_while_it_removed_recorded_visits(place: Path) -> None:
     cell, other = own("steady", visits=1), sgemm()
     turns([cell], place)
@@ -162,7 +172,7 @@ def test_a_defect_is_reported_and_the_others_are_recorded(place: Path) -> None:
     defective, steady = own("defective"), own("steady")
     with pytest.raises(InputError) as error:
         turns([defective, steady], place)
-    assert f"{defective.path}: visit 2 ended with exit status" in str(error.value)
+    assert f"{defective.path}: visit 2: ended with exit status" in str(error.value)
     assert "ZeroDivisionError: division by zero" in str(error.value)
     assert visits_recorded(steady, place)[:3] == [1, 2, 3]
     assert not measurement(defective, place).recorded

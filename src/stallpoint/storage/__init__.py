@@ -46,7 +46,10 @@ class Storage:
         """Its samples; `InputError` for an unknown format, a missing path or a storage without samples."""
         kind = self.kind
         if not self.path.is_dir():
-            raise InputError(f"storage {self.name}: {self.path} does not exist or is not a folder")
+            raise InputError(
+                f"storage {self.name}: {self.path} does not exist or is not a folder; one that was generated comes "
+                "back by `snakemake -R prepare_storage`, and finished cells stay"
+            )
         stored = kind(self.path)
         if not stored.samples:
             what = f"no {kind.kind} in {self.path} (format {self.format}: {kind.layout})"
