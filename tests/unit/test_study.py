@@ -252,6 +252,11 @@ def itself() -> list[Any]:
         ({"external_tables": {"a": "x\0y.csv"}}, "external_tables.a: 'x\\x00y.csv' has characters that no path has"),
         ({"external_tables": {"a": "/tmp"}}, "external_tables.a: /tmp is a folder; a file is expected"),
         ({"claims": ["papers", "/tmp"]}, "claims[1]: /tmp is a folder; a file is expected"),
+        (
+            {"claims": ["my{1}.yaml"]},
+            "claims[0]: my{1}.yaml has a brace, which the workflow takes for a wildcard; rename",
+        ),
+        ({"external_tables": {"t": "a}.csv"}}, "external_tables.t: a}.csv has a brace"),
         ({"claims": ["x" * 300 + ".yaml"]}, f"claims[0]: {'x' * 80}... is longer than file systems take: 255 bytes"),
         ({"hardware": imported(files="/tmp")}, "hardware.old.traces[0].files: /tmp is a folder; a file is expected"),
         (

@@ -23,14 +23,23 @@ def check_paths(config: Mapping[str, Any]) -> None:
     Whether a file is there is left to those who read it: an archive has none of those that records came from.
     """
     files = list(_files(config))
-    others = [(f"storage.{name}.path", entry["path"]) for name, entry in config["storage"].items()]
-    for place, entry in enumerate(config["archives"]):  # what is no zip is said where they are opened
-        others.append((f"archives[{place}]", entry if isinstance(entry, str) else entry["path"]))
-    wrong = [f"{where}: {why}" for where, path in (*files, *others) if (why := _impossible(path))]
+    storages = [(f"storage.{name}.path", entry["path"]) for name, entry in config["storage"].items()]
+    # What is no zip is said where they are opened.
+    archives = [(f"archives[{place}]", _path(entry)) for place, entry in enumerate(config["archives"])]
+    wrong = [f"{where}: {why}" for where, path in (*files, *archives, *storages) if (why := _impossible(path))]
+    if not wrong:
+        braces = [(where, path) for where, path in (*files, *archives) if "{" in path or "}" in path]
+        wrong = [
+            f"{where}: {path} has a brace, which the workflow takes for a wildcard; rename it" for where, path in braces
+        ]
     if not wrong:
         wrong = [f"{where}: {path} is a folder; a file is expected" for where, path in files if os.path.isdir(path)]
     if wrong:
         raise InputError("\n".join(wrong))
+
+
+def _path(entry: str | Mapping[str, str]) -> str:
+    return entry if isinstance(entry, str) else entry["path"]
 
 
 def _files(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
