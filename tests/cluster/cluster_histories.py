@@ -93,13 +93,14 @@ class History:
     def node_lost(self) -> None:
         """A node is gone with all that runs on it, and comes back."""
         node = self.node()
+        # Slurm itself finds out after its SlurmdTimeout, 300 s.
+        run("scontrol", "update", f"nodename={node.name}", "state=down", "reason=lost")
         for process in processes_in(node.namespace):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         time.sleep(self.draw.uniform(1, 20))
         start(node, "slurmd", "-N", node.name)
-        with suppress(ClusterError):  # where Slurm has not noticed
-            run("scontrol", "update", f"nodename={node.name}", "state=resume")
+        run("scontrol", "update", f"nodename={node.name}", "state=resume")
 
     def link_cut(self) -> None:
         node = self.node()
