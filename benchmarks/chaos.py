@@ -27,7 +27,6 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=1000, help="changed files of each kind")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn at random")
     arguments = parser.parse_args()
-    rows: dict[str, dict[str, int]] = {}
     red: list[str] = []
     of_cluster = ("--examples", str(arguments.cluster), "--seed", str(arguments.seed))
     told = {
@@ -37,17 +36,19 @@ def main() -> None:
         "check of these": tallies("planted_defects"),
         "on the cluster": tallies("cluster_histories", *of_cluster) if arguments.cluster else (),
     }
+    head = ("fault", "trials", "lost", "doubled", "half-accepted", "hangs", "clear messages")
+    print("| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |", sep="\n")
     for where, found in told.items():
+        rows: dict[str, dict[str, int]] = {}
         for tally in found:
             row = rows.setdefault(f"{where}: {tally['fault']}", dict.fromkeys(COUNTS, 0))
             for name in COUNTS:
                 row[name] += tally[name]
             red += tally["red"]
-    head = ("fault", "trials", "lost", "doubled", "half-accepted", "hangs", "clear messages")
-    print("| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |", sep="\n")
-    for fault, row in rows.items():
-        clear = f"{row['clear']} of {row['refused']}" if row["refused"] else "none owed"
-        print("| " + " | ".join([fault, *(str(row[name]) for name in COUNTS[:5]), clear]) + " |")
+        for fault, row in rows.items():
+            clear = f"{row['clear']} of {row['refused']}" if row["refused"] else "none owed"
+            cells = [fault, *(str(row[name]) for name in COUNTS[:5]), clear]
+            print("| " + " | ".join(cells) + " |", flush=True)
     print(*red, sep="\n")
     sys.exit(bool(red))
 

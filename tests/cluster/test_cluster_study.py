@@ -7,9 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ import pandas as pd
 import pytest
 import yaml
 from checkout import Checkout, Ran
-from cluster import Cluster, run, wait_until
+from cluster import Cluster, ClusterError, run, wait_until
 
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read
@@ -135,7 +136,11 @@ def environments(study: Checkout) -> pd.DataFrame:
 
 def queue() -> list[str]:
     """Ids of the jobs that are waiting or running."""
-    return run("squeue", "--noheader", "--format=%A").split()
+    for _ in range(3):  # a controller that is busy closes connections
+        with suppress(ClusterError):
+            return run("squeue", "--noheader", "--format=%A").split()
+        time.sleep(2)
+    raise ClusterError("squeue fails three times")
 
 
 # -- A whole study

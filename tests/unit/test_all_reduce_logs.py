@@ -91,6 +91,7 @@ def test_what_is_wrong_with_a_log_of_nccl_tests_is_said(text: str, message: str)
         (osu(extra="2,1024              41.80"), "'2,1024 41.80' is not a measurement; take the line out"),
         (osu(extra="mpirun noticed that process rank 3 exited on signal 9"), "'mpirun noticed that"),
         (osu().replace("Allreduce", "Allgather"), "'OSU MPI Allgather Latency Test v7.4': expected is the Allreduce"),
+        (osu().replace("# Size ", "# Size \x05 "), "no column 'Size' among"),
         (osu().replace("Avg Latency(us)", "Overall(us)"), "no column 'Avg Latency(us)' among Size, Overall(us)"),
     ],
 )

@@ -148,8 +148,9 @@ class _Osu(_Reader):
             raise ValueError(f"{line.lstrip('# ')!r}: expected is the Allreduce Latency Test")
         if re.match(r"#\s*Size\b", line):
             self._columns = re.split(r"\s{2,}|\t", line.lstrip("# "))
-            if "Avg Latency(us)" not in self._columns:
-                raise ValueError(f"no column 'Avg Latency(us)' among {', '.join(self._columns)}")
+            for column in ("Size", "Avg Latency(us)"):
+                if column not in self._columns:
+                    raise ValueError(f"no column {column!r} among {', '.join(self._columns)}")
 
     def _measurement(self, line: str) -> Iterator[AllReduce]:
         row = self._named(line.split())
