@@ -100,7 +100,8 @@ class History:
                 os.kill(process, signal.SIGKILL)
         time.sleep(self.draw.uniform(1, 20))
         start(node, "slurmd", "-N", node.name)
-        run("scontrol", "update", f"nodename={node.name}", "state=resume")
+        with suppress(ClusterError):  # it came back by itself
+            run("scontrol", "update", f"nodename={node.name}", "state=resume")
 
     def link_cut(self) -> None:
         node = self.node()
