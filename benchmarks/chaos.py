@@ -2,8 +2,9 @@
 
 Every program of the workflow is killed, or refused by the file system, at every so-many-th operation on a file
 (tests/support/crash_points.py), whole studies are drawn at random (histories.py), files of others are changed at random
-(fuzzing.py), and defects are planted that these must find (planted_defects.py). Prints one table; the exit status is 1
-where anything in it is red. --every 1 tries every operation, which takes hours.
+(fuzzing.py), and defects are planted that these must find (planted_defects.py). --cluster also lets studies run through
+Slurm while things go wrong (tests/cluster/cluster_histories.py). Prints one table; the exit status is 1 where anything
+in it is red. --every 1 tries every operation, which takes hours.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main() -> None:
         "operation": tallies("crash_points", "--every", str(arguments.every)),
         "history": tallies("histories", "--examples", str(arguments.histories), "--seed", str(arguments.seed)),
         "changed file": tallies("fuzzing", "--trials", str(arguments.files), "--seed", str(arguments.seed)),
-        "check of these": tallies("planted_defects"),
+        "trials themselves": tallies("planted_defects"),
         "on the cluster": tallies("cluster_histories", *of_cluster) if arguments.cluster else (),
     }
     head = ("fault", "trials", "lost", "doubled", "half-accepted", "hangs", "clear messages")

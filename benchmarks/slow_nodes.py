@@ -40,12 +40,8 @@ def cluster_up(config: str) -> Iterator[Path]:
 
     if problem := test_cluster.obstacle():
         raise NotHere(problem)
-    was_up = test_cluster.Cluster.running().is_up()
     try:
-        test_cluster.Cluster.read(FOLDER / config).up()
-        yield test_cluster.NAP
+        with test_cluster.Cluster.read(FOLDER / config).kept_up():
+            yield test_cluster.NAP
     except test_cluster.ClusterError as error:
         raise NotHere(str(error)) from error
-    finally:
-        if not was_up:
-            test_cluster.Cluster.running().down()

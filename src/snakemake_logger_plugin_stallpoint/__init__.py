@@ -70,7 +70,7 @@ class LogHandler(LogHandlerBase):
         self.busy = threading.Lock()
         os.environ[CAUSES] = "" if self.snakemakes else "log"
         if not self.snakemakes:
-            # Of the plugin for Slurm's default resources, where an input is not there yet: nobody can act on it.
+            # Snakemake's own, where a resource depends on the size of inputs to come: nobody can act on it.
             warnings.filterwarnings("ignore", "coroutine 'InputFiles.*was never awaited", RuntimeWarning)
             threading.Thread(target=self._look_on, daemon=True).start()
 

@@ -11,7 +11,7 @@ EXIT_FAILED = 3
 
 
 LONGEST_LINE, MOST_LINES = 1000, 20
-"""Characters of a line of a message, and its lines: what was given may be of any length, and all of it wrong."""
+"""Characters of a line of a message, and its lines: what was given may be long, and much of it wrong."""
 
 
 class InputError(ValueError):
@@ -21,14 +21,18 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        lines = message.split("\n")
-        more = [f"... and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
-        super().__init__("\n".join([*map(_shortened, lines[:MOST_LINES]), *more]))
+        lines = [_shortened(line) for line in message.split("\n")]
+        if len(lines) > MOST_LINES + 1:  # one more is as long as saying so, and may say so already
+            lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more lines"]
+        super().__init__("\n".join(lines))
 
 
 def _shortened(line: str) -> str:
-    part = LONGEST_LINE // 2
-    return line if len(line) <= LONGEST_LINE else f"{line[:part]} ... {line[-part:]}"
+    if len(line) <= LONGEST_LINE:
+        return line
+    between = " ... "
+    part = (LONGEST_LINE - len(between)) // 2
+    return f"{line[:part]}{between}{line[-part:]}"
 
 
 class CannotRun(RuntimeError):

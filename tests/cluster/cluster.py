@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_interface
@@ -181,6 +181,19 @@ class Cluster:
         for path in HOME.glob("*"):
             if path != LOGS:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    @contextlib.contextmanager
+    def kept_up(self) -> Iterator[Cluster]:
+        """Up while the block runs; taken down at its end, unless a cluster was up before."""
+        was_up = Cluster.running().is_up()
+        # Nodes share this machine's cores: ranks that wait leave them to others, also in jobs that inherit this.
+        os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+        try:
+            self.up()
+            yield self
+        finally:
+            if not was_up:
+                self.down()
 
     def link(self, rate: str) -> None:
         """Change the speed of every node's link while the cluster runs."""
@@ -622,6 +635,15 @@ def run(*words: str, timeout: float = START_TIME) -> str:
     if result.returncode:
         raise ClusterError(f"{words[0]} failed: {result.stderr.strip() or f'exit status {result.returncode}'}")
     return result.stdout
+
+
+def queue() -> list[str]:
+    """Ids of the jobs that are waiting or running."""
+    for _ in range(3):  # a controller that is busy closes connections
+        with contextlib.suppress(ClusterError):
+            return run("squeue", "--noheader", "--format=%A").split()
+        time.sleep(2)
+    raise ClusterError("squeue fails three times")
 
 
 def wait_until(done: Callable[[], bool], seconds: float, complaint: str | None = None) -> None:

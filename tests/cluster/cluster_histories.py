@@ -10,7 +10,6 @@ none of them failed, no finished visit lost, and no job left in the queue.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import shutil
@@ -19,15 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from checkout import Checkout
-from cluster import Cluster, ClusterError, Host, processes_in, run, start, start_node, wait_until
-from tally import Tally
+from checkout import ON_SLURM, Checkout
+from cluster import Cluster, ClusterError, Host, processes_in, queue, run, start, wait_until
+from tally import Tally, tell
 
 from stallpoint.parquet import read
 from stallpoint.records import RUNS, VISITS
@@ -52,13 +50,10 @@ STUDY: dict[str, Any] = {
     "storage_reads": {"samples": 4},
 }  # fmt: skip
 CHECKED = "results/history/tables/runs.parquet"
-ON_SLURM = (
-    "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "3",
-)  # fmt: skip
 LATEST = 60.0
-"""Seconds from the beginning of a run within which its fault comes: before that a run of all cells has ended."""
+"""Seconds from the beginning of a run within which its fault comes: about what a run without one takes."""
 PATIENCE = 420.0
-"""Seconds after which a run that does not end hangs: five minutes, and what a run takes."""
+"""Seconds after which a run counts as hanging: it may wait five minutes for Slurm, beside what it takes itself."""
 
 
 class History:
@@ -69,8 +64,9 @@ class History:
         self.checkout = Checkout(folder, STUDY)
         (folder / "nets.py").write_text(NETWORK)
         self.finished: set[str] = set()
+        self.said = ""
         self.faults: dict[str, Callable[[subprocess.Popen[str]], None]] = {
-            "Snakemake killed": self.snakemake_killed,
+            "Snakemake killed": lambda running: running.kill(),
             "Ctrl-C": lambda running: running.send_signal(signal.SIGINT),
             "job cancelled": lambda _: self.each_job("scancel"),
             "job requeued": lambda _: self.each_job("scontrol", "requeue"),
@@ -82,11 +78,8 @@ class History:
 
     # --- what happens -------------------------------------------------------------------------------
 
-    def snakemake_killed(self, running: subprocess.Popen[str]) -> None:
-        running.kill()
-
     def each_job(self, *command: str) -> None:
-        for job in self.queue():
+        for job in queue():
             with suppress(ClusterError):  # it may have ended meanwhile
                 run(*command, job)
 
@@ -121,17 +114,17 @@ class History:
     def node(self) -> Host:
         return self.draw.choice(self.cluster.nodes)
 
-    def queue(self) -> list[str]:
-        with suppress(ClusterError):
-            return run("squeue", "--noheader", "--format=%i").split()
-        return []
-
     # --- runs ---------------------------------------------------------------------------------------
 
     def run(self, fault: str | None) -> tuple[int | None, str]:
         """One run with the fault; its exit status (None: it hung) and what it said."""
         moment = self.draw.uniform(1, LATEST)
-        with tempfile.TemporaryFile("w+") as said, self.started(said) as running:
+        gone = self.checkout.results("storage/jpeg.json").exists() and not (self.checkout.folder / "images").exists()
+        again = ["-R", "prepare_storage"] if gone else []  # as the message advises
+        with (
+            tempfile.TemporaryFile("w+") as said,
+            self.checkout.start_snakemake(*ON_SLURM, *again, "--", CHECKED, said=said) as running,
+        ):
             if fault:
                 with suppress(subprocess.TimeoutExpired):
                     running.wait(moment)
@@ -145,24 +138,9 @@ class History:
             said.seek(0)
             return status, said.read()
 
-    @contextmanager
-    def started(self, said: Any) -> Any:
-        snakemake = str(Path(sys.executable).with_name("snakemake"))
-        environment = {**os.environ, "PYTHONPATH": str(self.checkout.folder / "src")}
-        gone = self.checkout.results("storage/jpeg.json").exists() and not (self.checkout.folder / "images").exists()
-        again = ["-R", "prepare_storage"] if gone else []  # as the message advises
-        command = [snakemake, "--nocolor", *ON_SLURM, *again, "--", CHECKED]
-        with subprocess.Popen(
-            command, cwd=self.checkout.folder, env=environment, stdout=said, stderr=said, text=True
-        ) as running:
-            yield running
-
     def mend(self) -> None:
         """What a user would do before the next run."""
         self.checkout.snakemake("--unlock")
-        for node in self.cluster.nodes:
-            if not processes_in(node.namespace):
-                start_node(node, self.cluster.node_cores, self.cluster.node_link)
         for node, state in self.cluster.states().items():
             if state.startswith(("down", "drain")):
                 with suppress(ClusterError):
@@ -192,48 +170,52 @@ class History:
             numbers = sorted(set(rows["visit"]))
             if len(numbers) < STUDY["visits"] or len(rows) != len(numbers) * rows["ranks"].iloc[0]:
                 wrong.append(f"{cell}: visits {numbers} with {len(rows)} rows")
-        if jobs := self.queue():
+        if jobs := queue():
             wrong.append(f"jobs are left in the queue: {jobs}")
         return wrong
 
+    def meet(self, fault: str | None, tally: Tally) -> list[str]:
+        """One run with the fault, or the last one without; what is wrong, in words."""
+        tally.trials += 1
+        status, self.said = self.run(fault)
+        tally.hangs += status is None
+        wrong = ["it hangs"] if status is None else []
+        if "Traceback" in self.said:
+            wrong.append("a traceback")
+        self.mend()
+        lost = [f"lost: {visit}" for visit in sorted(self.lost())]
+        if not fault:
+            lost += [f"the last run ended with {status}"] if status else self.wrong_at_the_end()
+        tally.lost += bool(lost)
+        return wrong + lost
 
-def histories(examples: int, faults: int, seed: int) -> list[Tally]:
+    def keep(self, target: Path) -> None:
+        """Keep all of it, to be looked into."""
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self.checkout.folder, target, symlinks=True)
+        (target / "said").write_text(self.said)
+
+
+def histories(examples: int, faults: int, seed: int) -> Iterable[Tally]:
     """Draw so many histories, each with so many faults."""
     tallies: dict[str, Tally] = {}
-    cluster = Cluster.read()
-    cluster.up()
-    for example in range(examples):
-        draw = random.Random(f"{seed} {example}")
-        with tempfile.TemporaryDirectory(prefix="stallpoint-history-") as scratch:
-            history = History(cluster, Path(scratch), draw)
-            chosen = [draw.choice(list(history.faults)) for _ in range(faults)]
-            begin = time.monotonic()
-            for fault in [*chosen, None]:
-                tally = tallies.setdefault(fault or "none", Tally("cluster history", fault or "none"))
-                tally.trials += 1
-                status, said = history.run(fault)
-                tally.hangs += status is None
-                wrong = ["it hangs"] if status is None else []
-                if "Traceback" in said:
-                    wrong.append("a traceback")
-                history.mend()
-                if gone := history.lost():
-                    tally.lost += 1
-                    wrong.append(f"lost: {sorted(gone)}")
-                if fault is None:
-                    bad = [f"the last run ended with {status}"] if status else history.wrong_at_the_end()
-                    tally.lost += bool(bad)
-                    wrong += bad
-                if wrong:
-                    kept = Path(tempfile.gettempdir(), f"stallpoint-history-{seed}-{example}")
-                    shutil.rmtree(kept, ignore_errors=True)
-                    shutil.copytree(scratch, kept, symlinks=True)
-                    (kept / "said").write_text(said)
-                    tally.red += [
-                        f"seed {seed}, history {example} ({chosen}), {fault} ({kept}): {one}" for one in wrong
-                    ]
+    with Cluster.read().kept_up() as cluster:
+        for example in range(examples):
+            draw = random.Random(f"{seed} {example}")
+            with tempfile.TemporaryDirectory(prefix="stallpoint-history-") as scratch:
+                history = History(cluster, Path(scratch), draw)
+                chosen = [draw.choice(list(history.faults)) for _ in range(faults)]
+                begin = time.monotonic()
+                for fault in [*chosen, None]:
+                    name = fault or "run again"
+                    tally = tallies.setdefault(name, Tally("cluster history", name))
+                    if wrong := history.meet(fault, tally):
+                        kept = Path(tempfile.gettempdir(), f"stallpoint-history-{seed}-{example}")
+                        history.keep(kept)
+                        where = f"seed {seed}, history {example} ({', '.join(chosen)}), {name} ({kept})"
+                        tally.red += [f"{where}: {one}" for one in wrong]
             print(f"history {example}: {chosen} in {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
-    return list(tallies.values())
+    return tallies.values()
 
 
 def main() -> None:
@@ -242,8 +224,7 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    for tally in histories(arguments.examples, arguments.faults, arguments.seed):
-        print(json.dumps(asdict(tally)), flush=True)
+    tell(histories(arguments.examples, arguments.faults, arguments.seed))
 
 
 if __name__ == "__main__":

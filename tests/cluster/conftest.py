@@ -4,9 +4,6 @@ from collections.abc import Iterator
 import pytest
 from cluster import Cluster, obstacle
 
-# Nodes share this machine's cores: ranks that wait leave them to others, also in jobs that inherit this.
-os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
@@ -14,9 +11,5 @@ def cluster() -> Iterator[Cluster]:
     if problem := obstacle():
         refuse = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         refuse(problem)
-    cluster = Cluster.read()
-    was_up = cluster.is_up()
-    cluster.up()
-    yield cluster
-    if not was_up:
-        cluster.down()
+    with Cluster.read().kept_up() as cluster:
+        yield cluster

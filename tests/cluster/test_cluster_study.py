@@ -7,10 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,8 +18,8 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from checkout import Checkout, Ran
-from cluster import Cluster, ClusterError, run, wait_until
+from checkout import ON_SLURM, Checkout, Ran
+from cluster import Cluster, queue, run, wait_until
 
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read
@@ -71,13 +70,8 @@ LONG_PATH = (
 )
 
 MANY, ITERATIONS_OF_VISIT = 4, 30
-"""Visits that are not over before a test has ended their job, and iterations of one: it has not ended before it is
-cancelled, either, as all ranks have rows of it then."""
+"""Visits that take longer than a test needs to end their job, and how many iterations make one visit so long."""
 LONG_TARGET = f"results/small/raw/{LONG_PATH}"
-
-ON_SLURM = (
-    "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "3",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -132,15 +126,6 @@ def environments(study: Checkout) -> pd.DataFrame:
     """The environment of every rank, and which job it belonged to."""
     rows = read(ENVIRONMENTS, study.results("tables/environments.parquet")).to_pandas()
     return rows.merge(runs(study)[["cell", "kind", "hardware", "nodes"]], on="cell", validate="many_to_one")
-
-
-def queue() -> list[str]:
-    """Ids of the jobs that are waiting or running."""
-    for _ in range(3):  # a controller that is busy closes connections
-        with suppress(ClusterError):
-            return run("squeue", "--noheader", "--format=%A").split()
-        time.sleep(2)
-    raise ClusterError("squeue fails three times")
 
 
 # -- A whole study

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
 ROOT = Path(__file__).parents[2]
+ON_SLURM = (
+    "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "3",
+)  # fmt: skip
+"""Options of Snakemake for the test cluster, where a study is small: jobs that have ended are soon noticed."""
 PARTS = ("Snakefile", "workflow", "scripts", "profiles", "slurm", "config", "resources", "src")
 
 
@@ -63,13 +67,13 @@ class Checkout:
                 raise
         return Ran(process.returncode, text)
 
-    def start_snakemake(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start it."""
+    def start_snakemake(self, *arguments: str, said: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
+        """Start it; what it says goes to `said`."""
         return subprocess.Popen(
             [str(Path(sys.executable).with_name("snakemake")), "--nocolor", *arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(self.folder / "src")},
-            stdout=subprocess.PIPE,
+            stdout=said,
             stderr=subprocess.STDOUT,
             text=True,
         )

@@ -24,7 +24,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ import archived
 import pandas as pd
 import pyarrow as pa
 import synthetic
-from tally import Tally
+from tally import Tally, tell
 from tracing import Fault, Outcome, traced, undisturbed
 
 import stallpoint.archive.making
@@ -251,13 +251,10 @@ def files(*folders: str) -> Callable[[], State]:
 
 def records() -> State:
     """Every record of a cell, which is there as a whole: its tables together."""
-    tables = files(f"{RESULTS}/raw")()
-    folders = {str(Path(name).parent) for name in tables}
-    return {
-        folder: (len(of_it), digest(repr(of_it).encode()))
-        for folder in folders
-        for of_it in [[(name, value) for name, value in tables.items() if str(Path(name).parent) == folder]]
-    }
+    folders: dict[str, list[tuple[str, tuple[int, str]]]] = {}
+    for name, value in files(f"{RESULTS}/raw")().items():
+        folders.setdefault(str(Path(name).parent), []).append((name, value))
+    return {folder: (len(tables), digest(repr(tables).encode())) for folder, tables in folders.items()}
 
 
 def measurements() -> list[Measurement]:
@@ -350,10 +347,6 @@ def tables_there() -> None:
     raw_records()
     collect()
     shutil.rmtree("logs")
-
-
-FITTED = Path(tempfile.gettempdir(), "stallpoint-test-fitted")
-"""Model tables of the study, computed once: what is tried is how they are written."""
 
 
 def fitted() -> dict[str, pd.DataFrame]:
@@ -478,11 +471,12 @@ def unpack_archive() -> None:
            wildcards={"archive": "there"})  # fmt: skip
 
 
-def _imported() -> ImportedCollectivesCell:
+def imported_log(file: str, format: str) -> ImportedCollectivesCell:
+    """The only cell of a study that imports a log of all-reduces."""
     config = {
         "study": "imported", "storage": {}, "matrix": [],
         "hardware": {"far": {"device": "cpu", "nodes": 2, "collectives": [
-            {"file": "osu.txt", "nodes": 2, "format": "osu"}]}},
+            {"file": file, "nodes": 2, "format": format}]}},
     }  # fmt: skip
     (cell,) = archived.expand(config, archived.SCHEMA, further).cells.values()
     assert isinstance(cell, ImportedCollectivesCell)
@@ -490,7 +484,7 @@ def _imported() -> ImportedCollectivesCell:
 
 
 def import_records() -> None:
-    cell = _imported()
+    cell = imported_log("osu.txt", "osu")
     script("import_records", params={"cell": cell.to_json()}, output={"folder": str(RESULTS / "raw" / cell.path)})
 
 
@@ -685,8 +679,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="try every so-many-th operation")
     parser.add_argument("--faults", nargs="+", choices=list(FAULTS), default=list(FAULTS))
     arguments = parser.parse_args()
-    for tally in explore(arguments.programs or list(programs()), arguments.faults, arguments.every):
-        print(json.dumps(asdict(tally)), flush=True)
+    tell(explore(arguments.programs or list(programs()), arguments.faults, arguments.every))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import errno
 import gc
-import json
 import os
 import shutil
 import signal
@@ -23,7 +22,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -33,7 +31,7 @@ import hypothesis
 from crash_points import HALF, JOURNAL, PATIENCE, RESULTS, made_up, rows_of
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
-from tally import Tally
+from tally import Tally, tell
 from tracing import Fault, Outcome, traced, undisturbed
 
 from stallpoint.cells import Cell
@@ -277,8 +275,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    for tally in histories(arguments.examples, arguments.steps, arguments.seed):
-        print(json.dumps(asdict(tally)), flush=True)
+    tell(histories(arguments.examples, arguments.steps, arguments.seed))
 
 
 if __name__ == "__main__":

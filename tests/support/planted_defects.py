@@ -13,11 +13,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from tally import ROOT, Tally, environment
+from tally import ROOT, Tally, environment, tell
 
 COPIED = ("src", "scripts", "workflow", "config", "resources", "tests", "LICENSE", "pyproject.toml")
 PATIENCE = 900
@@ -79,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="all, unless some are named")
     names = parser.parse_args().names
-    tally = Tally("planted", "defects planted")
+    tally = Tally("planted", "planted defects found")
     for defect, found in planted([one for one in defects() if not names or one.name in names]):
         print(f"{'found' if found else 'NOT FOUND'}: {defect.name}", file=sys.stderr, flush=True)
         tally.trials += 1
@@ -87,7 +87,7 @@ def main() -> None:
         tally.clear += found
         if not found:
             tally.red.append(f"planted and not found: {defect.name} ({' '.join(defect.trial)})")
-    print(json.dumps(asdict(tally)))
+    tell([tally])
 
 
 if __name__ == "__main__":

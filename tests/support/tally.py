@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,12 @@ class Tally:
     """What was wrong, in words."""
 
 
+def tell(tallies: Iterable[Tally]) -> None:
+    """Print each as a line of JSON, as it comes."""
+    for tally in tallies:
+        print(json.dumps(asdict(tally)), flush=True)
+
+
 def environment(root: Path) -> dict[str, str]:
     """What a module of trials runs in, with the program in the folder `root`: what is traced must have one thread."""
     folders = [str(root / folder) for folder in ("src", "tests/support", "tests/unit", "tests/cluster")]
@@ -43,7 +49,7 @@ def environment(root: Path) -> dict[str, str]:
 
 
 def tallies(module: str, *options: str) -> Iterator[dict[str, Any]]:
-    """What a module of trials (``python -m MODULE``) tells, as it comes: one `Tally` for each line."""
+    """What a module of trials (``python -m MODULE``) tells (`tell`), as it comes."""
     command = [sys.executable, "-m", module, *options]
     with subprocess.Popen(command, env=environment(ROOT), stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout

@@ -19,6 +19,16 @@ def test_bad_input_ends_with_the_message_alone(
     assert (tmp_path / "logs" / "job.log").read_text() == "error: network: unknown 'alexnot'\n"
 
 
+def test_a_long_message_is_shortened_once() -> None:
+    message = str(InputError("\n".join(["x" * 5000, *map(str, range(99))])))
+    lines = message.split("\n")
+    assert len(lines) == 21
+    assert len(lines[0]) <= 1000
+    assert " ... " in lines[0]
+    assert lines[-1] == "... and 80 more lines"
+    assert str(InputError(message)) == message
+
+
 def test_a_log_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("a file where the folder would be")
     with pytest.raises(SystemExit) as ended, program(tmp_path / "logs" / "a" / "job.log"):

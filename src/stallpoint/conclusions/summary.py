@@ -21,9 +21,10 @@ def summary(conclusions: Conclusions) -> Iterator[str]:
     """A line for each answer, for what it was measured on, and for each warning."""
     machines = conclusions["machines"]
     for answer in conclusions["answers"]:
-        place = f"On {answer['hardware']}, {answer['scaling']} scaling"
-        gain = f", {answer['sync']}: {gain_in_words(answer)}" if answer["at"] and not answer["why_withheld"] else ""
-        yield f"{sentence(answer, machines)}. {place}{gain}."
+        place = f"{answer['hardware']}, {answer['scaling']} scaling"
+        seen = answer["at"] and not answer["why_withheld"]
+        where = f". On {place}, {answer['sync']}: {gain_in_words(answer)}." if seen else f" ({place})."
+        yield f"{sentence(answer, machines)}{where}"
     yield from (f"{at['hardware']}: {machine_in_words(at)}" for at in machines)
     yield from warnings(conclusions)
 

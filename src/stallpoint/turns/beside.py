@@ -85,7 +85,8 @@ class SideBySide:
 
     def _found(self, low: float, high: float) -> str:
         verdict = "side by side" if self.allowed else "one after the other"
-        ratio = f"{math.expm1(statistics.fmean(self.ratios)):+.1%} (90 % interval {low:+.1%} to {high:+.1%})"
+        more = 100 * math.expm1(statistics.fmean(self.ratios))
+        ratio = f"{more:+.1f} % (90 % interval {100 * low:+.1f} to {100 * high:+.1f} %)"
         others = f"beside {self.nodes - 1} others a cell takes {ratio}"
         return f"one-node cells go on {verdict}: {others}, allowed are ± {100 * WITHIN:.0f} %"
 

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from stallpoint.errors import EXIT_BAD_INPUT
+
 _KILLED = (137, -9)
 """Exit statuses of a process ended by signal 9, as shells and launchers (128 + 9) and Python give them."""
 _NAMED = (r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal 9", r"task (\d+): Killed")
@@ -47,6 +49,12 @@ class End:
         said = _OUT_OF_MEMORY.search(self.text)
         evidence = f"the log says {said[0]!r}" if said else "the kernel says so" if self.oom_kills > 0 else ""
         return f"{self.killed}: out of memory, {evidence}" if evidence else ""
+
+    @property
+    def refused(self) -> str:
+        """What they were given wrong, as they said it last; nothing where they ended otherwise."""
+        errors = re.findall("^error: (.*)$", self.text, re.MULTILINE)
+        return errors[-1] if errors and self.exit_code == EXIT_BAD_INPUT else ""
 
     @property
     def _rank(self) -> str | None:

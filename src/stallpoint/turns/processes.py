@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from stallpoint.cells import Cell
-from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError
+from stallpoint.errors import EXIT_FAILED, CannotRun, InputError
 from stallpoint.records import RUNS
 from stallpoint.runs import write_failure
 from stallpoint.turns.ends import End, oom_kills
@@ -150,9 +149,8 @@ class Processes:
             write_failure(order.cell, order.folder, datetime.now(UTC), reason)
             return ""
         self.killed = end.killed
-        errors = re.findall("^error: (.*)$", self._said(), re.MULTILINE) if exit_code == EXIT_BAD_INPUT else []
-        said = f"ended with exit status {exit_code}; {self._log} ends with\n{_last_words(self._log)}"
-        return f"{order.cell.path}: visit {order.visit}: {errors[-1] if errors else said}"
+        why = end.refused or f"ended with exit status {exit_code}; {self._log} ends with\n{_last_words(self._log)}"
+        return f"{order.cell.path}: visit {order.visit}: {why}"
 
     @property
     def ended(self) -> bool:
