@@ -4,14 +4,17 @@ from pathlib import Path
 
 from stallpoint import models
 from stallpoint.models.answers.what_if import scenarios
-from stallpoint.parquet import read_frames, write
+from stallpoint.models.terms.trainings import COLUMNS
+from stallpoint.parquet import cells_at_once, read_frames, write
 from stallpoint.presets import presets_of
 from stallpoint.program import program
 from stallpoint.records import MODEL_TABLES, TIDY_TABLES
 
 with program(Path(snakemake.log[0])):
+    tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], snakemake.input)
     fitted = models.fit(
-        read_frames(TIDY_TABLES, snakemake.input),
+        tidy,
+        cells_at_once(COLUMNS, snakemake.input, tidy["runs"]["cell"]),
         **snakemake.params.models,
         shared_links=snakemake.params.shared_links,
         scenarios=scenarios(snakemake.params.what_if),

@@ -102,14 +102,18 @@ def together(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str
     return pd.Series(joined.reindex(found).fillna("").to_numpy(dtype=object), index=iterations.index, dtype=object)
 
 
-def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the disturbances table, by the tables of iterations and visits.
+def with_sentinel(visits: pd.DataFrame) -> pd.DataFrame:
+    """The table of visits with the column sentinel: mean of both ends, over what it usually takes on such visits."""
+    return visits.assign(sentinel=sentinels(visits).mean(axis=1))
 
-    There may be more visits than iterations are from: they tell how long the sentinel usually takes.
+
+def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the disturbances table, by the table of iterations and that of visits `with_sentinel`.
+
+    All iterations of a cell are needed; there may be more visits than they are from.
     """
     key = [*_VISIT, "rank"]
     watched = iterations[iterations["node_busy"].notna()]
-    visits = visits.assign(sentinel=sentinels(visits).mean(axis=1))
     of_visit = ["kernel", "cpus", "threads", "node_busy_error", "sentinel"]
     rows = watched.merge(visits[[*key, *of_visit]], on=key, how="left")
     rows = rows.assign(reason=together(rows, disturbed(rows)) if len(rows) else "")

@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -166,3 +169,78 @@ def read_frames(
         return found
 
     return {table.name: frame(table) for table in tables}
+
+
+AT_ONCE = 200_000
+"""Rows of cells that are taken into memory together; a data frame has some hundred bytes for each."""
+_BATCH = 1 << 16
+
+
+def cells_at_once(
+    columns: Mapping[Table, Sequence[str] | None], files: Mapping[str, str | Path], cells: Iterable[str]
+) -> Iterator[dict[str, pd.DataFrame]]:
+    """Data frames with all rows of some cells at a time, about `AT_ONCE` of them, until all `cells` were taken.
+
+    `columns` says what is read of each table (None: all), `files` has their paths by name. Rows of a cell lie together,
+    and cells in the order of `cells`, as `collect` writes them; `InputError` names a file in which they do not.
+    """
+    with ExitStack() as open_:
+        readers = {
+            table.name: _OfCells(
+                open_.enter_context(open_file(table, Path(files[table.name]))), files[table.name], wanted
+            )
+            for table, wanted in columns.items()
+        }
+        taken = {name: [reader.none] for name, reader in readers.items()}
+        for cell in cells:
+            for name, reader in readers.items():
+                taken[name].append(reader.take(cell))
+            if sum(part.num_rows for parts in taken.values() for part in parts) >= AT_ONCE:
+                yield _frames(taken)
+                taken = {name: [reader.none] for name, reader in readers.items()}
+        for reader in readers.values():
+            reader.ended()
+        yield _frames(taken)
+
+
+def _frames(taken: Mapping[str, Sequence[pa.Table]]) -> dict[str, pd.DataFrame]:
+    return {name: pa.concat_tables(parts).to_pandas() for name, parts in taken.items()}
+
+
+class _OfCells:
+    """The rows of a table, a cell at a time."""
+
+    def __init__(self, file: pq.ParquetFile, path: str | Path, columns: Sequence[str] | None) -> None:
+        self._path = path
+        self._names = file.schema_arrow.names if columns is None else list(columns)
+        self.none = file.schema_arrow.empty_table().select(self._names)
+        self._batches = file.iter_batches(_BATCH, columns=self._names)
+        self._ahead: deque[tuple[str, pa.RecordBatch]] = deque()
+
+    def take(self, cell: str) -> pa.Table:
+        """All rows of `cell`, if it is the next one that has rows."""
+        rows = []
+        while self._next() == cell:
+            rows.append(self._ahead.popleft()[1])
+        return pa.Table.from_batches(rows).select(self._names) if rows else self.none
+
+    def ended(self) -> None:
+        """Raise `InputError` where rows are left."""
+        if cell := self._next():
+            raise InputError(f"{self._path}: rows of {cell} where none are expected; delete it, and it is made again")
+
+    def _next(self) -> str:
+        """The cell of the next rows; empty where there are none."""
+        while not self._ahead:
+            try:
+                batch = next(self._batches, None)
+            except _DAMAGE as error:
+                raise InputError(f"{self._path}: damaged ({error}); delete it, and it is made again") from None
+            if batch is None:
+                return ""
+            of_row = batch.column("cell").dictionary_encode()
+            places = of_row.indices.to_numpy()
+            edges = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
+            for first, last in pairwise(edges) if len(places) else ():
+                self._ahead.append((of_row[first].as_py(), batch.slice(first, last - first)))
+        return self._ahead[0][0]

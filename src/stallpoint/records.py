@@ -523,7 +523,7 @@ PREDICTIONS = Table(
 
 LAYER_PREDICTIONS = Table(
     "layer_predictions",
-    "each layer's tasks in the DAG model and as measured, for measured cells (medians, rank 0)",
+    "each layer's tasks in the DAG model and as measured, for measured cells (means, rank 0)",
     (
         *SERIES,
         NODES,

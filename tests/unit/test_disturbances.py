@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_readings import COUNT, TIME, during, marked, recorded, rows, with_another_process
 
-from stallpoint.disturbances import SLOW, disturbed, foreign, members, sentinels, table, together, without
+from stallpoint.disturbances import (
+    SLOW,
+    disturbed,
+    foreign,
+    members,
+    sentinels,
+    table,
+    together,
+    with_sentinel,
+    without,
+)
 
 
 def test_a_job_does_not_disturb_itself() -> None:
@@ -181,7 +191,7 @@ def test_lists_of_cpus(text: str, cpus: set[int]) -> None:
 @pytest.mark.parametrize(("visits", "left_out"), [(3, True), (2, False), (1, False)])
 def test_disturbed_iterations_are_left_out_where_two_visits_remain(visits: int, left_out: bool) -> None:
     iterations, of_visits = recorded(visits, 1)
-    found = table(iterations, of_visits)
+    found = table(iterations, with_sentinel(of_visits))
     assert found["iteration"].tolist() == list(range(5))
     assert set(found["reason"]) == {"another process"}
     assert set(found["left_out"]) == {left_out}
@@ -192,7 +202,7 @@ def test_disturbed_iterations_are_left_out_where_two_visits_remain(visits: int, 
 
 def test_where_all_visits_are_disturbed_all_count() -> None:
     iterations, of_visits = recorded(3, 3)
-    found = table(iterations, of_visits)
+    found = table(iterations, with_sentinel(of_visits))
     assert len(found) == 15
     assert not found["left_out"].any()
     assert without(iterations, found).equals(iterations)
@@ -203,13 +213,13 @@ def test_a_visit_whose_warm_up_alone_was_left_alone_does_not_count() -> None:
     second = (iterations["visit"] == 1) & ~iterations["warmup"]
     iterations.loc[second, "node_busy"] += TIME
     iterations.loc[second, "runnable_wait"] = TIME
-    assert not table(iterations, of_visits)["left_out"].any()
+    assert not table(iterations, with_sentinel(of_visits))["left_out"].any()
 
 
 def test_what_was_not_watched_is_not_disturbed() -> None:
     iterations, of_visits = recorded(3, 1)
-    assert table(iterations.assign(node_busy=np.nan), of_visits).empty
-    assert table(iterations.iloc[:0], of_visits.iloc[:0]).empty
+    assert table(iterations.assign(node_busy=np.nan), with_sentinel(of_visits)).empty
+    assert table(iterations.iloc[:0], with_sentinel(of_visits.iloc[:0])).empty
 
 
 def test_a_slow_machine_is_found_by_the_sentinel_at_both_ends_of_a_visit() -> None:
@@ -217,7 +227,7 @@ def test_a_slow_machine_is_found_by_the_sentinel_at_both_ends_of_a_visit() -> No
     slow, glitch = (of_visits["visit"] == 2) & (of_visits["rank"] == 1), of_visits["visit"] == 3
     of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * SLOW
     of_visits.loc[glitch, "product_before"] *= SLOW  # at one end alone
-    found = table(iterations, of_visits)
+    found = table(iterations, with_sentinel(of_visits))
     assert set(found["visit"]) == {2}
     assert set(found["reason"]) == {"slow machine"}
     assert found["left_out"].all()

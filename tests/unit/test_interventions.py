@@ -33,8 +33,8 @@ from stallpoint.turns.ledger import RECORD, Measurement, round_folder
 from stallpoint.turns.processes import THIS_MACHINE
 from stallpoint.turns.session import take_turns
 
-SLEEP = 0.5
-"""s; long beside what other programs on the machine take from two iterations."""
+SLEEP = 0.6
+"""s; long beside what other programs on the machine take from an iteration, on average over five."""
 PLANTED = f"""
 import time
 
@@ -100,7 +100,7 @@ def cell(place: str, *, nodes: int = 2, scaling: str = "strong") -> TrainCell:
     """Training that sleeps in one place."""
     one = replace(
         train(nodes, network=place, scaling=scaling),
-        own_network={"build": f"planted.py:{place}", "image_size": 8}, warmup=1, iterations=2,
+        own_network={"build": f"planted.py:{place}", "image_size": 8}, warmup=1, iterations=5,
     )  # fmt: skip
     if scaling == "compute":
         return replace(one, sync="none", batch=1, worker_batch=1)

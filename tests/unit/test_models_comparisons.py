@@ -12,9 +12,11 @@ from stallpoint.models import fit
 from stallpoint.models.answers import comparisons, traffic
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.base.measured import Measured, measured, over_ranks
+from stallpoint.models.terms.trainings import trainings
 from stallpoint.numerals import interval, number
 
 RECORDS = study(nodes=(1, 2), prefetches=(0, 2), repeats=2)
+NETWORKS = trainings(RECORDS["iterations"], RECORDS["layers"]).networks
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +115,7 @@ def test_training_without_communication_is_predicted_and_answers_nothing(quiet: 
 
 
 def test_an_iteration_moves_its_samples_and_two_models_for_each_further_worker(points: list[Measured]) -> None:
-    rows: list[dict[str, Any]] = traffic.table(points, RECORDS["layers"], RECORDS["storage_reads"])
+    rows: list[dict[str, Any]] = traffic.table(points, NETWORKS, RECORDS["storage_reads"])
     row = only(rows, scaling="strong", storage="shared", sync="wfbp", prefetch=0)
     model = 140_000 + 1_230_000 + 30_000_000 + 12_000_000
     assert (row["data_bytes"], row["gradient_bytes"]) == (64 * 100_000, 2 * model)
@@ -125,5 +127,5 @@ def test_traffic_of_a_cluster_is_not_of_another_one_with_a_storage_of_that_name(
 ) -> None:
     reads = RECORDS["storage_reads"]
     elsewhere = reads.assign(hardware="other", bytes=3 * reads["bytes"])
-    both = traffic.table(points, RECORDS["layers"], pd.concat([reads, elsewhere]))
-    assert both == traffic.table(points, RECORDS["layers"], reads) != []
+    both = traffic.table(points, NETWORKS, pd.concat([reads, elsewhere]))
+    assert both == traffic.table(points, NETWORKS, reads) != []

@@ -6,6 +6,7 @@ from stallpoint.models.answers.curve_distances import distance, table
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.matrix_products import products
+from stallpoint.models.terms.trainings import trainings
 
 FLAT = np.ones((1 + REPLICATES, 1))
 
@@ -29,7 +30,7 @@ def test_noise_alone_is_no_distance() -> None:
 
 def rows_of(truth: Truth) -> dict[str, dict[str, float]]:
     records = study(truth, nodes=(1,), storages=("local",), syncs=("wfbp",), prefetches=(0,), repeats=2)
-    compute = Compute(records["iterations"], records["layers"], 0)
+    compute = Compute(trainings(records["iterations"], records["layers"]), 0)
     return {str(row["layer"]): row for row in table(compute, products(records["sgemm"], 0))}  # type: ignore[misc]
 
 

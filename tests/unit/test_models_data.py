@@ -21,13 +21,17 @@ def tables() -> dict[str, pd.DataFrame]:
     return study(TRUTH, nodes=(1, 2, 4))
 
 
+def steps(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    return over_ranks(tables["iterations"], tables["layers"])
+
+
 @pytest.fixture(scope="module")
 def points(tables: dict[str, pd.DataFrame]) -> list[Measured]:
-    return measured(over_ranks(tables["iterations"], tables["layers"]), seed=0)
+    return measured(steps(tables), seed=0)
 
 
 def training_data(tables: dict[str, pd.DataFrame]) -> TrainingData:
-    return TrainingData(tables["runs"], tables["iterations"], tables["storage_reads"], seed=0)
+    return TrainingData(tables["runs"], steps(tables), tables["storage_reads"], seed=0)
 
 
 def point(points: list[Measured], storage: str, prefetch: int) -> Measured:
@@ -115,7 +119,11 @@ def beside(
 ) -> tuple[float, float, float]:
     """t_io alone and beside gradients of 50 MB on a link of 400 MB/s, b = 64; the factor on the gradients' time."""
     of_data = TrainingData(
-        tables["runs"], tables["iterations"], tables["storage_reads"], seed=0, shared_links=["shared"]
+        tables["runs"],
+        over_ranks(tables["iterations"], tables["layers"]),
+        tables["storage_reads"],
+        seed=0,
+        shared_links=["shared"],
     )
     at = point(points, storage, prefetch)
     alone = of_data.seconds(at, 4, 64)
@@ -150,7 +158,7 @@ def test_impossible_reads_are_refused_by_name(tables: dict[str, pd.DataFrame]) -
     reads = tables["storage_reads"].copy()
     reads.loc[reads.index[3], "seconds"] = -1.0
     with pytest.raises(InputError, match=r"storage_reads: seconds is -1 .* of cell storage/"):
-        TrainingData(tables["runs"], tables["iterations"], reads, seed=0)
+        TrainingData(tables["runs"], steps(tables), reads, seed=0)
 
 
 def test_reads_that_took_no_time_slow_nothing(tables: dict[str, pd.DataFrame], points: list[Measured]) -> None:

@@ -3,11 +3,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from synthetic import study
 
 from stallpoint import models, parquet
 from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.terms.trainings import COLUMNS
 from stallpoint.records import MODEL_TABLES, TABLES
 
 NODES = [1, 2, 4, 8]
@@ -66,6 +68,22 @@ def test_tables_read_from_files_give_the_same_numbers(
         read[name] = parquet.read(TABLES[name], tmp_path / name).to_pandas()
         read[name] = read[name].astype({c: "category" for c in ("network", "storage", "layer") if c in table})
     for name, table in fit(read, nodes=NODES).items():
+        pd.testing.assert_frame_equal(table, fitted[name])
+
+
+def test_tables_read_a_few_cells_at_a_time_give_the_same_numbers(
+    tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "AT_ONCE", 500)
+    cells = list(tables["runs"]["cell"])
+    for table in COLUMNS:
+        rows = tables[table.name].sort_values("cell", key=lambda cell: cell.map(cells.index), kind="stable")
+        parquet.write(table, pa.Table.from_pandas(rows, table.schema, preserve_index=False), tmp_path / table.name)
+    others = {name: rows for name, rows in tables.items() if TABLES[name] not in COLUMNS}
+    files = {table.name: tmp_path / table.name for table in COLUMNS}
+    parts = list(parquet.cells_at_once(COLUMNS, files, cells))
+    assert len(parts) > 4
+    for name, table in fit(others, parts=parts, nodes=NODES).items():
         pd.testing.assert_frame_equal(table, fitted[name])
 
 

@@ -5,6 +5,7 @@ from synthetic import study
 from stallpoint.models.answers.halvings import gains, table
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.matrix_products import products
+from stallpoint.models.terms.trainings import trainings
 
 
 def test_gain_of_each_halving() -> None:
@@ -23,7 +24,7 @@ def test_a_time_of_0_has_no_gain() -> None:
 
 def test_layers_and_products_of_the_made_up_study() -> None:
     records = study(nodes=(1,), storages=("local",), syncs=("wfbp",), prefetches=(0,), repeats=1)
-    compute = Compute(records["iterations"], records["layers"], 0)
+    compute = Compute(trainings(records["iterations"], records["layers"]), 0)
     rows = {
         (row["basis"], row["layer"], row["layer_type"], row["worker_batch"], row["to_batch"]): row
         for row in table(compute, products(records["sgemm"], 0))

@@ -9,6 +9,7 @@ from synthetic import study
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.possible import corrections
+from stallpoint.models.terms.trainings import trainings
 
 BATCHES = (1, 2, 4, 8, 16)
 ONE = {"nodes": (1, 2), "storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
@@ -50,7 +51,7 @@ def test_a_spell_at_one_mini_batch_does_not_pass_into_predictions() -> None:
     for name in ("iterations", "layers"):
         spell = (tables[name]["scaling"] == "compute") & (tables[name]["worker_batch"] == 16)
         tables[name].loc[spell, tables[name].select_dtypes("float").columns] *= 0.5
-    compute = Compute(tables["iterations"], tables["layers"], seed=0)
+    compute = Compute(trainings(tables["iterations"], tables["layers"]), seed=0)
     found = {b: compute.times("alexnet", "cpu", b, prefetch=0) for b in (8, 16, 32)}
     took = {b: float((times.forward + times.backward)[0]) for b, times in found.items() if times is not None}
     assert took[8] <= took[16] * (1 + 1e-5)

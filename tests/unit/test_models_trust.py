@@ -14,6 +14,7 @@ from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.terms.compute import Compute
+from stallpoint.models.terms.trainings import trainings
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,), "nodes": (1, 2, 4)}
 NODES = [1, 2, 4, 8, 16]
@@ -45,7 +46,7 @@ def test_a_model_that_is_far_off_predicts_nothing_beyond(factor: float, told: bo
 @pytest.mark.parametrize(("factor", "told"), [(1.5, True), (0.5, False)])
 def test_workers_compute_no_faster_than_one_in_isolation(factor: float, told: bool) -> None:
     records = study(**ONE)
-    compute = Compute(records["iterations"], records["layers"], 0)
+    compute = Compute(trainings(records["iterations"], records["layers"]), 0)
     (isolated,) = compute.passes("alexnet", "cpu", 8)[:1]  # type: ignore[index]
 
     def point(nodes: int) -> Point:

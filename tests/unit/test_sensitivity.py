@@ -465,7 +465,8 @@ def test_disturbed_iterations_stay_found(other: Other, monkeypatch: pytest.Monke
     there = (cut["visit"] == 2) & (cut["iteration"] == 3)
     cut["exposed_communication"] = np.where(there, 23.0, scatter)
     assert (disturbances.disturbed(cut) == "standstill").equals(there)
-    left_out = disturbances.table(*_slow_visit())
+    iterations, visits = _slow_visit()
+    left_out = disturbances.table(iterations, disturbances.with_sentinel(visits))
     assert set(left_out["visit"]) == {2}
     assert set(left_out["reason"]) == {"slow machine"}
     assert len(busy) == 2 * COUNT

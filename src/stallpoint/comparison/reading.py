@@ -14,7 +14,7 @@ from stallpoint.archive.further import opened, read_zip_index, verified
 from stallpoint.comparison.places import ARCHIVE, FOLDER, files_of, folder_of, name_of
 from stallpoint.comparison.settings import OF_MACHINE
 from stallpoint.errors import InputError
-from stallpoint.models.base.measured import POINT, SERIES, TIMES
+from stallpoint.models.base.measured import POINT, READING, SERIES, TIMES
 from stallpoint.parquet import open_file, whole
 from stallpoint.records import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, Table
 
@@ -22,7 +22,7 @@ _ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
 NEEDED: dict[Table, tuple[str, ...]] = {
     RUNS: ("cell", "kind", "hardware", "started", "settings"),
     ENVIRONMENTS: ("cell", "node"),
-    ITERATIONS: (*_ROW, *TIMES),
+    ITERATIONS: (*_ROW, *TIMES, *READING),
     LAYERS: (*_ROW, "rank", "layer", "layer_type", "forward", "backward"),
     STALLING: (*SERIES, "verdict", "verdict_nodes"),
     DISTURBANCES: ("cell", "iteration", "left_out"),

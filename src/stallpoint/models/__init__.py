@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -28,18 +29,21 @@ from stallpoint.models.answers import (
 from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import frame, of_types
 from stallpoint.models.base.measured import Measured, measured, over_ranks, presets
+from stallpoint.models.base.statistics import groups
 from stallpoint.models.iteration import tables as predictions
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel, learning
 from stallpoint.models.scaling import curves as scaling_curves
 from stallpoint.models.terms import communication, data, matrix_products, pace
 from stallpoint.models.terms.compute import Compute, layer_scaling
+from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
 from stallpoint.presets import PRESETS, Preset
 from stallpoint.records import MODEL_TABLES, TABLES
 
 
 def fit(
     tidy: Mapping[str, pd.DataFrame],
+    parts: Iterable[Mapping[str, pd.DataFrame]] | None = None,
     *,
     nodes: Sequence[int],
     threshold: float = 0.10,
@@ -53,21 +57,20 @@ def fit(
 ) -> dict[str, pd.DataFrame]:
     """All model tables, by name, with the columns of `records.MODEL_TABLES`.
 
-    `tidy` holds every tidy table by name, empty ones included; `nodes` are the node counts to predict beside the
-    measured ones; a curve stalls where doubling the nodes gains less than `threshold` in throughput, and nodes are
+    `tidy` holds every tidy table by name, empty ones included; those of `trainings.COLUMNS` may come as `parts`
+    instead, with whole cells each, so that they need not fit into memory. `nodes` are the node counts to predict beside
+    the measured ones; a curve stalls where doubling the nodes gains less than `threshold` in throughput, and nodes are
     worthwhile while a sample costs at most 1/`efficiency` as much as on the fewest. Storages in `shared_links` are
     reached over the link that carries the gradients. `scenarios` are what-ifs, in which `known_presets` may be named
     (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. Larger node counts
     than `calibration_nodes` (the fewest two, unless given) are predicted from those alone for validation. The same
     records and `seed` give the same numbers.
     """
-    tidy = {name: of_types(TABLES[name], rows) for name, rows in tidy.items()}
-    of_cells = [tidy[name] for name in ("iterations", "intervened") if len(tidy[name])] or [tidy["iterations"]]
-    found = disturbances.table(pd.concat(of_cells), tidy["visits"])
-    tidy |= {name: disturbances.without(tidy[name], found) for name in ("iterations", "layers", "intervened")}
+    tidy = _typed(tidy)
     tidy["sgemm"] = matrix_products.in_precision(tidy["sgemm"], tidy["runs"])
-    iterations, layers, runs = tidy["iterations"], tidy["layers"], tidy["runs"]
-    steps = over_ranks(iterations, layers)
+    runs = tidy["runs"]
+    reduced, disturbed, intervened = _reduced(map(_typed, [tidy] if parts is None else parts), tidy["visits"])
+    steps = reduced.steps
     points = measured(steps, seed)
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
     links = communication.fit(tidy["collectives"], seed, tidy["contention"])
@@ -75,20 +78,18 @@ def fit(
     libraries = matrix_products.libraries(tidy["sgemm"], seed)
     kernels = {hardware: library.kernel for hardware, library in libraries.items()}
 
-    def cluster_of(
-        seen: Mapping[str, pd.DataFrame], points: Sequence[Measured], compute: Compute | None = None
-    ) -> Cluster:
+    def cluster_of(seen: Trainings, points: Sequence[Measured], compute: Compute | None = None) -> Cluster:
         """What is known of the cluster once `seen` was measured, of which `compute` is known already."""
         known = Cluster(
-            compute or Compute(seen["iterations"], seen["layers"], seed, kernels),
+            compute or Compute(seen, seed, kernels),
             links,
-            data.TrainingData(runs, seen["iterations"], seen["storage_reads"], seed, shared_links),
+            data.TrainingData(runs, seen.steps, tidy["storage_reads"], seed, shared_links),
             {**named, **presets(runs)},
         )
-        return learning(known, points, seen["iterations"], seen["layers"], paces, seed)
+        return learning(known, points, seen, paces, seed)
 
-    compute = Compute(iterations, layers, seed, kernels)
-    cluster = cluster_of(tidy, points, compute)
+    compute = Compute(reduced, seed, kernels)
+    cluster = cluster_of(reduced, points, compute)
     curves = trust.shown(DagModel(cluster).curves(points, nodes), compute)
     # Without communication ranks train nothing together: such a curve explains others and answers nothing itself.
     training = [curve for curve in curves if cluster.communicates(curve.measured[curve.base].point)]
@@ -102,13 +103,13 @@ def fit(
         "matrix_products": matrix_products.table(tidy["sgemm"], libraries, seed),
         "communication": communication.table(links),
         "predictions": predictions.predictions(curves, steps),
-        "validation": validation.table(tidy, points, calibration_nodes, cluster_of),
-        "layer_predictions": predictions.layer_predictions(curves, iterations, layers),
+        "validation": validation.table(reduced, points, calibration_nodes, cluster_of),
+        "layer_predictions": predictions.layer_predictions(curves, reduced.first_ranks),
         "amdahl": amdahl.table(compute, training, threshold),
         "critical_path": critical_path.table(curves),
         "causes": attribution.causes(training),
         "controls": checked,
-        "disturbances": found,
+        "disturbances": disturbed,
         "stalling": stalls,
         "stall_probabilities": stall_probabilities,
         "what_if": what_if.table(cluster, training, scenarios, nodes, threshold),
@@ -121,10 +122,40 @@ def fit(
         "halvings": halvings.table(compute, products),
         "curve_distances": curve_distances.table(compute, products),
         "hidden_communication": hidden_communication.table(curves, points, cluster.presets),
-        "interventions": interventions.table(
-            curves, points, tidy["intervened"], layers.iloc[:0], cluster.presets, seed
-        ),
+        "interventions": interventions.table(curves, points, intervened, cluster.presets, seed),
         "comparisons": comparisons.table(trained),
-        "traffic": traffic.table(points, layers, tidy["storage_reads"]),
+        "traffic": traffic.table(points, compute.layers, tidy["storage_reads"]),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
+
+
+def _typed(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    return {name: of_types(TABLES[name], rows) for name, rows in tables.items()}
+
+
+class _Reduced(NamedTuple):
+    trainings: Trainings
+    """Without their disturbed iterations."""
+    disturbed: pd.DataFrame
+    """Rows of the disturbances table."""
+    intervened: pd.DataFrame
+    """Steps with a thing left out, and the column intervention."""
+
+
+def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame) -> _Reduced:
+    """Reduce parts of the tables in `COLUMNS`; `visits` are all there are."""
+    visits = disturbances.with_sentinel(visits)
+    every = [_part(part, visits) for part in parts]
+    reduced, found, intervened = zip(*every, strict=True)
+    return _Reduced(joined(reduced), pd.concat(found), pd.concat(intervened))
+
+
+def _part(part: Mapping[str, pd.DataFrame], visits: pd.DataFrame) -> _Reduced:
+    iterations, layers, intervened = (part[table.name] for table in COLUMNS)
+    of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
+    found = disturbances.table(pd.concat(of_cells), visits)
+    good, layers, left_out = (disturbances.without(rows, found) for rows in (iterations, layers, intervened))
+    steps = [
+        over_ranks(rows, layers.iloc[:0]).assign(intervention=name) for name, rows in groups(left_out, "intervention")
+    ]
+    return _Reduced(trainings(good, layers), found, pd.concat(steps) if steps else left_out.iloc[:0])

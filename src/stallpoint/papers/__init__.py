@@ -219,7 +219,7 @@ SHI = Paper(
         Exhibit(
             "Table VI", "table-6", "Trace of one iteration of AlexNet", "trace.table",
             ("layer_predictions", "predictions", "layers"),
-            "Ours are medians over the iterations of rank 0; layers that one of both networks lacks stay empty.",
+            "Ours are means over the iterations of rank 0; layers that one of both networks lacks stay empty.",
         ),
         Exhibit(
             "Fig. 1", "fig-01", "The DAG of three layers on four GPUs", "job_graph.figure", (),

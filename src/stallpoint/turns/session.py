@@ -207,7 +207,9 @@ def _times(iterations: pd.DataFrame) -> pd.Series[float]:
 
 def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> float | None:
     """Logarithm of the median time of a visit's iterations; None where half of them or more were disturbed."""
-    found = disturbances.table(iterations[~iterations["warmup"]], pd.concat(visits, ignore_index=True))
+    found = disturbances.table(
+        iterations[~iterations["warmup"]], disturbances.with_sentinel(pd.concat(visits, ignore_index=True))
+    )
     times = _times(iterations)
     good = times[~times.index.isin(found["iteration"])]
     return math.log(good.median()) if 2 * len(good) > len(times) else None

@@ -22,8 +22,9 @@ from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.models.terms.compute import Layers, Times
+from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
+from stallpoint.models.terms.trainings import Layers
 
 BATCHES, GRADIENT_BYTES = (1.0, 2.0, 4.0), (0.25, 0.5, 1.0)
 """Factors on the mini-batch and on the size of the gradients."""

@@ -14,7 +14,7 @@ import pandas as pd
 from stallpoint.interventions import INTERVENTIONS, NO_COMMUNICATION
 from stallpoint.models.answers.critical_path import path
 from stallpoint.models.answers.hidden_communication import Without
-from stallpoint.models.base.measured import Measured, Point, measured, over_ranks
+from stallpoint.models.base.measured import Measured, Point, measured
 from stallpoint.models.base.statistics import Ensemble, columns, estimate, groups
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.presets import Preset
@@ -24,20 +24,18 @@ def table(
     curves: Iterable[ScalingCurve],
     points: Sequence[Measured],
     intervened: pd.DataFrame,
-    layers: pd.DataFrame,
     presets: Mapping[str, Preset],
     seed: int,
 ) -> list[dict[str, object]]:
     """Rows of the interventions table: each measured point with each intervention on it.
 
-    `points` are all measured ones, `intervened` the rows of that table, `layers` an empty table of layers: with a thing
-    left out none are kept.
+    `points` are all measured ones; `intervened` are steps as `measured.over_ranks` gives them, and the intervention.
     """
     without = Without(points, presets)
     changed = {
         (name, one.point): one
         for name, rows in groups(intervened, "intervention")
-        for one in measured(over_ranks(rows, layers), seed, name)
+        for one in measured(rows, seed, name)
     }
     return [row for curve in curves for row in _rows(curve, without, changed, presets)]
 

@@ -27,8 +27,9 @@ from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.terms.communication import Communication, Scheme, nominal, scheme_of
-from stallpoint.models.terms.compute import Layers, Times
+from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.link import Traffic
+from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import PRESETS
 
 FREE = Scenario(link=Link(latency=0.0, bandwidth=np.inf))

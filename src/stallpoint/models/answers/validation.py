@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
-import pandas as pd
 
 from stallpoint.models.answers import closure
 from stallpoint.models.base.measured import Measured
@@ -18,22 +17,21 @@ from stallpoint.models.base.statistics import columns, estimate
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.terms.trainings import Trainings
 
-TRAINED = ("iterations", "layers")
-"""Tables that training writes."""
 CALIBRATED_ON = 2
 """Node counts to calibrate on, unless they are named."""
 
 
 def table(
-    tidy: Mapping[str, pd.DataFrame],
+    trainings: Trainings,
     points: Sequence[Measured],
     wanted: Collection[int],
-    cluster_of: Callable[[Mapping[str, pd.DataFrame], Sequence[Measured]], Cluster],
+    cluster_of: Callable[[Trainings, Sequence[Measured]], Cluster],
 ) -> list[dict[str, object]]:
     """Rows of the validation table: every point on more nodes than `wanted` (the fewest two, if none are).
 
-    `cluster_of` makes of tidy tables and the points in them what is known of the cluster.
+    `cluster_of` makes of training cells and the points among them what is known of the cluster.
     """
     counts = sorted({measured.point.nodes for measured in points})
     calibration = sorted(set(wanted)) or counts[:CALIBRATED_ON]
@@ -41,17 +39,11 @@ def table(
     if not larger:
         return []
     known = [measured for measured in points if measured.point.nodes in calibration]
-    curves = DagModel(cluster_of(up_to(tidy, calibration), known)).curves(known, larger)
+    curves = DagModel(cluster_of(trainings.on(calibration), known)).curves(known, larger)
     errors = closure.errors(curves)
     truth = {(*measured.point.series, measured.point.nodes): measured for measured in points}
     label = ", ".join(map(str, calibration))
     return [row for curve in curves for row in _rows(curve, larger, truth, label, errors)]
-
-
-def up_to(tidy: Mapping[str, pd.DataFrame], nodes: Collection[int]) -> dict[str, pd.DataFrame]:
-    """The tidy tables without training on other node counts than `nodes`."""
-    chosen = list(nodes)
-    return {name: rows[rows["nodes"].isin(chosen)] if name in TRAINED else rows for name, rows in tidy.items()}
 
 
 def _rows(

@@ -21,7 +21,8 @@ from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.terms.communication import nominal, scheme_of
-from stallpoint.models.terms.compute import Layers, Times
+from stallpoint.models.terms.compute import Times
+from stallpoint.models.terms.trainings import Layers
 
 AS_MEASURED = "as measured"
 

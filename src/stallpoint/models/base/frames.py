@@ -18,4 +18,5 @@ def frame(table: Table, rows: pd.DataFrame | Sequence[dict[str, object]]) -> pd.
 
 def of_types(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` in the types of `table`: empty columns have none, categorical ones would group otherwise."""
-    return rows.astype({column.name: _TYPES[column.type] for column in table.columns if column.type in _TYPES})
+    types = {column.name: _TYPES[column.type] for column in table.columns if column.type in _TYPES}
+    return rows.astype({name: types[name] for name in rows.columns if name in types})

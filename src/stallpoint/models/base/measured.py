@@ -21,6 +21,8 @@ TIMES = (
     "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
     "iteration_time",
 )  # fmt: skip
+READING = ("read", "decode")
+STEP = (*POINT, "cell", "repeat", "visit", "iteration")
 FULLY_CONNECTED = "fully-connected"
 MATRIX_LAYERS = ("convolution", FULLY_CONNECTED, "attention")
 """Layer types whose time goes into matrix products whose shape or number depends on b (Keuper & Pfreundt, section III;
@@ -70,16 +72,17 @@ def kept(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """One row for each kept iteration of each cell: `TIMES`, and the seconds of the layers in `Parts`.
+    """One row for each kept iteration of each cell, in the order of `STEP`: `TIMES`, `READING`, and the seconds of the
+    layers in `Parts`.
 
     Communication is that of the rank which waits least, the last to arrive: what the others spend beyond it is waiting
     for it. All else is the mean over ranks. Of the iteration time too: over many iterations every rank takes as long,
     while the largest of each would count a rank's late start and the next one's late end twice. What is left of the
     iteration is then the cost of ranks being unequal.
     """
-    reduced = dict.fromkeys(TIMES, "mean") | {"communication": "min", "exposed_communication": "min"}
+    reduced = dict.fromkeys((*TIMES, *READING), "mean") | {"communication": "min", "exposed_communication": "min"}
     frame = kept(iterations)
-    steps = frame.groupby([*POINT, "cell", "repeat", "visit", "iteration"], as_index=False).agg(reduced)
+    steps = frame.groupby(list(STEP), as_index=False).agg(reduced)
     of_layers, ranks = kept(layers), frame.groupby(["cell", "iteration"]).size()
     for name, types in {"matrix": MATRIX_LAYERS, "fully_connected": (FULLY_CONNECTED,)}.items():
         rows = of_layers[of_layers["layer_type"].isin(types)]

@@ -10,9 +10,10 @@ from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import Ensemble
 from stallpoint.models.terms import effects
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
-from stallpoint.models.terms.compute import Layers, Times
+from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
+from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import Preset
 
 SCALINGS = ("strong", "weak")

@@ -24,19 +24,18 @@ from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.terms import effects
 from stallpoint.models.terms.communication import Communication, all_reduce_parts, all_reduce_seconds, traffic
-from stallpoint.models.terms.compute import Layers, Times
+from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.contention import Contention
 from stallpoint.models.terms.effects import CoRunCost, Effects, IsolatedTimes, Messages
 from stallpoint.models.terms.pace import Pace
+from stallpoint.models.terms.trainings import Layers, Trainings
 
 
-def learning(
-    cluster: Cluster, points: Sequence[Measured], iterations: pd.DataFrame, layers: pd.DataFrame, pace: Pace, seed: int
-) -> Cluster:
+def learning(cluster: Cluster, points: Sequence[Measured], trainings: Trainings, pace: Pace, seed: int) -> Cluster:
     """`cluster` with the effects that its training cells show."""
     sending = [measured for measured in points if cluster.communicates(measured.point)]
     isolated = DagModel(cluster).isolated
-    seen = Contention(sending, iterations, layers, cluster.presets, isolated, pace, seed)
+    seen = Contention(sending, trainings, cluster.presets, isolated, pace, seed)
     return replace(cluster, effects=seen.effects)
 
 

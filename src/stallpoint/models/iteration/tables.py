@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import SERIES, Measured, kept
+from stallpoint.models.base.measured import SERIES, Measured
 from stallpoint.models.base.parts import UNKNOWN_PARTS
 from stallpoint.models.base.statistics import REPLICATES, columns, groups
 from stallpoint.models.iteration.cluster import SCALINGS
@@ -58,11 +58,9 @@ def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd
     return float(steps.loc[steps["cell"].isin(list(predicted.left_out)), "iteration_time"].mean())
 
 
-def layer_predictions(
-    curves: Iterable[ScalingCurve], iterations: pd.DataFrame, layers: pd.DataFrame
-) -> list[dict[str, object]]:
-    """Rows of the layer_predictions table: every layer of every measured point."""
-    measured = _measured_layers(iterations, layers)
+def layer_predictions(curves: Iterable[ScalingCurve], first_ranks: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows of the layer_predictions table: every layer of every measured point; `Trainings.first_ranks`."""
+    measured = _measured_layers(first_ranks)
     return [row for curve in curves for row in _layer_rows(curve, measured)]
 
 
@@ -74,19 +72,9 @@ def _layer_rows(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> It
             yield from cast("list[dict[str, object]]", table.to_dict("records"))
 
 
-def _measured_layers(iterations: pd.DataFrame, layers: pd.DataFrame) -> dict[Any, pd.DataFrame]:
-    """Medians of rank 0 for each layer of each point; all-reduces since the start of the backward pass."""
-    steps = kept(iterations)
-    begin = steps[["data_wait", "host_to_device", "forward"]].sum(axis=1).rename("begin")
-    steps = pd.concat([steps[["cell", "rank", "iteration"]], begin], axis=1)
-    rows = kept(layers)
-    rows = rows[(rows["rank"] == 0) & rows["scaling"].isin(SCALINGS)].merge(steps, on=["cell", "rank", "iteration"])
+def _measured_layers(first_ranks: pd.DataFrame) -> dict[Any, pd.DataFrame]:
+    """Means over the cells of each point, by layer."""
     key = [*SERIES, "nodes"]
-    values = rows[[*key, "layer_index"]].assign(
-        measured_forward=rows["forward"],
-        measured_backward=rows["backward"],
-        measured_all_reduce_start=rows["all_reduce_start"] - rows["begin"],
-        measured_all_reduce_end=rows["all_reduce_end"] - rows["begin"],
-    )
-    medians = values.groupby([*key, "layer_index"]).median().reset_index()
-    return {point: rows.set_index("layer_index").drop(columns=key) for point, rows in groups(medians, key)}
+    rows = first_ranks[first_ranks["scaling"].isin(SCALINGS)].drop(columns="cell")
+    means = rows.groupby([*key, "layer_index"]).mean().add_prefix("measured_").reset_index()
+    return {point: rows.set_index("layer_index").drop(columns=key) for point, rows in groups(means, key)}

@@ -10,42 +10,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from stallpoint.models.base.checks import refuse
-from stallpoint.models.base.measured import POINT, kept
-from stallpoint.models.base.statistics import Ensemble, Reals, bootstrap, columns, generator, groups, scatter
+from stallpoint.models.base.measured import POINT
+from stallpoint.models.base.statistics import Ensemble, bootstrap, columns, generator, groups, scatter
 from stallpoint.models.terms.batch_law import BatchCurve, Kernel
 from stallpoint.models.terms.possible import corrections
+from stallpoint.models.terms.trainings import TOTALS, MeasuredBatch, Trainings
 
 ALL = "all"
 """Stands for every layer type together."""
-_TOTALS = ("forward", "backward", "host_to_device", "update")
-
-
-@dataclass(frozen=True)
-class Layers:
-    """The layers of a network, in forward order."""
-
-    names: tuple[str, ...]
-    types: npt.NDArray[np.str_]
-    gradient_bytes: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class MeasuredBatch:
-    """A training cell on one rank."""
-
-    name: str
-    hardware: str
-    scaling: str
-    prefetch: int
-    worker_batch: int
-    repeat: int
-    seconds: Reals
-    """[iterations, quantities]: layers forward, layers backward, then `_TOTALS`."""
-    visits: tuple[int, ...]
-    """The visit that each iteration is from."""
 
 
 @dataclass(frozen=True)
@@ -84,32 +57,18 @@ _OF_LAYERS = ("layers_forward", "layers_backward")
 class Compute:
     """All single-rank cells, by network and hardware."""
 
-    def __init__(
-        self,
-        iterations: pd.DataFrame,
-        layers: pd.DataFrame,
-        seed: int,
-        kernels: Mapping[str, Kernel] | None = None,
-    ) -> None:
-        """`kernels` by hardware, those of `matrix_products.libraries`; without one t(b) is a straight line.
-
-        Raises `InputError` for a time below 0.
-        """
-        refuse(layers, "layers", ["forward", "backward"], may_lack=True)
-        refuse(iterations, "iterations", _TOTALS, may_lack=True)
+    def __init__(self, trainings: Trainings, seed: int, kernels: Mapping[str, Kernel] | None = None) -> None:
+        """`kernels` by hardware, those of `matrix_products.libraries`; without one t(b) is a straight line."""
         self._seed = seed
         self._kernels = kernels or {}
         self._pools: dict[tuple[str, ...], Ensemble] = {}
-        self.layers = {network: _layers(rows) for network, rows in groups(layers, "network")}
+        self.layers = trainings.networks
         self.cells: dict[tuple[str, str], list[MeasuredBatch]] = {}
-        alone, of_layers = kept(iterations), kept(layers)
-        alone = alone[alone["ranks"] == 1]
+        alone = trainings.steps[trainings.steps["ranks"] == 1]
         computing = alone.assign(compute=alone["forward"] + alone["backward"])
         self._usual = {at: scatter(rows, POINT, "compute") for at, rows in groups(computing, "hardware")}
-        of_cell = dict(groups(of_layers[of_layers["ranks"] == 1], "cell"))
-        for (network, hardware, name), rows in groups(alone, ["network", "hardware", "cell"]):
-            if name in of_cell:
-                self.cells.setdefault((network, hardware), []).append(_cell(name, rows, of_cell[name]))
+        for cell in sorted(trainings.alone.values(), key=lambda cell: (cell.network, cell.hardware, cell.name)):
+            self.cells.setdefault((cell.network, cell.hardware), []).append(cell)
 
     def times(
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
@@ -183,7 +142,7 @@ class Compute:
     def _products(self, network: str) -> npt.NDArray[np.bool_]:
         """Which quantities are times of matrix products with b rows: forward and backward of fully-connected layers."""
         rows = self.layers[network].types == "fully-connected"
-        return np.concatenate([rows, rows, np.zeros(len(_TOTALS), dtype=np.bool_)])
+        return np.concatenate([rows, rows, np.zeros(len(TOTALS), dtype=np.bool_)])
 
     def _pool(self, cells: list[MeasuredBatch]) -> Ensemble:
         key = tuple(cell.name for cell in cells)
@@ -201,31 +160,6 @@ class Compute:
 def layer_scaling(compute: Compute) -> list[dict[str, object]]:
     """Rows of the layer_scaling table: share and speedup of each layer type against b."""
     return [row for network, hardware in compute.cells for row in _scaling_rows(compute, network, hardware)]
-
-
-def _layers(rows: pd.DataFrame) -> Layers:
-    first = rows.drop_duplicates("layer_index").sort_values("layer_index")
-    return Layers(
-        names=tuple(first["layer"]),
-        types=first["layer_type"].to_numpy(dtype=np.str_),
-        gradient_bytes=first["gradient_bytes"].to_numpy(dtype=np.int64),
-    )
-
-
-def _cell(name: str, rows: pd.DataFrame, layers: pd.DataFrame) -> MeasuredBatch:
-    table = layers.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
-    totals = rows.set_index("iteration")[list(_TOTALS)].reindex(table.index)
-    first = rows.iloc[0]
-    return MeasuredBatch(
-        name=name,
-        hardware=str(first["hardware"]),
-        scaling=str(first["scaling"]),
-        prefetch=int(first["prefetch"]),
-        worker_batch=int(first["worker_batch"]),
-        repeat=int(first["repeat"]),
-        seconds=np.hstack([table.to_numpy(), totals.to_numpy()]),
-        visits=tuple(rows.set_index("iteration")["visit"].reindex(table.index)),
-    )
 
 
 def _by_batch(cells: list[MeasuredBatch]) -> list[list[MeasuredBatch]]:

@@ -8,14 +8,13 @@ is what workers lose by waiting for the slowest of them. See docs/models/content
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from stallpoint.models.base.measured import POINT, Measured, Point, kept
+from stallpoint.models.base.measured import POINT, Measured, Point
 from stallpoint.models.base.statistics import (
     MOST_BELIEVED,
     REPLICATES,
@@ -31,6 +30,7 @@ from stallpoint.models.terms.effects import AS_ISOLATED, FAIR_SHARE, NONE, Effec
 from stallpoint.models.terms.observed import Observed, by_messages, observe
 from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.stragglers import expected_lead
+from stallpoint.models.terms.trainings import Trainings
 from stallpoint.presets import Preset
 
 LEAST_SHARE = 0.1
@@ -109,8 +109,7 @@ class Contention:
     def __init__(
         self,
         points: Sequence[Measured],
-        iterations: pd.DataFrame,
-        layers: pd.DataFrame,
+        trainings: Trainings,
         presets: Mapping[str, Preset],
         isolated: Callable[[Point, Sequence[Sequence[int]]], IsolatedTimes | None],
         pace: Pace,
@@ -124,17 +123,13 @@ class Contention:
             point = measured.point
             fewest[point.hardware] = min(point.nodes, fewest.get(point.hardware, point.nodes))
         known = [measured for measured in several if measured.point.nodes == fewest[measured.point.hardware]]
-        cells = {cell for measured in known for cell in measured.cells}
-        of_iterations, of_layers = _of_cells(iterations, cells), _of_cells(layers, cells)
-        usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(kept(iterations), "hardware")}
+        usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(trainings.steps, "hardware")}
         self._seen: list[Seen] = []
         for measured in known:
-            cells_with_layers = [cell for cell in measured.cells if cell in of_iterations and cell in of_layers]
-            for of_messages in by_messages([of_layers[cell] for cell in cells_with_layers]):
-                steps = pd.concat([of_iterations[cell] for cell in of_messages["cell"].unique()])
-                steps = steps.merge(of_messages[["cell", "iteration"]].drop_duplicates())
+            cells = [trainings.sending[name] for name in measured.cells if name in trainings.sending]
+            for alike in by_messages(cells):
                 random = generator(seed, "contention", *measured.point.series)
-                observed = observe(steps, of_messages, random, usual[measured.point.hardware])
+                observed = observe(alike, random, usual[measured.point.hardware])
                 times = isolated(measured.point, observed.sent)
                 if times is not None:
                     seen = Seen(measured.point, presets[measured.point.sync], observed, times)
@@ -294,7 +289,3 @@ def _straggling(seen: Sequence[Seen], workers: int, further: Ensemble | None, ra
     leads, ranks = np.concatenate([one.observed.leads for one in seen]), seen[0].observed.ranks
     known = expected_lead(leads, ranks)
     return np.asarray(share * (expected_lead(leads, workers) / known if known > 0 else 1.0))
-
-
-def _of_cells(frame: pd.DataFrame, cells: Collection[str]) -> dict[str, pd.DataFrame]:
-    return dict(groups(kept(frame[frame["cell"].isin(list(cells))]), "cell"))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.base.checks import refuse
-from stallpoint.models.base.measured import POINT, Measured, kept, trained
+from stallpoint.models.base.measured import POINT, Measured, trained
 from stallpoint.models.base.statistics import (
     Ensemble,
     Scatter,
@@ -34,25 +34,24 @@ class TrainingData:
 
     The records of a storage say how the time to read a sample grows with the ranks that read at once; single-rank
     training cells say how long reading and decoding take inside training. Storages in `shared_links`, by name or by
-    hardware and name, are reached over the link that carries the gradients. Raises `InputError` for a time below 0.
+    hardware and name, are reached over the link that carries the gradients. `steps` are those of `measured.over_ranks`.
+    Raises `InputError` for a time below 0.
     """
 
     def __init__(
         self,
         runs: pd.DataFrame,
-        iterations: pd.DataFrame,
+        steps: pd.DataFrame,
         storage_reads: pd.DataFrame,
         seed: int,
         shared_links: Collection[str | tuple[str, str]] = (),
     ) -> None:
-        refuse(iterations, "iterations", ["read", "decode"], may_lack=True)
         refuse(storage_reads, "storage_reads", ["seconds", "bytes"])
         self._seed = seed
         self._shared = frozenset(shared_links)
         self._sample_bytes = storage_reads.groupby(["hardware", "storage"])["bytes"].mean().to_dict()
         self._readers = {path: cell.readers for path, cell in trained(runs).items()}
-        frame = kept(iterations)
-        self._alone = frame[frame["ranks"] == 1]
+        self._alone = steps[steps["ranks"] == 1]
         reading = self._alone.assign(ready=self._alone["read"] + self._alone["decode"])
         self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
         self._samples: dict[tuple[str, ...], Ensemble] = {}

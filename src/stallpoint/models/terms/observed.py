@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,27 +40,41 @@ class Observed:
     ranks: int
 
 
-def by_messages(of_cells: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Layers of cells that sent the same messages, together; where nothing was sent they are left out.
+@dataclass(frozen=True)
+class Sending:
+    """What the iterations of a cell took that sent what most of them did, reduced over ranks.
 
-    Each job may merge layers by what it measures itself (MG-WFBP), so that repeats differ. Of each cell those
-    iterations count that sent what most of its iterations did: in imported traces layers may now and then send nothing.
+    Each job may merge layers by what it measures itself (MG-WFBP), so that repeats differ; and in imported traces
+    layers may now and then send nothing.
     """
-    alike: dict[tuple[int, ...], list[pd.DataFrame]] = {}
-    for rows in of_cells:
-        of_steps = rows[rows["rank"] == 0].pivot(index="iteration", columns="layer_index", values="message")
-        sent = {step: tuple(messages) for step, messages in zip(of_steps.index, of_steps.to_numpy(), strict=True)}
-        ((commonest, _),) = Counter(sent.values()).most_common(1)
-        if max(commonest) >= 0:
-            steps = [step for step, messages in sent.items() if messages == commonest]
-            alike.setdefault(commonest, []).append(rows[rows["iteration"].isin(steps)])
-    return (pd.concat(rows) for rows in alike.values())
+
+    by_layer: tuple[int, ...]
+    """The message of each layer; -1 for none."""
+    steps: pd.DataFrame
+    """A row for each iteration: `_STEP`, forward, backward, update, waiting, under_way and straggling."""
+    messages: Reals
+    """[iterations, 2 x messages]: seconds of each message, and of those beside the backward pass."""
+    leads: Reals
+    """As in `Observed`."""
+    ranks: int
+
+    @property
+    def sent(self) -> list[list[int]]:
+        """Layers of each message, the last first."""
+        messages = sorted(set(self.by_layer) - {-1})
+        count = len(self.by_layer)
+        return [[layer for layer in reversed(range(count)) if self.by_layer[layer] == one] for one in messages]
 
 
-def observe(
-    iterations: pd.DataFrame, layers: pd.DataFrame, random: np.random.Generator, usual: Scatter = UNKNOWN
-) -> Observed:
-    """Reduce the rows of one point, whose iterations all sent the same messages; warm-up left out."""
+def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
+    """Reduce the rows of a cell, warm-up left out; nothing where nothing was sent."""
+    of_steps = layers[layers["rank"] == 0].pivot(index="iteration", columns="layer_index", values="message")
+    sent_in = {step: tuple(messages) for step, messages in zip(of_steps.index, of_steps.to_numpy(), strict=True)}
+    ((commonest, _),) = Counter(sent_in.values()).most_common(1)
+    if max(commonest) < 0:
+        return None
+    chosen = [step for step, messages in sent_in.items() if messages == commonest]
+    iterations, layers = (frame[frame["iteration"].isin(chosen)] for frame in (iterations, layers))
     own = iterations[list(OWN)].sum(axis=1)
     begin = iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1)
     times = iterations.assign(own=own, begin=begin, ended=begin + iterations["backward"])
@@ -77,18 +91,37 @@ def observe(
     of_last = sent.set_index([*_STEP, "rank"]).loc[list(last)].reset_index()
     wide = of_last.pivot(index=_STEP, columns="message", values=["seconds", "beside"])
     wide = wide.reindex(values.index).fillna(0.0)
-    names, count = list(values.columns), wide.shape[1] // 2
-    found = bootstrap(
-        np.hstack([values.to_numpy(), wide.to_numpy()]), visits_of(values.reset_index()), random, np.mean, usual
-    )
     mean = steps["own"].transform("mean")
+    return Sending(
+        by_layer=tuple(int(message) for message in commonest),
+        steps=values.reset_index(),
+        messages=wide.to_numpy(),
+        leads=((times["own"] - mean) / mean).to_numpy(),
+        ranks=int(iterations["rank"].nunique()),
+    )
+
+
+def by_messages(cells: Iterable[Sending]) -> Iterator[list[Sending]]:
+    """Cells that sent the same messages, together."""
+    alike: dict[tuple[int, ...], list[Sending]] = {}
+    for cell in cells:
+        alike.setdefault(cell.by_layer, []).append(cell)
+    yield from alike.values()
+
+
+def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatter = UNKNOWN) -> Observed:
+    """The iterations of `cells` of one point, which all sent the same messages."""
+    steps = pd.concat([cell.steps for cell in cells], ignore_index=True)
+    values, wide = steps.drop(columns=_STEP), np.concatenate([cell.messages for cell in cells])
+    found = bootstrap(np.hstack([values.to_numpy(), wide]), visits_of(steps), random, np.mean, usual)
+    names, count = list(values.columns), wide.shape[1] // 2
     return Observed(
         **{name: found[:, index] for index, name in enumerate(names)},
         messages=found[:, len(names) : len(names) + count],
         beside=found[:, len(names) + count :],
-        sent=_sent(layers),
-        leads=((times["own"] - mean) / mean).to_numpy(),
-        ranks=int(iterations["rank"].nunique()),
+        sent=cells[0].sent,
+        leads=np.concatenate([cell.leads for cell in cells]),
+        ranks=cells[0].ranks,
     )
 
 
@@ -102,10 +135,3 @@ def _messages(layers: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     sent = sent.merge(times[[*key, "begin", "ended"]], on=key)
     both = np.minimum(sent["end"], sent["ended"]) - np.maximum(sent["start"], sent["begin"])
     return sent.assign(seconds=sent["end"] - sent["start"], beside=np.maximum(both, 0.0))
-
-
-def _sent(layers: pd.DataFrame) -> list[list[int]]:
-    """Layers of each message, the last first."""
-    first = layers[(layers["message"] >= 0) & (layers["rank"] == 0)].drop_duplicates("layer_index")
-    members = first.sort_values("layer_index", ascending=False).groupby("message")["layer_index"]
-    return [[int(layer) for layer in of_message] for _, of_message in members]

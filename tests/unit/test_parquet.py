@@ -1,0 +1,52 @@
+"""Rows of a few cells at a time."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stallpoint import parquet
+from stallpoint.errors import InputError
+from stallpoint.records import FLAG, ITERATIONS, LAYERS, REAL, TEXT, Table
+
+CELLS = ["a", "b", "c", "d"]
+
+
+def write(table: Table, cells: list[str], folder: Path) -> None:
+    """A row for each of `cells`, numbered by the column iteration."""
+    rows = {
+        column.name: [{TEXT: "", REAL: 0.0, FLAG: False}.get(column.type, 0)] * len(cells) for column in table.columns
+    } | {"cell": cells, "iteration": list(range(len(cells)))}
+    parquet.write(table, pa.table(rows, table.schema), folder / table.name)
+
+
+@given(st.lists(st.integers(0, 5), min_size=4, max_size=4), st.integers(1, 12), st.integers(1, 12))
+def test_every_row_comes_once_with_all_others_of_its_cell(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], at_once: int, batch: int
+) -> None:
+    folder = tmp_path_factory.mktemp("tables")
+    rows = [cell for cell, count in zip(CELLS, counts, strict=True) for _ in range(count)]
+    write(ITERATIONS, rows, folder)
+    write(LAYERS, rows[::2], folder)
+    files = {table.name: folder / table.name for table in (ITERATIONS, LAYERS)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "AT_ONCE", at_once)
+        patch.setattr(parquet, "_BATCH", batch)
+        parts = list(parquet.cells_at_once({ITERATIONS: None, LAYERS: ("cell", "iteration")}, files, CELLS))
+    assert [cell for part in parts for cell in part["iterations"]["cell"]] == rows
+    assert [number for part in parts for number in part["iterations"]["iteration"]] == list(range(len(rows)))
+    assert [cell for part in parts for cell in part["layers"]["cell"]] == rows[::2]
+    for part in parts:
+        assert list(part["layers"]) == ["cell", "iteration"]
+        assert set(part["layers"]["cell"]) <= set(part["iterations"]["cell"])
+    of_parts = [cell for part in parts for cell in dict.fromkeys(part["iterations"]["cell"])]
+    assert len(of_parts) == len(set(of_parts))
+
+
+@pytest.mark.parametrize("rows", [["a", "x"], ["b", "a"], ["a", "b", "a"]])
+def test_rows_where_none_are_expected_are_refused(rows: list[str], tmp_path: Path) -> None:
+    write(ITERATIONS, rows, tmp_path)
+    with pytest.raises(InputError, match=rf"iterations: rows of {rows[-1]} where none are expected"):
+        list(parquet.cells_at_once({ITERATIONS: None}, {"iterations": tmp_path / "iterations"}, CELLS))
