@@ -27,6 +27,7 @@ import predictions
 import presets
 import repeatability
 import report_page
+import scale
 import scaling_laws
 import sensitivity
 import truth
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "truth": truth.benchmark,
     "repeatability": repeatability.benchmark,
     "collect": collect.benchmark,
+    "scale": scale.benchmark,
     "dry-run": dry_run.benchmark,
     "layer-timing": layer_timing.benchmark,
     "presets": presets.benchmark,

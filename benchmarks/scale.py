@@ -1,0 +1,92 @@
+"""Fitting long records: seconds and memory of `fit` against the rows of layers, at equal cells.
+
+A made-up study of 60 layers on 1 to 32 ranks, whose iterations are written as often as is asked for. Run as a program
+it fits what lies in a folder: ``scale.py FOLDER``.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+LONGER = (1, 10, 40)
+"""Times as many iterations as the made-up study has."""
+ROUNDS = 1
+"""Of each: memory hardly differs between rounds, and the longest takes minutes."""
+
+
+def study() -> dict:
+    """Tidy tables by name."""
+    sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / folder) for folder in ("unit", "support")]
+    import synthetic
+
+    *layers, loss = synthetic.NETWORK
+    names = [replace(layer, name=f"{layer.name}_{copy}") for copy in range(10) for layer in layers]
+    truth = synthetic.Truth(layers=(*names[:59], loss))
+    nodes = (1, 2, 4, 8)
+    return synthetic.study(truth, nodes=nodes, workers_per_node=4, storages=("local",), repeats=1, visits=4)
+
+
+def write(tidy: dict, folder: Path, times: int) -> int:
+    """Write the tables with each cell's iterations `times` times, as `collect` would; returns rows of layers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from stallpoint import parquet
+    from stallpoint.models.terms.trainings import COLUMNS
+    from stallpoint.records import TABLES
+    from stallpoint.seal import seal
+
+    folder.mkdir()
+    for name, every in tidy.items():
+        table, path = TABLES[name], folder / f"{name}.parquet"
+        if table not in COLUMNS:
+            parquet.write(table, pa.Table.from_pandas(every, table.schema, preserve_index=False), path)
+            continue
+        with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
+            for cell in tidy["runs"]["cell"]:
+                mine = every[every["cell"] == cell]
+                count = 0 if mine.empty else 1 + mine["iteration"].max()
+                again = [
+                    pa.Table.from_pandas(
+                        mine.assign(iteration=mine["iteration"] + count * copy), table.schema, preserve_index=False
+                    )
+                    for copy in range(times)
+                ]
+                writer.write_table(pa.concat_tables(again))
+        seal(path)
+    return times * len(tidy["layers"])
+
+
+def fit(folder: Path) -> None:
+    """As the rule fit does."""
+    from stallpoint import models
+    from stallpoint.models.terms.trainings import COLUMNS
+    from stallpoint.parquet import cells_at_once, read_frames
+    from stallpoint.records import TIDY_TABLES
+
+    files = {table.name: folder / f"{table.name}.parquet" for table in TIDY_TABLES}
+    tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)
+    models.fit(tidy, cells_at_once(COLUMNS, files, tidy["runs"]["cell"]), nodes=[1, 2, 4, 8, 16])
+
+
+def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
+    """Timings and lines to print."""
+    from paired import of, rounds
+
+    tidy = study()
+    counts = {f"{write(tidy, scratch / str(times), times):,} rows": str(scratch / str(times)) for times in LONGER}
+    commands = {name: [sys.executable, __file__, folder] for name, folder in counts.items()}
+    timings = rounds("fit of long records", commands, min(count, ROUNDS))
+    lines = []
+    for name in counts:
+        seconds = statistics.median(timing.seconds for timing in of(timings, name))
+        peak = max(timing.peak_bytes for timing in of(timings, name))
+        lines.append(f"  {name:<24}{seconds:8.1f} s {peak / 1e6:8.0f} MB")
+    return timings, lines
+
+
+if __name__ == "__main__":
+    fit(Path(sys.argv[1]))
