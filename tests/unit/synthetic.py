@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import Cell, CollectivesCell, InterventionCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.kinds import KINDS
 from stallpoint.parquet import write_cell
 from stallpoint.presets import PRESETS, Preset
@@ -173,6 +173,30 @@ def study(
     axes = {"scaling": "strong", "batch": batch, "storage": storages[0], "sync": syncs[0], "prefetch": prefetches[0]}
     failed = train(networks[0], 8, 1, axes)
     _run_row(failed, rows, reason="out of memory on rank 0")
+    return _tables(rows)
+
+
+def records(cells: Iterable[Cell], truth_of: Callable[[str], Truth], seed: int = 0) -> dict[str, pd.DataFrame]:
+    """All tidy tables of these cells, each network as `truth_of` its name says; imported cells have none."""
+    rng = np.random.default_rng(seed)
+    rows: Rows = {table.name: [] for table in TIDY_TABLES}
+    anywhere = Truth()
+    for cell in cells:
+        match cell:
+            case InterventionCell():
+                pass
+            case TrainCell():
+                _train_rows(truth_of(cell.network), cell, rng, rows)
+            case SgemmCell():
+                _sgemm_rows(truth_of(cell.network), cell, rng, rows)
+            case CollectivesCell():
+                _collectives_rows(anywhere, cell, rng, rows)
+            case StorageCell():
+                _storage_rows(anywhere, cell, rng, rows)
+    return _tables(rows)
+
+
+def _tables(rows: Rows) -> dict[str, pd.DataFrame]:
     return {name: pd.DataFrame(rows[name], columns=[c.name for c in TABLES[name].columns]) for name in rows}
 
 

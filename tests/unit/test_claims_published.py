@@ -32,7 +32,6 @@ WAIVED = {
     "non-scaling-layers-stall-beyond-32": "shares on one node, and no iteration on more than 32 (section III-D)",
     "shared-storage-lets-compute-idle": PICTURE,  # Fig. 13
     "small-files-are-slow-at-random": WORDS,
-    "large-batches-cost-accuracy": "no table holds accuracies",
     # Shi et al. (2018)
     "wfbp-hides-communication": WORDS,
     "communication-after-backward-is-not-hidden": WORDS,
@@ -49,7 +48,8 @@ WAIVED = {
     "slow-gpus-scale-better": PICTURE,  # Figs. 2 and 3
     # Serebryakov (2017)
     "weak-scaling-is-easier": WORDS,
-    "large-effective-batches-converge-worse": "no table holds accuracies",
+    "strong-scaling-loses-efficiency": WORDS,
+    "weak-scaling-keeps-efficiency": WORDS,
     # the survey
     "communication-grows-with-workers": WORDS,
     "slowest-worker-decides": WORDS,
@@ -74,9 +74,10 @@ def test_every_paper_has_its_own_numbers(judged: dict[str, Judged]) -> None:
 
 
 def test_each_claim_holds_for_the_numbers_of_its_own_paper(judged: dict[str, Judged]) -> None:
-    found = {name: one["verdict"] for name, one in judged.items() if name not in WAIVED}
+    waiting = {claim.id for claim in read_claims(claim_files([PAPERS], SHIPPED)) if claim.missing}
+    found = {name: one["verdict"] for name, one in judged.items() if name not in WAIVED and name not in waiting}
     assert found == dict.fromkeys(found, HOLDS)
-    assert len(found) == len(judged) - len(WAIVED)
+    assert len(found) == len(judged) - len(WAIVED) - len(waiting)
 
 
 def test_no_number_decides_a_claim_that_is_waived(judged: dict[str, Judged]) -> None:

@@ -14,7 +14,9 @@ from stallpoint.planning import durations
 from stallpoint.records import PAPER_FIGURES
 from stallpoint.study import expand
 
-STUDIES = [("keuper-2016", "xeon"), ("shi-2018", "v100-4gpu"), ("gpu-site", "a100")]
+STUDIES = [
+    ("keuper-2016", "xeon"), ("shi-2018", "v100-4gpu"), ("dlbs", "gpu"), ("guide", "gpu"), ("gpu-site", "a100"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "cells"), STUDIES)

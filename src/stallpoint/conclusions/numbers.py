@@ -159,7 +159,6 @@ def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     known = sorted((row for row in rows if not math.isnan(row["measured_speedup"])), key=lambda row: row["nodes"])
     for row in known:
         seconds = _estimate(row, "measured_iteration")
-        times = row["nodes"] / known[0]["nodes"]
         first = row is known[0]
         half_width = (row["measured_speedup_high"] - row["measured_speedup_low"]) / (2 * row["measured_speedup"])
         yield {
@@ -168,7 +167,7 @@ def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "seconds": seconds,
             "samples_per_second": _over(row["global_batch"], seconds),
             "speedup": _estimate(row, "measured_speedup"),
-            "efficiency": _scaled(_estimate(row, "measured_speedup"), 1 / times),
+            "efficiency": _estimate(row, "measured_efficiency"),
             "half_width": None if first else _number(half_width),
         }
 
@@ -179,10 +178,6 @@ def _over(amount: float, seconds: Estimate | None) -> Estimate | None:
         return None
     of = {"value": seconds["value"], "low": seconds["high"], "high": seconds["low"]}
     return {name: _number(amount / end) if end else None for name, end in of.items()}
-
-
-def _scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
-    return estimate and {name: None if end is None else end * factor for name, end in estimate.items()}
 
 
 def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

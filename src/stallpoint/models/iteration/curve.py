@@ -96,6 +96,11 @@ class ScalingCurve:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(larger * base.parts.iteration_time / here.parts.iteration_time)
 
+    def efficiency(self, nodes: int, basis: str) -> Ensemble:
+        """Speedup over the ratio of workers: t1/(N tN) by strong scaling, t1/tN by weak scaling (Serebryakov 2017)."""
+        points: Mapping[int, Measured | Predicted] = self.measured if basis == "measured" else self.predicted
+        return self.speedup(nodes, basis) * points[self.base].point.ranks / points[nodes].point.ranks
+
 
 def _known(point: Measured | Predicted) -> bool:
     seconds = point.parts.iteration_time

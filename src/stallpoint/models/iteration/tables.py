@@ -40,8 +40,10 @@ def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, obje
         **{f"measured_{name}": float(getattr(theirs, name)[0]) for name in _COMPARED},
         **columns("predicted_iteration", ours.iteration_time),
         **columns("predicted_speedup", curve.speedup(nodes, "predicted")),
+        **columns("predicted_efficiency", curve.efficiency(nodes, "predicted")),
         **columns("measured_iteration", theirs.iteration_time),
         **columns("measured_speedup", curve.speedup(nodes, "measured") if measured else unknown),
+        **columns("measured_efficiency", curve.efficiency(nodes, "measured") if measured else unknown),
         **columns("held_out_iteration", held_out.parts.iteration_time if held_out else unknown),
     }
     reference = _reference(held_out, measured, steps)

@@ -62,6 +62,7 @@ class Compute:
         self._seed = seed
         self._kernels = kernels or {}
         self._pools: dict[tuple[str, ...], Ensemble] = {}
+        self._curves: dict[tuple[tuple[str, ...], ...], BatchCurve] = {}
         self.layers = trainings.networks
         self.cells: dict[tuple[str, str], list[MeasuredBatch]] = {}
         alone = trainings.steps[trainings.steps["ranks"] == 1]
@@ -82,7 +83,7 @@ class Compute:
         pools = [_best(at_b, prefetch) for at_b in _by_batch(cells)]
         if not pools:
             return None
-        curve = self._possible(network, self._curve(pools))
+        curve = self._possible(network, pools)
         seconds = curve(batch)
         for_rows = self._products(network)
         if hardware in self._kernels and for_rows.any():
@@ -124,11 +125,15 @@ class Compute:
             [pool[0].worker_batch for pool in pools], np.stack([self._pool(pool) for pool in pools], axis=1)
         )
 
-    def _possible(self, network: str, curve: BatchCurve) -> BatchCurve:
+    def _possible(self, network: str, pools: list[list[MeasuredBatch]]) -> BatchCurve:
         """The curve with all times of a b multiplied by what makes its forward and backward pass possible."""
-        count = len(self.layers[network].names)
-        passes = curve.seconds[..., 2 * count] + curve.seconds[..., 2 * count + 1]
-        return replace(curve, seconds=curve.seconds * corrections(curve.batches, passes)[..., None])
+        key = tuple(tuple(cell.name for cell in pool) for pool in pools)
+        if key not in self._curves:
+            curve, count = self._curve(pools), len(self.layers[network].names)
+            passes = curve.seconds[..., 2 * count] + curve.seconds[..., 2 * count + 1]
+            seconds = curve.seconds * corrections(curve.batches, passes)[..., None]
+            self._curves[key] = replace(curve, seconds=seconds)
+        return self._curves[key]
 
     def passes(self, network: str, hardware: str, batch: int) -> Ensemble | None:
         """Forward and backward pass as measured at b = `batch`, s; None where no cell has it."""

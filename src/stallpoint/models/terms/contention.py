@@ -125,6 +125,7 @@ class Contention:
         known = [measured for measured in several if measured.point.nodes == fewest[measured.point.hardware]]
         usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(trainings.steps, "hardware")}
         self._seen: list[Seen] = []
+        self._known: dict[tuple[Point, bool], Effects] = {}
         for measured in known:
             cells = [trainings.sending[name] for name in measured.cells if name in trainings.sending]
             for alike in by_messages(cells):
@@ -138,6 +139,11 @@ class Contention:
 
     def effects(self, point: Point, held_out: bool = False) -> Effects:
         """The effects at `point`, learned from points on the same hardware; without its own if it is `held_out`."""
+        if (point, held_out) not in self._known:
+            self._known[point, held_out] = self._effects(point, held_out)
+        return self._known[point, held_out]
+
+    def _effects(self, point: Point, held_out: bool) -> Effects:
         others = [
             seen
             for seen in self._seen

@@ -55,6 +55,7 @@ class TrainingData:
         reading = self._alone.assign(ready=self._alone["read"] + self._alone["decode"])
         self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
         self._samples: dict[tuple[str, ...], Ensemble] = {}
+        self._chosen: dict[tuple[str, str, bool, frozenset[str]], pd.DataFrame] = {}
         self._curves: dict[tuple[str, str], list[tuple[bool, BatchCurve]]] = {}
         for (storage, hardware, order, cache), rows in groups(storage_reads, _CURVE):
             if rows["ranks"].nunique() > 1:
@@ -96,10 +97,13 @@ class TrainingData:
 
     def _rows(self, hardware: str, storage: str, prefetch: int, without: Collection[str]) -> pd.DataFrame:
         """Iterations on one rank with this storage; those that read ahead likewise, when there are any."""
-        rows = self._alone
-        chosen = (rows["hardware"] == hardware) & (rows["storage"] == storage) & ~rows["cell"].isin(list(without))
-        alike = chosen & ((rows["prefetch"] > 0) == (prefetch > 0))
-        return rows[alike] if alike.any() else rows[chosen]
+        key = hardware, storage, prefetch > 0, frozenset(without)
+        if key not in self._chosen:
+            rows = self._alone
+            chosen = (rows["hardware"] == hardware) & (rows["storage"] == storage) & ~rows["cell"].isin(list(without))
+            alike = chosen & ((rows["prefetch"] > 0) == (prefetch > 0))
+            self._chosen[key] = rows[alike] if alike.any() else rows[chosen]
+        return self._chosen[key]
 
     def _sample(self, rows: pd.DataFrame) -> Ensemble:
         """Seconds to read and to decode one sample, [1 + REPLICATES, 2]."""

@@ -1,0 +1,103 @@
+"""Which exhibits and claims of a paper a study can give: its cells are made up, fitted, drawn and judged.
+
+What was made up decides no verdict here; a claim is reachable if it gets one, whichever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pandas as pd
+import synthetic
+import yaml
+from checkout import ROOT
+
+from stallpoint import models
+from stallpoint.charts import NoData
+from stallpoint.claims.facts import facts
+from stallpoint.claims.judge import judge
+from stallpoint.claims.quantity import Evidence
+from stallpoint.claims.reading import read_claims
+from stallpoint.claims.verdict import UNTESTED
+from stallpoint.models.answers.paper_figures import figures
+from stallpoint.models.answers.what_if import scenarios
+from stallpoint.networks import find
+from stallpoint.networks.description import describe
+from stallpoint.papers import PAPERS, Material, Missing
+from stallpoint.papers.make import published
+from stallpoint.records import EXTRAPOLATED_TABLES, NETWORK_LAYERS, TABLES
+from stallpoint.study import Study, expand
+
+SCHEMA = ROOT / "workflow/schemas/study.schema.yaml"
+FEWER = {"iterations": 1, "warmup": 0, "visits": 1}
+"""What a cell measures is enough for a number, not for a narrow interval."""
+
+
+@dataclass(frozen=True)
+class Unreachable:
+    """What a study does not give, by name, and why."""
+
+    exhibits: Mapping[str, str]
+    claims: Mapping[str, str]
+
+
+def unreachable(study: str, paper: str, claims: str) -> Unreachable:
+    """What this study of `config/studies` does not give of a `paper` in the registry and of the file of `claims`."""
+    plan, tables = _fitted(study)
+    return Unreachable(_exhibits(paper, tables) if paper else {}, _claims(claims, plan, tables))
+
+
+@cache
+def _fitted(name: str) -> tuple[Study, dict[str, pd.DataFrame]]:
+    config = yaml.safe_load((ROOT / f"config/studies/{name}.yaml").read_text())
+    study = expand(config | FEWER, yaml.safe_load(SCHEMA.read_text()))
+    networks = {cell.network for cell in study.cells.values() if hasattr(cell, "network")}
+    layers = {network: describe(find(network)) for network in networks}
+    tidy = synthetic.records(study.cells.values(), lambda network: _truth(layers[network]))
+    machine = tidy["environments"]["cell"].map({path: cell.hardware for path, cell in study.cells.items()})
+    tidy["environments"] = tidy["environments"].assign(cpu_model=machine, gpu_model=machine)
+    fitted = models.fit(
+        tidy, **study.config["models"], shared_links=study.shared_links,
+        scenarios=scenarios(study.config["what_if"]), known_presets=study.presets, available=study.available,
+    )  # fmt: skip
+    described = pd.DataFrame([row for rows in layers.values() for row in rows])
+    nothing = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in EXTRAPOLATED_TABLES}
+    return study, {**nothing, **tidy, **fitted, NETWORK_LAYERS.name: described}
+
+
+def _truth(layers: list[dict[str, Any]]) -> synthetic.Truth:
+    """A network with one layer of each type that the real one has, which has the gradients of all of them."""
+    types = dict.fromkeys(row["layer_type"] for row in layers)
+    sizes = {kind: sum(row["gradient_bytes"] for row in layers if row["layer_type"] == kind) for kind in types}
+    return synthetic.Truth(tuple(synthetic.Layer(kind, kind, 1e-3, 0.2e-3, sizes[kind]) for kind in types))
+
+
+def _exhibits(paper: str, tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    numbers = published(ROOT / "resources/published" / file for file in PAPERS[paper].files)
+    theirs = {"paper_figures": pd.DataFrame(figures(numbers["keuper-2016"]))} if "keuper-2016" in numbers else {}
+    found = {}
+    for exhibit in PAPERS[paper].exhibits:
+        try:
+            made = exhibit.make(Material({**tables, **theirs}, numbers))
+        except (Missing, NoData) as reason:
+            found[exhibit.name] = str(reason)
+        else:
+            if made.missing:
+                found[exhibit.name] = "; ".join(made.missing)
+    return found
+
+
+def _claims(name: str, study: Study, tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    known = {**{one: pd.DataFrame(columns=[c.name for c in table.columns]) for one, table in TABLES.items()}, **tables}
+    judged = judge(
+        read_claims([ROOT / f"resources/claims/{name}.yaml"], []),
+        Evidence(known, facts(tables["runs"], study.shared_links)),
+    )
+    return {
+        claim["id"]: "; ".join(sorted({entry["missing"] for entry in claim["combinations"]}))
+        for claim in judged
+        if all(entry["verdict"] == UNTESTED for entry in claim["combinations"])
+    }
