@@ -227,11 +227,14 @@ def test_workers_of_one_machine_are_compared(material: Material) -> None:
         one.assign(
             hardware=f"g{n}", ranks=n, global_batch=n * one["worker_batch"], measured_iteration=time,
             measured_iteration_low=time / 2, measured_iteration_high=time * 2,
+            predicted_iteration=2 * time - 1, predicted_iteration_low=time, predicted_iteration_high=3 * time,
         )
         for n, time in seconds.items()
     ])  # fmt: skip
     made = of(SHI, "fig-02").make(Material({**machine.tables, "predictions": rows}, PUBLISHED))
     _, found = drawn(made)
+    predicted = found[found["basis"] == "predicted"].sort_values("ranks")["value"]
+    assert predicted.tolist() == pytest.approx([1, 4 / 3, 4 / 3], rel=1e-4)
     found = found[found["basis"] == "measured"].sort_values("ranks")
     assert found["ranks"].tolist() == [1, 2, 4]
     assert found["value"].tolist() == [1, 1.6, 2]
@@ -246,7 +249,7 @@ def test_weak_scaling_over_machines_and_its_prediction(material: Material) -> No
         known = rows[(rows["basis"] == basis) & rows["panel"].str.startswith("alexnet")].set_index("ranks")["value"]
         theirs = predictions[predictions["measured_speedup"].notna()].set_index("ranks")[f"{basis}_speedup"]
         assert known.sort_index().to_dict() == pytest.approx(theirs.sort_index().to_dict(), rel=1e-4)
-    assert "theirs 9.4%" in of(SHI, "fig-04").make(material).shown
+    assert "theirs 9.4 %" in of(SHI, "fig-04").make(material).shown
 
 
 def test_the_dag_of_three_layers_on_four_gpus(nothing: Material) -> None:

@@ -229,7 +229,7 @@ SHI = Paper(
             "Fig. 2", "fig-02", "Weak scaling within one machine", "scaling.one_machine",
             ("predictions", "runs", "environments"),
             "Frameworks are the presets that do what they do. Hardware entries of one machine differ in "
-            "workers_per_node.",
+            "workers_per_node. What is predicted (dashed) stands beside what was measured.",
         ),
         Exhibit(
             "Fig. 3", "fig-03", "Weak scaling over machines", "scaling.several_machines", ("predictions",),

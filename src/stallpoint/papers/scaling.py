@@ -44,10 +44,10 @@ def one_machine(material: Material) -> Made:
     processors = {name: machine.processor for name, machine in machines(material).items()}
     frame = frame.assign(hardware=frame["hardware"].map(processors))
     series = ["network", "hardware", "storage", "sync", "prefetch", "batch"]
-    curves = _over_fewest(frame, series)
+    curves = pd.concat([_over_fewest(frame, series, basis) for basis in ("measured", "predicted")])
     if curves.empty:
         raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(arrange(curves), ["measured"]), lacking(curves, SHI_NETWORKS, cells))
+    return Made(_chart(arrange(curves), ["measured", "predicted"]), lacking(curves, SHI_NETWORKS, cells))
 
 
 def several_machines(material: Material) -> Made:
@@ -82,7 +82,7 @@ def _errors(frame: pd.DataFrame, material: Material) -> str:
     """Mean errors of the iteration time beside the published ones."""
     theirs = {entry["network"]: entry["error"] for entry in said(material, FILE, "fig-04")}
     ours = frame["error"].abs().groupby(frame["network"]).mean().dropna()
-    texts = [f"{network} {error:.1%} (theirs {theirs[network]:.1%})" for network, error in ours.items()]
+    texts = [f"{network} {100 * error:.1f} % (theirs {100 * theirs[network]:.1f} %)" for network, error in ours.items()]
     return f"mean error of predicted iteration times: {', '.join(texts)}" if texts else ""
 
 
@@ -90,18 +90,17 @@ def _speedups(frame: pd.DataFrame, bases: Sequence[str]) -> pd.DataFrame:
     return pd.concat([estimate(frame, f"{basis}_speedup").assign(basis=basis) for basis in bases])
 
 
-def _over_fewest(frame: pd.DataFrame, series: list[str]) -> pd.DataFrame:
+def _over_fewest(frame: pd.DataFrame, series: list[str], basis: str) -> pd.DataFrame:
     """Throughput over that of the fewest workers of each series, with the interval of the time alone."""
+    seconds, speedup = f"{basis}_iteration", f"{basis}_speedup"
+    frame = frame[frame[seconds].notna()]
     frame = frame.sort_values([*series, "ranks"], kind="stable").drop_duplicates([*series, "ranks"])
-    rate = frame["global_batch"] / frame["measured_iteration"]
+    rate = frame["global_batch"] / frame[seconds]
     least = rate.groupby([frame[name] for name in series]).transform("first")
-    frame = frame.assign(
-        scaling="weak",
-        measured_speedup=rate / least,
-        measured_speedup_low=frame["global_batch"] / frame["measured_iteration_high"] / least,
-        measured_speedup_high=frame["global_batch"] / frame["measured_iteration_low"] / least,
-    )
-    return _with_several(estimate(frame, "measured_speedup").assign(basis="measured"))
+    ends = {"": rate, "_low": frame["global_batch"] / frame[f"{seconds}_high"]}
+    ends["_high"] = frame["global_batch"] / frame[f"{seconds}_low"]
+    frame = frame.assign(scaling="weak", **{f"{speedup}{end}": value / least for end, value in ends.items()})
+    return _with_several(estimate(frame, speedup).assign(basis=basis))
 
 
 def _with_several(curves: pd.DataFrame) -> pd.DataFrame:
