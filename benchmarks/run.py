@@ -30,6 +30,7 @@ import report_page
 import scale
 import scaling_laws
 import sensitivity
+import small_studies
 import truth
 
 BENCHMARKS = {
@@ -49,6 +50,7 @@ BENCHMARKS = {
     "sensitivity": sensitivity.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
     "cluster-report": cluster_report.benchmark,
+    "small-studies": small_studies.benchmark,
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
