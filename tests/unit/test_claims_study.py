@@ -28,8 +28,12 @@ DEVICES = {"xeon": "cpu", "k80-4gpu": "cuda", "v100-4gpu": "cuda"}
 NETWORKS = ("alexnet", "googlenet", "resnet50")
 STORAGES = {"local": ("files", False), "shared": ("raw", True), "shared-files": ("files", True)}
 """Format, and whether reads share the gradients' link."""
-NO_TABLE = {"large-batches-cost-accuracy", "large-effective-batches-converge-worse"}
-"""Claims about convergence, which no table can tell."""
+NO_TABLE = {
+    "large-batches-cost-accuracy", "large-effective-batches-converge-worse", "averaging-less-often-costs-accuracy",
+    "asynchronous-sgd-is-fastest", "staleness-equals-workers", "downpour-survives-failures",
+    "delayed-gradients-speed-up-backward",
+}  # fmt: skip
+"""Claims about convergence and about training that is not synchronous, which no table can tell."""
 FACTS: Facts = {
     "hardware.device": dict(DEVICES),
     "storage.format": {(name, of): kind for name in DEVICES for of, (kind, _) in STORAGES.items()},

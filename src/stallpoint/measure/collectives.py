@@ -10,6 +10,7 @@ from stallpoint.cells import CollectivesCell
 from stallpoint.measure import constants, contention
 from stallpoint.measure.all_reduces import send_row
 from stallpoint.measure.clock import clock_for
+from stallpoint.measure.device import device_of
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.communicator import communicator
@@ -27,7 +28,7 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
     down for a while slows all of them, and nothing but small messages for long would use up a core's quota. Every rank
     records each burst, from a barrier on: ranks leave a call at different times.
     """
-    device = torch.device(cell.device)
+    device = device_of(cell)
     clock = clock_for(device)
     communicates = communicator(cell.backend, cell.reduction, 0, world, device)
     buffer = torch.empty(max(cell.message_bytes) // 4, device=device)

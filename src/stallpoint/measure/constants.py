@@ -76,9 +76,10 @@ BESIDE_MESSAGES = 64
 """Messages at most: where one takes less than a piece, so many are enough to tell what each costs."""
 BESIDE_SAMPLES = 3
 """Samples of messages of which one alone is as long as `BESIDE_PIECES`: each says what many short ones say."""
-PIECE_IMAGES = {"cpu": 2, "cuda": 64}
-"""Images of 32 channels and 28 x 28 pixels in a piece, a convolution's backward pass: some 0.1 ms, so that starting it
-does not count, and short beside the messages that training waits for."""
+PIECE_IMAGES = {"cpu": 2, "cuda": 512}
+"""Images of 32 channels and 28 x 28 pixels in a piece, a convolution's backward pass: some 0.1 ms on a CPU, so that
+starting it does not count, and short beside the messages that training waits for. On a GPU starting it and waiting for
+it take some 0.05 ms: a piece has 15 GFLOP, a millisecond at 15 TFLOP/s."""
 
 # --- the sentinel (`sentinel`) -------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from stallpoint.cells import CollectivesCell
 from stallpoint.measure import constants
 from stallpoint.measure.all_reduces import agree, send
+from stallpoint.measure.device import device_of, thread_for
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.communicator import Communicator
@@ -31,11 +31,11 @@ def measure(cell: CollectivesCell, world: World, communicates: Communicator, kee
     Every rank computes alone, and then beside the messages of each sample; all begin at a barrier.
     """
     before = (keep.visit - 1) * (cell.samples + 1)
-    device = torch.device(cell.device)
+    device = device_of(cell)
     compute = backward_of_convolution(device)
     work = [size + constants.BESIDE_AS_BYTES for size in cell.message_bytes]
     progress = Progress("all-reduce beside computing", work, silent=world.rank > 0)
-    with ThreadPoolExecutor(1, "communication") as thread:
+    with thread_for(device, "communication") as thread:
         world.comm.Barrier()
         alone_operations, alone_computing = _computed(compute, _after(constants.ISOLATED_SECONDS))
         keep.measuring += alone_computing

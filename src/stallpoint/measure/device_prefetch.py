@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import torch
 
+from stallpoint.measure.device import thread_for
 from stallpoint.measure.pipeline import MiniBatch
 
 NextBatch = Callable[[], MiniBatch]
@@ -23,7 +23,7 @@ class DevicePrefetch:
     def __init__(self, source: NextBatch, device: torch.device) -> None:
         self._source, self._device = source, device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        self._thread = ThreadPoolExecutor(1, "device-prefetch")
+        self._thread = thread_for(device, "device-prefetch")
         self._ahead = self._thread.submit(self._copy)
 
     def next_batch(self) -> MiniBatch:

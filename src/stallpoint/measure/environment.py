@@ -18,6 +18,7 @@ from stallpoint.cells import Cell
 from stallpoint.errors import CannotRun
 from stallpoint.measure import mpi_parameters
 from stallpoint.measure.caches import caches
+from stallpoint.measure.device import device_of
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.world import World
 
@@ -25,7 +26,7 @@ from stallpoint.measure.world import World
 def describe(cell: Cell, world: World) -> dict[str, Any]:
     """This rank's row of `records.ENVIRONMENTS`, less cell and rank; all ranks call it together."""
     commit, dirty = _own_git_state()
-    known = caches(torch.device(cell.device))
+    known = caches(device_of(cell))
     return {
         "node": _node_name(world, cell.anonymise),
         "device": cell.device,

@@ -31,6 +31,7 @@ from stallpoint.cells import Cell
 from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError
 from stallpoint.kinds import kind_of
 from stallpoint.measure import environment, precision, slurm
+from stallpoint.measure.device import device_of
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
@@ -122,7 +123,7 @@ class _Visit:
         if self.world.rank == 0 and (job := slurm.own_job()):
             self.recorder.add(SLURM_JOBS, **job)
         self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
-        sentinel = sentinel_of(self.world, torch.device(self.cell.device))
+        sentinel = sentinel_of(self.world, device_of(self.cell))
         before = sentinel.run()
         self.recorder.prepared = datetime.now(UTC)
         measure(self.cell, self.world, self.recorder)

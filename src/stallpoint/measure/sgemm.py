@@ -22,6 +22,7 @@ from stallpoint.cells import SgemmCell
 from stallpoint.measure import constants
 from stallpoint.measure.caches import caches
 from stallpoint.measure.clock import clock_for
+from stallpoint.measure.device import device_of
 from stallpoint.measure.precision import NUMBERS
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
@@ -97,7 +98,7 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
     """
     network = network_of(cell)
     outline = network.outline()
-    device = torch.device(cell.device)
+    device = device_of(cell)
     wanted = [
         (batch, product)
         for batch in cell.batches

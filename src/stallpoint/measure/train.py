@@ -20,6 +20,7 @@ from stallpoint.cells import TrainCell
 from stallpoint.errors import CannotRun
 from stallpoint.measure import memory, resident, synchronisation
 from stallpoint.measure.clock import Mark, clock_for, host_mark
+from stallpoint.measure.device import device_of
 from stallpoint.measure.device_prefetch import DevicePrefetch
 from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
@@ -105,7 +106,7 @@ class Trainer:
         self._clock.start()
         batch = next_batch()
         loaded = mark()
-        inputs, labels = batch.inputs.to(self._device), batch.labels.to(self._device)
+        inputs, labels = (part.to(self._device, non_blocking=True) for part in (batch.inputs, batch.labels))
         copied = mark()
         with self._in_precision:
             loss = self._synchronisation.network(inputs, labels)
@@ -200,7 +201,7 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
         keep.add(LAYERS, **{name: which[name] for name in ("iteration", "warmup")}, **measured.layers)
         if not which["warmup"]:
             instrumentation.add(measured.phases, measured.layers, measured.turns)
-    keep.add(INSTRUMENTATION, **instrumentation.row(torch.device(cell.device)))
+    keep.add(INSTRUMENTATION, **instrumentation.row(device_of(cell)))
 
 
 def iterations(
@@ -214,18 +215,18 @@ def iterations(
     """
     memory.keep_freed()
     network = network_of(cell)
-    preset, device = preset_from(cell.preset), torch.device(cell.device)
+    preset, device = preset_from(cell.preset), device_of(cell)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
     with (
-        _pipeline(change.pipeline, cell, world, network.takes, begin=before) as pipeline,
+        _pipeline(change.pipeline, cell, world, network.takes, before, device) as pipeline,
         _on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
             resident.network(network, cell.seed, device), world, preset, device,
             precision=cell.precision, warmup=cell.warmup, change=change,
         ) as trainer,
-        Sensors(gpu=torch.cuda.current_device() if device.type == "cuda" else None) as sensors,
+        Sensors(gpu=device.index) as sensors,
     ):  # fmt: skip
         progress = Progress("iteration", [1] * count, silent=world.rank > 0)
         world.comm.Barrier()
@@ -255,7 +256,9 @@ def _on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) ->
         yield prefetch.next_batch
 
 
-def _pipeline(kind: type[InputPipeline], cell: TrainCell, world: World, takes: Inputs, begin: int) -> InputPipeline:
+def _pipeline(
+    kind: type[InputPipeline], cell: TrainCell, world: World, takes: Inputs, begin: int, device: torch.device
+) -> InputPipeline:
     return kind(
         Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
         takes=takes,
@@ -266,4 +269,5 @@ def _pipeline(kind: type[InputPipeline], cell: TrainCell, world: World, takes: I
         readers=cell.readers,
         seed=cell.seed,
         begin=begin,
+        pinned=device.type == "cuda",
     )

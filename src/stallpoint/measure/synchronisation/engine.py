@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from stallpoint.measure.clock import Clock, Mark, host_mark
+from stallpoint.measure.device import thread_for
 from stallpoint.measure.synchronisation.exchange import Exchange
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.interface import Sent
@@ -45,7 +46,7 @@ class Engine:
         self.updates = exchange.updates
         self._gradients, self._exchange, self._clock, self._replan, self._end = gradients, exchange, clock, replan, end
         self._stream = stream_for(device)
-        self._thread = ThreadPoolExecutor(1, "communication") if during_backward else None
+        self._thread = thread_for(device, "communication") if during_backward else None
         self._under_way: list[Future[None]] = []
         self._sent: dict[int, tuple[int, int, int, int]] = {}
         self._set_plan(plan)
