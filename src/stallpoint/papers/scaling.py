@@ -83,7 +83,7 @@ def _errors(frame: pd.DataFrame, material: Material) -> str:
     theirs = {entry["network"]: entry["error"] for entry in said(material, FILE, "fig-04")}
     ours = frame["error"].abs().groupby(frame["network"]).mean().dropna()
     texts = [f"{network} {100 * error:.1f} % (theirs {100 * theirs[network]:.1f} %)" for network, error in ours.items()]
-    return f"mean error of predicted iteration times: {', '.join(texts)}" if texts else ""
+    return f"mean error of predicted iteration times, all presets: {', '.join(texts)}" if texts else ""
 
 
 def _speedups(frame: pd.DataFrame, bases: Sequence[str]) -> pd.DataFrame:
