@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import cycle
 from typing import Any
 from zlib import crc32
 
 import altair as alt
+
+from stallpoint.networks import NETWORKS
 
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#086ABB", "#E47500", "#0B9863", "#D86AAA", "#2A98E7", "#CA460C"
 VIOLET, LILAC, RED, LIME, GREY, OLIVE = "#684BDB", "#8479FF", "#CC032E", "#67A153", "#5A6E71", "#696A36"
@@ -42,6 +45,9 @@ PRESETS: dict[str, tuple[str, str]] = {
 """Colour and shape of each named preset; those of a study have theirs by their name (`preset`)."""
 _FREE = sorted({(colour, shape) for colour in OTHERS for shape in SHAPES} - set(PRESETS.values()))
 """Looks that no named preset has."""
+
+_NETWORKS = (BLUE, ORANGE, GREEN, PINK, VERMILION, SKY, VIOLET, LIME, RED, LILAC, OLIVE, GREY)
+"""Of the registered networks, in their order."""
 
 COLOURS: dict[str, dict[str, str]] = {
     "preset": {name: colour for name, (colour, _) in PRESETS.items()},
@@ -94,14 +100,7 @@ COLOURS: dict[str, dict[str, str]] = {
     },
     "paper time": {"communication": BLUE},
     "scenario": {"as measured": GREY},
-    "network": {
-        "alexnet": BLUE,
-        "googlenet": ORANGE,
-        "resnet50": GREEN,
-        "vgg16": PINK,
-        "vit-b-16": VERMILION,
-        "gpt2-small": SKY,
-    },
+    "network": dict(zip(NETWORKS, cycle(_NETWORKS))),
     "time": {"compute": VERMILION, "exposed communication": BLUE, "hidden communication": GREY},
     "task": {
         "data wait": GREEN,

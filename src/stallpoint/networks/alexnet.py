@@ -1,7 +1,8 @@
-"""AlexNet as Caffe's bvlc_alexnet trains it (names and order of the layers are Caffe's).
+"""AlexNet: as Caffe's bvlc_alexnet trains it (names and order of the layers are Caffe's), and its later variant.
 
 Krizhevsky, Sutskever & Hinton: ImageNet Classification with Deep Convolutional Neural Networks, NIPS 2012.
 Gradient sizes are those of Shi et al. (2018), Table VI.
+Krizhevsky: One weird trick for parallelizing convolutional neural networks, 2014 (arXiv:1404.5997), section 5.
 """
 
 from __future__ import annotations
@@ -21,8 +22,21 @@ def _pooling() -> nn.Module:
     return nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True)
 
 
-def build() -> nn.Module:
-    """The network for images of 227 x 227 pixels."""
+def _fully_connected() -> dict[str, nn.Module]:
+    return {
+        "flatten": nn.Flatten(),
+        "fc6": nn.Linear(256 * 6 * 6, 4096),
+        "relu6": nn.ReLU(inplace=True),
+        "drop6": nn.Dropout(0.5),
+        "fc7": nn.Linear(4096, 4096),
+        "relu7": nn.ReLU(inplace=True),
+        "drop7": nn.Dropout(0.5),
+        "fc8": nn.Linear(4096, CLASSES),
+    }
+
+
+def alexnet() -> nn.Module:
+    """Of 2012, with groups in one tower, for images of 227 x 227 pixels."""
     return Classifier(
         conv1=nn.Conv2d(3, 96, kernel_size=11, stride=4),
         relu1=nn.ReLU(inplace=True),
@@ -39,12 +53,25 @@ def build() -> nn.Module:
         conv5=nn.Conv2d(384, 256, kernel_size=3, padding=1, groups=2),
         relu5=nn.ReLU(inplace=True),
         pool5=_pooling(),
-        flatten=nn.Flatten(),
-        fc6=nn.Linear(256 * 6 * 6, 4096),
-        relu6=nn.ReLU(inplace=True),
-        drop6=nn.Dropout(0.5),
-        fc7=nn.Linear(4096, 4096),
-        relu7=nn.ReLU(inplace=True),
-        drop7=nn.Dropout(0.5),
-        fc8=nn.Linear(4096, CLASSES),
+        **_fully_connected(),
+    )
+
+
+def one_weird_trick() -> nn.Module:
+    """Of 2014, without groups and without normalisation, for images of 224 x 224 pixels."""
+    return Classifier(
+        conv1=nn.Conv2d(3, 64, kernel_size=11, stride=4, padding=2),
+        relu1=nn.ReLU(inplace=True),
+        pool1=_pooling(),
+        conv2=nn.Conv2d(64, 192, kernel_size=5, padding=2),
+        relu2=nn.ReLU(inplace=True),
+        pool2=_pooling(),
+        conv3=nn.Conv2d(192, 384, kernel_size=3, padding=1),
+        relu3=nn.ReLU(inplace=True),
+        conv4=nn.Conv2d(384, 256, kernel_size=3, padding=1),
+        relu4=nn.ReLU(inplace=True),
+        conv5=nn.Conv2d(256, 256, kernel_size=3, padding=1),
+        relu5=nn.ReLU(inplace=True),
+        pool5=_pooling(),
+        **_fully_connected(),
     )

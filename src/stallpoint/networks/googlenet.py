@@ -120,6 +120,6 @@ class GoogLeNet(nn.Module):
         return total
 
 
-def build() -> nn.Module:
+def googlenet() -> nn.Module:
     """The network for images of 224 x 224 pixels."""
     return GoogLeNet()

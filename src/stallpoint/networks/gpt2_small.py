@@ -23,7 +23,7 @@ def _block() -> nn.Module:
     return Block(WIDTH, HEADS, causal=True, dropout=DROPOUT, approximate="tanh", epsilon=EPSILON)
 
 
-def build() -> nn.Module:
+def gpt2_small() -> nn.Module:
     """The network for sequences of up to 1024 tokens."""
     embedding = nn.Embedding(VOCABULARY, WIDTH)
     output = nn.Linear(WIDTH, VOCABULARY, bias=False)

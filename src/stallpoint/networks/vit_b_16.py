@@ -23,7 +23,7 @@ def _block() -> nn.Module:
     return Block(WIDTH, HEADS, causal=False, dropout=DROPOUT, approximate="none", epsilon=EPSILON)
 
 
-def build() -> nn.Module:
+def vit_b_16() -> nn.Module:
     """The network for images of 224 x 224 pixels."""
     return Classifier(
         patches=nn.Conv2d(3, WIDTH, kernel_size=PATCH, stride=PATCH),

@@ -1,4 +1,4 @@
-"""VGG-16, configuration D of the paper (names follow Caffe's VGG_ILSVRC_16_layers).
+"""VGG-16 and VGG-19, configurations D and E of the paper (names follow Caffe's VGG_ILSVRC_16_layers).
 
 Simonyan & Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015, Table 1.
 """
@@ -12,24 +12,24 @@ from torch import nn
 from stallpoint.networks.layers import Classifier
 
 CLASSES = 1000
-BLOCKS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-"""Filters of the convolutions of each block; pooling halves the image after each block."""
+FILTERS = (64, 128, 256, 512, 512)
+"""Of the convolutions of each block; pooling halves the image after each block."""
 
 
-def _convolutions() -> Iterator[tuple[str, nn.Module]]:
+def _convolutions(many: tuple[int, ...]) -> Iterator[tuple[str, nn.Module]]:
     channels = 3
-    for block, widths in enumerate(BLOCKS, 1):
-        for number, filters in enumerate(widths, 1):
+    for block, (filters, convolutions) in enumerate(zip(FILTERS, many, strict=True), 1):
+        for number in range(1, convolutions + 1):
             yield f"conv{block}_{number}", nn.Conv2d(channels, filters, kernel_size=3, padding=1)
             yield f"relu{block}_{number}", nn.ReLU(inplace=True)
             channels = filters
         yield f"pool{block}", nn.MaxPool2d(kernel_size=2, stride=2)
 
 
-def build() -> nn.Module:
-    """The network for images of 224 x 224 pixels."""
+def _network(*convolutions: int) -> nn.Module:
+    """So many `convolutions` in each of the five blocks; for images of 224 x 224 pixels."""
     return Classifier(
-        **dict(_convolutions()),
+        **dict(_convolutions(convolutions)),
         flatten=nn.Flatten(),
         fc6=nn.Linear(512 * 7 * 7, 4096),
         relu6=nn.ReLU(inplace=True),
@@ -39,3 +39,13 @@ def build() -> nn.Module:
         drop7=nn.Dropout(0.5),
         fc8=nn.Linear(4096, CLASSES),
     )
+
+
+def vgg16() -> nn.Module:
+    """Configuration D."""
+    return _network(2, 2, 3, 3, 3)
+
+
+def vgg19() -> nn.Module:
+    """Configuration E."""
+    return _network(2, 2, 4, 4, 4)

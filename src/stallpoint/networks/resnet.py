@@ -1,4 +1,4 @@
-"""ResNet-50, the first version: a block that halves the image does so in its first 1x1 convolution.
+"""ResNet-50, -101 and -152, the first version: a block that halves the image does so in its first 1x1 convolution.
 
 He, Zhang, Ren & Sun: Deep Residual Learning for Image Recognition, CVPR 2016, Table 1 and section 4.1.
 """
@@ -56,18 +56,34 @@ def _stage(channels: int, width: int, blocks: int, stride: int) -> nn.Sequential
     return nn.Sequential(first, *(Bottleneck(EXPANSION * width, width, 1) for _ in range(blocks - 1)))
 
 
-def build() -> nn.Module:
-    """The network for images of 224 x 224 pixels."""
+def _network(*blocks: int) -> nn.Module:
+    """`blocks` in each of the four stages; for images of 224 x 224 pixels."""
+    first, second, third, fourth = blocks
     return Classifier(
         conv1=_convolution(3, 64, 7, stride=2),
         bn1=nn.BatchNorm2d(64),
         relu1=nn.ReLU(inplace=True),
         pool1=nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True),
-        conv2=_stage(64, 64, blocks=3, stride=1),
-        conv3=_stage(256, 128, blocks=4, stride=2),
-        conv4=_stage(512, 256, blocks=6, stride=2),
-        conv5=_stage(1024, 512, blocks=3, stride=2),
+        conv2=_stage(64, 64, first, stride=1),
+        conv3=_stage(256, 128, second, stride=2),
+        conv4=_stage(512, 256, third, stride=2),
+        conv5=_stage(1024, 512, fourth, stride=2),
         pool5=nn.AvgPool2d(kernel_size=7),
         flatten=nn.Flatten(),
         fc=nn.Linear(512 * EXPANSION, CLASSES),
     )
+
+
+def resnet50() -> nn.Module:
+    """ResNet-50."""
+    return _network(3, 4, 6, 3)
+
+
+def resnet101() -> nn.Module:
+    """ResNet-101."""
+    return _network(3, 4, 23, 3)
+
+
+def resnet152() -> nn.Module:
+    """ResNet-152."""
+    return _network(3, 8, 36, 3)

@@ -1,0 +1,174 @@
+"""Inception-v3 as trained, with its auxiliary classifier and batch normalisation throughout.
+
+Szegedy et al.: Rethinking the Inception Architecture for Computer Vision, CVPR 2016, Table 1 and section 4. Table 1
+leaves filters open: they are those of the published model (TensorFlow's slim, torchvision). It cannot train on one
+sample: the auxiliary classifier normalises maps of one pixel.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import torch
+from torch import nn
+
+from stallpoint.networks.layers import Concat, Loss, TotalLoss
+
+CLASSES = 1000
+AUXILIARY_WEIGHT = 0.4
+
+
+def _convolution(
+    channels: int, filters: int, kernel: int | tuple[int, int], stride: int = 1, padding: int | tuple[int, int] = 0
+) -> nn.Sequential:
+    """A convolution without bias, its batch normalisation and its ReLU."""
+    return nn.Sequential(
+        OrderedDict(
+            conv=nn.Conv2d(channels, filters, kernel, stride, padding, bias=False),
+            bn=nn.BatchNorm2d(filters, eps=0.001),
+            relu=nn.ReLU(inplace=True),
+        )
+    )
+
+
+def _same(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
+    """Convolutions one after the other that keep the image's size, each (filters, height, width of its kernel)."""
+    found = nn.Sequential()
+    for filters, height, width in steps:
+        kernel = (height, width)
+        found.append(_convolution(channels, filters, kernel, padding=(height // 2, width // 2)))
+        channels = filters
+    return found
+
+
+def _pooled(channels: int, filters: int) -> nn.Sequential:
+    """Average pooling that keeps the image's size, and a 1x1 convolution."""
+    return nn.Sequential(nn.AvgPool2d(kernel_size=3, stride=1, padding=1), _convolution(channels, filters, 1))
+
+
+class Block(nn.Module):
+    """Branches over the same input, joined along the channels."""
+
+    def __init__(self, **branches: nn.Module) -> None:
+        super().__init__()
+        for name, branch in branches.items():
+            self.add_module(name, branch)
+        self.concat = Concat()
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Values [b, channels, h, w] to [b, all filters, h', w']."""
+        *branches, concat = self.children()
+        joined: torch.Tensor = concat(*(branch(values) for branch in branches))
+        return joined
+
+
+def _images_of_35(channels: int, pool: int) -> Block:
+    """Figure 5: 5x5 as two 3x3; 224 + `pool` channels."""
+    return Block(
+        conv_1x1=_convolution(channels, 64, 1),
+        conv_5x5=_same(channels, (48, 1, 1), (64, 5, 5)),
+        conv_3x3_twice=_same(channels, (64, 1, 1), (96, 3, 3), (96, 3, 3)),
+        pool=_pooled(channels, pool),
+    )
+
+
+def _images_of_17(width: int) -> Block:
+    """Figure 6: 7x7 as 1x7 and 7x1; 768 channels."""
+    once = ((width, 1, 1), (width, 1, 7), (192, 7, 1))
+    twice = ((width, 1, 1), (width, 7, 1), (width, 1, 7), (width, 7, 1), (192, 1, 7))
+    return Block(
+        conv_1x1=_convolution(768, 192, 1),
+        conv_7x7=_same(768, *once),
+        conv_7x7_twice=_same(768, *twice),
+        pool=_pooled(768, 192),
+    )
+
+
+def _expanded(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
+    """`steps`, and then 1x3 and 3x1 side by side."""
+    split = Block(conv_1x3=_same(384, (384, 1, 3)), conv_3x1=_same(384, (384, 3, 1)))
+    return nn.Sequential(*_same(channels, *steps), split)
+
+
+def _images_of_8(channels: int) -> Block:
+    """Figure 7; 2048 channels."""
+    return Block(
+        conv_1x1=_convolution(channels, 320, 1),
+        conv_3x3=_expanded(channels, (384, 1, 1)),
+        conv_3x3_twice=_expanded(channels, (448, 1, 1), (384, 3, 3)),
+        pool=_pooled(channels, 192),
+    )
+
+
+def _from_35_to_17() -> Block:
+    """Figure 10 over 288 channels; 768 channels."""
+    return Block(
+        conv_3x3=_convolution(288, 384, 3, stride=2),
+        conv_3x3_twice=_same(288, (64, 1, 1), (96, 3, 3)).append(_convolution(96, 96, 3, stride=2)),
+        pool=nn.MaxPool2d(kernel_size=3, stride=2),
+    )
+
+
+def _from_17_to_8() -> Block:
+    """The same over 768 channels; 1280 channels."""
+    return Block(
+        conv_3x3=_same(768, (192, 1, 1)).append(_convolution(192, 320, 3, stride=2)),
+        conv_7x7_3x3=_same(768, (192, 1, 1), (192, 1, 7), (192, 7, 1)).append(_convolution(192, 192, 3, stride=2)),
+        pool=nn.MaxPool2d(kernel_size=3, stride=2),
+    )
+
+
+def _classifier() -> nn.Sequential:
+    """The auxiliary one, on maps of 17 x 17."""
+    return nn.Sequential(
+        OrderedDict(
+            pool=nn.AvgPool2d(kernel_size=5, stride=3),
+            conv_1x1=_convolution(768, 128, 1),
+            conv_5x5=_convolution(128, 768, 5),
+            flatten=nn.Flatten(),
+            fc=nn.Linear(768, CLASSES),
+        )
+    )
+
+
+class InceptionV3(nn.Module):
+    """48 layers deep; an auxiliary classifier branches off before the last images of 17 x 17 are halved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            OrderedDict(
+                conv1=_convolution(3, 32, 3, stride=2),
+                conv2=_convolution(32, 32, 3),
+                conv3=_convolution(32, 64, 3, padding=1),
+                pool3=nn.MaxPool2d(kernel_size=3, stride=2),
+                conv4=_convolution(64, 80, 1),
+                conv5=_convolution(80, 192, 3),
+                pool5=nn.MaxPool2d(kernel_size=3, stride=2),
+            )
+        )
+        self.mixed_35 = nn.Sequential(_images_of_35(192, 32), _images_of_35(256, 64), _images_of_35(288, 64))
+        self.mixed_17 = nn.Sequential(_from_35_to_17(), *map(_images_of_17, (128, 160, 160, 192)))
+        self.auxiliary = _classifier()
+        self.loss1 = Loss(AUXILIARY_WEIGHT)
+        self.mixed_8 = nn.Sequential(_from_17_to_8(), _images_of_8(1280), _images_of_8(2048))
+        self.pool = nn.AvgPool2d(kernel_size=8)
+        self.drop = nn.Dropout(0.5)
+        self.flatten = nn.Flatten()
+        self.fc = nn.Linear(2048, CLASSES)
+        self.loss2 = Loss()
+        self.loss = TotalLoss()
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Images [b, 3, 299, 299] and labels [b] to the loss, the auxiliary one included."""
+        values = self.mixed_17(self.mixed_35(self.stem(images)))
+        loss1 = self.loss1(self.auxiliary(values), labels)
+        values = self.flatten(self.drop(self.pool(self.mixed_8(values))))
+        loss2 = self.loss2(self.fc(values), labels)
+        total: torch.Tensor = self.loss(loss1, loss2)
+        return total
+
+
+def inception_v3() -> nn.Module:
+    """The network for images of 299 x 299 pixels."""
+    return InceptionV3()
