@@ -44,12 +44,8 @@ def lines() -> Iterator[str]:
     yield "| network | parameters | multiply-adds |"
     yield "| --- | --- | --- |"
     for network in NETWORKS.values():
-        told = [
-            f"{said.text} ({said.source})"
-            for said in map(network.published.get, ("parameters", "multiply_adds"))
-            if said
-        ]
-        yield f"| `{network.name}` | {' | '.join(told)} |"
+        told = " | ".join(f"{said.text} ({said.source})" for said in network.published)
+        yield f"| `{network.name}` | {told} |"
     yield TAIL
 
 

@@ -53,7 +53,7 @@ def test_networks_are_as_large_as_registered(network: RegisteredNetwork) -> None
 @pytest.mark.parametrize("fact", ["parameters", "multiply_adds"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_are_as_large_as_published(name: str, fact: str) -> None:
-    published, source = NETWORKS[name].published[fact]
+    published, source = getattr(NETWORKS[name].published, fact)
     assert rounded_as(published, getattr(NETWORKS[name], fact)) == published, source
 
 

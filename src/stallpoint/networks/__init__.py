@@ -9,7 +9,6 @@ own (`stallpoint.networks.own`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -42,12 +41,19 @@ class Network(Protocol):
         """The network in training mode with fresh weights, the same for the same seed."""
 
 
-class Published(NamedTuple):
+class Said(NamedTuple):
     """A number from elsewhere."""
 
     text: str
     """With the digits it is given with, ``1.6e9`` say."""
     source: str
+
+
+class Published(NamedTuple):
+    """How large others say that a network is."""
+
+    parameters: Said
+    multiply_adds: Said
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,7 @@ class RegisteredNetwork:
     """Gradients of the layer that has most of them, bytes."""
     multiply_adds: int
     """Multiplications (each with an addition) of the matrix products in one sample's forward pass."""
-    published: Mapping[str, Published]
-    """The same ``parameters`` and ``multiply_adds`` as others give them."""
+    published: Published
     description: str
     source: str
 
@@ -102,12 +107,12 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=60_965_224,
             largest_layer_bytes=151_011_328,
             multiply_adds=724_406_816,
-            published={
-                "parameters": Published(
+            published=Published(
+                parameters=Said(
                     "61.0e6", "Sze et al., Efficient Processing of Deep Neural Networks, Proc. IEEE 2017, Table II"
                 ),
-                "multiply_adds": Published("724e6", "Sze et al., Table II"),
-            },
+                multiply_adds=Said("724e6", "Sze et al., Table II"),
+            ),
             description="AlexNet in Caffe's one-tower form: grouped convolutions, local response normalisation",
             source="Krizhevsky, Sutskever & Hinton (2012); Caffe's bvlc_alexnet",
         ),
@@ -118,14 +123,14 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=13_378_280,
             largest_layer_bytes=8_392_704,
             multiply_adds=1_591_044_096,
-            published={
-                "parameters": Published(
+            published=Published(
+                parameters=Said(
                     "13.4e6", "Shi et al. (2018), Table IV: ~53 million, which are bytes (4 for a parameter)"
                 ),
-                "multiply_adds": Published(
+                multiply_adds=Said(
                     "1.6e9", "Szegedy et al., CVPR 2015, section 1: a budget of 1.5 billion multiply-adds"
                 ),
-            },
+            ),
             description="GoogLeNet as trained, with both auxiliary classifiers, without batch normalisation",
             source="Szegedy et al. (2015); Caffe's bvlc_googlenet",
         ),
@@ -136,10 +141,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=25_557_032,
             largest_layer_bytes=9_437_184,
             multiply_adds=3_857_973_248,
-            published={
-                "parameters": Published("25557032", "torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params"),
-                "multiply_adds": Published("3.9e9", "Sze et al., Table II; He et al., CVPR 2016, Table 1, says 3.8e9"),
-            },
+            published=Published(
+                parameters=Said("25557032", "torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Said("3.9e9", "Sze et al., Table II; He et al., CVPR 2016, Table 1, says 3.8e9"),
+            ),
             description="ResNet-50, first version: the stride is in a block's first 1x1 convolution",
             source="He, Zhang, Ren & Sun (2016), Table 1",
         ),
@@ -150,12 +155,12 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=138_357_544,
             largest_layer_bytes=411_058_176,
             multiply_adds=15_470_264_320,
-            published={
-                "parameters": Published("138357544", "torchvision, VGG16_Weights.IMAGENET1K_V1: num_params"),
-                "multiply_adds": Published(
+            published=Published(
+                parameters=Said("138357544", "torchvision, VGG16_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Said(
                     "15.47e9", "torchvision, VGG16_Weights.IMAGENET1K_V1: GFLOPS, which are multiply-adds"
                 ),
-            },
+            ),
             description="VGG-16, configuration D: 13 convolutions of 3x3 and three fully-connected layers",
             source="Simonyan & Zisserman (2015), Table 1",
         ),
@@ -166,10 +171,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=86_567_656,
             largest_layer_bytes=9_449_472,
             multiply_adds=17_563_828_224,
-            published={
-                "parameters": Published("86567656", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: num_params"),
-                "multiply_adds": Published("17.56e9", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: GFLOPS"),
-            },
+            published=Published(
+                parameters=Said("86567656", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Said("17.56e9", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: GFLOPS"),
+            ),
             description="ViT-B/16: patches of 16x16 pixels, a class token, 12 encoder blocks, a linear classifier",
             source="Dosovitskiy et al. (2021), Table 1",
         ),
@@ -180,14 +185,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=124_439_808,
             largest_layer_bytes=154_389_504,
             multiply_adds=145_824_153_600,
-            published={
-                "parameters": Published(
-                    "124439808", "Hugging Face, openai-community/gpt2: GPT2LMHeadModel.num_parameters()"
-                ),
-                "multiply_adds": Published(
-                    "145824153600", "karpathy/nanoGPT, transformer_sizing.ipynb: forward_total / 2"
-                ),
-            },
+            published=Published(
+                parameters=Said("124439808", "Hugging Face, openai-community/gpt2: GPT2LMHeadModel.num_parameters()"),
+                multiply_adds=Said("145824153600", "karpathy/nanoGPT, transformer_sizing.ipynb: forward_total / 2"),
+            ),
             description="GPT-2 small (124M): 12 decoder blocks; the output layer shares the embedding's weights",
             source="Radford et al. (2019), section 2.3; openai/gpt-2, models/124M",
         ),
@@ -198,10 +199,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=61_100_840,
             largest_layer_bytes=151_011_328,
             multiply_adds=714_188_480,
-            published={
-                "parameters": Published("61100840", "torchvision, AlexNet_Weights.IMAGENET1K_V1: num_params"),
-                "multiply_adds": Published("0.71e9", "torchvision, AlexNet_Weights.IMAGENET1K_V1: GFLOPS"),
-            },
+            published=Published(
+                parameters=Said("61100840", "torchvision, AlexNet_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Said("0.71e9", "torchvision, AlexNet_Weights.IMAGENET1K_V1: GFLOPS"),
+            ),
             description="AlexNet's later variant: no groups, no local response normalisation, fewer filters",
             source="Krizhevsky (2014), section 5; torchvision's alexnet",
         ),
@@ -212,10 +213,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=143_667_240,
             largest_layer_bytes=411_058_176,
             multiply_adds=19_632_062_464,
-            published={
-                "parameters": Published("143667240", "torchvision, VGG19_Weights.IMAGENET1K_V1: num_params"),
-                "multiply_adds": Published("19.63e9", "torchvision, VGG19_Weights.IMAGENET1K_V1: GFLOPS"),
-            },
+            published=Published(
+                parameters=Said("143667240", "torchvision, VGG19_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Said("19.63e9", "torchvision, VGG19_Weights.IMAGENET1K_V1: GFLOPS"),
+            ),
             description="VGG-19, configuration E: 16 convolutions of 3x3 and three fully-connected layers",
             source="Simonyan & Zisserman (2015), Table 1",
         ),
@@ -226,10 +227,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=44_549_160,
             largest_layer_bytes=9_437_184,
             multiply_adds=7_570_194_432,
-            published={
-                "parameters": Published("44549160", "torchvision, ResNet101_Weights.IMAGENET1K_V1: num_params"),
-                "multiply_adds": Published("7.6e9", "He et al., CVPR 2016, Table 1"),
-            },
+            published=Published(
+                parameters=Said("44549160", "torchvision, ResNet101_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Said("7.6e9", "He et al., CVPR 2016, Table 1"),
+            ),
             description="ResNet-101, first version like resnet50",
             source="He, Zhang, Ren & Sun (2016), Table 1",
         ),
@@ -240,10 +241,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=60_192_808,
             largest_layer_bytes=9_437_184,
             multiply_adds=11_282_415_616,
-            published={
-                "parameters": Published("60192808", "torchvision, ResNet152_Weights.IMAGENET1K_V1: num_params"),
-                "multiply_adds": Published("11.3e9", "He et al., CVPR 2016, Table 1"),
-            },
+            published=Published(
+                parameters=Said("60192808", "torchvision, ResNet152_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Said("11.3e9", "He et al., CVPR 2016, Table 1"),
+            ),
             description="ResNet-152, first version like resnet50",
             source="He, Zhang, Ren & Sun (2016), Table 1",
         ),
@@ -254,10 +255,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=27_161_264,
             largest_layer_bytes=9_830_400,
             multiply_adds=5_718_899_296,
-            published={
-                "parameters": Published("27161264", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: num_params"),
-                "multiply_adds": Published("5.7e9", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: GFLOPS"),
-            },
+            published=Published(
+                parameters=Said("27161264", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Said("5.7e9", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: GFLOPS"),
+            ),
             description="Inception-v3 as trained, with its auxiliary classifier; mini-batches of two samples and more",
             source="Szegedy et al. (2016), Table 1; torchvision's inception_v3",
         ),
@@ -268,10 +269,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=1_248_424,
             largest_layer_bytes=2_052_000,
             multiply_adds=818_924_576,
-            published={
-                "parameters": Published("1248424", "torchvision, SqueezeNet1_0_Weights.IMAGENET1K_V1: num_params"),
-                "multiply_adds": Published("0.82e9", "torchvision, SqueezeNet1_0_Weights.IMAGENET1K_V1: GFLOPS"),
-            },
+            published=Published(
+                parameters=Said("1248424", "torchvision, SqueezeNet1_0_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Said("0.82e9", "torchvision, SqueezeNet1_0_Weights.IMAGENET1K_V1: GFLOPS"),
+            ),
             description="SqueezeNet 1.0: eight fire modules and no fully-connected layer",
             source="Iandola et al. (2016), Table 1",
         ),
