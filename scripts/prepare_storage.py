@@ -7,11 +7,11 @@ from stallpoint.parquet import atomic
 from stallpoint.program import program
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
-from stallpoint.study import sequences
+from stallpoint.study import shape
 
 with program(Path(snakemake.log[0])):
     entry = snakemake.params.entry
     storage = Storage(snakemake.wildcards.storage, Path(entry["path"]), entry["format"])
-    manifest = prepare(storage, generate=entry.get("generate"), seed=snakemake.params.seed, sequences=sequences(entry))
+    manifest = prepare(storage, generate=entry.get("generate"), seed=snakemake.params.seed, shape=shape(entry))
     with atomic(Path(snakemake.output.manifest)) as scratch:
         scratch.write_text(json.dumps(manifest, indent=2) + "\n")

@@ -207,7 +207,7 @@ def train_cell(folder: Path, ranks: int) -> TrainCell:
 
 
 def test_two_workers_train_a_users_network_on_tokens_and_all_reduce_shared_weights_once(here: Path) -> None:
-    write_synthetic(Storage("local", here / "text", "tokens"), 8, seed=1, sequences=Sequences(6, 100))
+    write_synthetic(Storage("local", here / "text", "tokens"), 8, seed=1, shape=Sequences(6, 100))
     cell = train_cell(here / "text", 2)
     assert cell_from_json(cell.to_json()) == cell
     status, printed = run_job(cell, here / "cell", ranks=2, body="from stallpoint.measure.train import measure")

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from stallpoint.errors import InputError
 from stallpoint.storage import FORMATS, Storage
 from stallpoint.storage.generate import prepare
 from stallpoint.storage.images import ImageSet, decode_image
+from stallpoint.storage.raw import Squares
 from stallpoint.storage.samples import INDEX_FILE
 from stallpoint.storage.synthetic import synthetic_images
 
@@ -99,6 +101,16 @@ def test_an_existing_folder_is_checked_and_indexed(tmp_path: Path) -> None:
     assert images.decode(0, images.read(0), 8)[:, 4, 4].tolist() == [255, 0, 0]
     colour_image(tmp_path / "dog" / "3.png", (0, 0, 0))
     assert prepare(storage, generate=None, seed=0)["samples"] == 4
+
+
+def test_raw_images_are_generated_as_large_as_a_network_needs_them(tmp_path: Path) -> None:
+    storage = Storage("s", tmp_path / "raw", "raw")
+    prepare(storage, generate=2, seed=1)
+    with closing(storage.open()) as images, pytest.raises(InputError, match="256x256 pixels are too small for a 299"):
+        images.decode(0, images.read(0), 299)
+    prepare(storage, generate=2, seed=1, shape=Squares(299))
+    with closing(storage.open()) as images:
+        assert images.decode(0, images.read(0), 299).shape == (3, 299, 299)
 
 
 def test_generating_never_overwrites_a_users_images(tmp_path: Path) -> None:

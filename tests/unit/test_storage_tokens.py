@@ -21,7 +21,7 @@ SHAPE = Sequences(sequence_length=10, vocabulary=40)
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
     generated = Storage("text", tmp_path / "text", "tokens")
-    prepare(generated, generate=12, seed=3, sequences=SHAPE)
+    prepare(generated, generate=12, seed=3, shape=SHAPE)
     return generated
 
 
@@ -36,7 +36,7 @@ def read_all(storage: Storage, takes: Tokens | Images) -> None:
 
 
 def test_a_sample_is_a_sequence_of_16_bit_tokens(storage: Storage) -> None:
-    manifest = prepare(storage, generate=12, seed=3, sequences=SHAPE)
+    manifest = prepare(storage, generate=12, seed=3, shape=SHAPE)
     assert (manifest["samples"], manifest["sequence_length"], manifest["files"]) == (12, 10, 1)
     assert manifest["bytes"] == 12 * manifest["median_bytes"] == 12 * 2 * (10 + 1)
     text = storage.open()
@@ -59,14 +59,14 @@ def test_the_generated_text_is_one_text_and_as_frequent_as_words_are() -> None:
 def test_another_shape_replaces_the_generated_text_and_the_same_leaves_it(storage: Storage) -> None:
     file = storage.path / "tokens.npy"
     written = file.stat().st_mtime_ns
-    prepare(storage, generate=12, seed=3, sequences=SHAPE)
+    prepare(storage, generate=12, seed=3, shape=SHAPE)
     assert file.stat().st_mtime_ns == written
-    assert prepare(storage, generate=12, seed=3, sequences=Sequences(20, 40))["sequence_length"] == 20
+    assert prepare(storage, generate=12, seed=3, shape=Sequences(20, 40))["sequence_length"] == 20
 
 
 def test_large_vocabularies_take_32_bits(tmp_path: Path) -> None:
     storage = Storage("text", tmp_path / "text", "tokens")
-    assert prepare(storage, generate=2, seed=3, sequences=Sequences(10, 70_000))["median_bytes"] == 4 * 11
+    assert prepare(storage, generate=2, seed=3, shape=Sequences(10, 70_000))["median_bytes"] == 4 * 11
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])

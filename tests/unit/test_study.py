@@ -118,11 +118,17 @@ TEXT = {"path": "text", "format": "tokens", "generate": 4}
             "sequences of 1024 tokens out of 50257, but storage short holds sequences of 512",
         ),
         ("small", "text", "small takes sequences of 16 tokens out of 100, but storage text holds sequences of 1024"),
+        ("inception-v3", "raw", "takes images of 299x299 pixels, but storage raw holds images of 256x256 pixels"),
     ],
 )
 def test_a_network_and_a_storage_that_do_not_fit_are_left_out(network: str, storage: str, reason: str) -> None:
     expanded = study(
-        storage={**CONFIG["storage"], "text": TEXT, "short": {**TEXT, "path": "short", "sequence_length": 512}},
+        storage={
+            **CONFIG["storage"],
+            "text": TEXT,
+            "short": {**TEXT, "path": "short", "sequence_length": 512},
+            "raw": {"path": "raw", "format": "raw", "generate": 8},
+        },
         networks={"small": {"build": "small:build", "sequence_length": 16, "vocabulary": 100}},
         matrix=[
             block(nodes=1),
@@ -235,6 +241,10 @@ def itself() -> list[Any]:
         (
             {"storage": {"disk": {**CONFIG["storage"]["disk"], "vocabulary": 9}}},
             "storage.disk.vocabulary: only says how to generate a storage of format tokens",
+        ),
+        (
+            {"storage": {"disk": {**CONFIG["storage"]["disk"], "image_size": 299}}},
+            "storage.disk.image_size: only says how to generate a storage of format raw",
         ),
         (
             {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "images", "format": "raw"}}},

@@ -16,38 +16,36 @@ from stallpoint.errors import InputError
 from stallpoint.parquet import atomic
 from stallpoint.storage import Storage
 from stallpoint.storage.images import ImageSet
-from stallpoint.storage.samples import SampleSet
+from stallpoint.storage.raw import RawImages, Squares
+from stallpoint.storage.samples import SampleSet, Shape
 from stallpoint.storage.synthetic import synthetic_images, synthetic_sequences
 from stallpoint.storage.tokens import Sequences, TokenSequences
 
 MARKER_FILE = "stallpoint-generated.json"
 """Says which synthetic set a folder holds; folders without it are never overwritten."""
-GPT2_SEQUENCES = Sequences()
 CHECKED = 1000
 """Samples of a storage that are read and decoded to check it, evenly spaced."""
 _GENERATOR = 1
 """Version of the generator: raised when the same seed gives other samples."""
 
 
-def prepare(
-    storage: Storage, *, generate: int | None, seed: int, sequences: Sequences = GPT2_SEQUENCES
-) -> dict[str, Any]:
+def prepare(storage: Storage, *, generate: int | None, seed: int, shape: Shape | None = None) -> dict[str, Any]:
     """Make the storage ready and return its manifest (what is in it, with a checksum).
 
-    With `generate` the folder becomes a synthetic set of so many samples (images, or `sequences`), unless it is that
-    already, whole: a set that was damaged is written anew. Raises `InputError` where the folder holds something else,
-    has no samples, or one cannot be decoded.
+    With `generate` the folder becomes a synthetic set of so many samples (of `shape`, or the format's usual one),
+    unless it is that already, whole: a set that was damaged is written anew. Raises `InputError` where the folder
+    holds something else, has no samples, or one cannot be decoded.
     """
     if generate is not None:
-        is_there = _wanted(storage, generate, seed, sequences) == _marked(storage) and _is_whole(storage, generate)
+        is_there = _wanted(storage, generate, seed, shape) == _marked(storage) and _is_whole(storage, generate)
         if not is_there:
-            write_synthetic(storage, generate, seed, sequences)
+            write_synthetic(storage, generate, seed, shape)
     if storage.path.is_dir():
         storage.kind.index(storage.path)
     return _manifest(storage)
 
 
-def write_synthetic(storage: Storage, samples: int, seed: int, sequences: Sequences = GPT2_SEQUENCES) -> None:
+def write_synthetic(storage: Storage, samples: int, seed: int, shape: Shape | None = None) -> None:
     """Write a synthetic set; the folder appears whole or not at all."""
     if storage.path.exists() and not (storage.path / MARKER_FILE).exists():
         raise InputError(
@@ -56,16 +54,21 @@ def write_synthetic(storage: Storage, samples: int, seed: int, sequences: Sequen
         )
     with atomic(storage.path) as scratch:
         kind = storage.kind
-        if issubclass(kind, ImageSet):
+        if issubclass(kind, TokenSequences):
+            text = shape if isinstance(shape, Sequences) else Sequences()
+            kind.write(scratch, synthetic_sequences(samples, seed, text), samples, text)
+        elif issubclass(kind, RawImages) and isinstance(shape, Squares):
+            kind.write(scratch, synthetic_images(samples, seed), samples, shape)
+        elif issubclass(kind, ImageSet):
             kind.write(scratch, synthetic_images(samples, seed), samples)
-        elif issubclass(kind, TokenSequences):
-            kind.write(scratch, synthetic_sequences(samples, seed, sequences), samples, sequences)
-        (scratch / MARKER_FILE).write_text(json.dumps(_wanted(storage, samples, seed, sequences)))
+        (scratch / MARKER_FILE).write_text(json.dumps(_wanted(storage, samples, seed, shape)))
 
 
-def _wanted(storage: Storage, samples: int, seed: int, sequences: Sequences) -> dict[str, Any]:
-    wanted = {"generator": _GENERATOR, "format": storage.format, "samples": samples, "seed": seed}
-    return wanted | asdict(sequences) if issubclass(storage.kind, TokenSequences) else wanted
+def _wanted(storage: Storage, samples: int, seed: int, shape: Shape | None) -> dict[str, Any]:
+    usual = storage.kind.shape
+    found = shape or (usual() if usual else None)
+    said = asdict(found) if found else {}
+    return {"generator": _GENERATOR, "format": storage.format, "samples": samples, "seed": seed, **said}
 
 
 def _marked(storage: Storage) -> dict[str, Any] | None:

@@ -1,28 +1,43 @@
 """Format ``raw``: images decoded once, beforehand, and stored as pixels; nothing to decode while training.
 
 So did Caffe-MPI and MXNet in Shi et al. (2018), section V, who convert the training set before.
-``images.npy`` is uint8 [samples, 3, 256, 256], ``labels.npy`` int64 [samples].
+``images.npy`` is uint8 [samples, 3, height, width], ``labels.npy`` int64 [samples].
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from stallpoint.errors import InputError
+from stallpoint.networks.inputs import Images, Inputs
 from stallpoint.storage.arrays import array
 from stallpoint.storage.images import ImageSet, Pixels, decode_image
-from stallpoint.storage.samples import Entry
+from stallpoint.storage.samples import Entry, Shape
 
-STORED_SIZE = 256
-"""Height and width of written images: enough for 224- and 227-pixel inputs."""
+
+@dataclass(frozen=True)
+class Squares(Shape):
+    """The shape of generated images."""
+
+    image_size: int = 256
+    """Rows and columns; by default enough for 224- and 227-pixel inputs."""
+
+    def __str__(self) -> str:
+        return f"images of {self.image_size}x{self.image_size} pixels"
+
+    def suits(self, takes: Inputs) -> bool:
+        """Whether they are as large as the network's."""
+        return isinstance(takes, Images) and self.image_size >= takes.size
 
 
 class RawImages(ImageSet):
     """Pixels in one array file."""
 
+    shape = Squares
     layout = "images.npy, uint8 [samples, 3, height, width], and labels.npy, int64 [samples]"
     keep_open = True
 
@@ -52,14 +67,16 @@ class RawImages(ImageSet):
         return pixels[:, top : top + size, left : left + size]
 
     @staticmethod
-    def write(path: Path, images: Iterable[tuple[bytes, int]], samples: int) -> None:
+    def write(path: Path, images: Iterable[tuple[bytes, int]], samples: int, shape: Squares = Squares()) -> None:
         """Decode the JPEGs and write their pixels."""
         path.mkdir(parents=True)
-        shape = (samples, 3, STORED_SIZE, STORED_SIZE)
-        pixels = np.lib.format.open_memmap(path / "images.npy", mode="w+", dtype=np.uint8, shape=shape)
+        size = shape.image_size
+        pixels = np.lib.format.open_memmap(
+            path / "images.npy", mode="w+", dtype=np.uint8, shape=(samples, 3, size, size)
+        )
         labels = np.empty(samples, np.int64)
         for number, (data, label) in enumerate(images):
-            pixels[number] = decode_image(data, STORED_SIZE, f"image {number}")
+            pixels[number] = decode_image(data, size, f"image {number}")
             labels[number] = label
         pixels.flush()
         np.save(path / "labels.npy", labels)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
+from stallpoint.networks.inputs import Inputs
 from stallpoint.parquet import atomic
 
 INDEX_FILE = "stallpoint-index.parquet"
@@ -45,6 +46,15 @@ class Entry:
     label: int
 
 
+@dataclass(frozen=True)
+class Shape(ABC):
+    """The shape of samples that are generated; its fields are keys of a storage entry."""
+
+    @abstractmethod
+    def suits(self, takes: Inputs) -> bool:
+        """Whether samples of this shape are enough for a network that takes `takes`."""
+
+
 class SampleSet(ABC):
     """The samples of a storage.
 
@@ -56,6 +66,8 @@ class SampleSet(ABC):
     """What the samples are: ``images`` or ``tokens``, as networks take them."""
     layout: ClassVar[str]
     """What the format expects in its folder, for messages."""
+    shape: ClassVar[type[Shape] | None] = None
+    """What generated samples can be asked to be; None: they are of many shapes, as ImageNet's are."""
     keep_open: ClassVar[bool]
     """Whether files stay open between reads: they hold many samples each."""
 

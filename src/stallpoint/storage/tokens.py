@@ -14,14 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.errors import InputError
+from stallpoint.networks.inputs import Inputs, Tokens
 from stallpoint.storage.arrays import array
-from stallpoint.storage.samples import Entry, SampleSet
+from stallpoint.storage.samples import Entry, SampleSet, Shape
 
 FILE = "tokens.npy"
 
 
 @dataclass(frozen=True)
-class Sequences:
+class Sequences(Shape):
     """The shape of a text; by default what GPT-2 takes."""
 
     sequence_length: int = 1024
@@ -32,11 +33,18 @@ class Sequences:
     def __str__(self) -> str:
         return f"sequences of {self.sequence_length} tokens out of {self.vocabulary}"
 
+    def suits(self, takes: Inputs) -> bool:
+        """Whether they are as long as the network's, and it knows all their tokens."""
+        return (
+            isinstance(takes, Tokens) and self.sequence_length >= takes.length and self.vocabulary <= takes.vocabulary
+        )
+
 
 class TokenSequences(SampleSet):
     """Sequences of tokens."""
 
     kind = "tokens"
+    shape = Sequences
     layout = f"{FILE}, uint16 or uint32 [samples, length + 1]"
     keep_open = True
 

@@ -14,13 +14,13 @@ from typing import Any
 from stallpoint.cells import Cell
 from stallpoint.configuration import check
 from stallpoint.errors import InputError
-from stallpoint.study.catalogue import resolve, sequences
+from stallpoint.study.catalogue import resolve, shape
 from stallpoint.study.imported import imported_cells
 from stallpoint.study.matrix import LeftOut, training_cells
 from stallpoint.study.plan import plan_of, reasons
 from stallpoint.study.supporting import supporting_cells
 
-__all__ = ["Archive", "LeftOut", "Study", "expand", "sequences"]
+__all__ = ["Archive", "LeftOut", "Study", "expand", "shape"]
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,19 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
 from stallpoint.configuration import unknown
 from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import FORMATS as LOG_FORMATS
 from stallpoint.networks import NETWORKS
-from stallpoint.networks.inputs import Inputs, Tokens
+from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.own import own_network
 from stallpoint.presets import CHOICES, COMMUNICATORS, Preset, presets_of
 from stallpoint.storage import FORMATS
-from stallpoint.storage.tokens import Sequences, TokenSequences
+from stallpoint.storage.samples import Shape
 from stallpoint.study.paths import check_paths
 
 REGISTRIES: dict[str, Collection[str]] = {
@@ -31,6 +32,9 @@ REGISTRIES: dict[str, Collection[str]] = {
     "presets.<name>.backend": COMMUNICATORS,
 }
 """Keys of a study that name something stallpoint has -> what it has; keys are written as in config/README.md."""
+
+SHAPE_KEYS = {kind.shape: [field.name for field in fields(kind.shape)] for kind in FORMATS.values() if kind.shape}
+"""Shapes that a study can ask samples for, and the keys of a storage entry that say them."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,10 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def sequences(entry: Mapping[str, Any]) -> Sequences:
-    """The shape of the text that a storage entry asks to be generated."""
-    return Sequences(**{key: entry[key] for key in ("sequence_length", "vocabulary") if key in entry})
+def shape(entry: Mapping[str, Any]) -> Shape | None:
+    """The shape of the samples that a storage entry asks to be generated; None: its format has them of many."""
+    of_format = FORMATS[entry["format"]].shape
+    return of_format(**{key: entry[key] for key in SHAPE_KEYS[of_format] if key in entry}) if of_format else None
 
 
 def _uses(config: Mapping[str, Any], networks: Collection[str], presets: Collection[str]) -> dict[str, Collection[str]]:
@@ -178,13 +183,15 @@ def _check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
             raise InputError(f"{path} already holds the {first['format']} samples of storage.{other}")
         if {"generate"} <= first.keys() & entry.keys() and _generated(first) != _generated(entry):
             raise InputError(f"{path} already holds the samples that storage.{other} generates, which are others")
-        for key in ("sequence_length", "vocabulary"):
-            if key in entry and not (entry["format"] == "tokens" and "generate" in entry):
-                raise InputError(f"storage.{name}.{key}: only says how to generate a storage of format tokens")
+        for of_format, keys in SHAPE_KEYS.items():
+            here = FORMATS[entry["format"]].shape is of_format and "generate" in entry
+            if not here and (said := [key for key in keys if key in entry]):
+                known = ", ".join(format_ for format_, kind in FORMATS.items() if kind.shape is of_format)
+                raise InputError(f"storage.{name}.{said[0]}: only says how to generate a storage of format {known}")
 
 
 def _generated(entry: Mapping[str, Any]) -> list[Any]:
-    return [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
+    return [entry.get(key) for key in ("generate", *chain.from_iterable(SHAPE_KEYS.values()))]
 
 
 def _unfit(
@@ -193,16 +200,12 @@ def _unfit(
     """The pairs of network and storage of `Catalogue.unfit`, and why."""
     for name, entry in storage.items():
         held = FORMATS[entry["format"]]
-        text = sequences(entry) if issubclass(held, TokenSequences) and "generate" in entry else None
+        made = shape(entry) if "generate" in entry else None
         for network, takes in networks.items():
             if takes.kind != held.kind:
                 yield (network, name), f"network {network} takes {takes.kind}, but storage {name} holds {held.kind}"
-            elif text and isinstance(takes, Tokens) and not _suits(text, takes):
-                yield (network, name), f"network {network} takes {takes}, but storage {name} holds {text}"
-
-
-def _suits(text: Sequences, takes: Tokens) -> bool:
-    return text.sequence_length >= takes.length and text.vocabulary <= takes.vocabulary
+            elif made and not made.suits(takes):
+                yield (network, name), f"network {network} takes {takes}, but storage {name} holds {made}"
 
 
 def _told(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,8 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
 
     def generated(entry: Mapping[str, Any]) -> str:
         shape = [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
-        return str(shape) if "generate" in entry else ""
+        later = [entry[key] for key in ("image_size",) if key in entry]  # where it is not said, nothing is stale
+        return str(shape + later) if "generate" in entry else ""
 
     networks = {name: contents(entry) for name, entry in config["networks"].items()}
     data = {name: generated(entry) for name, entry in config["storage"].items()}
