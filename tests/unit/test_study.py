@@ -95,6 +95,10 @@ def test_workers_per_node_multiply_the_ranks() -> None:
         ({"nodes": 8}, "8 nodes, but hardware cpu has 4"),
         ({"nodes": 4, "batch": 2}, "b < 1: batch 2 on 4 workers"),
         ({"nodes": 3, "batch": 8}, "batch 8 is not divisible by 3 workers"),
+        (
+            {"network": "inception-v3", "nodes": 2, "batch": 2},
+            "b = 1, but network inception-v3 trains on 2 samples at least",
+        ),
     ],
 )
 def test_impossible_combinations_are_left_out_with_the_reason(change: dict[str, Any], reason: str) -> None:

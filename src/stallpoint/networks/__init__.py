@@ -64,6 +64,8 @@ class RegisteredNetwork:
     build_function: str
     """``MODULE:FUNCTION`` that builds it, the module one of this package."""
     takes: Inputs
+    description: str
+    source: str
     parameters: int
     """Learned values in all."""
     largest_layer_bytes: int
@@ -71,8 +73,8 @@ class RegisteredNetwork:
     multiply_adds: int
     """Multiplications (each with an addition) of the matrix products in one sample's forward pass."""
     published: Published
-    description: str
-    source: str
+    smallest_batch: int = 1
+    """Samples that a worker needs at least; two where a single pixel is normalised over the mini-batch."""
 
     @property
     def gradient_bytes(self) -> int:
@@ -259,7 +261,8 @@ NETWORKS: dict[str, RegisteredNetwork] = {
                 parameters=Said("27161264", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: num_params"),
                 multiply_adds=Said("5.7e9", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: GFLOPS"),
             ),
-            description="Inception-v3 as trained, with its auxiliary classifier; mini-batches of two samples and more",
+            description="Inception-v3 as trained, with its auxiliary classifier; mini-batches of two samples at least",
+            smallest_batch=2,
             source="Szegedy et al. (2016), Table 1; torchvision's inception_v3",
         ),
         RegisteredNetwork(

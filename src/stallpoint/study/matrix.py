@@ -9,6 +9,7 @@ from typing import Any
 
 from stallpoint.cells import TrainCell
 from stallpoint.errors import InputError
+from stallpoint.networks import NETWORKS
 from stallpoint.presets import NONE, Preset
 from stallpoint.study.catalogue import Catalogue, as_list
 from stallpoint.study.conditions import Row, condition
@@ -64,6 +65,12 @@ def _ranks(combination: Mapping[str, Any], catalogue: Catalogue) -> int:
     return int(combination["nodes"] * catalogue.hardware[combination["hardware"]]["workers_per_node"])
 
 
+def _worker_batch(combination: Mapping[str, Any], ranks: int) -> int:
+    """b, the mini-batch of each of the `ranks` workers."""
+    batch: int = combination["batch"]
+    return batch if combination["scaling"] == "weak" else batch // ranks
+
+
 def _without_excluded(
     combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], catalogue: Catalogue, left_out: list[LeftOut]
 ) -> Iterator[dict[str, Any]]:
@@ -86,9 +93,9 @@ def _condition(index: int, text: str) -> Callable[[Row], bool]:
 
 def _row(combination: Mapping[str, Any], catalogue: Catalogue) -> Row:
     """What conditions can ask for: the axes, all workers, and one worker's mini-batch."""
-    ranks, batch = _ranks(combination, catalogue), combination["batch"]
-    own = batch if combination["scaling"] == "weak" else batch // ranks
-    return {**{axis: combination[axis] for axis in AXES}, "ranks": ranks, "worker_batch": own}
+    ranks = _ranks(combination, catalogue)
+    axes = {axis: combination[axis] for axis in AXES}
+    return {**axes, "ranks": ranks, "worker_batch": _worker_batch(combination, ranks)}
 
 
 def _impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | None:
@@ -104,6 +111,10 @@ def _impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | N
             return f"b < 1: batch {batch} on {ranks} workers"
         if batch % ranks:
             return f"batch {batch} is not divisible by {ranks} workers"
+    own = _worker_batch(combination, ranks)
+    network = NETWORKS.get(combination["network"])
+    if network and own < network.smallest_batch:
+        return f"b = {own}, but network {network.name} trains on {network.smallest_batch} samples at least"
     return None
 
 
@@ -123,9 +134,7 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
     compute = combination["scaling"] == "compute"
     alone_or_together = {"nodes": 1, "workers_per_node": 1} if compute else {"nodes": combination["nodes"]}
     common = catalogue.common(combination["hardware"], **alone_or_together)
-    worker_batch = combination["batch"]
-    if combination["scaling"] != "weak":
-        worker_batch //= _ranks(combination, catalogue)
+    worker_batch = _worker_batch(combination, _ranks(combination, catalogue))
     preset = asdict(Preset() if compute else catalogue.presets[combination["sync"]])
     for repeat in range(1, combination["repeats"] + 1):
         yield TrainCell(
