@@ -13,6 +13,9 @@ from typing import Any, ClassVar
 
 from stallpoint.presets import preset_from
 
+_LATER = {"later": True}
+"""Of a setting that came later: a cell that leaves it at its default says nothing of it, and is as it was before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -38,6 +41,10 @@ class Cell:
     """Write ``node0``, ``node1``, ... instead of host names."""
     visits: int = field(default=1, kw_only=True)
     """How often it is visited at least; between two visits other cells have their turn."""
+    cudnn: bool | None = field(default=None, kw_only=True, metadata=_LATER)
+    """Whether a GPU takes cuDNN; None: as PyTorch does."""
+    onednn: bool | None = field(default=None, kw_only=True, metadata=_LATER)
+    """Whether a CPU takes oneDNN (MKL-DNN); None: as PyTorch does."""
 
     @property
     def ranks(self) -> int:
@@ -59,9 +66,16 @@ class Cell:
         """Folder below the raw folder of the study, e.g. ``sgemm/network~alexnet/hardware~cpu/repeat~1``."""
         return "/".join([self.kind, *(f"{axis}~{getattr(self, axis)}" for axis in self.axes)])
 
+    @classmethod
+    def later(cls) -> dict[str, Any]:
+        """The settings that JSON leaves out at their defaults, and these."""
+        return {one.name: one.default for one in fields(cls) if one.metadata == _LATER}
+
     def to_json(self) -> str:
         """The cell as one line of JSON, as jobs are told it."""
+        later = self.later()
         values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {name: value for name, value in values.items() if name not in later or value != later[name]}
         return json.dumps({"kind": self.kind, **values}, separators=(",", ":"))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 TEXT, INT, REAL, FLAG = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
 
@@ -141,6 +141,9 @@ ENVIRONMENTS = Table(
         Column("device", TEXT, None, "cpu or cuda"),
         Column("cpu_model", TEXT, None, "model name of the CPU"),
         Column("gpu_model", TEXT, None, "model name of the GPU; empty without one"),
+        Column("cpu_nominal_clock", REAL, "Hz", "clock the CPU is sold with; null where the machine does not tell"),
+        Column("cpu_max_clock", REAL, "Hz", "highest clock of the CPU; null as above"),
+        Column("gpu_max_clock", REAL, "Hz", "highest clock of the GPU's multiprocessors; null without a GPU or NVML"),
         Column("cores_available", INT, None, "cores this process may run on"),
         Column("threads", INT, None, "threads the tensor library really used"),
         Column("load_average", REAL, None, "1-minute load average of the node at the start"),
@@ -157,6 +160,14 @@ ENVIRONMENTS = Table(
         Column("kernel", TEXT, None, "operating system and kernel release"),
         Column("python", TEXT, None, "version of Python"),
         Column("torch", TEXT, None, "version of PyTorch"),
+        Column("cuda", TEXT, None, "version of CUDA that PyTorch is built for; empty without a GPU, as below"),
+        Column("cudnn", TEXT, None, "version of cuDNN; empty as well where PyTorch has none"),
+        Column("nccl", TEXT, None, "version of NCCL; empty as well where PyTorch has none"),
+        Column("driver", TEXT, None, "version of NVIDIA's driver; empty as well where it does not tell"),
+        Column("blas", TEXT, None, "library of matrix products on the CPU; of MKL its version, as PyTorch tells it"),
+        Column("onednn", TEXT, None, "version of oneDNN (MKL-DNN); empty where PyTorch has none"),
+        Column("cudnn_in_force", FLAG, None, "the GPU computes with cuDNN, as read back from PyTorch; false on a CPU"),
+        Column("onednn_in_force", FLAG, None, "the CPU computes with oneDNN, read back likewise; false on a GPU"),
         Column("mpi4py", TEXT, None, "version of mpi4py"),
         Column("mpi_library", TEXT, None, "first line of the MPI library's own version text"),
         Column("mpi_parameters", TEXT, None, "parameters that force the reduction scheme, read back from the library"),

@@ -233,6 +233,10 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
             "cpu_model": "made-up CPU", "gpu_model": "", "cores_available": 1, "threads": 1, "load_average": 0.1,
             "core_cache_bytes": 2**20, "cache_bytes": 2**25, "memory_bytes": 2**33,
             "kernel": "Linux", "python": "3.11", "torch": "2.6", "mpi4py": "4.0",
+            "cpu_nominal_clock": 2.5e9, "cpu_max_clock": np.nan, "gpu_max_clock": np.nan,
+            "cuda": "", "cudnn": "", "nccl": "", "driver": "", "blas": "MKL 2024.2", "onednn": "3.5.3",
+            "cudnn_in_force": cell.device == "cuda" and cell.cudnn is not False,
+            "onednn_in_force": cell.device == "cpu" and cell.onednn is not False,
             "mpi_library": "made-up MPI", "stallpoint": "0", "git_commit": "", "git_dirty": False, "slurm_job_id": "",
         })  # fmt: skip
 

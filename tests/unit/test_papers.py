@@ -201,6 +201,8 @@ def renamed(material: Material, **hardware: dict[str, str]) -> Material:
                 copy["settings"] = copy["settings"].str.replace('"device":"cpu"', f'"device":"{texts["device"]}"')
             if "gpu_model" in copy:
                 copy["gpu_model"] = texts.get("gpu", "")
+                copy["cudnn_in_force"] = texts["device"] == "cuda" and "without" not in texts
+                copy["onednn_in_force"] = texts["device"] == "cpu" and "without" not in texts
             if "cell" in copy:
                 copy["cell"] = entry + "/" + copy["cell"]
             copies.append(copy.assign(hardware=entry) if "hardware" in copy else copy)
@@ -217,6 +219,17 @@ def test_a_second_cpu_and_a_gpu_have_figures_of_their_own(material: Material) ->
     )
     shown = {name: of(KEUPER, name).make(several).shown for name in ("fig-05", "fig-06", "fig-14")}
     assert shown == {"fig-05": "cpu: made-up CPU", "fig-06": "gpu: Tesla K80", "fig-14": "phi: Intel Xeon Phi 7210"}
+
+
+def test_what_computes_without_its_library_is_told_apart_by_the_record_of_it(material: Material) -> None:
+    gpu = {"device": "cuda", "gpu": "Tesla K80"}
+    plain = {"device": "cpu", "without": "oneDNN"}
+    several = renamed(material, cpu={"device": "cpu"}, plain=plain, gpu=gpu, bare={**gpu, "without": "cuDNN"})
+    shown = {name: of(KEUPER, name).make(several).shown for name in ("fig-05", "fig-06", "fig-15")}
+    assert shown == {"fig-05": "cpu: made-up CPU", "fig-06": "gpu: Tesla K80", "fig-15": "bare: Tesla K80"}
+    assert of(KEUPER, "fig-15").make(renamed(material, plain=plain)).shown == "plain: made-up CPU"
+    with pytest.raises(Missing, match="onednn: false"):
+        of(KEUPER, "fig-15").make(renamed(material, cpu={"device": "cpu"}))
 
 
 def test_workers_of_one_machine_are_compared(material: Material) -> None:

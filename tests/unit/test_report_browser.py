@@ -187,7 +187,7 @@ def test_an_address_with_a_choice_opens_with_it(report: Path, open_page: Open) -
     assert page.locator("#filters input:checked").count() == 2
     assert page.locator("html").get_attribute("data-theme") == "dark"
     page.get_by_role("link", name="Environment").click()
-    assert page.url.endswith("#environment?network=googlenet&storage=shared&theme=dark")
+    page.wait_for_function("location.hash === '#environment?network=googlenet&storage=shared&theme=dark'")
     page.locator("summary", has_text="predictions").first.click()
     cells = page.locator("details[data-table=predictions] tbody tr td:first-child")
     assert set(cells.all_inner_texts()) == {"googlenet"}

@@ -11,8 +11,10 @@ from stallpoint.charts.theme import natural
 from stallpoint.records import ENVIRONMENTS, RUNS
 
 OF_MACHINE = (
-    "device", "cpu_model", "gpu_model", "cores_available", "threads", "memory_bytes", "kernel", "python", "torch",
-    "mpi4py", "mpi_library", "mpi_parameters", "stallpoint", "git_commit", "git_dirty",
+    "device", "cpu_model", "gpu_model", "cpu_nominal_clock", "cpu_max_clock", "gpu_max_clock", "cores_available",
+    "threads", "memory_bytes", "kernel", "python", "torch", "cuda", "cudnn", "nccl", "driver", "blas", "onednn",
+    "cudnn_in_force", "onednn_in_force", "mpi4py", "mpi_library", "mpi_parameters", "stallpoint",
+    "git_commit", "git_dirty",
 )  # fmt: skip
 """Columns of the environments that are compared."""
 _APART = ("kind", "hardware", "own_network")

@@ -19,19 +19,26 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure import mpi_parameters
 from stallpoint.measure.caches import caches
 from stallpoint.measure.device import device_of
+from stallpoint.measure.libraries import libraries
 from stallpoint.measure.mpi import MPI
+from stallpoint.measure.rated_clocks import cpu_clocks
+from stallpoint.measure.sensors import gpu_max_clock
 from stallpoint.measure.world import World
 
 
 def describe(cell: Cell, world: World) -> dict[str, Any]:
     """This rank's row of `records.ENVIRONMENTS`, less cell and rank; all ranks call it together."""
     commit, dirty = _own_git_state()
-    known = caches(device_of(cell))
+    device = device_of(cell)
+    known = caches(device)
+    cpu = cpu_model(Path("/proc/cpuinfo").read_text())
     return {
         "node": _node_name(world, cell.anonymise),
         "device": cell.device,
-        "cpu_model": cpu_model(Path("/proc/cpuinfo").read_text()) or platform.machine(),
+        "cpu_model": cpu or platform.machine(),
         "gpu_model": torch.cuda.get_device_name() if cell.device == "cuda" else "",
+        **cpu_clocks(cpu),
+        "gpu_max_clock": gpu_max_clock(torch.cuda.current_device()) if cell.device == "cuda" else None,
         "cores_available": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
         "load_average": os.getloadavg()[0],
@@ -41,6 +48,7 @@ def describe(cell: Cell, world: World) -> dict[str, Any]:
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "torch": torch.__version__,
+        **libraries(device),
         "mpi4py": version("mpi4py"),
         "mpi_library": MPI.Get_library_version().splitlines()[0].rstrip("\0"),
         "mpi_parameters": mpi_parameters.in_force(world.reduction),

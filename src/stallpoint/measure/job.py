@@ -30,7 +30,7 @@ from stallpoint import parquet
 from stallpoint.cells import Cell
 from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError
 from stallpoint.kinds import kind_of
-from stallpoint.measure import environment, precision, slurm
+from stallpoint.measure import environment, kernels, precision, slurm
 from stallpoint.measure.device import device_of
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.mpi import MPI
@@ -119,6 +119,7 @@ class _Visit:
             environment.choose_gpu(self.world)
         torch.set_num_threads(self.cell.threads_per_worker)
         precision.allow_only(self.cell.precision)
+        kernels.choose(self.cell)
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world))
         if self.world.rank == 0 and (job := slurm.own_job()):
             self.recorder.add(SLURM_JOBS, **job)

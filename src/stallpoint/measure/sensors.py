@@ -314,8 +314,8 @@ _NOT_THROTTLED = ("GpuIdle", "ApplicationsClocksSetting", "UserDefinedClocks", "
 """NVML's reasons for a low clock that are none to complain of."""
 
 
-def _gpu(device: int) -> Callable[[], tuple[float | None, str | None]] | None:
-    """Reads clock (Hz) and reasons of throttling of a CUDA device through NVML; None without the module pynvml.
+def _nvml(device: int) -> tuple[Any, Any] | None:
+    """NVML, and what it knows a CUDA device by; None without the module pynvml.
 
     Never run so far: no machine of its author had both. NVML counts devices that CUDA_VISIBLE_DEVICES hides; so a
     device is found by its identifier.
@@ -325,9 +325,26 @@ def _gpu(device: int) -> Callable[[], tuple[float | None, str | None]] | None:
         import torch
 
         nvml.nvmlInit()
-        handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}".encode())
+        return nvml, nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}".encode())
     except Exception:  # whatever a library that is not there, or does not fit its driver, may raise
         return None
+
+
+def gpu_max_clock(device: int) -> float | None:
+    """Highest clock of a CUDA device's multiprocessors, Hz; None without NVML."""
+    if (found := _nvml(device)) is None:
+        return None
+    nvml, handle = found
+    with suppress(nvml.NVMLError):
+        return float(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6)
+    return None
+
+
+def _gpu(device: int) -> Callable[[], tuple[float | None, str | None]] | None:
+    """Reads clock (Hz) and reasons of throttling of a CUDA device; None without NVML."""
+    if (found := _nvml(device)) is None:
+        return None
+    nvml, handle = found
     prefix = "nvmlClocksThrottleReason"
     reasons = {
         name.removeprefix(prefix): value

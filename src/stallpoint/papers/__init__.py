@@ -191,7 +191,7 @@ KEUPER = Paper(
         Exhibit(
             "Fig. 15", "fig-15", "Shares and speedups without cuDNN, GoogLeNet", "layers.without_cudnn",
             ("layer_scaling", "runs", "environments"),
-            "A hardware entry whose PyTorch was built without cuDNN says so by its name: it ends in no-cudnn.",
+            "Without GPU, a CPU without oneDNN stands in.",
         ),
     ),
 )  # fmt: skip

@@ -27,6 +27,8 @@ class StudyMachine:
     workers_per_node: int
     processor: str
     """Model of the GPU, or of the CPU where that computes; the entry's name where no job recorded it."""
+    tuned: bool
+    """Whether it computes with its library of kernels, cuDNN or oneDNN; so do imported ones."""
 
 
 def machines(material: Material) -> dict[str, StudyMachine]:
@@ -40,9 +42,11 @@ def machines(material: Material) -> dict[str, StudyMachine]:
         recorded = environments[environments.index.isin(cells["cell"])]
         device = settings[0]["device"]
         models = [] if recorded.empty else recorded["gpu_model" if device == "cuda" else "cpu_model"].tolist()
+        tuned = recorded.empty or bool(recorded["cudnn_in_force" if device == "cuda" else "onednn_in_force"].all())
         # Jobs of one worker (scaling: compute, sgemm) say 1, whatever the entry has.
         workers = max(entry["workers_per_node"] for entry in settings)
-        found[str(hardware)] = StudyMachine(str(hardware), device, workers, models[0] if models else str(hardware))
+        processor = models[0] if models else str(hardware)
+        found[str(hardware)] = StudyMachine(str(hardware), device, workers, processor, tuned)
     return found
 
 

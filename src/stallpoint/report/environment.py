@@ -13,6 +13,9 @@ PROPERTIES = {
     "node": "nodes",
     "cpu_model": "CPU",
     "gpu_model": "GPU",
+    "cpu_nominal_clock": "nominal clock of the CPU",
+    "cpu_max_clock": "highest clock of the CPU",
+    "gpu_max_clock": "highest clock of the GPU",
     "cores_available": "cores",
     "threads": "threads of a worker",
     "core_cache_bytes": "cache of a core",
@@ -21,6 +24,14 @@ PROPERTIES = {
     "kernel": "kernel",
     "python": "Python",
     "torch": "PyTorch",
+    "cuda": "CUDA",
+    "cudnn": "cuDNN",
+    "cudnn_in_force": "cuDNN in force",
+    "nccl": "NCCL",
+    "driver": "driver of the GPU",
+    "blas": "BLAS",
+    "onednn": "oneDNN",
+    "onednn_in_force": "oneDNN in force",
     "mpi_library": "MPI",
     "mpi4py": "mpi4py",
     "stallpoint": "stallpoint",
@@ -41,6 +52,7 @@ def environment(tables: Tables) -> Section:
     known = known.assign(
         memory_bytes=[f"{size / 2**30:.0f} GiB" for size in known["memory_bytes"]],
         **{name: [_mib(size) for size in known[name]] for name in ("core_cache_bytes", "cache_bytes")},
+        **{name: [_ghz(clock) for clock in known[name]] for name in PROPERTIES if name.endswith("_clock")},
     )
     hardware, frames = zip(*known.groupby("hardware"), strict=True)
     rows = [[name, *(_values(frame[column]) for frame in frames)] for column, name in PROPERTIES.items()]
@@ -52,6 +64,11 @@ def environment(tables: Tables) -> Section:
 def _mib(size: float) -> str:
     """Bytes in MiB; empty where they are not known."""
     return "" if pd.isna(size) else f"{size / 2**20:g} MiB"
+
+
+def _ghz(clock: float) -> str:
+    """Hz in GHz; empty where it is not known."""
+    return "" if pd.isna(clock) else f"{clock / 1e9:g} GHz"
 
 
 def _values(values: pd.Series[Any]) -> str:

@@ -36,6 +36,9 @@ REGISTRIES: dict[str, Collection[str]] = {
 SHAPE_KEYS = {kind.shape: [field.name for field in fields(kind.shape)] for kind in FORMATS.values() if kind.shape}
 """Shapes that a study can ask samples for, and the keys of a storage entry that say them."""
 
+LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
+"""Libraries of kernels that a hardware entry turns on or off, and the device that computes with each."""
+
 
 @dataclass(frozen=True)
 class Catalogue:
@@ -171,6 +174,13 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
     for name, entry in config["hardware"].items():
         if entry["precision"] == "tf32" and entry["device"] != "cuda":
             raise InputError(f"hardware.{name}.precision: tf32 is of CUDA devices; a CPU has float32 and bf16")
+        for library, device in LIBRARIES.items():
+            if library in entry and (entry["device"] != device or "traces" in entry):
+                of = "is imported" if "traces" in entry else f"has device: {entry['device']}"
+                raise InputError(
+                    f"hardware.{name}.{library}: is for what is measured here with device: {device}, "
+                    f"but {name} {of}; leave it out"
+                )
 
 
 def _check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
@@ -219,4 +229,5 @@ def _told(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]) ->
         "precision": entry["precision"],
         "anonymise": config["anonymise"],
         "visits": config["visits"],
+        **{library: entry.get(library) for library in LIBRARIES},
     }
