@@ -78,7 +78,7 @@ def test_every_exhibit_that_the_papers_have_is_there() -> None:
         *(f"Fig. {n}" for n in range(1, 16) if n != 2),  # Fig. 2 is a scheme
     ]
     assert [e.number for e in SHI.exhibits] == [
-        *(f"Table {n}" for n in ("II", "IV", "V", "VI")), *(f"Fig. {n}" for n in range(1, 5))
+        *(f"Table {n}" for n in ("II", "III", "IV", "V", "VI")), *(f"Fig. {n}" for n in range(1, 5))
     ]  # fmt: skip
     assert [e.name for e in KEUPER.exhibits if not e.maker] == ["table-4", "fig-10"], "wait for convergence"
 
@@ -219,6 +219,15 @@ def test_a_second_cpu_and_a_gpu_have_figures_of_their_own(material: Material) ->
     )
     shown = {name: of(KEUPER, name).make(several).shown for name in ("fig-05", "fig-06", "fig-14")}
     assert shown == {"fig-05": "cpu: made-up CPU", "fig-06": "gpu: Tesla K80", "fig-14": "phi: Intel Xeon Phi 7210"}
+
+
+def test_software_is_that_of_the_records(material: Material) -> None:
+    """Shi et al., Table III."""
+    several = renamed(material, cpu={"device": "cpu"}, plain={"device": "cpu", "without": "oneDNN"})
+    rows = table(of(SHI, "table-3").make(several)).set_index("software")
+    assert rows.loc["CNTK"].tolist() == ["2.3", "2.4", "–", "–"]
+    assert rows.loc["PyTorch"].tolist() == ["–", "–", "2.6", "2.6"]
+    assert rows.loc["oneDNN"].tolist() == ["–", "–", "3.5.3", "3.5.3 (off)"]
 
 
 def test_what_computes_without_its_library_is_told_apart_by_the_record_of_it(material: Material) -> None:

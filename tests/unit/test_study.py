@@ -247,6 +247,10 @@ def itself() -> list[Any]:
             "storage.disk.vocabulary: only says how to generate a storage of format tokens",
         ),
         (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "cudnn": False}}},
+            "hardware.cpu.cudnn: is for what is measured here with device: cuda, but cpu has device: cpu; leave it out",
+        ),
+        (
             {"storage": {"disk": {**CONFIG["storage"]["disk"], "image_size": 299}}},
             "storage.disk.image_size: only says how to generate a storage of format raw",
         ),

@@ -208,6 +208,10 @@ SHI = Paper(
             "of its largest messages), the storage by reading samples from a cold page cache where that could be.",
         ),
         Exhibit(
+            "Table III", "table-3", "Software", "software.table", ("runs", "environments"),
+            "Presets stand in for the frameworks; libraries are added, as far as jobs find their versions.",
+        ),
+        Exhibit(
             "Table IV", "table-4", "Networks", "networks.shi", ("network_layers", "predictions"),
             "Every difference is explained beside its number.",
         ),
