@@ -36,7 +36,7 @@ class Cell:
     threads_per_worker: int
     seed: int
     precision: str
-    """``float32``, ``tf32`` (CUDA) or ``bf16``: what matrix products are computed in."""
+    """``float32``, ``tf32``, ``fp16`` (both CUDA) or ``bf16``: what matrix products are computed in."""
     anonymise: bool
     """Write ``node0``, ``node1``, ... instead of host names."""
     visits: int = field(default=1, kw_only=True)
@@ -54,7 +54,7 @@ class Cell:
     @property
     def value_bytes(self) -> int:
         """Bytes of each number that matrix products take."""
-        return 2 if self.precision == "bf16" else 4
+        return 2 if self.precision in ("bf16", "fp16") else 4
 
     @property
     def scheme(self) -> str:

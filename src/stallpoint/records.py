@@ -168,6 +168,9 @@ ENVIRONMENTS = Table(
         Column("onednn", TEXT, None, "version of oneDNN (MKL-DNN); empty where PyTorch has none"),
         Column("cudnn_in_force", FLAG, None, "the GPU computes with cuDNN, as read back from PyTorch; false on a CPU"),
         Column("onednn_in_force", FLAG, None, "the CPU computes with oneDNN, read back likewise; false on a GPU"),
+        Column(
+            "precision_in_force", TEXT, None, "precision of matrix products, read back likewise: float32, tf32, ..."
+        ),
         Column("mpi4py", TEXT, None, "version of mpi4py"),
         Column("mpi_library", TEXT, None, "first line of the MPI library's own version text"),
         Column("mpi_parameters", TEXT, None, "parameters that force the reduction scheme, read back from the library"),

@@ -80,7 +80,7 @@ def _environments(cell: Cell) -> dict[str, Any]:
             threads=1, load_average=0.0, core_cache_bytes=2**20, cache_bytes=2**25, memory_bytes=2**33,
             kernel="Linux 6", python="3.11.7", torch="2.13.0",
             cpu_nominal_clock=2.5e9, cpu_max_clock=None, gpu_max_clock=None, cuda="", cudnn="", nccl="", driver="",
-            blas="MKL 2024.2", onednn="3.5.3", cudnn_in_force=False, onednn_in_force=True,
+            blas="MKL 2024.2", onednn="3.5.3", cudnn_in_force=False, onednn_in_force=True, precision_in_force="float32",
             mpi4py="4.1", mpi_library=f"Open MPI v5, package: Open MPI {USER}@qzgpu10 Distribution", mpi_parameters="",
             stallpoint="0.1.0", git_commit="", git_dirty=False, slurm_job_id="17",
         )  # fmt: skip

@@ -237,6 +237,7 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
             "cuda": "", "cudnn": "", "nccl": "", "driver": "", "blas": "MKL 2024.2", "onednn": "3.5.3",
             "cudnn_in_force": cell.device == "cuda" and cell.cudnn is not False,
             "onednn_in_force": cell.device == "cpu" and cell.onednn is not False,
+            "precision_in_force": cell.precision,
             "mpi_library": "made-up MPI", "stallpoint": "0", "git_commit": "", "git_dirty": False, "slurm_job_id": "",
         })  # fmt: skip
 

@@ -300,6 +300,10 @@ def itself() -> list[Any]:
             {"hardware": {"cpu": {"device": "cpu", "nodes": 8, "precision": "tf32"}}},
             "hardware.cpu.precision: tf32 is of CUDA devices; a CPU has float32 and bf16",
         ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "precision": "fp16"}}},
+            "hardware.cpu.precision: fp16 is of CUDA devices; a CPU has float32 and bf16",
+        ),
         ({"hardware": imported(sync="ring")}, "hardware.old.traces[0].sync: unknown preset 'ring'; known: naive, wfbp"),
         ({"hardware": imported(sync="horovod")}, "hardware.old.traces[0].sync: the files say how long each layer"),
         (

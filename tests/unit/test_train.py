@@ -17,8 +17,9 @@ from torch import nn
 
 from stallpoint.cells import TrainCell
 from stallpoint.errors import CannotRun, InputError
-from stallpoint.measure import optimiser, train
+from stallpoint.measure import STEP_SIZE, optimiser, train
 from stallpoint.measure.pipeline import MiniBatch
+from stallpoint.measure.precision import in_force
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks import find
@@ -250,7 +251,34 @@ def test_parameters_without_gradient_end_the_training_before_anyone_waits_for_th
         one_step(use=False)
 
 
-@pytest.mark.parametrize(("precision", "products"), [("float32", torch.float32), ("bf16", torch.bfloat16)])
+class Faint(nn.Module):
+    """Half precision takes its gradients, 2e-8, for 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4, bias=False)
+        nn.init.zeros_(self.fc.weight)
+
+    def forward(self, inputs: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
+        return (self.fc(inputs).float() * 1e-8).sum()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
+@pytest.mark.parametrize("preset", ["wfbp", "parameter-server"])
+def test_faint_gradients_move_weights_in_every_precision(preset: str, precision: str) -> None:
+    network = Faint()
+    batch = MiniBatch(torch.ones(2, 4), torch.tensor([0, 1]), read=0.0, decode=0.0)
+    with train.Trainer(
+        network, World.start(1), PRESETS[preset].preset, torch.device("cpu"), precision=precision
+    ) as trainer:
+        measured = trainer.step(lambda: batch)
+    assert network.fc.weight.detach().numpy() == pytest.approx(-STEP_SIZE * 2e-8, rel=0.01)
+    assert measured.phases["loss"] == 0
+
+
+@pytest.mark.parametrize(
+    ("precision", "products"), [("float32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)]
+)
 def test_products_are_in_the_precision_asked_for_and_weights_in_single(precision: str, products: torch.dtype) -> None:
     network = Partly(use=True)
     seen: list[torch.dtype] = []
@@ -259,5 +287,6 @@ def test_products_are_in_the_precision_asked_for_and_weights_in_single(precision
     with train.Trainer(network, World.start(1), Preset(), torch.device("cpu"), precision=precision) as trainer:
         measured = trainer.step(lambda: batch)
     assert seen == [products]
+    assert in_force(precision, torch.device("cpu")) == precision
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
     assert measured.phases["loss"] > 0

@@ -16,7 +16,7 @@ import torch
 import stallpoint
 from stallpoint.cells import Cell
 from stallpoint.errors import CannotRun
-from stallpoint.measure import mpi_parameters
+from stallpoint.measure import mpi_parameters, precision
 from stallpoint.measure.caches import caches
 from stallpoint.measure.device import device_of
 from stallpoint.measure.libraries import libraries
@@ -49,6 +49,7 @@ def describe(cell: Cell, world: World) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         **libraries(device),
+        "precision_in_force": precision.in_force(cell.precision, device),
         "mpi4py": version("mpi4py"),
         "mpi_library": MPI.Get_library_version().splitlines()[0].rstrip("\0"),
         "mpi_parameters": mpi_parameters.in_force(world.reduction),

@@ -16,10 +16,16 @@ WEIGHT_DECAY = 0.0005
 
 
 class Sgd:
-    """Moves weights against their gradients (`torch.optim.SGD` itself takes seconds to import)."""
+    """Moves weights against their gradients, which bear the factor `loss_scale` until then.
 
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
-        self._momenta = {id(weights): torch.zeros_like(weights) for weights in parameters}
+    (`torch.optim.SGD` itself takes seconds to import.)
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], *, loss_scale: float = 1.0) -> None:
+        moved = list(parameters)
+        self._momenta = {id(weights): torch.zeros_like(weights) for weights in moved}
+        device = moved[0].device if moved else None
+        self._scale = torch.full((), loss_scale, device=device) if loss_scale != 1 else None
 
     @torch.no_grad()
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
@@ -37,4 +43,5 @@ class Sgd:
             dampening=0.0,
             nesterov=False,
             maximize=False,
+            grad_scale=self._scale,
         )

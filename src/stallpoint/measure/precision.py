@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import torch
 
-NUMBERS = {"float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
+NUMBERS = {"float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Type of the values that matrix products take, by the name of the precision."""
+LOSS_SCALE = 1024.0
+"""Factor of the loss under ``fp16``: gradients below 6e-8 would be 0, and half of them can be (Micikevicius et al.:
+Mixed Precision Training, ICLR 2018, section 3.2; a constant factor from 8 to 32768)."""
 
 
 def allow_only(precision: str) -> None:
@@ -16,5 +19,20 @@ def allow_only(precision: str) -> None:
 
 
 def forward_context(precision: str, device: torch.device) -> torch.autocast:
-    """Around a forward pass: with ``bf16`` products take bfloat16; weights and gradients stay in single precision."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+    """Around a forward pass: products take ``bf16`` or ``fp16``; weights and gradients stay in single precision."""
+    half = NUMBERS[precision]
+    known = half if half.itemsize == 2 else torch.bfloat16  # where it is off, it still has to be told one
+    return torch.autocast(device.type, dtype=known, enabled=half.itemsize == 2)
+
+
+def loss_scale(precision: str) -> float:
+    """What the loss is multiplied with before the backward pass, and gradients are divided by in the update."""
+    return LOSS_SCALE if precision == "fp16" else 1.0
+
+
+def in_force(precision: str, device: torch.device) -> str:
+    """The precision of a product on this device, read back from PyTorch."""
+    with forward_context(precision, device), torch.no_grad():
+        product = torch.ones(1, 1, device=device) @ torch.ones(1, 1, device=device)
+    tf32 = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
+    return {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(product.dtype, "tf32" if tf32 else "float32")

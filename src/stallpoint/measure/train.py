@@ -27,7 +27,7 @@ from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Sgd
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
-from stallpoint.measure.precision import forward_context
+from stallpoint.measure.precision import forward_context, loss_scale
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Sensors, between
@@ -92,7 +92,8 @@ class Trainer:
         self._clock = clock_for(device)
         self._layers = layers(self._network)
         self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
-        self._optimiser = Sgd(self._parameters)
+        self._scale = loss_scale(precision)
+        self._optimiser = Sgd(self._parameters, loss_scale=self._scale)
         self._synchronisation = synchronisation.start(
             preset, self._network, self._layers, world, self._clock, device, self._optimiser,
             warmup=warmup, empty_messages=change.empty_messages,
@@ -111,7 +112,7 @@ class Trainer:
         with self._in_precision:
             loss = self._synchronisation.network(inputs, labels)
         forward = mark()
-        (loss / self._world.size).backward()  # scaled here, summed gradients are averages
+        (loss * (self._scale / self._world.size)).backward()  # scaled here, summed gradients are averages
         backward = self._synchronisation.backward_ended(mark())
         self._timer.check_gradients()
         self._synchronisation.finish()

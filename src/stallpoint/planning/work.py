@@ -28,7 +28,7 @@ AVX-512. Convolutions and products of small mini-batches reached about a quarter
 75e9 with the other (AlexNet, GoogLeNet, ResNet-50 at b = 8 and 16); this lies between."""
 CPU_PRODUCTS_RATE = 40e9
 """FLOP/s of each thread in plain matrix products, which are larger: about half of the most with AVX2."""
-CUDA_RATES = {"float32": 5e12, "tf32": 20e12, "bf16": 40e12}
+CUDA_RATES = {"float32": 5e12, "tf32": 20e12, "bf16": 40e12, "fp16": 40e12}
 """FLOP/s of a GPU in training: about a third of the most of a V100 (15.7e12) or A100 (19.5e12) in float32, and less
 than a fifth of that of an A100's tensor cores (156e12, 312e12)."""
 PASSES = 3

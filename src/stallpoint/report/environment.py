@@ -32,6 +32,7 @@ PROPERTIES = {
     "blas": "BLAS",
     "onednn": "oneDNN",
     "onednn_in_force": "oneDNN in force",
+    "precision_in_force": "precision of products",
     "mpi_library": "MPI",
     "mpi4py": "mpi4py",
     "stallpoint": "stallpoint",

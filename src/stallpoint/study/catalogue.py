@@ -172,8 +172,10 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
                         f"hardware.{name}.traces; what is measured needs a hardware entry of its own"
                     )
     for name, entry in config["hardware"].items():
-        if entry["precision"] == "tf32" and entry["device"] != "cuda":
-            raise InputError(f"hardware.{name}.precision: tf32 is of CUDA devices; a CPU has float32 and bf16")
+        if entry["precision"] in ("tf32", "fp16") and entry["device"] != "cuda":
+            raise InputError(
+                f"hardware.{name}.precision: {entry['precision']} is of CUDA devices; a CPU has float32 and bf16"
+            )
         for library, device in LIBRARIES.items():
             if library in entry and (entry["device"] != device or "traces" in entry):
                 of = "is imported" if "traces" in entry else f"has device: {entry['device']}"
