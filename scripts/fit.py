@@ -3,14 +3,17 @@
 from pathlib import Path
 
 from stallpoint import models
+from stallpoint.archive.further import descriptions
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.terms.trainings import COLUMNS
-from stallpoint.parquet import cells_at_once, read_frames, write
+from stallpoint.parquet import cells_at_once, read, read_frames, write
 from stallpoint.presets import presets_of
 from stallpoint.program import program
-from stallpoint.records import MODEL_TABLES, TIDY_TABLES
+from stallpoint.records import MODEL_TABLES, NETWORK_LAYERS, TIDY_TABLES
 
 with program(Path(snakemake.log[0])):
+    networks = descriptions(snakemake.input.networks, snakemake.input.archives)
+    sizes = [read(NETWORK_LAYERS, file).to_pandas() for file in networks]
     tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], snakemake.input)
     fitted = models.fit(
         tidy,
@@ -20,6 +23,9 @@ with program(Path(snakemake.log[0])):
         scenarios=scenarios(snakemake.params.what_if),
         known_presets=presets_of(snakemake.params.presets),
         available=snakemake.params.available,
+        multiply_adds={size["network"][0]: size["multiply_adds"].sum(min_count=1) for size in sizes},
+        rated=snakemake.params.rated,
+        epoch_samples=snakemake.params.epoch_samples,
         seed=snakemake.params.seed,
     )
     for table in MODEL_TABLES:

@@ -994,11 +994,32 @@ TRAFFIC = Table(
     ),
 )
 
+UTILISATION = Table(
+    "utilisation",
+    "what training makes of what its hardware is rated for, and what an epoch costs, for measured node counts",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        GLOBAL_BATCH,
+        WORKER_BATCH,
+        *_estimate("samples_per_second", "1/s", "global mini-batch over the iteration time"),
+        *_estimate(
+            "flops", "FLOP/s", "of a worker: 6 for each multiply-add of a sample's forward pass; not recomputed"
+        ),
+        *_estimate("flops_share", None, "flops over rated_tflops of the hardware: model FLOP/s utilisation"),
+        *_estimate("link", "B/s", "bytes of all gradients, 4 for each, over the time of communication between nodes"),
+        *_estimate("link_share", None, "link over rated_gbits of the hardware"),
+        *_estimate("epoch_time", "s", "time for epoch_samples samples"),
+        *_estimate("epoch_node_hours", "h", "epoch_time of all nodes"),
+    ),
+)
+
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
     STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS,
-    COMPARISONS, TRAFFIC,
+    COMPARISONS, TRAFFIC, UTILISATION,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

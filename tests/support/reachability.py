@@ -60,8 +60,9 @@ def _fitted(name: str) -> tuple[Study, dict[str, pd.DataFrame]]:
     machines = {path: cell.hardware.split("-")[0] for path, cell in study.cells.items()}
     machine = tidy["environments"]["cell"].map(machines)
     tidy["environments"] = tidy["environments"].assign(cpu_model=machine, gpu_model=machine)
+    work = {network: sum(row["multiply_adds"] for row in rows) for network, rows in layers.items()}
     fitted = models.fit(
-        tidy, **study.config["models"], shared_links=study.shared_links,
+        tidy, multiply_adds=work, rated=study.rated, **study.config["models"], shared_links=study.shared_links,
         scenarios=scenarios(study.config["what_if"]), known_presets=study.presets, available=study.available,
     )  # fmt: skip
     described = pd.DataFrame([row for rows in layers.values() for row in rows])

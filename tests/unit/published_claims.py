@@ -43,6 +43,7 @@ def published() -> dict[str, Evidence]:
             "hidden_communication": _of_backward(),
             "critical_path": _bandwidth(),
             "data_share": _data_share(),
+            "utilisation": _utilisation(),
         },
         "Serebryakov (2017)": {},
         "An introductory guide on distributed training of neural networks": {"communication": _ring()},
@@ -54,7 +55,9 @@ def _with_empty(rows: Rows) -> Evidence:
     """Tables of which nothing is printed are empty."""
     empty: Rows = {table: [] for table in ("predictions", "what_if", "comparisons", "storage_rates")}
     empty |= {table: [] for table in ("curve_distances", "sgemm_speedup", "stalling", "layer_scaling", "halvings")}
-    empty |= {table: [] for table in ("hidden_communication", "critical_path", "data_share", "communication")}
+    empty |= {
+        table: [] for table in ("utilisation", "hidden_communication", "critical_path", "data_share", "communication")
+    }
     return evidence(empty | rows, FACTS)
 
 
@@ -173,6 +176,12 @@ def _bandwidth() -> list[dict[str, Any]]:
         "communication latency": (100 - value, 100 - high, 100 - low),
     }
     return [{**point, "part": part} | _columns("seconds", interval) for part, interval in parts.items()]
+
+
+def _utilisation() -> list[dict[str, Any]]:
+    """Section V-C2: 9.6 % of the InfiniBand."""
+    point = {"network": "resnet50", "hardware": "v100", "sync": "caffe-mpi", "nodes": 4, "ranks": 16}
+    return [point | _columns("link_share", _power(_printed("0.096"), 1))]
 
 
 def _data_share() -> list[dict[str, Any]]:

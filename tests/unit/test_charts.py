@@ -39,7 +39,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def tables_of(**study: Any) -> Tables:
     tidy = synthetic.study(**study)
-    fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]))
+    work = {"alexnet": 7e8, "googlenet": 16e8}
+    fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]), multiply_adds=work)
     described = {"network_layers": synthetic.network_layers(tidy["layers"])}
     return {
         **tidy,
@@ -122,6 +123,8 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         # the reference, fc7 by name, ideal
         "sgemm": {"symbol": 4, "line": 3, "area": 1},
         "throughput": {"symbol": 3 * 3, "line": 3 * 2, "area": 3},
+        # on 1, 2 and 4 nodes, of which one sends nothing
+        "utilisation": {"symbol": 3 + 2, "line": 2, "rule": 3 + 2},
         # the layers that multiply matrices, and a ceiling
         "roofline": {"symbol": 4, "line": int((tables["sgemm"]["layer"] == "peak").any())},
         "amdahl": {"line": amdahl["serial_fraction"].notna().sum() + 1, "area": 1},
@@ -184,6 +187,7 @@ AXIS_TITLES = {
     "what-if": {"gain on as many nodes (predicted)"},
     "communication": {"nodes", "time in one iteration [s]"},
     "throughput": {"nodes"},
+    "utilisation": {"nodes"},
     "roofline": {"multiply-adds · 2 for each byte of weights [FLOP/B]", "achieved [GFLOP/s]"},
     "all-reduce": {"message size", "time of one all-reduce", "message size / time [GB/s]"},
     "overlap": {"time since the first rank began the iteration [ms]"},

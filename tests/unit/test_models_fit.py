@@ -93,7 +93,15 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     emptied = {name for name, table in fitted.items() if table.empty} - UNTOUCHED
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
     of_training |= {"critical_path", "what_if", "next_cells"}
-    of_training |= {"rates", "what_if_grid", "scaling_laws", "hidden_communication", "comparisons", "traffic"}
+    of_training |= {
+        "rates",
+        "what_if_grid",
+        "scaling_laws",
+        "hidden_communication",
+        "comparisons",
+        "traffic",
+        "utilisation",
+    }
     of_training |= {"curve_distances", "validation", "controls", "stall_probabilities"}
     assert (
         emptied

@@ -167,9 +167,12 @@ def test_choosing_changes_cards_charts_and_tables_and_stays_in_the_address(wide:
         drawn(page)
         assert f"{axis}={value}" in page.url
         moved = {name for name in CHARTS if marks(page, name) < everything[name]}
-        # The overlap shows one run at a time, and none of the second storage; the throughput only the fastest curves.
+        # The overlap shows one run at a time, and none of the second storage; throughput and
+        # utilisation only the fastest curves.
         # Of a storage without a fastest curve there are as many panels of others.
-        few = {"overlap", "throughput"} | ({"causes", "communication", "what-if"} if axis == "storage" else set())
+        few = {"overlap", "throughput", "utilisation"} | (
+            {"causes", "communication", "what-if"} if axis == "storage" else set()
+        )
         assert moved | few == set(CHARTS) - unmoved | few, axis
         assert all(marks(page, name) for name in moved - few)
         rows = page.locator("#curves tbody tr").filter(visible=True)

@@ -24,6 +24,8 @@ rule collect:
 rule fit:
     input:
         **rules.collect.output,
+        networks=rules.compare_published.input.networks,
+        archives=ARCHIVES,
         code=code_of("fit.py"),
     output:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in MODEL_TABLES},
@@ -35,6 +37,8 @@ rule fit:
         what_if=STUDY.config["what_if"],
         presets=STUDY.presets,
         available=STUDY.available,
+        rated=STUDY.rated,
+        epoch_samples=STUDY.config["epoch_samples"],
         seed=STUDY.config["seed"],
     script:
         "../../scripts/fit.py"

@@ -118,6 +118,16 @@ _CHARTS = (
         "intervals are measured, dashed lines with bands are predicted.",
     ),
     Chart(
+        "utilisation",
+        ANSWER,
+        "Use of devices and link",
+        "Shi et al. (2018), section V-C2",
+        ("utilisation", "predictions"),
+        "The fastest curve of each network: floating-point operations that the network needs, and bytes of its "
+        "gradients over the time of communication between nodes; in percent of what the hardware is rated for, where "
+        "the study says that (rated_tflops, rated_gbits). Points with 90 % intervals are measured.",
+    ),
+    Chart(
         "communication",
         COMMUNICATION,
         "Compute against communication time",

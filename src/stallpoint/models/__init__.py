@@ -23,6 +23,7 @@ from stallpoint.models.answers import (
     stalling,
     traffic,
     trust,
+    utilisation,
     validation,
     what_if,
 )
@@ -53,6 +54,9 @@ def fit(
     known_presets: Mapping[str, Preset] | None = None,
     available: Mapping[str, int] | None = None,
     calibration_nodes: Collection[int] = (),
+    multiply_adds: Mapping[str, float] | None = None,
+    rated: Mapping[str, Mapping[str, float]] | None = None,
+    epoch_samples: int = utilisation.IMAGENET,
     seed: int = 0,
 ) -> dict[str, pd.DataFrame]:
     """All model tables, by name, with the columns of `records.MODEL_TABLES`.
@@ -63,8 +67,9 @@ def fit(
     worthwhile while a sample costs at most 1/`efficiency` as much as on the fewest. Storages in `shared_links` are
     reached over the link that carries the gradients. `scenarios` are what-ifs, in which `known_presets` may be named
     (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. Larger node counts
-    than `calibration_nodes` (the fewest two, unless given) are predicted from those alone for validation. The same
-    records and `seed` give the same numbers.
+    than `calibration_nodes` (the fewest two, unless given) are predicted from those alone for validation.
+    `multiply_adds`, `rated` and `epoch_samples` as `utilisation.table` takes them. The same records and `seed` give the
+    same numbers.
     """
     tidy = _typed(tidy)
     tidy["sgemm"] = matrix_products.in_precision(tidy["sgemm"], tidy["runs"])
@@ -125,6 +130,7 @@ def fit(
         "interventions": interventions.table(curves, points, intervened, cluster.presets, seed),
         "comparisons": comparisons.table(trained),
         "traffic": traffic.table(points, compute.layers, tidy["storage_reads"]),
+        "utilisation": utilisation.table(points, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
 

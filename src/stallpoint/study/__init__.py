@@ -69,6 +69,15 @@ class Study:
         return entries | {name: nodes for archive in self.archives for name, nodes in archive.hardware.items()}
 
     @property
+    def rated(self) -> dict[str, dict[str, float]]:
+        """What the study's hardware is rated for: ``flops`` of a worker [FLOP/s], ``link`` of a node [B/s]."""
+        units = {"flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8)}
+        return {
+            name: {what: unit * entry[key] for what, (key, unit) in units.items() if key in entry}
+            for name, entry in self.config["hardware"].items()
+        }
+
+    @property
     def presets(self) -> dict[str, Mapping[str, Any]]:
         """The study's own presets as they are defined, those of archives included."""
         others = {name: entry for archive in self.archives for name, entry in archive.presets.items()}

@@ -1,0 +1,72 @@
+"""What each network's fastest curve makes of its workers' devices and of the link, as far as it was measured."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts.frames import compact, estimate, label, leading_first, most, rows
+from stallpoint.charts.throughput import LABELS
+from stallpoint.numerals import number
+from stallpoint.presets import NONE
+
+CELLS = "train cells with scaling strong or weak"
+FLOPS, LINK = "model FLOP/s of a worker", "gradients over time of communication"
+MEASURES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
+"""Measure -> column, and the unit where nothing is rated."""
+COLUMNS = ["panel", "network", "series", "nodes", "value", "low", "high", "shown"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A panel for each measure (and hardware entry), a line for each network."""
+    frame = _measures(tables)
+    x = axes.nodes_x(frame)
+    axis = alt.Axis(labelExpr=LABELS, tickCount=5)
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=axis)
+    frame = compact(frame, COLUMNS)
+    colour = marks.colour(frame, "network")
+    tips = marks.tips(network="network", series="curve", nodes="nodes", shown="(90 % interval)")
+    layers = [
+        alt.Chart().mark_line().encode(x=x, y=y, color=colour),
+        marks.error_bars(alt.Chart().encode(x=x, color=colour), y),
+        marks.points(alt.Chart().encode(x=x, color=colour), y).encode(tooltip=tips),
+    ]
+    return marks.panels(layers, frame, independent_y=True)
+
+
+def _measures(tables: Tables) -> pd.DataFrame:
+    """Both measures of the fastest curve of each network and hardware, in percent where the hardware is rated."""
+    used = rows(tables, "utilisation", CELLS)
+    used = used[(used["scaling"] != "compute") & (used["sync"] != NONE)]
+    leads = leading_first(used, tables).query("lead") if len(used) else used
+    if leads.empty:
+        raise NoData(f"no {CELLS}")
+    leads = leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
+    found = [_of(leads, measure).assign(measure=measure) for measure in MEASURES]
+    frame = pd.concat([one for one in found if len(one)] or found)
+    if frame.empty:
+        raise NoData(f"no network of known size among the {CELLS}")
+    several = leads["hardware"].nunique() > 1
+    frame["panel"] = frame["measure"] + " [" + frame["unit"] + "]" + (("\n" + frame["hardware"]) if several else "")
+    order = frame["measure"].map(list(MEASURES).index)
+    return frame.assign(order=order).sort_values(["order", "hardware", "network", "nodes"], kind="stable")
+
+
+def _of(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Rated and unrated hardware have units of their own."""
+    column, scale, unit = MEASURES[measure]
+    rated = leads[f"{column}_share"].notna()
+    shares = estimate(leads[rated], f"{column}_share", " %", 100).assign(unit="% of rated")
+    return pd.concat([shares, estimate(leads[~rated], column, f" {unit}", scale).assign(unit=unit)])
+
+
+def finding(tables: Tables) -> str:
+    """What the network that uses its devices least makes of them on the most nodes."""
+    frame = _measures(tables).query("measure == @FLOPS and unit == '% of rated'")
+    if frame.empty:
+        return ""
+    last = frame[frame["nodes"] == frame.groupby(["network", "hardware"])["nodes"].transform("max")]
+    least = most(last.assign(unused=-last["value"]), "unused")
+    nodes = f"{least['nodes']} node{'s' if least['nodes'] > 1 else ''}"
+    return f"{least['network']}: {number(least['value'])} % of the rated FLOP/s on {nodes}"

@@ -1,0 +1,77 @@
+"""What training makes of what its hardware is rated for, and what an epoch costs.
+
+Model FLOP/s utilisation as Chowdhery et al. define it (PaLM, 2022, section 4.1): the operations that the network needs,
+recomputed ones not counted, over what the device is rated for. The share of a link's bandwidth as Shi et al. (2018)
+count their 9.6 % in section V-C2: the gradients' bytes over the time of communication and the rated bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from stallpoint.models.base.measured import Measured
+from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns
+from stallpoint.models.terms.trainings import Layers
+
+FLOPS_OF_PASSES = 6
+"""Operations of an iteration for each multiply-add of a forward pass; the backward pass takes twice as many."""
+IMAGENET = 1_281_167
+"""Training images of ILSVRC-2012."""
+FLOPS, LINK = "flops", "link"
+"""What hardware is rated for: FLOP/s of a worker's device, B/s of a node's link in one direction."""
+
+
+def table(
+    points: Iterable[Measured],
+    networks: Mapping[str, Layers],
+    multiply_adds: Mapping[str, float],
+    rated: Mapping[str, Mapping[str, float]],
+    epoch_samples: int,
+) -> list[dict[str, object]]:
+    """Rows of the utilisation table; quantities that lack a number of the network or a rated one are not numbers.
+
+    `multiply_adds` are those of a sample's forward pass, by network; `rated` holds `FLOPS` and `LINK` by hardware.
+    """
+    return [
+        _row(measured, networks, multiply_adds, rated.get(measured.point.hardware, {}), epoch_samples)
+        for measured in points
+    ]
+
+
+def _row(
+    measured: Measured,
+    networks: Mapping[str, Layers],
+    multiply_adds: Mapping[str, float],
+    rated: Mapping[str, float],
+    epoch_samples: int,
+) -> dict[str, object]:
+    point, parts = measured.point, measured.parts
+    with np.errstate(divide="ignore", invalid="ignore"):
+        throughput = point.global_batch / parts.iteration_time
+        work = FLOPS_OF_PASSES * multiply_adds.get(point.network, np.nan)
+        flops = work * point.worker_batch / parts.iteration_time
+        link = _gradient_bytes(point.network, networks) / _sending(measured)
+    epoch = epoch_samples / throughput
+    return {
+        **point.labels("ranks", "global_batch", "worker_batch"),
+        **columns("samples_per_second", throughput),
+        **columns("flops", flops),
+        **columns("flops_share", flops / rated.get(FLOPS, np.nan)),
+        **columns("link", link),
+        **columns("link_share", link / rated.get(LINK, np.nan)),
+        **columns("epoch_time", epoch),
+        **columns("epoch_node_hours", epoch * point.nodes / 3600),
+    }
+
+
+def _gradient_bytes(network: str, networks: Mapping[str, Layers]) -> float:
+    return float(networks[network].gradient_bytes.sum()) if network in networks else float("nan")
+
+
+def _sending(measured: Measured) -> Ensemble:
+    """Time of communication between nodes, s; not a number where there is none."""
+    seconds = measured.parts.communication
+    between = measured.point.nodes > 1 and bool((seconds > 0).all())
+    return seconds if between else np.full(1 + REPLICATES, np.nan)
