@@ -12,7 +12,7 @@ from stallpoint.numerals import number
 from stallpoint.presets import NONE
 
 CELLS = "train cells with scaling strong or weak"
-FLOPS, LINK = "model FLOP/s of a worker", "gradients over time of communication"
+FLOPS, LINK = "model FLOP/s of a worker", "bandwidth of the gradients"
 MEASURES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
 """Measure -> column, and the unit where nothing is rated."""
 COLUMNS = ["panel", "network", "series", "nodes", "value", "low", "high", "shown"]
