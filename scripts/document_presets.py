@@ -4,7 +4,7 @@ usage: document_presets.py > docs/presets.md
 """
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from stallpoint.presets import CHOICES, PRESETS, Preset
 
@@ -34,6 +34,16 @@ def differences(preset: Preset) -> str:
     return ", ".join(f"`{name}: {str(getattr(preset, name)).lower()}`" for name in changed) or "none: it is `wfbp`"
 
 
+def alike() -> Iterator[str]:
+    """The presets that do the same where mini-batches are not copied to a device."""
+    does: dict[Preset, list[str]] = {}
+    for name, known in PRESETS.items():
+        does.setdefault(replace(known.preset, device_prefetch=False), []).append(f"`{name}`")
+    for names in does.values():
+        if len(names) > 1:
+            yield f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def lines() -> Iterator[str]:
     """The whole page."""
     yield HEAD
@@ -41,6 +51,12 @@ def lines() -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     for name, known in PRESETS.items():
         yield f"| `{name}` | {known.description} | {differences(known.preset)} | {known.source} |"
+    yield (
+        "\nOn a CPU some differ in name alone: "
+        + "; ".join(alike())
+        + ". A report says which of a study's presets do so:"
+    )
+    yield "what differs between their curves is chance. On a GPU `device_prefetch` tells `caffe-mpi` from the others."
     yield "\n## The choices\n"
     yield "| choice | value | meaning |"
     yield "| --- | --- | --- |"

@@ -212,7 +212,7 @@ PRESETS: dict[str, KnownPreset] = {
         Preset(start="never"),
         "sends nothing, every rank updates with its own gradients: what another preset takes beyond it is what "
         "communicating costs there; ranks do not train together, so it is none to choose",
-        "stallpoint: free communication in training, see docs/models/interventions.md",
+        "Serebryakov (2017), TensorFlow's variable update `independent`; see docs/models/interventions.md",
     ),
 }  # fmt: skip
 """The presets every study knows, by name."""

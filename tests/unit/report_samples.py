@@ -28,6 +28,7 @@ NOTHING: Conclusions = {
             "machines",
             "interventions",
             "controls",
+            "alike",
             "disturbances",
             "slow_nodes",
             "ended",

@@ -1,10 +1,13 @@
 import json
+from dataclasses import asdict, replace
 from typing import Any
 
 import pandas as pd
 import pytest
 from synthetic import Layer, Truth, study
+from test_planning import TRAIN
 
+from stallpoint.conclusions.alike import alike
 from stallpoint.conclusions.answers import answers, leading
 from stallpoint.conclusions.details import details
 from stallpoint.conclusions.numbers import _slow_nodes, conclude
@@ -24,6 +27,7 @@ from stallpoint.conclusions.words import (
 )
 from stallpoint.models import fit
 from stallpoint.models.answers.what_if import scenarios
+from stallpoint.presets import PRESETS
 
 
 def concluded(records: dict[str, pd.DataFrame], nodes: list[int]) -> dict[str, Any]:
@@ -437,6 +441,18 @@ def test_nodes_alike_and_single_visits_and_nodes_name_none() -> None:
     assert slow_nodes(3, ("a", float("nan")), ("b", float("nan"))) == []
 
 
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [("cpu", [["caffe-mpi", "mxnet", "wfbp"], ["cntk", "naive"]]), ("cuda", [["cntk", "naive"], ["mxnet", "wfbp"]])],
+)
+def test_presets_that_do_the_same_are_named(device: str, expected: list[list[str]]) -> None:
+    """Reading ahead into a device's memory tells Caffe-MPI from MXNet on a GPU alone."""
+    names = ["wfbp", "caffe-mpi", "mxnet", "cntk", "naive", "ddp"]
+    cells = [replace(TRAIN, device=device, sync=name, preset=asdict(PRESETS[name].preset)) for name in names]
+    runs = pd.DataFrame({"kind": "train", "source": "", "settings": [cell.to_json() for cell in cells]})
+    assert sorted(entry["presets"] for entry in alike(runs)) == expected
+
+
 def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
     control = {"hardware": "cpu", "agrees": True}
     found = {
@@ -452,6 +468,7 @@ def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
         ],
         "slow_nodes": [{"hardware": "cpu", "node": "node3", "ratio": 3.04, "visits": 9}],
         "controls": [control],
+        "alike": [{"hardware": "cpu", "presets": ["intelcaffe", "mxnet", "wfbp"]}],
     }
     assert list(trust_lines(found)) == [
         "cpu: 7 cells, 25 visits: precision reached",
@@ -462,8 +479,9 @@ def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
         "cpu: 1 iteration disturbed by another process, kept for want of others",
         "cpu: node3 computes 3 times as long as the other nodes, which wait for it (sentinel, median of 9 visits)",
         "A/A controls: 1 of 1 pair of cells that do the same agrees",
+        "cpu: intelcaffe, mxnet and wfbp do the same there; what differs between them is chance",
     ]
-    found["controls"] = [control, {**control, "agrees": False}]
+    found["controls"], found["alike"] = [control, {**control, "agrees": False}], []
     assert list(trust_lines(found))[-2:] == [
         "A/A controls: 1 of 2 pairs of cells that do the same agree",
         "cpu: verdicts are withheld, as cells that do the same differ",

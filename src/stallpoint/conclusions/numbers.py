@@ -11,6 +11,7 @@ import pandas as pd
 
 from stallpoint.cells import ImportedTrainCell, TrainCell
 from stallpoint.claims.judge import Judged
+from stallpoint.conclusions.alike import alike
 from stallpoint.conclusions.answers import answers
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES
@@ -65,6 +66,7 @@ def conclude(
             }
             for row in _rows(tables["controls"])
         ],
+        "alike": list(alike(tables["runs"])),
         "disturbances": list(_disturbances(tables["disturbances"])),
         "slow_nodes": list(_slow_nodes(tables["visits"], tables["environments"])),
         "ended": list(_ended(tables["runs"], tables["visits"])),

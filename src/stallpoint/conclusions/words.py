@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from stallpoint.conclusions.alike import alike_in_words
 from stallpoint.conclusions.numbers import Estimate
 from stallpoint.numerals import interval, number
 
@@ -274,6 +275,7 @@ def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:
         agree = sum(bool(entry["agrees"]) for entry in controls)
         verb = "agrees" if len(controls) == 1 else "agree"
         yield f"A/A controls: {agree} of {count(len(controls), 'pair')} of cells that do the same {verb}"
+    yield from map(alike_in_words, conclusions["alike"])
     for hardware in mistrusted(conclusions):
         yield f"{hardware}: verdicts are withheld, as cells that do the same differ"
 

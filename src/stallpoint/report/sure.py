@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.charts.frames import AXES, label
+from stallpoint.conclusions.alike import alike_in_words
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.conclusions.words import ENDED, disturbed_in_words, mistrusted
 from stallpoint.numerals import interval, number
@@ -122,6 +123,8 @@ def _slow_nodes(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _controls(conclusions: Conclusions) -> Iterator[str]:
     yield "<h3>A/A controls</h3>"
+    for entry in conclusions["alike"]:
+        yield paragraph(f"{alike_in_words(entry)}.")
     rows = conclusions["controls"]
     if not rows:
         yield paragraph("None: no two cells on one worker do the same.")
