@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from stallpoint.archive.further import descriptions
 from stallpoint.charts import ALL
 from stallpoint.charts.render import FORMATS, render
+from stallpoint.networks.described import descriptions
 from stallpoint.parquet import read_frames
 from stallpoint.program import program
 from stallpoint.records import NETWORK_LAYERS, TABLES

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from stallpoint.archive.further import descriptions
+from stallpoint.networks.described import descriptions
 from stallpoint.parquet import atomic, read_frames, to_arrow, write
 from stallpoint.program import program
 from stallpoint.published import compare, to_markdown

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from stallpoint import models
-from stallpoint.archive.further import descriptions
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.terms.trainings import COLUMNS
+from stallpoint.networks.described import descriptions
 from stallpoint.parquet import cells_at_once, read, read_frames, write
 from stallpoint.presets import presets_of
 from stallpoint.program import program

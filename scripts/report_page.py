@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from stallpoint.archive.further import descriptions
+from stallpoint.networks.described import descriptions
 from stallpoint.parquet import read_frames
 from stallpoint.program import program
 from stallpoint.records import (

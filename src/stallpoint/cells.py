@@ -186,6 +186,17 @@ class StorageCell(Cell):
 
 
 @dataclass(frozen=True, slots=True)
+class CopiesCell(Cell):
+    """Copies of memory, by one worker."""
+
+    kind: ClassVar[str] = "copies"
+    axes: ClassVar[tuple[str, ...]] = ("hardware", "repeat")
+
+    samples: int
+    """Timed copies of each sort in a visit."""
+
+
+@dataclass(frozen=True, slots=True)
 class ImportedTrainCell(TrainCell):
     """A training run that others measured, from files in the layout of Shi et al. (2018), Table VI."""
 

@@ -17,6 +17,7 @@ from stallpoint.cell_values import check_value
 from stallpoint.cells import (
     Cell,
     CollectivesCell,
+    CopiesCell,
     ImportedCollectivesCell,
     ImportedTrainCell,
     InterventionCell,
@@ -73,6 +74,7 @@ KINDS: dict[str, JobKind] = {
         JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
         JobKind(StorageCell, "storage_reads", (records.STORAGE_READS,), "storage cells"),
+        JobKind(CopiesCell, "copies", (records.COPIES,), "copies cells"),
         JobKind(ImportedTrainCell, "", _TRAINING, "imported training runs"),
         JobKind(ImportedCollectivesCell, "", (records.COLLECTIVES,), "imported all-reduces"),
     )

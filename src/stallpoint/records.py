@@ -413,9 +413,32 @@ STORAGE_READS = Table(
     ),
 )
 
+COPIES = Table(
+    "copies",
+    "one row for each timed copy of memory",
+    (
+        CELL,
+        HARDWARE,
+        REPEAT,
+        RANK,
+        Column(
+            "copy",
+            TEXT,
+            None,
+            "copy or triad (STREAM, in the host's memory); host to device (from pinned memory, or pageable), device to "
+            "host, within the device, device to device",
+        ),
+        Column("threads", INT, None, "threads that copied"),
+        VISIT,
+        SAMPLE,
+        Column("bytes", INT, "B", "bytes read and written; between memories those sent, once"),
+        Column("seconds", REAL, "s", "duration"),
+    ),
+)
+
 TIDY_TABLES: tuple[Table, ...] = (
     RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, INTERVENED, SGEMM, COLLECTIVES,
-    CONTENTION, STORAGE_READS,
+    CONTENTION, STORAGE_READS, COPIES,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
@@ -813,6 +836,17 @@ STORAGE_RATES = Table(
     ),
 )
 
+COPY_RATES = Table(
+    "copy_rates",
+    "how fast memory is copied",
+    (
+        HARDWARE,
+        Column("copy", TEXT, None, "as in copies"),
+        Column("threads", INT, None, "threads that copied"),
+        *_estimate("bytes_per_second", "B/s", "bytes over the mean duration"),
+    ),
+)
+
 DATA_SHARE = Table(
     "data_share",
     "part of an iteration spent waiting for training data",
@@ -1019,7 +1053,7 @@ MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
     STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS,
-    COMPARISONS, TRAFFIC, UTILISATION,
+    COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from stallpoint.cells import Cell, CollectivesCell, InterventionCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import Cell, CollectivesCell, CopiesCell, InterventionCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.kinds import KINDS
 from stallpoint.parquet import write_cell
 from stallpoint.presets import PRESETS, Preset
@@ -171,6 +171,8 @@ def study(
             place = {"storage": storage, "storage_path": f"data/{storage}", "storage_format": "images"}
             _storage_rows(truth, StorageCell(**common(n, repeat), samples=40, **place), rng, rows)
     axes = {"scaling": "strong", "batch": batch, "storage": storages[0], "sync": syncs[0], "prefetch": prefetches[0]}
+    for repeat in range(1, repeats + 1):
+        _copies_rows(truth, CopiesCell(**common(1, repeat, 1), samples=4), rng, rows)
     failed = train(networks[0], 8, 1, axes)
     _run_row(failed, rows, reason="out of memory on rank 0")
     return _tables(rows)
@@ -193,6 +195,8 @@ def records(cells: Iterable[Cell], truth_of: Callable[[str], Truth], seed: int =
                 _collectives_rows(anywhere, cell, rng, rows)
             case StorageCell():
                 _storage_rows(anywhere, cell, rng, rows)
+            case CopiesCell():
+                _copies_rows(anywhere, cell, rng, rows)
     return _tables(rows)
 
 
@@ -367,6 +371,18 @@ def _storage_rows(truth: Truth, cell: StorageCell, rng: np.random.Generator, row
                 "bytes": 100_000,
             })  # fmt: skip
             start += seconds
+
+
+def _copies_rows(truth: Truth, cell: CopiesCell, rng: np.random.Generator, rows: Rows) -> None:
+    _run_row(cell, rows)
+    link = {"host to device": 12e9, "device to device": 40e9}
+    rates = link if cell.device == "cuda" else {"copy": 16e9, "triad": 20e9}
+    for (copy, rate), sample in product(rates.items(), range(cell.samples)):
+        seconds = 2**30 / rate * np.exp(truth.noise * rng.standard_normal())
+        rows["copies"].append({
+            "cell": cell.path, "hardware": cell.hardware, "repeat": cell.repeat, "visit": 1, "rank": 0, "copy": copy,
+            "threads": 1, "sample": sample, "bytes": 2**30, "seconds": seconds,
+        })  # fmt: skip
 
 
 def external_rates() -> pd.DataFrame:

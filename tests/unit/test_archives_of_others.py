@@ -12,13 +12,14 @@ import yaml
 from archived import ROOT, archive, inside, results, study_of
 
 from stallpoint import models
-from stallpoint.archive.further import descriptions, record_folders, unpack
+from stallpoint.archive.further import record_folders, unpack
 from stallpoint.archive.making import make_archive
 from stallpoint.cells import ImportedTrainCell
 from stallpoint.collect import collect
 from stallpoint.errors import InputError
 from stallpoint.exchange.importing import import_cell
 from stallpoint.kinds import cell_from_json
+from stallpoint.networks.described import descriptions
 from stallpoint.parquet import read, read_frames, write
 from stallpoint.records import ENVIRONMENTS, NETWORK_LAYERS, RUNS, TIDY_TABLES
 from stallpoint.study import Study

@@ -87,7 +87,7 @@ def test_tables_read_a_few_cells_at_a_time_give_the_same_numbers(
         pd.testing.assert_frame_equal(table, fitted[name])
 
 
-@pytest.mark.parametrize("empty", ["sgemm", "collectives", "storage_reads", "layers", "iterations"])
+@pytest.mark.parametrize("empty", ["sgemm", "collectives", "storage_reads", "copies", "layers", "iterations"])
 def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.DataFrame], empty: str) -> None:
     fitted = fit({**tables, empty: tables[empty].iloc[:0]}, nodes=NODES)
     emptied = {name for name, table in fitted.items() if table.empty} - UNTOUCHED
@@ -109,6 +109,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
             "sgemm": {"sgemm_speedup", "matrix_products", "curve_distances"},
             "collectives": {"communication", "validation"},
             "storage_reads": {"storage_rates", "traffic"},
+            "copies": {"copy_rates"},
             "layers": {
                 "layer_scaling",
                 "layer_predictions",

@@ -328,6 +328,9 @@ def test_hardware_speeds_are_those_that_were_measured(material: Material) -> Non
     rows = table(of(SHI, "table-2").make(material)).set_index("hardware")
     assert rows.at["GPU", "Cluster 1"] == "Tesla K80 (4)"
     assert rows.at["CPU", "cpu"] == "made-up CPU, 1 cores"
+    triad = re.fullmatch(r"9 GB \((\S+) GB/s\)", rows.at["Memory", "cpu"])
+    assert triad
+    assert float(triad[1]) == pytest.approx(20, rel=0.05)
     # two nodes, ring: 2 (n - 1) / n · beta for each byte
     speed = re.search(r"2 workers, nodes: 2 \((\S+) GB/s\)", rows.at["Network", "cpu"])
     assert speed

@@ -193,6 +193,7 @@ def test_an_address_with_a_choice_opens_with_it(report: Path, open_page: Open) -
     page.wait_for_function("location.hash === '#environment?network=googlenet&storage=shared&theme=dark'")
     page.locator("summary", has_text="predictions").first.click()
     cells = page.locator("details[data-table=predictions] tbody tr td:first-child")
+    cells.first.wait_for()
     assert set(cells.all_inner_texts()) == {"googlenet"}
     page.context.close()
 

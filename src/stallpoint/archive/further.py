@@ -6,7 +6,7 @@ import hashlib
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -148,15 +148,6 @@ def unpack(name: str, path: Path, folder: Path) -> None:
 def record_folders(folder: Path) -> list[Path]:
     """The folders with the records of an unpacked archive."""
     return [folder / place for place in read_index(folder).cells]
-
-
-def descriptions(own: Iterable[str | Path], archives: Iterable[str | Path]) -> list[Path]:
-    """The file that describes each network: the study's own ones, and of unpacked `archives` those that it lacks."""
-    files = {file.stem: file for file in map(Path, own)}
-    for archive in archives:
-        for file in sorted(Path(archive, "networks").glob("*.parquet")):
-            files.setdefault(file.stem, file)
-    return list(files.values())
 
 
 def verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:

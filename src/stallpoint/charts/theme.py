@@ -124,6 +124,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "sgemm": ORANGE,
         "collectives": GREEN,
         "storage": PINK,
+        "copies": GREY,
         "another process": VERMILION,
         "steal": VIOLET,
         "quota": LIME,

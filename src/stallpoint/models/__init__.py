@@ -35,7 +35,7 @@ from stallpoint.models.iteration import tables as predictions
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel, learning
 from stallpoint.models.scaling import curves as scaling_curves
-from stallpoint.models.terms import communication, data, matrix_products, pace
+from stallpoint.models.terms import communication, copies, data, matrix_products, pace
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
 from stallpoint.presets import PRESETS, Preset
@@ -130,6 +130,7 @@ def fit(
         "interventions": interventions.table(curves, points, intervened, cluster.presets, seed),
         "comparisons": comparisons.table(trained),
         "traffic": traffic.table(points, compute.layers, tidy["storage_reads"]),
+        "copy_rates": copies.copy_rates(tidy["copies"], seed),
         "utilisation": utilisation.table(points, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}

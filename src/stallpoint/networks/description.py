@@ -10,7 +10,7 @@ from stallpoint.networks.layers import layers
 from stallpoint.networks.products import products
 
 _SAMPLES = 2
-"""Batch normalisation cannot train on one sample without pixels."""
+"""A network of the user's own may need more than one."""
 
 
 def describe(network: Network) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from torch import nn
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import Attention, layers
 
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -82,10 +83,16 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
         layer.module.register_forward_hook(note(layer.name, layer.type), with_kwargs=True) for layer in layers(network)
     ]
     device = next(network.parameters()).device
+    # Batch normalisation cannot train on one pixel, but other layers' products of one sample can be known.
+    normalising = [part for part in network.modules() if isinstance(part, _BATCH_NORMS) and part.training]
     try:
+        for part in normalising:
+            part.eval()
         with torch.no_grad(), device:
             network(*takes.example(batch, device))
     finally:
+        for part in normalising:
+            part.train()
         for hook in hooks:
             hook.remove()
     return found

@@ -203,7 +203,7 @@ SHI = Paper(
     (
         Exhibit(
             "Table II", "table-2", "Hardware", "hardware.table",
-            ("runs", "environments", "communication", "storage_rates", "sgemm"),
+            ("runs", "environments", "communication", "storage_rates", "sgemm", "copy_rates"),
             "Speeds of ours are measured in place of dd and p2pBandwidthLatencyTest: the network by all-reduce (1/beta "
             "of its largest messages), the storage by reading samples from a cold page cache where that could be.",
         ),

@@ -25,7 +25,8 @@ def table(material: Material) -> Made:
         shown[name] = [_ours(material, name, str(row)) for row in shown["hardware"]]
     notes = (
         f"Published: Shi et al. (2018), {published['source']}, by dd and p2pBandwidthLatencyTest. Ours: network, from "
-        "the fit of the all-reduce, bytes of the buffer over its time; memory, the bandwidth that sgemm cells measure; "
+        "the fit of the all-reduce, bytes of the buffer over its time; memory, STREAM's triad of copies cells, or else "
+        "the bandwidth that sgemm cells measure; connection, copies cells and all-reduces within a node; "
         "storage, what all nodes together read.",
     )
     return Made(Typeset(shown, "Hardware and its speeds.", "tab:shi-2018-table-2", {}, {}, notes))
@@ -48,7 +49,7 @@ def _ours(material: Material, hardware: str, row: str) -> str:
         return _storage(material, hardware) or UNKNOWN
     fits = _fits(material, hardware)
     if row == "Connection":
-        return "; ".join(_links(fits[fits["nodes"] == 1])) or UNKNOWN
+        return "; ".join([*_copied(material, hardware), *_links(fits[fits["nodes"] == 1])]) or UNKNOWN
     return "; ".join(_links(fits[fits["nodes"] > 1])) or UNKNOWN
 
 
@@ -74,10 +75,25 @@ def _links(fits: pd.DataFrame) -> list[str]:
 
 
 def _memory(material: Material, hardware: str) -> float | None:
-    """Bytes per second at which sgemm cells read a matrix larger than the caches, by one worker."""
+    """Bytes per second of STREAM's triad by most threads; else that at which sgemm cells read a large matrix."""
+    rates = _copy_rates(material, hardware)
+    if len(triad := rates[rates["copy"] == "triad"]):
+        return float(triad["bytes_per_second"].max())
     products = in_precision(material.tables["sgemm"], material.tables["runs"])
     known = machine(products[products["hardware"] == hardware])
     return known.bandwidth if known else None
+
+
+def _copy_rates(material: Material, hardware: str) -> pd.DataFrame:
+    rates = material.tables["copy_rates"]
+    return rates[rates["hardware"] == hardware]
+
+
+def _copied(material: Material, hardware: str) -> list[str]:
+    """Copies between the memories of host and devices."""
+    rates = _copy_rates(material, hardware)
+    between = rates[rates["copy"].isin(["host to device", "device to host", "device to device"])]
+    return [f"{rate['copy']} {_speed(rate['bytes_per_second'])}" for rate in between.to_dict("records")]
 
 
 def _storage(material: Material, hardware: str) -> str:

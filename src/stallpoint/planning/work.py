@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stallpoint import parquet
-from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import Cell, CollectivesCell, CopiesCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.networks import NETWORKS
 from stallpoint.presets import preset_from
 from stallpoint.records import NETWORK_LAYERS
@@ -39,6 +39,8 @@ MEMORY = 10e9
 """B/s of a CPU core's memory; a GPU's is not what an update waits for."""
 UPDATE_BYTES = 5
 """Times that an update reads or writes as many bytes as there are gradients: weights, momentum, gradients."""
+COPIES = 0.5
+"""Seconds for one copy of each sort: 0.1 to 0.4 GB at 10e9 B/s, by several numbers of threads."""
 SAMPLE = {"files": 0.01, "tar": 0.01}
 """Seconds that a reader takes to read and decode one image; other formats are decoded already (`SAMPLE_DECODED`)."""
 SAMPLE_DECODED = 0.001
@@ -110,6 +112,8 @@ def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
         return VISIT + (1 + cell.samples) * rows
     if isinstance(cell, StorageCell):
         return VISIT + 4 * cell.samples * READ * crowd
+    if isinstance(cell, CopiesCell):
+        return VISIT + (1 + cell.samples) * COPIES * crowd
     return VISIT  # of a kind that nothing is known of until it was visited
 
 

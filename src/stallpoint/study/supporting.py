@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from stallpoint.cells import Cell, CollectivesCell, ImportedCollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import (
+    Cell,
+    CollectivesCell,
+    CopiesCell,
+    ImportedCollectivesCell,
+    SgemmCell,
+    StorageCell,
+    TrainCell,
+)
 from stallpoint.study.catalogue import Catalogue, as_list
 
 
 def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
-    """The sgemm, collectives and storage cells that the training cells call for, but for collectives `imported`."""
+    """What the training cells call for: sgemm, collectives (but those `imported`), storage and copies cells."""
     trained = dict.fromkeys((cell.network, cell.hardware) for cell in train)
     reduced = sorted(_reductions(train, catalogue) - _reduced_elsewhere(imported))
     read = sorted({(cell.storage, cell.hardware, cell.nodes) for cell in train})
@@ -48,6 +56,14 @@ def supporting_cells(
                     samples=config["storage_reads"]["samples"],
                     **catalogue.common(
                         hardware, nodes=nodes, workers_per_node=1, repeat=repeat, **_visits(config["storage_reads"])
+                    ),
+                )
+        if "copies" in config:
+            for hardware in dict.fromkeys(cell.hardware for cell in train):
+                yield CopiesCell(
+                    samples=config["copies"]["samples"],
+                    **catalogue.common(
+                        hardware, nodes=1, workers_per_node=1, repeat=repeat, **_visits(config["copies"])
                     ),
                 )
 

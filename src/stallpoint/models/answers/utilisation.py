@@ -47,12 +47,13 @@ def _row(
     rated: Mapping[str, float],
     epoch_samples: int,
 ) -> dict[str, object]:
-    point, parts = measured.point, measured.parts
-    with np.errstate(divide="ignore", invalid="ignore"):
-        throughput = point.global_batch / parts.iteration_time
-        work = FLOPS_OF_PASSES * multiply_adds.get(point.network, np.nan)
-        flops = work * point.worker_batch / parts.iteration_time
-        link = _gradient_bytes(point.network, networks) / _sending(measured)
+    point = measured.point
+    seconds = _possible(measured.parts.iteration_time)
+    throughput = point.global_batch / seconds
+    work = FLOPS_OF_PASSES * multiply_adds.get(point.network, np.nan)
+    flops = work * point.worker_batch / seconds
+    sending = measured.parts.communication if point.nodes > 1 else seconds * np.nan
+    link = _gradient_bytes(point.network, networks) / _possible(sending)
     epoch = epoch_samples / throughput
     return {
         **point.labels("ranks", "global_batch", "worker_batch"),
@@ -70,8 +71,7 @@ def _gradient_bytes(network: str, networks: Mapping[str, Layers]) -> float:
     return float(networks[network].gradient_bytes.sum()) if network in networks else float("nan")
 
 
-def _sending(measured: Measured) -> Ensemble:
-    """Time of communication between nodes, s; not a number where there is none."""
-    seconds = measured.parts.communication
-    between = measured.point.nodes > 1 and bool((seconds > 0).all())
-    return seconds if between else np.full(1 + REPLICATES, np.nan)
+def _possible(seconds: Ensemble) -> Ensemble:
+    """Times that can be; not numbers where any of them cannot."""
+    can_be = bool((np.isfinite(seconds) & (seconds > 0)).all())
+    return seconds if can_be else np.full(1 + REPLICATES, np.nan)
