@@ -4,9 +4,10 @@ usage: document_presets.py > docs/presets.md
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 
 from stallpoint.presets import CHOICES, PRESETS, Preset
+from stallpoint.sentences import listed
 
 HEAD = """# Synchronisation presets
 
@@ -35,13 +36,11 @@ def differences(preset: Preset) -> str:
 
 
 def alike() -> Iterator[str]:
-    """The presets that do the same where mini-batches are not copied to a device."""
+    """The presets that do the same on a CPU."""
     does: dict[Preset, list[str]] = {}
     for name, known in PRESETS.items():
-        does.setdefault(replace(known.preset, device_prefetch=False), []).append(f"`{name}`")
-    for names in does.values():
-        if len(names) > 1:
-            yield f"{', '.join(names[:-1])} and {names[-1]}"
+        does.setdefault(known.preset.on("cpu"), []).append(f"`{name}`")
+    return (listed(names) for names in does.values() if len(names) > 1)
 
 
 def lines() -> Iterator[str]:
@@ -51,12 +50,9 @@ def lines() -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     for name, known in PRESETS.items():
         yield f"| `{name}` | {known.description} | {differences(known.preset)} | {known.source} |"
-    yield (
-        "\nOn a CPU some differ in name alone: "
-        + "; ".join(alike())
-        + ". A report says which of a study's presets do so:"
-    )
-    yield "what differs between their curves is chance. On a GPU `device_prefetch` tells `caffe-mpi` from the others."
+    yield f"\nOn a CPU some differ in name alone: {'; '.join(alike())}."
+    yield "Any difference between their curves is chance; a report names those of its study. On a GPU `caffe-mpi`"
+    yield "differs: it reads ahead into the device's memory."
     yield "\n## The choices\n"
     yield "| choice | value | meaning |"
     yield "| --- | --- | --- |"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from stallpoint.presets import preset_from
 
 _LATER = {"later": True}
-"""Of a setting that came later: a cell that leaves it at its default says nothing of it, and is as it was before."""
+"""Marks a setting that was added later: a cell's JSON leaves it out at its default."""
 
 
 @dataclass(frozen=True, slots=True)

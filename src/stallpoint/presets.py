@@ -112,6 +112,10 @@ class Preset:
         """Whether gradients are brought together; if not, the ranks' weights differ after the first update."""
         return self.start != "never"
 
+    def on(self, device: str) -> Preset:
+        """What it does where `device` computes: on a CPU there is no memory of a device to read ahead into."""
+        return replace(self, device_prefetch=False) if device == "cpu" else self
+
     @property
     def overlaps(self) -> bool:
         """Whether messages go during the backward pass."""

@@ -1039,7 +1039,9 @@ UTILISATION = Table(
         WORKER_BATCH,
         *_estimate("samples_per_second", "1/s", "global mini-batch over the iteration time"),
         *_estimate(
-            "flops", "FLOP/s", "of a worker: 6 for each multiply-add of a sample's forward pass; not recomputed"
+            "flops",
+            "FLOP/s",
+            "a worker's operations, 6 for each multiply-add of a forward pass, over the iteration time",
         ),
         *_estimate("flops_share", None, "flops over rated_tflops of the hardware: model FLOP/s utilisation"),
         *_estimate("link", "B/s", "bytes of all gradients, 4 for each, over the time of communication between nodes"),

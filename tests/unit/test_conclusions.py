@@ -479,7 +479,7 @@ def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
         "cpu: 1 iteration disturbed by another process, kept for want of others",
         "cpu: node3 computes 3 times as long as the other nodes, which wait for it (sentinel, median of 9 visits)",
         "A/A controls: 1 of 1 pair of cells that do the same agrees",
-        "cpu: intelcaffe, mxnet and wfbp do the same there; what differs between them is chance",
+        "cpu: intelcaffe, mxnet and wfbp do the same; any difference between them is chance",
     ]
     found["controls"], found["alike"] = [control, {**control, "agrees": False}], []
     assert list(trust_lines(found))[-2:] == [

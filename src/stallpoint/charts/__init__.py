@@ -123,9 +123,10 @@ _CHARTS = (
         "Use of devices and link",
         "Shi et al. (2018), section V-C2",
         ("utilisation", "predictions"),
-        "The fastest curve of each network: floating-point operations that the network needs, and bytes of its "
-        "gradients over the time of communication between nodes; in percent of what the hardware is rated for, where "
-        "the study says that (rated_tflops, rated_gbits). Points with 90 % intervals are measured.",
+        "The fastest curve of each network: a worker's FLOP/s, counting only operations that the network needs, and "
+        "the bandwidth of its gradients, their bytes over the time of communication between nodes. In percent of what "
+        "the hardware is rated for, where the study says that (rated_tflops, rated_gbits). Points with 90 % intervals "
+        "are measured.",
     ),
     Chart(
         "communication",

@@ -21,9 +21,7 @@ COLUMNS = ["panel", "network", "series", "nodes", "basis", "value", "low", "high
 def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each measure (and hardware entry), a line for each network."""
     frame = _measures(tables)
-    x = axes.nodes_x(frame)
-    axis = alt.Axis(labelExpr=LABELS, tickCount=5)
-    y = alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=axis)
+    x, y = axes.nodes_x(frame), y_axis()
     frame = compact(frame, COLUMNS)
     colour = marks.colour(frame, "network")
     tips = marks.tips(network="network", series="curve", nodes="nodes", basis="basis", shown="(90 % interval)")
@@ -38,14 +36,25 @@ def draw(tables: Tables) -> alt.FacetChart:
     return marks.panels(layers, frame, independent_y=True)
 
 
+def y_axis() -> alt.Y:
+    """One for panels of unlike quantities, each on a logarithmic scale of its own."""
+    axis = alt.Axis(labelExpr=LABELS, tickCount=5)
+    return alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=axis)
+
+
+def fastest(tables: Tables, table: str) -> pd.DataFrame:
+    """The rows of `table` of the fastest curve of each network and hardware, each curve's name as ``series``."""
+    frame = rows(tables, table, CELLS)
+    frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
+    if frame.empty:
+        raise NoData(f"no {CELLS}")
+    leads = leading_first(frame, tables).query("lead")
+    return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
+
+
 def _measures(tables: Tables) -> pd.DataFrame:
     """The three measures of the fastest curve of each network and hardware, as measured and as predicted."""
-    predictions = rows(tables, "predictions", CELLS)
-    predictions = predictions[(predictions["scaling"] != "compute") & (predictions["sync"] != NONE)]
-    if predictions.empty:
-        raise NoData(f"no {CELLS}")
-    leads = leading_first(predictions, tables).query("lead")
-    leads = leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
+    leads = fastest(tables, "predictions")
     found = [
         one.assign(basis=basis)
         for basis in ("measured", "predicted")

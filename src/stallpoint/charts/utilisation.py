@@ -1,4 +1,4 @@
-"""What each network's fastest curve makes of its workers' devices and of the link, as far as it was measured."""
+"""How much of its devices and of the link each network's fastest curve uses, where it was measured."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import compact, estimate, label, leading_first, most, rows
-from stallpoint.charts.throughput import LABELS
+from stallpoint.charts.frames import compact, estimate, most
+from stallpoint.charts.throughput import CELLS, fastest, y_axis
 from stallpoint.numerals import number
-from stallpoint.presets import NONE
 
-CELLS = "train cells with scaling strong or weak"
 FLOPS, LINK = "model FLOP/s of a worker", "bandwidth of the gradients"
 MEASURES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
 """Measure -> column, and the unit where nothing is rated."""
@@ -21,9 +19,7 @@ COLUMNS = ["panel", "network", "series", "nodes", "value", "low", "high", "shown
 def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each measure (and hardware entry), a line for each network."""
     frame = _measures(tables)
-    x = axes.nodes_x(frame)
-    axis = alt.Axis(labelExpr=LABELS, tickCount=5)
-    y = alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=axis)
+    x, y = axes.nodes_x(frame), y_axis()
     frame = compact(frame, COLUMNS)
     colour = marks.colour(frame, "network")
     tips = marks.tips(network="network", series="curve", nodes="nodes", shown="(90 % interval)")
@@ -37,12 +33,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 def _measures(tables: Tables) -> pd.DataFrame:
     """Both measures of the fastest curve of each network and hardware, in percent where the hardware is rated."""
-    used = rows(tables, "utilisation", CELLS)
-    used = used[(used["scaling"] != "compute") & (used["sync"] != NONE)]
-    leads = leading_first(used, tables).query("lead") if len(used) else used
-    if leads.empty:
-        raise NoData(f"no {CELLS}")
-    leads = leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
+    leads = fastest(tables, "utilisation")
     found = [_of(leads, measure).assign(measure=measure) for measure in MEASURES]
     frame = pd.concat([one for one in found if len(one)] or found)
     if frame.empty:
@@ -62,7 +53,7 @@ def _of(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """What the network that uses its devices least makes of them on the most nodes."""
+    """The lowest share of the rated FLOP/s on the most nodes."""
     frame = _measures(tables).query("measure == @FLOPS and unit == '% of rated'")
     if frame.empty:
         return ""

@@ -3,7 +3,7 @@
 On a CPU these are two of the kernels of STREAM (McCalpin: Memory Bandwidth and Machine Balance in Current High
 Performance Computers, 1995), copy and triad, over arrays that no cache holds. On a GPU they are what dd and
 p2pBandwidthLatencyTest tell Shi et al. (2018), Table II: host to device from pageable and pinned memory, device to
-host, within the device, and to the other devices that the worker sees. None of the GPU's was run so far.
+host, within the device, and to the other devices that the worker sees. The GPU's have not been run yet.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from stallpoint.records import COPIES
 
 TIMES_CACHE = 4
 """Size of an array over that of the largest caches: what STREAM asks for."""
-LEAST = 64 * 2**20
-GPU_BYTES = 256 * 2**20
-"""Bytes of an array."""
+LEAST, GPU_BYTES = 64 * 2**20, 256 * 2**20
+"""Bytes of an array: at least in the host's memory, and on a GPU."""
 
 
 class Copy(NamedTuple):

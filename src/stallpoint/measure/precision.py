@@ -7,8 +7,8 @@ import torch
 NUMBERS = {"float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Type of the values that matrix products take, by the name of the precision."""
 LOSS_SCALE = 1024.0
-"""Factor of the loss under ``fp16``: gradients below 6e-8 would be 0, and half of them can be (Micikevicius et al.:
-Mixed Precision Training, ICLR 2018, section 3.2; a constant factor from 8 to 32768)."""
+"""Factor of the loss under ``fp16``: half precision takes gradients below 6e-8 for 0, which it lifts them above
+(Micikevicius et al.: Mixed Precision Training, ICLR 2018, section 3.2, use constants from 8 to 32768)."""
 
 
 def allow_only(precision: str) -> None:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -314,6 +315,7 @@ _NOT_THROTTLED = ("GpuIdle", "ApplicationsClocksSetting", "UserDefinedClocks", "
 """NVML's reasons for a low clock that are none to complain of."""
 
 
+@cache
 def _nvml(device: int) -> tuple[Any, Any] | None:
     """NVML, and what it knows a CUDA device by; None without the module pynvml.
 

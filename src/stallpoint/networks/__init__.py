@@ -42,10 +42,10 @@ class Network(Protocol):
 
 
 class Said(NamedTuple):
-    """A number from elsewhere."""
+    """A number that others published."""
 
     text: str
-    """With the digits it is given with, ``1.6e9`` say."""
+    """As printed there, with its digits, such as ``1.6e9``."""
     source: str
 
 

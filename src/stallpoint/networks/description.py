@@ -10,7 +10,7 @@ from stallpoint.networks.layers import layers
 from stallpoint.networks.products import products
 
 _SAMPLES = 2
-"""A network of the user's own may need more than one."""
+"""Some networks cannot run on one."""
 
 
 def describe(network: Network) -> list[dict[str, Any]]:

@@ -191,7 +191,7 @@ KEUPER = Paper(
         Exhibit(
             "Fig. 15", "fig-15", "Shares and speedups without cuDNN, GoogLeNet", "layers.without_cudnn",
             ("layer_scaling", "runs", "environments"),
-            "Without GPU, a CPU without oneDNN stands in.",
+            "Where there is no GPU, a CPU without oneDNN stands in.",
         ),
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ import pandas as pd
 from stallpoint.models.terms.matrix_products import in_precision, machine
 from stallpoint.numerals import number
 from stallpoint.papers import Made, Material, Missing
-from stallpoint.papers.study import machines
+from stallpoint.papers.study import environments, machines
 from stallpoint.typeset import Typeset
 
 FILE = "shi-2018-exhibits"
@@ -34,7 +34,7 @@ def table(material: Material) -> Made:
 
 def _ours(material: Material, hardware: str, row: str) -> str:
     """One cell of the table as text."""
-    nodes = _environment(material, hardware)
+    nodes = environments(material, hardware)
     entry = machines(material)[hardware]
     first = nodes.iloc[0] if len(nodes) else None
     if row == "GPU":
@@ -51,11 +51,6 @@ def _ours(material: Material, hardware: str, row: str) -> str:
     if row == "Connection":
         return "; ".join([*_copied(material, hardware), *_links(fits[fits["nodes"] == 1])]) or UNKNOWN
     return "; ".join(_links(fits[fits["nodes"] > 1])) or UNKNOWN
-
-
-def _environment(material: Material, hardware: str) -> pd.DataFrame:
-    runs, environments = material.tables["runs"], material.tables["environments"]
-    return environments[environments["cell"].isin(runs.loc[runs["hardware"] == hardware, "cell"])]
 
 
 def _fits(material: Material, hardware: str) -> pd.DataFrame:

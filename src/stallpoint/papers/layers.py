@@ -18,8 +18,8 @@ from stallpoint.papers.study import (
     rows,
     said,
     with_marks,
-    words,
 )
+from stallpoint.sentences import listed
 
 FILE = "keuper-2016-exhibits"
 CELLS = "train cells with scaling: compute"
@@ -76,7 +76,7 @@ def _made(
     if not chosen:
         raise Missing(f"no {CELLS} of {' and '.join(networks)} on {wanted}")
     names = [machine.hardware for machine in chosen]
-    cells = f"{CELLS} on {words(tuple(names))}"
+    cells = f"{CELLS} on {listed(names)}"
     frame = rows(material, "layer_scaling", networks, cells, keep={"hardware": names})
     charts = [draw(frame, exhibit, material) for draw in drawings]
     content = alt.vconcat(*charts, spacing=24) if len(charts) > 1 else charts[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import altair as alt
@@ -48,6 +47,12 @@ def machines(material: Material) -> dict[str, StudyMachine]:
         processor = models[0] if models else str(hardware)
         found[str(hardware)] = StudyMachine(str(hardware), device, workers, processor, tuned)
     return found
+
+
+def environments(material: Material, hardware: str) -> pd.DataFrame:
+    """What the jobs of a hardware entry recorded of their nodes."""
+    runs, found = material.tables["runs"], material.tables["environments"]
+    return found[found["cell"].isin(runs.loc[runs["hardware"] == hardware, "cell"])]
 
 
 def rows(
@@ -113,9 +118,3 @@ def with_marks(chart: alt.FacetChart, layers: Sequence[alt.Chart]) -> alt.FacetC
     layered: alt.FacetChart = chart.copy(deep=True)
     layered.spec.layer = [*layers, *layered.spec.layer]
     return layered
-
-
-@cache
-def words(texts: tuple[str, ...]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1]))) if texts else ""

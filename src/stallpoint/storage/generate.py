@@ -53,21 +53,24 @@ def write_synthetic(storage: Storage, samples: int, seed: int, shape: Shape | No
             "name another path, or leave out `generate` to use what is in it"
         )
     with atomic(storage.path) as scratch:
-        kind = storage.kind
-        if issubclass(kind, TokenSequences):
-            text = shape if isinstance(shape, Sequences) else Sequences()
-            kind.write(scratch, synthetic_sequences(samples, seed, text), samples, text)
-        elif issubclass(kind, RawImages) and isinstance(shape, Squares):
-            kind.write(scratch, synthetic_images(samples, seed), samples, shape)
+        kind, made = storage.kind, _shape(storage, shape)
+        if issubclass(kind, TokenSequences) and isinstance(made, Sequences):
+            kind.write(scratch, synthetic_sequences(samples, seed, made), samples, made)
+        elif issubclass(kind, RawImages) and isinstance(made, Squares):
+            kind.write(scratch, synthetic_images(samples, seed), samples, made)
         elif issubclass(kind, ImageSet):
             kind.write(scratch, synthetic_images(samples, seed), samples)
         (scratch / MARKER_FILE).write_text(json.dumps(_wanted(storage, samples, seed, shape)))
 
 
+def _shape(storage: Storage, asked: Shape | None) -> Shape | None:
+    """The shape of generated samples: the one `asked` for, or the format's usual one, if it has any."""
+    return asked or (storage.kind.shape() if storage.kind.shape else None)
+
+
 def _wanted(storage: Storage, samples: int, seed: int, shape: Shape | None) -> dict[str, Any]:
-    usual = storage.kind.shape
-    found = shape or (usual() if usual else None)
-    said = asdict(found) if found else {}
+    made = _shape(storage, shape)
+    said = asdict(made) if made else {}
     return {"generator": _GENERATOR, "format": storage.format, "samples": samples, "seed": seed, **said}
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import norm
 
 from stallpoint.models.base.measured import Measured
-from stallpoint.models.base.statistics import Ensemble, columns, estimate
+from stallpoint.models.base.statistics import Ensemble, columns, estimate, is_duration
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.turns.choice import ALIKE, SUPERLINEAR
 
@@ -34,8 +34,7 @@ def table(points: Sequence[Measured]) -> list[dict[str, object]]:
 def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
     alike: dict[tuple[object, ...], list[Measured]] = {}
     for one in points:
-        seconds = one.parts.iteration_time
-        if one.point.ranks == 1 and (np.isfinite(seconds) & (seconds > 0)).all():
+        if one.point.ranks == 1 and is_duration(one.parts.iteration_time):
             alike.setdefault(tuple(getattr(one.point, name) for name in ALIKE), []).append(one)
     for key, (first, *others) in alike.items():
         for other in others:

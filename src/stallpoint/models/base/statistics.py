@@ -173,6 +173,11 @@ def visits_of(frame: pd.DataFrame) -> pd.Series[int]:
     return frame["visit"]
 
 
+def is_duration(seconds: Ensemble) -> bool:
+    """Whether every time of an ensemble can be one: finite, and above 0."""
+    return bool((np.isfinite(seconds) & (seconds > 0)).all())
+
+
 def estimate(ensemble: Ensemble) -> tuple[float, float, float]:
     """Value and 90 % interval of an ensemble [1 + REPLICATES]; the interval holds the value."""
     value = float(ensemble[0])

@@ -11,7 +11,7 @@ import pandas as pd
 
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.base.statistics import REPLICATES, Ensemble, is_duration
 from stallpoint.models.terms.effects import IsolatedTimes
 
 Basis: TypeAlias = Literal["measured", "predicted"]
@@ -103,5 +103,4 @@ class ScalingCurve:
 
 
 def _known(point: Measured | Predicted) -> bool:
-    seconds = point.parts.iteration_time
-    return bool((np.isfinite(seconds) & (seconds > 0)).all())
+    return is_duration(point.parts.iteration_time)
