@@ -42,16 +42,17 @@ class Interruption:
         os.set_blocking(self._writer, False)
         self._watcher = threading.Thread(target=self._watch, name="interruption", daemon=True)
         self._watcher.start()
-        self._handlers = {number: signal.signal(number, self._stand_still) for number in _SIGNALS}
+        # The pipe is open whenever a signal makes the main thread stand still: nobody else ends the process then.
         self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._handlers = {number: signal.signal(number, self._stand_still) for number in _SIGNALS}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        signal.set_wakeup_fd(self._wakeup)
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup)
         os.close(self._writer)
         self._watcher.join()
         os.close(self._reader)
