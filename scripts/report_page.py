@@ -11,8 +11,6 @@ from stallpoint.records import (
     CONTENTION,
     ENVIRONMENTS,
     EXTRAPOLATED_TABLES,
-    ITERATIONS,
-    LAYERS,
     MODEL_TABLES,
     NETWORK_LAYERS,
     PUBLISHED,
@@ -24,7 +22,7 @@ from stallpoint.report import write_report
 from stallpoint.study import LeftOut
 
 with program(Path(snakemake.log[0])):
-    tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, ITERATIONS, LAYERS, SGEMM)
+    tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, SGEMM)
     files = dict(snakemake.input.items())
     files[NETWORK_LAYERS.name] = descriptions(snakemake.input.networks, snakemake.input.archives)
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS, PUBLISHED), files)

@@ -49,6 +49,8 @@ before the first), and a cell of short messages has such scatter."""
 FEWEST_VISITS = 2
 """Visits with an undisturbed iteration that have to be left of a cell; else it keeps all of them."""
 REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine", "standstill")
+OF_ONE_WORKER = ("network", "hardware", "worker_batch")
+"""What is measured on one worker."""
 _GPU_SLOWS_DOWN = "Thermal|HwSlowdown|PowerBrake"
 _VISIT = ["cell", "visit"]
 _ALIKE = ["hardware", "kernel", "ranks", "threads"]
@@ -131,6 +133,18 @@ def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
         return frame
     index = pd.MultiIndex.from_frame(gone[["cell", "iteration"]])
     return frame[~pd.MultiIndex.from_frame(frame[["cell", "iteration"]]).isin(index)]
+
+
+def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """Iterations of cells on one worker and how many of them are among the rows `found`, for each cell.
+
+    Columns are `OF_ONE_WORKER`, iterations and disturbed.
+    """
+    alone = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
+    which = ["cell", "iteration"]
+    hit = pd.MultiIndex.from_frame(alone[which]).isin(pd.MultiIndex.from_frame(found[which]))
+    of_cells = alone.assign(disturbed=hit).groupby(["cell", *OF_ONE_WORKER])["disturbed"]
+    return of_cells.agg(iterations="size", disturbed="sum").reset_index()
 
 
 def foreign(iterations: pd.DataFrame) -> pd.Series[float]:

@@ -455,6 +455,8 @@ LAYER_SCALING = Table(
         *_estimate("seconds", "s", "forward and backward time in one iteration"),
         *_estimate("share", None, "part of all layers' time"),
         *_estimate("speedup", None, "time at the largest measured mini-batch over time at this one"),
+        Column("iterations", INT, None, "iterations of one worker that were recorded there, warm-up left out"),
+        Column("disturbed", INT, None, "of these, disturbed"),
     ),
 )
 
@@ -560,6 +562,17 @@ PREDICTIONS = Table(
     ),
 )
 
+_LAYER = tuple(
+    column for column in LAYERS.columns if column.name in ("layer_index", "layer", "layer_type", "gradient_bytes")
+)
+_DRAWN = (
+    "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
+    "iteration_time",
+)  # fmt: skip
+_DRAWN_OF_LAYERS = (
+    "layer_index", "layer", "backward", "all_reduce_start", "all_reduce_end", "gradient_bytes", "message",
+)  # fmt: skip
+
 LAYER_PREDICTIONS = Table(
     "layer_predictions",
     "each layer's tasks in the DAG model and as measured, for measured cells (means, rank 0)",
@@ -567,10 +580,7 @@ LAYER_PREDICTIONS = Table(
         *SERIES,
         NODES,
         RANKS,
-        Column("layer_index", INT, None, "position in the forward pass, from 0"),
-        Column("layer", TEXT, None, "name of the layer"),
-        LAYER_TYPE,
-        Column("gradient_bytes", INT, "B", "size of its gradients"),
+        *_LAYER,
         Column("predicted_forward", REAL, "s", "predicted forward time"),
         Column("measured_forward", REAL, "s", "measured forward time"),
         Column("predicted_backward", REAL, "s", "predicted backward time"),
@@ -581,6 +591,48 @@ LAYER_PREDICTIONS = Table(
         Column("measured_all_reduce_end", REAL, "s", "measured end, since the start of the backward pass"),
     ),
 )
+
+LAYER_TIMES = Table(
+    "layer_times",
+    "each layer as measured on rank 0: means of every point, of one worker alone and imported ones included",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        GLOBAL_BATCH,
+        WORKER_BATCH,
+        *_LAYER,
+        Column("forward", REAL, "s", "forward time"),
+        Column("backward", REAL, "s", "backward time"),
+        Column("all_reduce_start", REAL, "s", "start of its all-reduce, since the start of the backward pass"),
+        Column("all_reduce_end", REAL, "s", "end of its all-reduce, since the start of the backward pass"),
+    ),
+)
+
+MEDIAN_ITERATIONS = Table(
+    "median_iterations",
+    "one iteration in full of each network, hardware and preset on most nodes: its ranks, at most the 16 slowest",
+    (
+        CELL,
+        *SERIES,
+        NODES,
+        RANKS,
+        RANK,
+        VISIT,
+        ITERATION,
+        Column("start", REAL, "s", "start of the iteration, since the first rank started it"),
+        *(column for column in ITERATIONS.columns if column.name in _DRAWN),
+        Column("wall", REAL, "s", "whole iteration on its slowest rank: the median of the cell's"),
+        Column("of", INT, None, "iterations of which it is the median"),
+    ),
+)
+
+MEDIAN_LAYERS = Table(
+    "median_layers",
+    "the layers of median_iterations",
+    (CELL, RANK, ITERATION, *(column for column in LAYERS.columns if column.name in _DRAWN_OF_LAYERS)),
+)
+
 
 VALIDATION = Table(
     "validation",
@@ -1052,7 +1104,8 @@ UTILISATION = Table(
 )
 
 MODEL_TABLES: tuple[Table, ...] = (
-    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, VALIDATION, AMDAHL,
+    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
+    MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
     STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS,
     COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES,

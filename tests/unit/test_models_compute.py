@@ -5,12 +5,14 @@ import pandas as pd
 import pytest
 from synthetic import NETWORK, Layer, Truth, study
 
+from stallpoint.disturbances import counts
 from stallpoint.errors import InputError
 from stallpoint.models.terms.batch_law import Kernel
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import trainings
 
 OPTIONS = {"nodes": (1, 2), "storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
+NONE_DISTURBED = pd.DataFrame({"cell": [], "iteration": []})
 
 
 def compute_of(tables: dict[str, pd.DataFrame]) -> Compute:
@@ -80,8 +82,10 @@ def test_what_was_never_measured_has_no_times(compute: Compute) -> None:
     assert only.times("alexnet", "cpu", 8, prefetch=0, without=strong) is None  # one point makes no line
 
 
-def test_layer_scaling_is_that_of_free_communication(compute: Compute) -> None:
-    table = pd.DataFrame(layer_scaling(compute)).set_index(["layer_type", "worker_batch"])
+def test_layer_scaling_is_that_of_free_communication(compute: Compute, tables: dict[str, pd.DataFrame]) -> None:
+    table = pd.DataFrame(layer_scaling(compute, counts(tables["iterations"], NONE_DISTURBED))).set_index(
+        ["layer_type", "worker_batch"]
+    )
     for kind in ("convolution", "fully-connected"):
         layers = [layer for layer in NETWORK if layer.type == kind]
         time = {b: 3 * sum(layer.fixed + layer.each * b for layer in layers) for b in (64, 4)}
@@ -94,9 +98,21 @@ def test_layer_scaling_is_that_of_free_communication(compute: Compute) -> None:
     assert (table.xs(64, level="worker_batch")["speedup"] == 1).all()
 
 
+def test_disturbed_iterations_of_one_worker_are_counted_at_each_mini_batch(
+    compute: Compute, tables: dict[str, pd.DataFrame]
+) -> None:
+    alone = tables["iterations"].query("ranks == 1 and not warmup")
+    some = alone[alone["worker_batch"] == 16].iloc[:3]
+    rows = pd.DataFrame(layer_scaling(compute, counts(tables["iterations"], some))).query("layer_type == 'all'")
+    rows = rows.set_index("worker_batch")
+    assert rows["disturbed"].to_dict() == {batch: 3 if batch == 16 else 0 for batch in rows.index}
+    assert rows["iterations"].to_dict() == alone.groupby("worker_batch").size().to_dict()
+
+
 def test_layers_of_a_type_are_added_up() -> None:
     twice = replace(Truth(), layers=(Layer("a", "relu", 1e-3, 0), Layer("b", "relu", 2e-3, 0)))
-    table = pd.DataFrame(layer_scaling(compute_of(study(twice, **OPTIONS))))
+    tables = study(twice, **OPTIONS)
+    table = pd.DataFrame(layer_scaling(compute_of(tables), counts(tables["iterations"], NONE_DISTURBED)))
     assert table.query("layer_type == 'relu'")["seconds"].to_numpy() == pytest.approx(9e-3, rel=0.03)
 
 

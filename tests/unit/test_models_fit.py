@@ -102,6 +102,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
         "traffic",
         "utilisation",
     }
+    of_training |= {"layer_times", "median_iterations", "median_layers"}
     of_training |= {"curve_distances", "validation", "controls", "stall_probabilities"}
     assert (
         emptied
@@ -113,6 +114,8 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
             "layers": {
                 "layer_scaling",
                 "layer_predictions",
+                "layer_times",
+                "median_layers",
                 "curve_distances",
                 "traffic",
                 "validation",

@@ -155,7 +155,7 @@ _CHARTS = (
         COMMUNICATION,
         "One iteration: computing and communicating side by side",
         "Shi et al. (2018), section IV",
-        ("iterations", "layers", "disturbances", "hidden_communication"),
+        ("median_iterations", "median_layers", "hidden_communication"),
         "One real iteration, that whose wall time is the median, with all its ranks and times as recorded: above what "
         "the rank computed (layers of the backward pass last first), below its messages. Communication right of the "
         "upright mark, the end of the backward pass, is exposed. What lies left of it may still cost time, as it slows "
@@ -167,7 +167,7 @@ _CHARTS = (
         COMPUTE,
         "Speedup if communication were free",
         "Keuper & Pfreundt (2016), Fig. 4",
-        ("layer_scaling", "iterations", "disturbances"),
+        ("layer_scaling",),
         "Compute time of one worker at the largest mini-batch over that at smaller ones, with 90 % intervals: the "
         "speedup that splitting the mini-batch could reach at best. Below the grey line, smaller mini-batches are "
         "computed less efficiently. A red ring marks points of which many iterations were disturbed.",
@@ -207,7 +207,7 @@ _CHARTS = (
         COMPUTE,
         "Roofline of layers",
         "",
-        ("layers", "network_layers", "sgemm", "runs"),
+        ("layer_times", "network_layers", "sgemm", "runs"),
         "Rate of each layer with matrix products in training, on one worker at the largest b, against its operations "
         "for each byte of weights; the larger a point, the more time it takes. The grey line is the ceiling "
         "by the measured memory bandwidth and peak of matrix products; convolutions that need fewer multiplications "

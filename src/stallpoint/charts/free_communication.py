@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import altair as alt
-import pandas as pd
 
 from stallpoint.charts import Tables
 from stallpoint.charts.frames import least
@@ -12,7 +11,6 @@ from stallpoint.numerals import number
 
 MANY = 0.25
 """Share of disturbed iterations from which on a point is marked."""
-POINT = ["network", "hardware", "worker_batch"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -20,22 +18,9 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = layer_scaling(tables, all_layers=True)
     if frame["hardware"].nunique() > 1:
         frame = frame.assign(panel=frame["network"])
-    return falling_batch(frame.merge(_disturbed(tables), on=POINT, how="left"), "hardware", "hardware", bands=True)
-
-
-def _disturbed(tables: Tables) -> pd.DataFrame:
-    """Points of one worker of which many iterations were disturbed, with how many of how many."""
-    iterations, found = tables.get("iterations"), tables.get("disturbances")
-    if iterations is None or found is None or iterations.empty or found.empty:
-        return pd.DataFrame(columns=[*POINT, "disturbed"]).astype({"worker_batch": "int64"})
-    here = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
-    marked = found[["cell", "visit", "iteration"]].drop_duplicates().assign(hit=True)
-    here = here.merge(marked, on=["cell", "visit", "iteration"], how="left")
-    counts = here.groupby(POINT)["hit"].agg(["count", "size"]).reset_index()
-    many = counts[counts["count"] > MANY * counts["size"]]
-    return many.assign(disturbed=[f"{a} of {b}" for a, b in zip(many["count"], many["size"], strict=True)])[
-        [*POINT, "disturbed"]
-    ]
+    many = frame["disturbed"] > MANY * frame["iterations"]
+    told = frame["disturbed"].astype(str) + " of " + frame["iterations"].astype(str)
+    return falling_batch(frame.assign(disturbed=told.where(many)), "hardware", "hardware", bands=True)
 
 
 def finding(tables: Tables) -> str:

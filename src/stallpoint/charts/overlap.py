@@ -9,16 +9,11 @@ import pandas as pd
 
 from stallpoint.charts import NoData, Tables, marks, theme
 from stallpoint.charts.frames import AXES, compact, label, rows, with_interval
-from stallpoint.disturbances import without
 from stallpoint.numerals import number
-from stallpoint.presets import NONE
 
 CHOICE = ["network", "hardware", "sync"]
 POINT = [*AXES, "nodes"]
-WHICH = ["cell", "visit", "iteration"]
 WIDTH, ROW_HEIGHT = 680, 17
-MOST_RANKS = 16
-"""Ranks drawn: of more, those that took longest."""
 FINEST = 0.004
 """Layers are drawn together until their bar has this share of the iteration."""
 CELLS = "train cells on two workers or more whose layers were timed"
@@ -28,13 +23,11 @@ LANES = ["computing", "communicating"]
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Bars of one run at a time, which a menu selects: for each network, hardware and preset that on most nodes."""
-    chosen = _chosen(tables)
-    layers = rows(tables, "layers", CELLS).merge(chosen[[*WHICH, "rank"]], on=[*WHICH, "rank"])
-    of_rank = dict(iter(layers.groupby([*WHICH, "rank"])))
+    of_rank = dict(iter(rows(tables, "median_layers", CELLS).groupby(["cell", "rank"])))
     bars = []
-    for _, row in chosen.iterrows():
+    for _, row in _runs(tables).iterrows():
         place = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": f"rank {row['rank']}"}
-        found = of_rank.get((*row[WHICH], row["rank"]))
+        found = of_rank.get((row["cell"], row["rank"]))
         bars += [place | bar for bar in _bars(row, found)] if found is not None else []
     if not bars:
         raise NoData(f"no {CELLS}")
@@ -79,27 +72,12 @@ def _menu(runs: list[str]) -> alt.Parameter:
     return alt.param(name="overlap_run", value=runs[0], bind=bind)
 
 
-def _chosen(tables: Tables) -> pd.DataFrame:
-    """All ranks of one iteration of each run: that whose wall time, of its slowest rank, is the median."""
-    frame = rows(tables, "iterations", CELLS)
-    frame = frame[~frame["warmup"].astype(bool) & (frame["ranks"] > 1) & (frame["sync"] != NONE)]
-    if (found := tables.get("disturbances")) is not None:
-        frame = without(frame, found)
-    if frame.empty:
-        raise NoData(f"no {CELLS}")
-    order = frame.sort_values([*CHOICE, "nodes", *AXES], ascending=[True] * 2 + [False] * 2 + [True] * len(AXES))
-    runs = order.drop_duplicates(CHOICE)[POINT].merge(frame, on=POINT)
-    wall = runs.groupby([*POINT, *WHICH], sort=False)["iteration_time"].max().reset_index(name="wall")
-    wall = wall.sort_values("wall", kind="stable")
-    place, many = wall.groupby(POINT).cumcount(), wall.groupby(POINT)["wall"].transform("size")
-    median = wall.assign(many=many)[place == (many - 1) // 2]
-    chosen = runs.merge(median, on=[*POINT, *WHICH]).sort_values(
+def _runs(tables: Tables) -> pd.DataFrame:
+    """The ranks of every run, those on most nodes first, with their headings."""
+    frame = rows(tables, "median_iterations", CELLS).sort_values(
         [*CHOICE, "rank"], ascending=[True, True, False, True], kind="stable"
     )
-    slowest = chosen.groupby(CHOICE)["iteration_time"].rank(method="first", ascending=False)
-    first = chosen.groupby(CHOICE)["start"].transform("min")
-    chosen = chosen.assign(first_start=first)[slowest <= MOST_RANKS].reset_index(drop=True)
-    return chosen.assign(panel=_headings(chosen, tables))
+    return frame.assign(panel=_headings(frame, tables))
 
 
 def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
@@ -107,7 +85,7 @@ def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
     place, series = label(chosen, CHOICE[:2]), label(chosen, [axis for axis in AXES if axis not in CHOICE[:2]])
     which = [
         f"\niteration {iteration:.0f} of visit {visit:.0f}: {number(1e3 * wall)} ms, the median of {many:.0f}"
-        for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "many"]].to_numpy().tolist()
+        for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "of"]].to_numpy().tolist()
     ]
     return place + ": " + series + " · " + chosen["nodes"].astype(str) + " nodes" + which + _costs(tables, chosen)
 
@@ -128,7 +106,7 @@ def _costs(tables: Tables, chosen: pd.DataFrame) -> pd.Series[str]:
 
 def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
     """One rank's iteration: what it computed and sent, with start and end [s] on the axis of all ranks."""
-    began = float(row["start"] - row["first_start"])
+    began = float(row["start"])
     at = began
     passes = (("data wait", "data_wait"), ("host to device", "host_to_device"), ("forward pass", "forward"))
     for task, column in passes:
@@ -172,7 +150,7 @@ def _bar(lane: str, task: str, what: str, start: float, end: float, size: str = 
 
 def finding(tables: Tables) -> str:
     """How much of its communication the iteration that is drawn first does not hide."""
-    chosen = _chosen(tables)
+    chosen = _runs(tables)
     first = chosen[chosen["panel"] == chosen["panel"].iloc[0]]
     sending, exposed = first["communication"].mean(), first["exposed_communication"].mean()
     if not sending > 0:

@@ -43,8 +43,8 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 def _layers(tables: Tables) -> pd.DataFrame:
     """Intensity and rate of every layer that multiplies matrices, at the largest mini-batch of one worker."""
-    timed, known = rows(tables, "layers", CELLS), rows(tables, "network_layers", "networks that were described")
-    timed = timed[~timed["warmup"].astype(bool) & (timed["ranks"] == 1)]
+    timed, known = rows(tables, "layer_times", CELLS), rows(tables, "network_layers", "networks that were described")
+    timed = timed[timed["ranks"] == 1]
     timed = timed[timed["worker_batch"] == timed.groupby(["network", "hardware"])["worker_batch"].transform("max")]
     seconds = (
         timed.assign(seconds=timed["forward"] + timed["backward"]).groupby(POINT)["seconds"].median().reset_index()

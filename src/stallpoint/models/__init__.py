@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import pandas as pd
@@ -19,6 +20,7 @@ from stallpoint.models.answers import (
     halvings,
     hidden_communication,
     interventions,
+    median_iterations,
     next_cells,
     stalling,
     traffic,
@@ -27,6 +29,7 @@ from stallpoint.models.answers import (
     validation,
     what_if,
 )
+from stallpoint.models.answers.median_iterations import MedianIteration
 from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import frame, of_types
 from stallpoint.models.base.measured import Measured, measured, over_ranks, presets
@@ -74,7 +77,8 @@ def fit(
     tidy = _typed(tidy)
     tidy["sgemm"] = matrix_products.in_precision(tidy["sgemm"], tidy["runs"])
     runs = tidy["runs"]
-    reduced, disturbed, intervened = _reduced(map(_typed, [tidy] if parts is None else parts), tidy["visits"])
+    every = map(_typed, [tidy] if parts is None else parts)
+    reduced, disturbed, intervened, counts, shown = _reduced(every, tidy["visits"], runs)
     steps = reduced.steps
     points = measured(steps, seed)
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
@@ -102,14 +106,18 @@ def fit(
     checked = controls.table(points)
     stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
+    shown_ranks, shown_layers = median_iterations.tables(shown)
     rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
-        "layer_scaling": layer_scaling(compute),
+        "layer_scaling": layer_scaling(compute, counts),
         "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
         "matrix_products": matrix_products.table(tidy["sgemm"], libraries, seed),
         "communication": communication.table(links),
         "predictions": predictions.predictions(curves, steps),
         "validation": validation.table(reduced, points, calibration_nodes, cluster_of),
         "layer_predictions": predictions.layer_predictions(curves, reduced.first_ranks),
+        "layer_times": predictions.layer_times(reduced.first_ranks),
+        "median_iterations": shown_ranks,
+        "median_layers": shown_layers,
         "amdahl": amdahl.table(compute, training, threshold),
         "critical_path": critical_path.table(curves),
         "causes": attribution.causes(training),
@@ -147,17 +155,23 @@ class _Reduced(NamedTuple):
     """Rows of the disturbances table."""
     intervened: pd.DataFrame
     """Steps with a thing left out, and the column intervention."""
+    counts: pd.DataFrame
+    """As `disturbances.counts`."""
+    shown: Sequence[MedianIteration]
+    """One iteration in full of each cell that stands for a run."""
 
 
-def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame) -> _Reduced:
-    """Reduce parts of the tables in `COLUMNS`; `visits` are all there are."""
+def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame, runs: pd.DataFrame) -> _Reduced:
+    """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are all there are."""
     visits = disturbances.with_sentinel(visits)
-    every = [_part(part, visits) for part in parts]
-    reduced, found, intervened = zip(*every, strict=True)
-    return _Reduced(joined(reduced), pd.concat(found), pd.concat(intervened))
+    in_full = median_iterations.cells_of_runs(runs)
+    reduced, found, intervened, counts, shown = zip(*(_part(part, visits, in_full) for part in parts), strict=True)
+    return _Reduced(
+        joined(reduced), pd.concat(found), pd.concat(intervened), pd.concat(counts), list(chain.from_iterable(shown))
+    )
 
 
-def _part(part: Mapping[str, pd.DataFrame], visits: pd.DataFrame) -> _Reduced:
+def _part(part: Mapping[str, pd.DataFrame], visits: pd.DataFrame, in_full: frozenset[str]) -> _Reduced:
     iterations, layers, intervened = (part[table.name] for table in COLUMNS)
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
@@ -165,4 +179,10 @@ def _part(part: Mapping[str, pd.DataFrame], visits: pd.DataFrame) -> _Reduced:
     steps = [
         over_ranks(rows, layers.iloc[:0]).assign(intervention=name) for name, rows in groups(left_out, "intervention")
     ]
-    return _Reduced(trainings(good, layers), found, pd.concat(steps) if steps else left_out.iloc[:0])
+    return _Reduced(
+        trainings(good, layers),
+        found,
+        pd.concat(steps) if steps else left_out.iloc[:0],
+        disturbances.counts(iterations, found),
+        median_iterations.of_cells(in_full, good, layers),
+    )

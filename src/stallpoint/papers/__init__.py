@@ -222,7 +222,7 @@ SHI = Paper(
         ),
         Exhibit(
             "Table VI", "table-6", "Trace of one iteration of AlexNet", "trace.table",
-            ("layer_predictions", "predictions", "layers"),
+            ("layer_times", "predictions"),
             "Ours are means over the iterations of rank 0; layers that one of both networks lacks stay empty.",
         ),
         Exhibit(

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.exchange.layer_trace import TracedLayer, from_text
-from stallpoint.papers import Made, Material, Missing
+from stallpoint.papers import Made, Material
 from stallpoint.papers.study import rows
 from stallpoint.records import SERIES
 from stallpoint.typeset import Typeset
@@ -23,11 +23,7 @@ POINT = [*(column.name for column in SERIES), "nodes"]
 
 def table(material: Material) -> Made:
     """Layers in forward order, matched by name; microseconds and bytes as in the files."""
-    try:
-        frame = rows(material, "layer_predictions", ["alexnet"], CELLS)
-    except Missing:
-        frame = _means(rows(material, "layers", ["alexnet"], CELLS, keep={"rank": 0, "warmup": False}))
-    run, point = _run(frame)
+    run, point = _run(rows(material, "layer_times", ["alexnet"], CELLS))
     (theirs,) = from_text(material.published[FILE], f"{FILE}.txt")
     waits = material.tables["predictions"].merge(point, on=POINT)["measured_data"]
     wait = waits.iloc[0] if len(waits) else math.nan
@@ -54,14 +50,6 @@ def table(material: Material) -> Made:
     return Made(Typeset(shown, caption, "tab:shi-2018-table-6", units, {}, notes), shown=which)
 
 
-def _means(layers: pd.DataFrame) -> pd.DataFrame:
-    """The layers of runs that nothing predicts, imported ones for example, as `layer_predictions` has them."""
-    columns = ("forward", "backward", "all_reduce_start", "all_reduce_end")
-    key = [*POINT, "ranks", "layer_index", "layer", "gradient_bytes"]
-    means = layers.groupby(key, as_index=False)[list(columns)].mean()
-    return means.rename(columns={name: f"measured_{name}" for name in columns})
-
-
 def _run(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Layers of the run nearest to theirs: two workers if there are, weak before strong, overlapping before naive."""
     several = frame[frame["ranks"] > 1]
@@ -76,8 +64,8 @@ def _run(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _ours(row: dict[Any, Any]) -> dict[str, float]:
     seconds = (
-        row["measured_forward"], row["measured_backward"],
-        row["measured_all_reduce_end"] - row["measured_all_reduce_start"] if row["gradient_bytes"] else 0.0,
+        row["forward"], row["backward"],
+        row["all_reduce_end"] - row["all_reduce_start"] if row["gradient_bytes"] else 0.0,
     )  # fmt: skip
     times = {f"{OURS} {name}": 1e6 * float(value) for name, value in zip(TIMES, seconds, strict=True)}
     return times | {f"{OURS} size": int(row["gradient_bytes"])}

@@ -8,11 +8,12 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import SERIES, Measured
+from stallpoint.models.base.measured import POINT, SERIES, Measured
 from stallpoint.models.base.parts import UNKNOWN_PARTS
 from stallpoint.models.base.statistics import REPLICATES, columns, groups
 from stallpoint.models.iteration.cluster import SCALINGS
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.terms.trainings import LAYER, OF_RANK
 
 _COMPARED = ("forward", "backward", "communication", "exposed_communication", "update")
 
@@ -77,6 +78,12 @@ def _layer_rows(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> It
 def _measured_layers(first_ranks: pd.DataFrame) -> dict[Any, pd.DataFrame]:
     """Means over the cells of each point, by layer."""
     key = [*SERIES, "nodes"]
-    rows = first_ranks[first_ranks["scaling"].isin(SCALINGS)].drop(columns="cell")
-    means = rows.groupby([*key, "layer_index"]).mean().add_prefix("measured_").reset_index()
+    rows = first_ranks[first_ranks["scaling"].isin(SCALINGS)]
+    means = rows.groupby([*key, "layer_index"])[list(OF_RANK)].mean().add_prefix("measured_").reset_index()
     return {point: rows.set_index("layer_index").drop(columns=key) for point, rows in groups(means, key)}
+
+
+def layer_times(first_ranks: pd.DataFrame) -> pd.DataFrame:
+    """The layer_times table; `Trainings.first_ranks`."""
+    key = [*POINT, *LAYER]
+    return first_ranks.groupby(key, as_index=False)[list(OF_RANK)].mean()

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
+from stallpoint.disturbances import OF_ONE_WORKER
 from stallpoint.models.base.measured import POINT
 from stallpoint.models.base.statistics import Ensemble, bootstrap, columns, generator, groups, scatter
 from stallpoint.models.terms.batch_law import BatchCurve, Kernel
@@ -162,9 +164,15 @@ class Compute:
         return self._pools[key]
 
 
-def layer_scaling(compute: Compute) -> list[dict[str, object]]:
-    """Rows of the layer_scaling table: share and speedup of each layer type against b."""
-    return [row for network, hardware in compute.cells for row in _scaling_rows(compute, network, hardware)]
+def layer_scaling(compute: Compute, counts: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows of the layer_scaling table: share and speedup of each layer type against b; `disturbances.counts`."""
+    of_points: dict[tuple[object, ...], dict[str, int]] = {}
+    for *point, iterations, disturbed in counts[[*OF_ONE_WORKER, "iterations", "disturbed"]].to_numpy(object):
+        here = of_points.setdefault(tuple(point), {"iterations": 0, "disturbed": 0})
+        here["iterations"] += iterations
+        here["disturbed"] += disturbed
+    rows = [row for network, hardware in compute.cells for row in _scaling_rows(compute, network, hardware)]
+    return [{**row, **of_points[tuple(row[name] for name in OF_ONE_WORKER)]} for row in rows]
 
 
 def _by_batch(cells: list[MeasuredBatch]) -> list[list[MeasuredBatch]]:

@@ -127,11 +127,11 @@ def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatte
 
 def _messages(layers: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     """One row for each message of each rank and iteration: how long it took, and how long beside the backward pass."""
-    key = [*_STEP, "rank"]
+    key = ["iteration", "rank"]
     rows = layers[layers["message"] >= 0]
     sent = rows.groupby([*key, "message"], as_index=False).agg(
         start=("all_reduce_start", "min"), end=("all_reduce_end", "max")
     )
-    sent = sent.merge(times[[*key, "begin", "ended"]], on=key)
+    sent = sent.merge(times[[*_STEP, "rank", "begin", "ended"]], on=key)
     both = np.minimum(sent["end"], sent["ended"]) - np.maximum(sent["start"], sent["begin"])
     return sent.assign(seconds=sent["end"] - sent["start"], beside=np.maximum(both, 0.0))

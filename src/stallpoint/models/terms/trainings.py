@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.models.base.checks import refuse
-from stallpoint.models.base.measured import SERIES, STEP, kept, over_ranks
+from stallpoint.models.base.measured import POINT, STEP, kept, over_ranks
 from stallpoint.models.base.statistics import Reals, groups
 from stallpoint.models.terms.observed import Sending, sending
 from stallpoint.records import INTERVENED, ITERATIONS, LAYERS, Table
@@ -24,12 +24,16 @@ TOTALS = ("forward", "backward", "host_to_device", "update")
 COLUMNS: Mapping[Table, Sequence[str] | None] = {
     ITERATIONS: None,
     LAYERS: (
-        "cell", *SERIES, "nodes", "ranks", "repeat", "rank", "visit", "iteration", "warmup", "layer_index", "layer",
-        "layer_type", "forward", "backward", "all_reduce_start", "all_reduce_end", "gradient_bytes", "message",
+        "cell", "rank", "visit", "iteration", "warmup", "layer_index", "layer", "layer_type", "forward", "backward",
+        "all_reduce_start", "all_reduce_end", "gradient_bytes", "message",
     ),
     INTERVENED: None,
 }  # fmt: skip
 """Tables that grow with iterations, ranks and layers, and what is read of each (None: all columns)."""
+LAYER = ("layer_index", "layer", "layer_type", "gradient_bytes")
+"""Which layer it is."""
+OF_RANK = ("forward", "backward", "all_reduce_start", "all_reduce_end")
+"""What of a layer is measured on rank 0."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class Trainings:
     sending: Mapping[str, Sending]
     """Cells whose ranks sent each other messages, by their names."""
     first_ranks: pd.DataFrame
-    """A row for each layer of each cell: means over the iterations of rank 0, all-reduces since the start of the
-    backward pass."""
+    """A row for each layer of each cell, with the columns of `POINT` and `LAYER`: means over the iterations of rank 0,
+    all-reduces since the start of the backward pass."""
 
     def on(self, nodes: Collection[int]) -> Trainings:
         """Those on as many nodes as one of `nodes`."""
@@ -91,9 +95,10 @@ def trainings(iterations: pd.DataFrame, layers: pd.DataFrame) -> Trainings:
     """Reduce rows of these tables, all of some cells. Raises `InputError` for a time below 0."""
     refuse(layers, "layers", ["forward", "backward"], may_lack=True)
     refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
-    networks = {network: _layers(rows) for network, rows in groups(layers, "network")}
     counted, of_layers = kept(iterations), kept(layers)
     of_cell = dict(groups(of_layers, "cell"))
+    named = iterations.drop_duplicates("cell").set_index("cell")["network"]
+    networks = {str(named[cell]): _layers(rows) for cell, rows in reversed(of_cell.items()) if cell in named}
     cells = [(name, rows, of_cell[name]) for name, rows in groups(counted, "cell") if name in of_cell]
     sent = {name: sending(rows, there) for name, rows, there in cells if rows["ranks"].iloc[0] > 1}
     return Trainings(
@@ -150,11 +155,13 @@ def _first_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame
     begin = iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1)
     steps = iterations.loc[iterations["rank"] == 0, ["cell", "iteration"]].assign(begin=begin)
     rows = layers[layers["rank"] == 0].merge(steps, on=["cell", "iteration"])
-    key = ["cell", *SERIES, "nodes", "layer_index"]
+    key = ["cell", "layer_index"]
     values = rows[key].assign(
         forward=rows["forward"],
         backward=rows["backward"],
         all_reduce_start=rows["all_reduce_start"] - rows["begin"],
         all_reduce_end=rows["all_reduce_end"] - rows["begin"],
     )
-    return values.groupby(key, as_index=False).mean()
+    means = values.groupby(key, as_index=False).mean()
+    points = iterations.drop_duplicates("cell")[["cell", *POINT]]
+    return points.merge(rows.drop_duplicates(key)[["cell", *LAYER]], on="cell").merge(means, on=key)

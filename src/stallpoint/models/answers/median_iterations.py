@@ -1,0 +1,72 @@
+"""One iteration of each run in full: that whose wall time, of its slowest rank, is the median of its cell's.
+
+A run is what was measured on most nodes for a network, hardware and preset. Only its rows are kept of all layers of all
+ranks, so that what is drawn does not grow with what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from stallpoint.models.base.measured import SERIES, kept, trained
+from stallpoint.models.base.statistics import groups
+from stallpoint.presets import NONE
+
+RUN = ("network", "hardware", "sync")
+MOST_RANKS = 16
+"""Ranks that are kept: of more, those that took longest."""
+
+
+class MedianIteration(NamedTuple):
+    """One iteration of a cell."""
+
+    ranks: pd.DataFrame
+    """A row for each rank, as in `records.MEDIAN_ITERATIONS`."""
+    layers: pd.DataFrame
+    """A row for each layer of these ranks, as in `records.LAYERS`."""
+
+
+def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
+    """The cells, of any repeat, that stand for a run."""
+    runs_of: dict[tuple[object, ...], dict[tuple[object, ...], list[str]]] = {}
+    for path, cell in trained(runs[runs["status"] == "ok"]).items():
+        if cell.ranks > 1 and cell.sync != NONE:
+            run = tuple(getattr(cell, name) for name in RUN)
+            place = (-cell.nodes, *(getattr(cell, name) for name in SERIES))
+            runs_of.setdefault(run, {}).setdefault(place, []).append(path)
+    return frozenset(path for places in runs_of.values() for path in places[min(places)])
+
+
+def of_cells(cells: frozenset[str], iterations: pd.DataFrame, layers: pd.DataFrame) -> list[MedianIteration]:
+    """The median iterations of those `cells` that have rows in these tables, all of some cells."""
+    counted = kept(iterations)
+    of_cell = groups(counted[counted["cell"].isin(list(cells))], "cell")
+    return [_median(rows, layers[layers["cell"] == name]) for name, rows in of_cell]
+
+
+def _median(iterations: pd.DataFrame, layers: pd.DataFrame) -> MedianIteration:
+    walls = iterations.groupby("iteration")["iteration_time"].max().sort_values(kind="stable")
+    chosen = int(walls.index[(len(walls) - 1) // 2])
+    ranks = iterations[iterations["iteration"] == chosen]
+    first = ranks["start"].min()
+    slowest = ranks.nlargest(MOST_RANKS, "iteration_time").sort_values("rank")
+    shown = slowest.assign(start=slowest["start"] - first, wall=walls.loc[chosen], of=len(walls))
+    here = layers[(layers["iteration"] == chosen) & layers["rank"].isin(shown["rank"])]
+    return MedianIteration(shown, here)
+
+
+def tables(found: Iterable[MedianIteration]) -> tuple[pd.DataFrame | Sequence[dict[str, object]], ...]:
+    """The tables median_iterations and median_layers: of each run that repeat whose wall time is the median."""
+    runs: dict[tuple[str, ...], list[MedianIteration]] = {}
+    for one in found:
+        runs.setdefault(tuple(one.ranks.iloc[0][list(RUN)]), []).append(one)
+    if not runs:
+        return [], []
+    middle = [
+        sorted(of, key=lambda one: one.ranks["wall"].iloc[0])[(len(of) - 1) // 2] for _, of in sorted(runs.items())
+    ]
+    ranks, layers = ([one[table] for one in middle] for table in (0, 1))
+    return pd.concat(ranks, ignore_index=True), pd.concat(layers, ignore_index=True)
