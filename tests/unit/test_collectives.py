@@ -10,6 +10,8 @@ from launching import run_job
 from stallpoint.cells import CollectivesCell
 from stallpoint.measure import constants, contention
 
+pytestmark = pytest.mark.ranks
+
 SIZES = [1024, 2**22]
 
 

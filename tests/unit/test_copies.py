@@ -15,6 +15,8 @@ from stallpoint.measure.device import device_of
 from stallpoint.models.terms.copies import copy_rates
 from stallpoint.records import COPIES
 
+pytestmark = pytest.mark.ranks
+
 CELL = CopiesCell("cpu", 1, 1, 1, "cpu", 1, 1, "float32", True, samples=2)
 
 

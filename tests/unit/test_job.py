@@ -25,6 +25,8 @@ from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.turns.ends import End
 
+pytestmark = pytest.mark.ranks
+
 ROWS = 1000
 
 MEASURE_THEN = """

@@ -16,6 +16,8 @@ from stallpoint.measure import mpi_parameters
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.world import World
 
+pytestmark = pytest.mark.ranks
+
 RANKS = 4
 VALUES = 4000
 

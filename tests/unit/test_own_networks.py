@@ -26,6 +26,8 @@ from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.storage.tokens import Sequences
 
+pytestmark = pytest.mark.ranks
+
 SOURCE = """
 import torch
 from torch import nn

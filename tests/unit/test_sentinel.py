@@ -13,6 +13,8 @@ from stallpoint.measure.caches import Caches
 from stallpoint.measure.sentinel import Sentinel
 from stallpoint.measure.world import World
 
+pytestmark = pytest.mark.ranks
+
 PROGRAM = """
 import json
 import torch

@@ -16,6 +16,8 @@ from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
 from stallpoint.storage.samples import Extent
 
+pytestmark = pytest.mark.ranks
+
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 

@@ -17,6 +17,8 @@ from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.rendezvous import common_network
 from stallpoint.networks.layers import Layer, layers
 
+pytestmark = pytest.mark.ranks
+
 CPU = torch.device("cpu")
 
 

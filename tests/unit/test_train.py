@@ -30,6 +30,8 @@ from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 
+pytestmark = pytest.mark.ranks
+
 TRAIN = "from stallpoint.measure.train import measure"
 
 

@@ -18,6 +18,8 @@ from stallpoint.turns.beside import TRIALS, SideBySide
 from stallpoint.turns.choice import Visited, due
 from stallpoint.turns.session import take_turns
 
+pytestmark = pytest.mark.ranks
+
 NETWORK = """
 from torch import nn
 

@@ -26,6 +26,8 @@ from stallpoint.turns.ledger import RECORD, Measurement, round_folder
 from stallpoint.turns.processes import THIS_MACHINE
 from stallpoint.turns.session import take_turns
 
+pytestmark = pytest.mark.ranks
+
 PROGRAM = Path(__file__).parents[2] / "scripts" / "take_turns.py"
 
 NETWORKS = """

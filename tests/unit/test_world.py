@@ -8,6 +8,8 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.world import World, first_process
 
+pytestmark = pytest.mark.ranks
+
 PROGRAM = """
 import sys
 from stallpoint.errors import CannotRun
