@@ -219,3 +219,21 @@ def test_what_small_messages_wait_is_not_multiplied_for_large_ones() -> None:
     predictions = fit(records, nodes=[])["predictions"].query("nodes == 2 and scaling == 'strong'").set_index("sync")
     # Without the wait, which nothing tells apart from a slower network; a factor would double it.
     assert predictions.loc["naive", "error"] == pytest.approx(-0.11, abs=0.05)
+
+
+def test_of_many_points_the_most_alike_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**OPTIONS, "nodes": (1, 2, 4), "repeats": 1}
+    alone = study(CONTENDED, **options)
+    other = study(replace(CONTENDED, delay=30e-3), **options, networks=("googlenet",))
+    both = dict(alone)
+    for name in ("runs", "visits", "iterations", "layers"):
+        rows = other[name][other[name]["cell"].str.contains("googlenet")]
+        both[name] = pd.concat([rows, alone[name]], ignore_index=True)
+    expected, mixed = errors(alone), errors(both)
+    monkeypatch.setattr("stallpoint.models.terms.contention.MOST_SEEN", 3)  # the points on 2 nodes of one network
+    assert errors(both) == pytest.approx(expected, abs=0.01)
+    assert mixed != pytest.approx(expected, abs=0.01), "messages of the other network are delayed ten times as long"
+
+
+def errors(tables: dict[str, pd.DataFrame]) -> list[float]:
+    return fit(tables, nodes=[])["validation"].query("network == 'alexnet'")["error"].tolist()

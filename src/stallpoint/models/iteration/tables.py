@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,18 +61,21 @@ def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd
     return float(steps.loc[steps["cell"].isin(list(predicted.left_out)), "iteration_time"].mean())
 
 
-def layer_predictions(curves: Iterable[ScalingCurve], first_ranks: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows of the layer_predictions table: every layer of every measured point; `Trainings.first_ranks`."""
+def layer_predictions(curves: Iterable[ScalingCurve], first_ranks: pd.DataFrame) -> pd.DataFrame:
+    """The layer_predictions table: every layer of every measured point; `Trainings.first_ranks`."""
     measured = _measured_layers(first_ranks)
-    return [row for curve in curves for row in _layer_rows(curve, measured)]
+    parts = [part for curve in curves for part in _of_layers(curve, measured)]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _layer_rows(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> Iterator[dict[str, object]]:
+def _of_layers(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for predicted in curve.held_out.values():
         key = (*predicted.point.series, predicted.point.nodes)
         if predicted.layers is not None and key in measured:
-            table = predicted.layers.join(measured[key], on="layer_index").assign(**predicted.point.labels("ranks"))
-            yield from cast("list[dict[str, object]]", table.to_dict("records"))
+            layers = predicted.layers.set_index("layer_index")
+            beside = measured[key].reindex(layers.index)
+            table = pd.concat([layers, beside], axis=1).reset_index()
+            yield table.assign(**predicted.point.labels("ranks"))
 
 
 def _measured_layers(first_ranks: pd.DataFrame) -> dict[Any, pd.DataFrame]:

@@ -42,6 +42,8 @@ FEWEST_MESSAGES = 6
 USUAL = {True: np.log(1 / FAIR_SHARE), False: 0.05}
 """How far (logarithm) the factor on a message usually is from 1, beside the backward pass, where the two may share a
 core, and after it: alone it is timed at the same node count."""
+MOST_SEEN = 64
+"""Training points that one prediction learns from: of more, those most alike."""
 _REPLICATE = np.arange(1 + REPLICATES)[:, None]
 
 
@@ -151,6 +153,8 @@ class Contention:
         ]
         if not others:
             return NONE
+        if len(others) > MOST_SEEN:
+            others = sorted(others, key=lambda seen: _unlike(seen.point, point))[:MOST_SEEN]
         preset = self._presets[point.sync]
         # The same draws at every node count: a curve is predicted by one model.
         random = generator(self._seed, "effects", *point.series)
@@ -182,6 +186,11 @@ class Contention:
             straggling=_straggling(begins, point.ranks, self._pace.further_lead(*where), random),
             sent=sent[0] if sent else None,
         )
+
+
+def _unlike(seen: Point, point: Point) -> tuple[bool, int]:
+    """How little one point tells of another: first of all when its network is another one."""
+    return seen.network != point.network, sum(a != b for a, b in zip(seen.series, point.series, strict=True))
 
 
 def _ahead(point: Point) -> bool:

@@ -1,0 +1,113 @@
+"""A study of 10,000 training cells, from raw records to its report: seconds and memory of each step, size of the page.
+
+Made-up records of many networks that differ by name alone. Run as a program it is one step:
+``many_cells.py collect|fit|report FOLDER``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+NETWORKS = (24, 240)
+"""Each has 42 training cells and 13 others."""
+MEGABYTES = 5.0
+STEPS = ("collect", "fit", "report")
+
+
+def write(folder: Path, networks: int) -> int:
+    """Write the cells' folders below ``raw``; returns how many training cells there are."""
+    sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / part) for part in ("unit", "support")]
+    import synthetic
+
+    tidy = synthetic.study(nodes=(1, 2, 4, 16), repeats=1, iterations=3, visits=2)
+    of_networks = tidy["runs"].query("kind in ('train', 'sgemm')")["cell"]
+    shared = tidy["runs"].query("kind not in ('train', 'sgemm')")["cell"]
+    for cell in shared:
+        synthetic.write_raw(tidy, cell, folder / "raw" / cell)
+    for cell in of_networks:
+        mine = {name: rows[rows["cell"] == cell] for name, rows in tidy.items()}
+        for copy in range(networks):
+            named = {name: _renamed(rows, f"network-{copy:03}") for name, rows in mine.items()}
+            path = cell.replace("alexnet", f"network-{copy:03}")
+            synthetic.write_raw(named, path, folder / "raw" / path)
+    return int((tidy["runs"]["kind"] == "train").sum()) * networks
+
+
+def _renamed(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    rows = rows.assign(cell=rows["cell"].str.replace("alexnet", name))
+    if "network" in rows:
+        rows = rows.assign(network=name)
+    return rows.assign(settings=rows["settings"].str.replace("alexnet", name)) if "settings" in rows else rows
+
+
+def collect(folder: Path) -> None:
+    """As the rule collect does."""
+    from stallpoint.collect import collect
+    from stallpoint.records import RUNS, TIDY_TABLES
+
+    cells = sorted(file.parent for file in (folder / "raw").rglob(f"{RUNS.name}.parquet"))
+    for table in TIDY_TABLES:
+        collect(table, cells, folder / f"{table.name}.parquet")
+
+
+def fit(folder: Path) -> None:
+    """As the rule fit does."""
+    from stallpoint import models
+    from stallpoint.models.terms.trainings import COLUMNS
+    from stallpoint.parquet import cells_at_once, read_frames, write
+    from stallpoint.records import MODEL_TABLES, TIDY_TABLES
+
+    files = {table.name: folder / f"{table.name}.parquet" for table in TIDY_TABLES}
+    tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)
+    fitted = models.fit(tidy, cells_at_once(COLUMNS, files, tidy["runs"]["cell"]), nodes=[1, 2, 4, 8, 16])
+    for table in MODEL_TABLES:
+        write(table, fitted[table.name], folder / f"{table.name}.parquet")
+
+
+def report(folder: Path) -> None:
+    """As the rules conclude and report_page do."""
+    from stallpoint.conclusions.numbers import conclude
+    from stallpoint.models.scaling.tables import MEASURED, extrapolated
+    from stallpoint.parquet import read_frames
+    from stallpoint.records import (
+        COLLECTIVES,
+        CONTENTION,
+        ENVIRONMENTS,
+        INSTRUMENTATION,
+        MODEL_TABLES,
+        RUNS,
+        SGEMM,
+        VISITS,
+    )
+    from stallpoint.report import write_report
+
+    names = (*MODEL_TABLES, RUNS, ENVIRONMENTS, INSTRUMENTATION, COLLECTIVES, CONTENTION, VISITS, SGEMM)
+    tables = read_frames(names, {table.name: folder / f"{table.name}.parquet" for table in names})
+    tables |= extrapolated({MEASURED: tables["rates"]})
+    write_report(conclude(tables), tables, folder / "report.html")
+
+
+def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
+    """Timings and lines to print."""
+    from paired import of, rounds
+
+    timings, lines = [], []
+    for networks in NETWORKS:
+        folder = scratch / str(networks)
+        cells = write(folder, networks)
+        for step in STEPS:
+            name = f"{step} {cells:,} training cells"
+            timings += rounds(name, {step: [sys.executable, __file__, step, str(folder)]}, 1)
+            (timing,) = of(timings[-1:], step)
+            lines.append(f"  {name:<40}{timing.seconds:8.1f} s {timing.peak_bytes / 1e6:8.0f} MB")
+        size = (folder / "report.html").stat().st_size / 1e6
+        lines.append(f"  {'its page':<40}{size:8.1f} MB, wanted <= {MEGABYTES:g}")
+    return timings, lines
+
+
+if __name__ == "__main__":
+    step, folder = sys.argv[1:]
+    {"collect": collect, "fit": fit, "report": report}[step](Path(folder))
