@@ -9,7 +9,7 @@ is what workers lose by waiting for the slowest of them. See docs/models/content
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -128,6 +128,7 @@ class Contention:
         usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(trainings.steps, "hardware")}
         self._seen: list[Seen] = []
         self._known: dict[tuple[Point, bool], Effects] = {}
+        self._taught: dict[tuple[tuple[str | int, ...], Point | None], _Taught | None] = {}
         for measured in known:
             cells = [trainings.sending[name] for name in measured.cells if name in trainings.sending]
             for alike in by_messages(cells):
@@ -146,13 +147,27 @@ class Contention:
         return self._known[point, held_out]
 
     def _effects(self, point: Point, held_out: bool) -> Effects:
-        others = [
-            seen
-            for seen in self._seen
-            if seen.point.hardware == point.hardware and not (held_out and seen.point == point)
-        ]
-        if not others:
+        own = point if held_out and any(seen.point == point for seen in self._seen) else None
+        if (point.series, own) not in self._taught:
+            self._taught[point.series, own] = self._teach(point, own)
+        taught = self._taught[point.series, own]
+        if taught is None:
             return NONE
+        learned, where = taught.effects, (point.hardware, point.nodes, taught.nodes)
+        slower = self._pace.ratio(*where)
+        return replace(
+            learned,
+            forward=np.maximum(learned.forward * slower, 1.0),
+            backward=np.maximum(learned.backward * slower, 1.0),
+            update=learned.update * slower,
+            straggling=_lagging(learned.straggling, taught.begins, point.ranks, self._pace.further_lead(*where)),
+        )
+
+    def _teach(self, point: Point, own: Point | None) -> _Taught | None:
+        """What is learned of all points of a curve alike; without the point that is its `own`."""
+        others = [seen for seen in self._seen if seen.point.hardware == point.hardware and seen.point != own]
+        if not others:
+            return None
         if len(others) > MOST_SEEN:
             others = sorted(others, key=lambda seen: _unlike(seen.point, point))[:MOST_SEEN]
         preset = self._presets[point.sync]
@@ -173,19 +188,29 @@ class Contention:
         forward = _median([seen.forward for seen in network], random)
         networks = dict.fromkeys(seen.point.network for seen in others)
         more = {name: _backward_over_forward(others, name, random) for name in networks}
-        where = point.hardware, point.nodes, others[0].point.nodes
-        slower = self._pace.ratio(*where)
-        return Effects(
-            forward=np.maximum(forward * slower, 1.0),
-            backward=np.maximum(forward * more[network[0].point.network] * slower, 1.0),
-            update=_median([seen.update for seen in updating], random, default=np.ones(1)) * slower,
+        effects = Effects(
+            forward=forward,
+            backward=forward * more[network[0].point.network],
+            update=_median([seen.update for seen in updating], random, default=np.ones(1)),
             waiting=_median([seen.observed.waiting for seen in ahead], random, default=np.zeros(1)),
             work=_work(overlapping, more, random) if overlapping else _untaught_work(others),
             beside=beside or NONE.beside,
             after=after or NONE.after,
-            straggling=_straggling(begins, point.ranks, self._pace.further_lead(*where), random),
+            straggling=_median([seen.straggling for seen in begins], random),
             sent=sent[0] if sent else None,
         )
+        return _Taught(effects, begins, others[0].point.nodes)
+
+
+@dataclass(frozen=True)
+class _Taught:
+    """What points of a curve have in common."""
+
+    effects: Effects
+    """As on the `nodes` that they were learned on."""
+    begins: list[Seen]
+    """The points that `straggling` is of."""
+    nodes: int
 
 
 def _unlike(seen: Point, point: Point) -> tuple[bool, int]:
@@ -296,9 +321,8 @@ def _all_co_run(seen: Sequence[Seen]) -> bool:
     return all(one.isolated.messages.co_run for one in seen)
 
 
-def _straggling(seen: Sequence[Seen], workers: int, further: Ensemble | None, random: np.random.Generator) -> Ensemble:
-    """What was seen, and how much `further` the slowest lags; unless measured, as the slowest of so many draws does."""
-    share = _median([one.straggling for one in seen], random)
+def _lagging(share: Ensemble, seen: Sequence[Seen], workers: int, further: Ensemble | None) -> Ensemble:
+    """Straggling as `seen`, and how much `further` the slowest lags; unless measured, as that of so many draws does."""
     if further is not None:
         return np.maximum(share + further, 0.0)
     leads, ranks = np.concatenate([one.observed.leads for one in seen]), seen[0].observed.ranks
