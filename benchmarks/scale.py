@@ -1,7 +1,7 @@
 """Fitting long records: seconds and memory of `fit` against the rows of layers, at equal cells.
 
-A made-up study of 60 layers on 1 to 32 ranks, whose iterations are written as often as is asked for. Run as a program
-it fits what lies in a folder: ``scale.py FOLDER``.
+A made-up study of 60 layers on 1 to 32 ranks, whose iterations are written as often as is asked for; and the same with
+one of its cells on 1,024 ranks. Run as a program it fits what lies in a folder: ``scale.py FOLDER``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 LONGER = (1, 10, 40)
 """Times as many iterations as the made-up study has."""
+MORE_RANKS = 32
+"""Times as many ranks as the study's 32 has one cell."""
 ROUNDS = 1
 """Of each: memory hardly differs between rounds, and the longest takes minutes."""
 
@@ -60,6 +64,27 @@ def write(tidy: dict, folder: Path, times: int) -> int:
     return times * len(tidy["layers"])
 
 
+def on_many_ranks(tidy: dict, times: int) -> dict:
+    """The tables with the weak-scaling cell on most ranks on `times` as many."""
+    weak = tidy["iterations"].query("scaling == 'weak'")
+    cell = weak.loc[weak["ranks"].idxmax(), "cell"]
+    name = cell.replace("nodes~8", f"nodes~{8 * times}")
+
+    def of_cell(rows: pd.DataFrame) -> pd.DataFrame:
+        wider = {column: rows[column] * times for column in ("ranks", "nodes", "global_batch") if column in rows}
+        copies = range(times) if "rank" in rows else [0]
+        rows = pd.concat([rows.assign(rank=rows["rank"] + 32 * copy) if copy else rows for copy in copies])
+        if "settings" in rows:
+            wider["settings"] = rows["settings"].str.replace('"nodes":8,', f'"nodes":{8 * times},')
+        return rows.assign(cell=name, **wider)
+
+    tables = {}
+    for table, rows in tidy.items():
+        mine = rows["cell"] == cell
+        tables[table] = pd.concat([rows[~mine], of_cell(rows[mine])], ignore_index=True) if mine.any() else rows
+    return tables
+
+
 def fit(folder: Path) -> None:
     """As the rule fit does."""
     from stallpoint import models
@@ -78,13 +103,15 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
 
     tidy = study()
     counts = {f"{write(tidy, scratch / str(times), times):,} rows": str(scratch / str(times)) for times in LONGER}
+    rows = write(on_many_ranks(tidy, MORE_RANKS), scratch / "ranks", 1)
+    counts[f"{rows:,} rows, {32 * MORE_RANKS:,} ranks"] = str(scratch / "ranks")
     commands = {name: [sys.executable, __file__, folder] for name, folder in counts.items()}
     timings = rounds("fit of long records", commands, min(count, ROUNDS))
     lines = []
     for name in counts:
         seconds = statistics.median(timing.seconds for timing in of(timings, name))
         peak = max(timing.peak_bytes for timing in of(timings, name))
-        lines.append(f"  {name:<24}{seconds:8.1f} s {peak / 1e6:8.0f} MB")
+        lines.append(f"  {name:<32}{seconds:8.1f} s {peak / 1e6:8.0f} MB")
     return timings, lines
 
 
