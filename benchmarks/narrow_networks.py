@@ -10,7 +10,7 @@ from torch import nn
 
 from stallpoint.networks import alexnet as full_alexnet
 from stallpoint.networks import googlenet as full_googlenet
-from stallpoint.networks import resnet50 as full_resnet50
+from stallpoint.networks import resnet
 
 NARROWER = 4
 _KEPT = (3, 1000)
@@ -19,17 +19,17 @@ _KEPT = (3, 1000)
 
 def alexnet() -> nn.Module:
     """AlexNet, for images of 227 x 227 pixels."""
-    return _narrow(full_alexnet.build())
+    return _narrow(full_alexnet.alexnet())
 
 
 def googlenet() -> nn.Module:
     """GoogLeNet, for images of 224 x 224 pixels."""
-    return _narrow(full_googlenet.build())
+    return _narrow(full_googlenet.googlenet())
 
 
 def resnet50() -> nn.Module:
     """ResNet-50, for images of 224 x 224 pixels."""
-    return _narrow(full_resnet50.build())
+    return _narrow(resnet.resnet50())
 
 
 def _width(channels: int) -> int:

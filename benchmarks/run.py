@@ -20,6 +20,7 @@ import cost_models
 import disturbances
 import dry_run
 import layer_timing
+import many_cells
 import message_bursts
 import pandas as pd
 import plan_accuracy
@@ -38,6 +39,7 @@ BENCHMARKS = {
     "repeatability": repeatability.benchmark,
     "collect": collect.benchmark,
     "scale": scale.benchmark,
+    "many-cells": many_cells.benchmark,
     "dry-run": dry_run.benchmark,
     "layer-timing": layer_timing.benchmark,
     "presets": presets.benchmark,

@@ -12,7 +12,7 @@ import pandas as pd
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, is_duration
-from stallpoint.models.terms.effects import IsolatedTimes
+from stallpoint.models.terms.effects import IsolatedComputing
 
 Basis: TypeAlias = Literal["measured", "predicted"]
 
@@ -33,8 +33,10 @@ class Predicted:
     """t_io: reading and decoding a mini-batch, hidden or not, s."""
     latency_share: Ensemble = field(default_factory=_unknown)
     """What of the exposed communication is latency; of all communication, where none is exposed."""
-    isolated: IsolatedTimes | None = None
+    isolated: IsolatedComputing | None = None
     """None where computing at this b is not known."""
+    isolated_communication: Ensemble = field(default_factory=_unknown)
+    """What the messages take on idle workers, s."""
     backward_over_forward: Ensemble | None = None
     """How much more other ranks slow down the backward than the forward pass, beside which nothing is sent; None where
     nothing is sent beside the backward pass."""
@@ -42,11 +44,6 @@ class Predicted:
     """The columns of layer_predictions for each layer, without uncertainty."""
     left_out: frozenset[str] = frozenset()
     """Cells of this point that calibrated nothing; empty where none of the point's cells did."""
-
-    @property
-    def isolated_communication(self) -> Ensemble:
-        """What the messages take on idle workers, s."""
-        return _unknown() if self.isolated is None else np.asarray(self.isolated.messages.isolated.sum(-1))
 
 
 @dataclass(frozen=True)

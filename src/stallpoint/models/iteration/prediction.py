@@ -149,7 +149,8 @@ class DagModel:
             ),
             reading,
             _latency_share(messages, end - start, end - ended[:, None]),
-            isolated,
+            isolated.computing,
+            np.asarray(isolated.messages.isolated.sum(-1)),
             learned.backward / learned.forward if sent and preset.overlaps else None,
             _layer_table(layers, times, learned, slowed, sent, start, end),
         )

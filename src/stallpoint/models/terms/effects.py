@@ -49,8 +49,8 @@ class Messages:
 
 
 @dataclass(frozen=True)
-class IsolatedTimes:
-    """What a point would take if nothing slowed anything down; ensembles, s."""
+class IsolatedComputing:
+    """What computing would take if nothing slowed it down; ensembles, s."""
 
     forward: Ensemble
     backward: Ensemble
@@ -59,7 +59,18 @@ class IsolatedTimes:
     """Forward and backward of the layers in `measured.MATRIX_LAYERS`."""
     fully_connected: Ensemble
     """Of the fully-connected ones among them."""
+
+
+@dataclass(frozen=True)
+class IsolatedTimes(IsolatedComputing):
+    """What a point would take if nothing slowed anything down."""
+
     messages: Messages
+
+    @property
+    def computing(self) -> IsolatedComputing:
+        """Without the messages, which are many."""
+        return IsolatedComputing(self.forward, self.backward, self.update, self.matrix, self.fully_connected)
 
 
 @dataclass(frozen=True)
