@@ -55,14 +55,12 @@ def collect(folder: Path) -> None:
 
 def fit(folder: Path) -> None:
     """As the rule fit does."""
-    from stallpoint import models
-    from stallpoint.models.terms.trainings import COLUMNS
-    from stallpoint.parquet import cells_at_once, read_frames, write
-    from stallpoint.records import MODEL_TABLES, TIDY_TABLES
+    import scale
 
-    files = {table.name: folder / f"{table.name}.parquet" for table in TIDY_TABLES}
-    tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)
-    fitted = models.fit(tidy, cells_at_once(COLUMNS, files, tidy["runs"]["cell"]), nodes=[1, 2, 4, 8, 16])
+    from stallpoint.parquet import write
+    from stallpoint.records import MODEL_TABLES
+
+    fitted = scale.fit(folder)
     for table in MODEL_TABLES:
         write(table, fitted[table.name], folder / f"{table.name}.parquet")
 

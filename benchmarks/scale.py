@@ -18,7 +18,7 @@ import pandas as pd
 LONGER = (1, 10, 40)
 """Times as many iterations as the made-up study has."""
 MORE_RANKS = 32
-"""Times as many ranks as the study's 32 has one cell."""
+"""One cell gets so many times its 32 ranks."""
 ROUNDS = 1
 """Of each: memory hardly differs between rounds, and the longest takes minutes."""
 
@@ -87,8 +87,8 @@ def on_many_ranks(tidy: dict, times: int) -> dict:
     return tables
 
 
-def fit(folder: Path) -> None:
-    """As the rule fit does."""
+def fit(folder: Path) -> dict:
+    """Model tables of the tidy ones in a folder, read as the rule fit reads them."""
     from stallpoint import models
     from stallpoint.models.terms.trainings import COLUMNS
     from stallpoint.parquet import cells_at_once, read_frames
@@ -96,7 +96,7 @@ def fit(folder: Path) -> None:
 
     files = {table.name: folder / f"{table.name}.parquet" for table in TIDY_TABLES}
     tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)
-    models.fit(tidy, cells_at_once(COLUMNS, files, tidy["runs"]["cell"]), nodes=[1, 2, 4, 8, 16])
+    return models.fit(tidy, cells_at_once(COLUMNS, files, tidy["runs"]["cell"]), nodes=[1, 2, 4, 8, 16])
 
 
 def prepare(scratch: Path) -> dict[str, str]:

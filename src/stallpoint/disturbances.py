@@ -50,7 +50,7 @@ FEWEST_VISITS = 2
 """Visits with an undisturbed iteration that have to be left of a cell; else it keeps all of them."""
 REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine", "standstill")
 OF_ONE_WORKER = ("network", "hardware", "worker_batch")
-"""What is measured on one worker."""
+"""Columns that tell points on one worker apart."""
 _GPU_SLOWS_DOWN = "Thermal|HwSlowdown|PowerBrake"
 _VISIT = ["cell", "visit"]
 _ALIKE = ["hardware", "kernel", "ranks", "threads"]
@@ -136,15 +136,15 @@ def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Iterations of cells on one worker and how many of them are among the rows `found`, for each cell.
+    """Iterations on one worker, and how many of them are among the rows `found`.
 
     Columns are `OF_ONE_WORKER`, iterations and disturbed.
     """
     alone = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
     which = ["cell", "iteration"]
     hit = pd.MultiIndex.from_frame(alone[which]).isin(pd.MultiIndex.from_frame(found[which]))
-    of_cells = alone.assign(disturbed=hit).groupby(["cell", *OF_ONE_WORKER])["disturbed"]
-    return of_cells.agg(iterations="size", disturbed="sum").reset_index()
+    of_points = alone.assign(disturbed=hit).groupby(list(OF_ONE_WORKER))["disturbed"]
+    return of_points.agg(iterations="size", disturbed="sum").reset_index()
 
 
 def foreign(iterations: pd.DataFrame) -> pd.Series[float]:

@@ -562,13 +562,15 @@ PREDICTIONS = Table(
     ),
 )
 
-_LAYER = tuple(
+LAYER = tuple(
     column for column in LAYERS.columns if column.name in ("layer_index", "layer", "layer_type", "gradient_bytes")
 )
-_DRAWN = (
+"""Which layer it is."""
+TIMES = (
     "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
     "iteration_time",
 )  # fmt: skip
+"""What an iteration takes, and its parts."""
 _DRAWN_OF_LAYERS = (
     "layer_index", "layer", "backward", "all_reduce_start", "all_reduce_end", "gradient_bytes", "message",
 )  # fmt: skip
@@ -580,7 +582,7 @@ LAYER_PREDICTIONS = Table(
         *SERIES,
         NODES,
         RANKS,
-        *_LAYER,
+        *LAYER,
         Column("predicted_forward", REAL, "s", "predicted forward time"),
         Column("measured_forward", REAL, "s", "measured forward time"),
         Column("predicted_backward", REAL, "s", "predicted backward time"),
@@ -601,7 +603,7 @@ LAYER_TIMES = Table(
         RANKS,
         GLOBAL_BATCH,
         WORKER_BATCH,
-        *_LAYER,
+        *LAYER,
         Column("forward", REAL, "s", "forward time"),
         Column("backward", REAL, "s", "backward time"),
         Column("all_reduce_start", REAL, "s", "start of its all-reduce, since the start of the backward pass"),
@@ -621,7 +623,7 @@ MEDIAN_ITERATIONS = Table(
         VISIT,
         ITERATION,
         Column("start", REAL, "s", "start of the iteration, since the first rank started it"),
-        *(column for column in ITERATIONS.columns if column.name in _DRAWN),
+        *(column for column in ITERATIONS.columns if column.name in TIMES),
         Column("wall", REAL, "s", "whole iteration on its slowest rank: the median of the cell's"),
         Column("of", INT, None, "iterations of which it is the median"),
     ),

@@ -156,11 +156,11 @@ _CHARTS = (
         "One iteration: computing and communicating side by side",
         "Shi et al. (2018), section IV",
         ("median_iterations", "median_layers", "hidden_communication"),
-        "One real iteration, that whose wall time is the median, with all its ranks and times as recorded: above what "
-        "the rank computed (layers of the backward pass last first), below its messages. Communication right of the "
-        "upright mark, the end of the backward pass, is exposed. What lies left of it may still cost time, as it slows "
-        "the pass down: the heading says what communicating costs, measured against training without it, and what the "
-        "same messages take alone.",
+        "One real iteration, that whose wall time is the median of its cell's, with all its ranks (of more than 16, "
+        "the slowest) and times as recorded: above what the rank computed (layers of the backward pass last first), "
+        "below its messages. Communication right of the upright mark, the end of the backward pass, is exposed. What "
+        "lies left of it may still cost time, as it slows the pass down: where training without communication was "
+        "measured, the heading says what communicating costs, and what the same messages take alone.",
     ),
     Chart(
         "free-communication",

@@ -73,7 +73,7 @@ def _menu(runs: list[str]) -> alt.Parameter:
 
 
 def _runs(tables: Tables) -> pd.DataFrame:
-    """The ranks of every run, those on most nodes first, with their headings."""
+    """The ranks of every run in the order of the menu, with the run's heading."""
     frame = rows(tables, "median_iterations", CELLS).sort_values(
         [*CHOICE, "rank"], ascending=[True, True, False, True], kind="stable"
     )

@@ -156,7 +156,7 @@ class _Reduced(NamedTuple):
     intervened: pd.DataFrame
     """Steps with a thing left out, and the column intervention."""
     counts: pd.DataFrame
-    """As `disturbances.counts`."""
+    """As `disturbances.counts`; a point may have several rows, as its cells are read apart."""
     shown: Sequence[MedianIteration]
     """One iteration in full of each cell that stands for a run."""
 

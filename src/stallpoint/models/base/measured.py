@@ -17,10 +17,7 @@ from stallpoint.presets import Preset, preset_from
 
 SERIES = tuple(column.name for column in records.SERIES)
 POINT = (*SERIES, "nodes", "ranks", "global_batch", "worker_batch")
-TIMES = (
-    "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
-    "iteration_time",
-)  # fmt: skip
+TIMES = records.TIMES
 READING = ("read", "decode")
 STEP = (*POINT, "cell", "repeat", "visit", "iteration")
 FULLY_CONNECTED = "fully-connected"

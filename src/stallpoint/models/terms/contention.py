@@ -164,7 +164,7 @@ class Contention:
         )
 
     def _teach(self, point: Point, own: Point | None) -> _Taught | None:
-        """What is learned of all points of a curve alike; without the point that is its `own`."""
+        """What the curve of `point` learns from training, if any was seen; nothing is learned from `own`."""
         others = [seen for seen in self._seen if seen.point.hardware == point.hardware and seen.point != own]
         if not others:
             return None
@@ -204,7 +204,7 @@ class Contention:
 
 @dataclass(frozen=True)
 class _Taught:
-    """What points of a curve have in common."""
+    """What a curve learns, the same at all its node counts."""
 
     effects: Effects
     """As on the `nodes` that they were learned on."""
@@ -322,7 +322,10 @@ def _all_co_run(seen: Sequence[Seen]) -> bool:
 
 
 def _lagging(share: Ensemble, seen: Sequence[Seen], workers: int, further: Ensemble | None) -> Ensemble:
-    """Straggling as `seen`, and how much `further` the slowest lags; unless measured, as that of so many draws does."""
+    """The share that was seen, and how much `further` the slowest of `workers` lags.
+
+    Where that was not measured, the share grows as the expected maximum of so many draws does.
+    """
     if further is not None:
         return np.maximum(share + further, 0.0)
     leads, ranks = np.concatenate([one.observed.leads for one in seen]), seen[0].observed.ranks

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from stallpoint import records
 from stallpoint.models.base.checks import refuse
 from stallpoint.models.base.measured import POINT, STEP, kept, over_ranks
 from stallpoint.models.base.statistics import Reals, groups
@@ -30,8 +31,7 @@ COLUMNS: Mapping[Table, Sequence[str] | None] = {
     INTERVENED: None,
 }  # fmt: skip
 """Tables that grow with iterations, ranks and layers, and what is read of each (None: all columns)."""
-LAYER = ("layer_index", "layer", "layer_type", "gradient_bytes")
-"""Which layer it is."""
+LAYER = tuple(column.name for column in records.LAYER)
 OF_RANK = ("forward", "backward", "all_reduce_start", "all_reduce_end")
 """What of a layer is measured on rank 0."""
 
