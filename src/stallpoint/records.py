@@ -1102,6 +1102,7 @@ UTILISATION = Table(
         *_estimate("link_share", None, "link over rated_gbits of the hardware"),
         *_estimate("epoch_time", "s", "time for epoch_samples samples"),
         *_estimate("epoch_node_hours", "h", "epoch_time of all nodes"),
+        *_estimate("epoch_energy", "kWh", "epoch_node_hours by node_watts of the hardware"),
     ),
 )
 

@@ -8,7 +8,7 @@ from stallpoint.models import fit
 from stallpoint.presets import NONE
 
 WORK, EPOCH = 7.0e8, 500_000
-RATED = {"flops": 1.0e12, "link": 1.25e9}
+RATED = {"flops": 1.0e12, "link": 1.25e9, "power": 400.0}
 BYTES = sum(layer.gradient_bytes for layer in NETWORK)
 TRUTH = Truth(NETWORK, noise=0.0)
 
@@ -37,7 +37,9 @@ def test_an_epoch_takes_as_many_iterations_as_it_has_mini_batches(rows: pd.DataF
     seconds = EPOCH / rows["global_batch"] * rows["measured_iteration"]
     assert rows["samples_per_second"].tolist() == pytest.approx((EPOCH / seconds).tolist())
     assert rows["epoch_time"].tolist() == pytest.approx(seconds.tolist())
-    assert rows["epoch_node_hours"].tolist() == pytest.approx((seconds * rows["nodes"] / 3600).tolist())
+    hours = seconds * rows["nodes"] / 3600
+    assert rows["epoch_node_hours"].tolist() == pytest.approx(hours.tolist())
+    assert rows["epoch_energy"].tolist() == pytest.approx((hours * 0.4).tolist())
 
 
 def test_a_link_carries_all_gradients_in_the_time_of_communication(rows: pd.DataFrame) -> None:
@@ -51,5 +53,5 @@ def test_a_link_carries_all_gradients_in_the_time_of_communication(rows: pd.Data
 
 def test_what_is_not_rated_or_not_counted_has_no_share(tables: dict[str, pd.DataFrame]) -> None:
     rows = fit(tables, nodes=[])["utilisation"]
-    assert rows[["flops", "flops_share", "link_share"]].isna().all(axis=None)
+    assert rows[["flops", "flops_share", "link_share", "epoch_energy"]].isna().all(axis=None)
     assert rows["epoch_time"].notna().all()

@@ -70,8 +70,9 @@ class Study:
 
     @property
     def rated(self) -> dict[str, dict[str, float]]:
-        """What the study's hardware is rated for: ``flops`` of a worker [FLOP/s], ``link`` of a node [B/s]."""
-        units = {"flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8)}
+        """What the study says hardware is rated for: ``flops`` of a worker [FLOP/s], ``link`` [B/s] of a node and the
+        ``power`` [W] it draws."""
+        units = {"flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8), "power": ("node_watts", 1.0)}
         return {
             name: {what: unit * entry[key] for what, (key, unit) in units.items() if key in entry}
             for name, entry in self.config["hardware"].items()

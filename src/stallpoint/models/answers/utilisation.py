@@ -19,8 +19,8 @@ FLOPS_OF_PASSES = 6
 """Operations of an iteration for each multiply-add of a forward pass; the backward pass takes twice as many."""
 IMAGENET = 1_281_167
 """Training images of ILSVRC-2012."""
-FLOPS, LINK = "flops", "link"
-"""What hardware is rated for: FLOP/s of a worker's device, B/s of a node's link in one direction."""
+FLOPS, LINK, POWER = "flops", "link", "power"
+"""FLOP/s a worker's device is rated for, B/s a node's link is rated for in one direction, W a node draws."""
 
 
 def table(
@@ -32,7 +32,8 @@ def table(
 ) -> list[dict[str, object]]:
     """Rows of the utilisation table; quantities that lack a number of the network or a rated one are not numbers.
 
-    `multiply_adds` are those of a sample's forward pass, by network; `rated` holds `FLOPS` and `LINK` by hardware.
+    `multiply_adds` are those of a sample's forward pass, by network; `rated` holds `FLOPS`, `LINK` and `POWER` by
+    hardware.
     """
     return [
         _row(measured, networks, multiply_adds, rated.get(measured.point.hardware, {}), epoch_samples)
@@ -55,6 +56,7 @@ def _row(
     sending = measured.parts.communication if point.nodes > 1 else seconds * np.nan
     link = _gradient_bytes(point.network, networks) / _possible(sending)
     epoch = epoch_samples / throughput
+    node_hours = epoch * point.nodes / 3600
     return {
         **point.labels("ranks", "global_batch", "worker_batch"),
         **columns("samples_per_second", throughput),
@@ -63,7 +65,8 @@ def _row(
         **columns("link", link),
         **columns("link_share", link / rated.get(LINK, np.nan)),
         **columns("epoch_time", epoch),
-        **columns("epoch_node_hours", epoch * point.nodes / 3600),
+        **columns("epoch_node_hours", node_hours),
+        **columns("epoch_energy", node_hours * rated.get(POWER, np.nan) / 1000),
     }
 
 
