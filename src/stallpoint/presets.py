@@ -26,6 +26,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "rabenseifner": "all-reduce as reduce-scatter by recursive halving and all-gather by recursive doubling",
         "binary-tree": "reduce to one rank along a binary tree, then broadcast along one",
         "parameter-server": "every gradient to one rank, which updates the weights and sends them back to each",
+        "sharded-servers": "every rank is a server too: it adds its share of each message and sends the sums to each",
     },
     "start": {
         "after-backward": "communication begins after the whole backward pass",
@@ -41,7 +42,7 @@ CHOICES: dict[str, dict[str, str]] = {
 """Values of the choices a preset makes, and what they mean."""
 
 REDUCTIONS = tuple(CHOICES["reduction"])
-UNFORCED = ("library", "parameter-server")
+UNFORCED = ("library", "parameter-server", "sharded-servers")
 """Reduction schemes that leave the choice of algorithms to the MPI library."""
 
 
@@ -169,7 +170,8 @@ PRESETS: dict[str, KnownPreset] = {
     ),
     "mxnet": KnownPreset(
         Preset(),
-        "wait-free back-propagation; mini-batches are read ahead into the host's memory only",
+        "wait-free back-propagation; mini-batches are read ahead into the host's memory only; its kvstore dist_sync is "
+        "sharded-servers",
         _SHI,
     ),
     "tensorflow": KnownPreset(
@@ -186,6 +188,12 @@ PRESETS: dict[str, KnownPreset] = {
         Preset(reduction="parameter-server"),
         "gradients to one rank as they become ready; it updates the weights and sends them back",
         "Li et al. (2014); Keuper & Pfreundt (2016), footnote 13",
+    ),
+    "sharded-servers": KnownPreset(
+        Preset(reduction="sharded-servers"),
+        "a parameter server beside every worker, each for an equal share of every message, as MXNet's dist_sync cuts "
+        "large arrays; the servers add gradients, and the workers update their weights",
+        "Li et al. (2014); Chen et al. (2015), MXNet",
     ),
     "horovod": KnownPreset(
         Preset(reduction="ring", grouping="fused", fusion_bytes=64 * _MIB),

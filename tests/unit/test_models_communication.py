@@ -235,7 +235,7 @@ def test_messages_beside_computing_go_by_the_same_laws() -> None:
 def test_schemes_on_two_ranks_are_what_the_textbook_says() -> None:
     two = np.array(2.0)
     factors = {name: (float(law.latency(two)), float(law.bandwidth(two))) for name, law in REDUCTION_LAWS.items()}
-    assert factors["ring"] == factors["rabenseifner"] == (2, 1)
+    assert factors["ring"] == factors["rabenseifner"] == factors["sharded-servers"] == (2, 1)
     assert factors["recursive-doubling"] == (1, 1)
     assert factors["binary-tree"] == factors["parameter-server"] == (2, 2)
 

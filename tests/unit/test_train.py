@@ -95,6 +95,8 @@ def sent_bytes(preset: Preset, ranks: int, size: int) -> float:
     """What rank 0 puts into messages for gradients of `size` bytes, but for a few bytes of scales and padding."""
     if preset.reduction == "parameter-server":
         return size * (ranks - 1)  # the weights, to each of the others
+    if preset.reduction == "sharded-servers":
+        return size * 2 * (ranks - 1) / ranks  # shares to the other servers, then this one's sums to each of them
     if preset.top_k < 1:
         return size / 4 * preset.top_k * (4 + preset.gradient_bits / 8)
     if preset.gradient_bits < 32:

@@ -35,6 +35,7 @@ PRESETS: dict[str, tuple[str, str]] = {
     "tensorflow": (SKY, "triangle-right"),
     "cntk": (ORANGE, "cross"),
     "parameter-server": (VIOLET, "triangle-down"),
+    "sharded-servers": (VIOLET, "square"),
     "horovod": (LIME, "square"),
     "ddp": (OLIVE, "cross"),
     "mg-wfbp": (SKY, "diamond"),

@@ -17,7 +17,7 @@ from functools import cache
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.mpi import MPI
-from stallpoint.presets import forced
+from stallpoint.presets import UNFORCED, forced
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _library() -> Library:
         known = ", ".join(library.version for library in LIBRARIES)
         raise CannotRun(
             f"reduction schemes are chosen through parameters of {known}; this library is "
-            f"{text.splitlines()[0].strip()}: only reduction: library and parameter-server can be used with it"
+            f"{text.splitlines()[0].strip()}: only reduction: {', '.join(UNFORCED)} can be used with it"
         )
     return found
 

@@ -25,7 +25,11 @@ class MpiCommunicator:
         self._comm = comm
         self._segment_bytes = segment_bytes
         self._received = np.empty(0, np.float32)
-        other: dict[str, Callable[[Segment], int]] = {"binary-tree": self._tree, "parameter-server": self._server}
+        other: dict[str, Callable[[Segment], int]] = {
+            "binary-tree": self._tree,
+            "parameter-server": self._server,
+            "sharded-servers": self._shards,
+        }
         self._sum = other.get(reduction, self._all_reduce)
 
     @property
@@ -84,15 +88,34 @@ class MpiCommunicator:
     def _server(self, segment: Segment) -> int:
         return self._collect(segment) + self._spread(segment)
 
+    def _shards(self, segment: Segment) -> int:
+        """Each rank adds the others' values of its shard to its own, in the order of the ranks, and sends the sums."""
+        shards = np.array_split(segment, self._comm.size)
+        own, others = shards[self._comm.rank], [rank for rank in range(self._comm.size) if rank != self._comm.rank]
+        size = len(own) * len(others)
+        received = self._room(size)[:size].reshape(len(others), len(own))
+        arriving = [self._comm.Irecv(row, rank) for row, rank in zip(received, others, strict=True)]
+        MPI.Request.Waitall(arriving + [self._comm.Isend(shards[rank], rank) for rank in others])
+        for row in received:
+            own += row
+        arriving = [self._comm.Irecv(shards[rank], rank) for rank in others]
+        MPI.Request.Waitall(arriving + [self._comm.Isend(own, rank) for rank in others])
+        return segment.nbytes - own.nbytes + received.nbytes
+
+    def _room(self, values: int) -> Segment:
+        """A buffer for at least as many received values."""
+        if len(self._received) < values:
+            self._received = np.empty(values, np.float32)
+        return self._received
+
     def _collect(self, segment: Segment) -> int:
         if self._comm.rank:
             self._comm.Send(segment, 0)
             return segment.nbytes
-        if len(self._received) < len(segment):
-            self._received = np.empty(len(segment), np.float32)
+        received = self._room(len(segment))[: len(segment)]
         for worker in range(1, self._comm.size):
-            self._comm.Recv(self._received[: len(segment)], worker)
-            segment += self._received[: len(segment)]
+            self._comm.Recv(received, worker)
+            segment += received
         return 0
 
     def _spread(self, segment: Segment) -> int:

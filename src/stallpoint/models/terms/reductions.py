@@ -1,8 +1,9 @@
 """How the time of an all-reduce grows with the workers, by reduction scheme: what α and β·m are multiplied with.
 
 Thakur, Rabenseifner & Gropp (2005), sections 4.5 and 5; the sum's own time counts as part of β. A parameter server
-receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13). The
-hierarchical scheme reduces inside each node and then between the nodes, one message for each node, around a ring.
+receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13); where
+every rank is a server of its share, each link carries p - 1 shares of a p-th, there and back. The hierarchical scheme
+reduces inside each node and then between the nodes, one message for each node, around a ring.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ REDUCTION_LAWS: dict[str, ReductionLaw] = {
     "rabenseifner": ReductionLaw(lambda p: 2 * _steps(p), lambda p: 2 * (p - 1) / p),
     "binary-tree": ReductionLaw(lambda p: 2 * _steps(p), lambda p: 2 * _steps(p)),
     "parameter-server": ReductionLaw(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1)),
+    "sharded-servers": RING,
     HIERARCHICAL: RING,
 }
 """``nodes`` is for one node count, the others for all. p is the number of ranks, for `HIERARCHICAL` that of nodes."""
