@@ -52,6 +52,8 @@ def interval(estimate: Mapping[str, float | None] | None, scale: float = 1.0, un
 
 def _rounded(value: float) -> str:
     """To `DIGITS_WITH_INTERVAL`, zeros at the end included: so that both ends of an interval look alike."""
-    if not math.isfinite(value) or not 1e-4 <= abs(value) < 10**DIGITS_WITH_INTERVAL:
+    # 99.97 has three digits once it is rounded.
+    rounded = float(f"{value:.{DIGITS_WITH_INTERVAL}g}")
+    if not math.isfinite(value) or not 1e-4 <= abs(rounded) < 10**DIGITS_WITH_INTERVAL:
         return number(value, DIGITS_WITH_INTERVAL)
     return f"{value:#.{DIGITS_WITH_INTERVAL}g}".rstrip(".")

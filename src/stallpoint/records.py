@@ -913,6 +913,24 @@ DATA_SHARE = Table(
     ),
 )
 
+FEEDING = Table(
+    "feeding",
+    "whether training data keeps the workers of each scaling curve busy, and how many readers that takes",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        WORKER_BATCH,
+        Column("basis", TEXT, None, "whether the iteration was measured or predicted"),
+        *_estimate("utilisation", None, "accelerator utilisation: part of the iteration without its wait for data"),
+        *_estimate("predicted_utilisation", None, "the same as predicted, of measured places without their own cells"),
+        Column("readers", INT, None, "reader threads of a worker; 1 where it reads in line"),
+        *_estimate("read_time", "s", "time in which one reader reads and decodes a worker's mini-batch"),
+        *_estimate("busy_time", "s", "iteration without its wait for data"),
+        *_estimate("readers_needed", None, "read_time over busy_time: so many readers ahead keep a worker busy"),
+    ),
+)
+
 RATES = Table(
     "rates",
     "measured scaling curves of the study, in the form external tables have",
@@ -1072,13 +1090,15 @@ COMPARISONS = Table(
 
 TRAFFIC = Table(
     "traffic",
-    "bytes that an iteration moves, for measured points of more than one rank whose storage was read alone",
+    "bytes that an iteration and an epoch move, for measured points of more than one rank whose storage was read alone",
     (
         *SERIES,
         NODES,
         RANKS,
         Column("data_bytes", INT, "B", "the samples of the global mini-batch, at their mean size"),
         Column("gradient_bytes", INT, "B", "gradients and weights of n workers and a parameter server: 2(n-1) models"),
+        Column("epoch_data_bytes", REAL, "B", "samples of an epoch of epoch_samples"),
+        Column("epoch_gradient_bytes", REAL, "B", "gradient_bytes of the iterations of such an epoch"),
     ),
 )
 
@@ -1110,8 +1130,8 @@ MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
-    STORAGE_RATES, DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS,
-    COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES,
+    STORAGE_RATES, DATA_SHARE, FEEDING, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION,
+    INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

@@ -16,6 +16,7 @@ from stallpoint.models.terms.trainings import trainings
 from stallpoint.numerals import interval, number
 
 RECORDS = study(nodes=(1, 2), prefetches=(0, 2), repeats=2)
+EPOCH = 640_000
 NETWORKS = trainings(RECORDS["iterations"], RECORDS["layers"]).networks
 
 
@@ -115,10 +116,11 @@ def test_training_without_communication_is_predicted_and_answers_nothing(quiet: 
 
 
 def test_an_iteration_moves_its_samples_and_two_models_for_each_further_worker(points: list[Measured]) -> None:
-    rows: list[dict[str, Any]] = traffic.table(points, NETWORKS, RECORDS["storage_reads"])
+    rows: list[dict[str, Any]] = traffic.table(points, NETWORKS, RECORDS["storage_reads"], EPOCH)
     row = only(rows, scaling="strong", storage="shared", sync="wfbp", prefetch=0)
     model = 140_000 + 1_230_000 + 30_000_000 + 12_000_000
     assert (row["data_bytes"], row["gradient_bytes"]) == (64 * 100_000, 2 * model)
+    assert (row["epoch_data_bytes"], row["epoch_gradient_bytes"]) == (EPOCH * 100_000, EPOCH / 64 * 2 * model)
     assert all(row["nodes"] == 2 for row in rows)
 
 
@@ -127,5 +129,5 @@ def test_traffic_of_a_cluster_is_not_of_another_one_with_a_storage_of_that_name(
 ) -> None:
     reads = RECORDS["storage_reads"]
     elsewhere = reads.assign(hardware="other", bytes=3 * reads["bytes"])
-    both = traffic.table(points, NETWORKS, pd.concat([reads, elsewhere]))
-    assert both == traffic.table(points, NETWORKS, reads) != []
+    both = traffic.table(points, NETWORKS, pd.concat([reads, elsewhere]), EPOCH)
+    assert both == traffic.table(points, NETWORKS, reads, EPOCH) != []

@@ -92,7 +92,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     fitted = fit({**tables, empty: tables[empty].iloc[:0]}, nodes=NODES)
     emptied = {name for name, table in fitted.items() if table.empty} - UNTOUCHED
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
-    of_training |= {"critical_path", "what_if", "next_cells"}
+    of_training |= {"critical_path", "what_if", "next_cells", "feeding"}
     of_training |= {
         "rates",
         "what_if_grid",

@@ -42,4 +42,5 @@ def test_an_end_without_a_number_is_unbounded() -> None:
     assert interval({"value": 0.5, "low": -0.25, "high": 1234.5}, unit=" ms") == "0.50 ms (-0.25 to 1200)"
     assert interval({"value": 4, "low": 4, "high": 128}) == "4 (4–128)"
     assert interval({"value": 1.8, "low": 1.7, "high": 2}) == "1.8 (1.7–2.0)"
+    assert interval({"value": 0.9997, "low": 0.991, "high": 1.0}, 100, " %") == "100 % (99–100)"
     assert interval(None) == "not known"

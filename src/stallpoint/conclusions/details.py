@@ -26,6 +26,7 @@ from stallpoint.conclusions.words import (
     worthwhile_in_words,
 )
 from stallpoint.markdown import plain
+from stallpoint.models.answers.feeding import BUSY
 from stallpoint.numerals import interval, number
 
 REVERSED = {"value": "value", "low": "high", "high": "low"}
@@ -48,6 +49,7 @@ def details(conclusions: Conclusions) -> str:
         *_amdahl_blocks(conclusions["amdahl"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
+        *_feeding_blocks(conclusions["curves"]),
         *_instrumentation_blocks(conclusions["instrumentation"]),
         *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
@@ -237,6 +239,48 @@ def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
             if row["nodes"] == largest[row["hardware"]]
         ),
     )  # fmt: skip
+
+
+def _feeding_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    """The most nodes measured of each curve, and the first place beyond where data no longer keeps workers busy."""
+    rows = [_fed(curve, at) for curve in curves for at in feeding_told(curve["feeding"])]
+    if rows:
+        yield "## Training data"
+        yield (
+            "Accelerator utilisation is the part of an iteration in which workers do not wait for training data; from "
+            f"{100 * BUSY:.0f} % on they count as kept busy. As many readers as are needed read as fast as a worker "
+            "computes. *Predicted* in italics."
+        )
+        yield markdown_table(
+            [
+                "network", "hardware", "curve", "n", "b", "utilisation", "predicted without its own cells", "readers",
+                "readers needed",
+            ],
+            rows,
+        )  # fmt: skip
+
+
+def _fed(curve: Mapping[str, Any], at: Mapping[str, Any]) -> list[str]:
+    mark = "*" if at["basis"] == "predicted" else ""
+    busy, expected, needed = percent(at["utilisation"]), percent(at["predicted_utilisation"]), at["readers_needed"]
+    return [
+        curve["network"], curve["hardware"], series(curve), str(at["nodes"]), str(at["worker_batch"]),
+        f"{mark}{busy}{mark}", "" if mark else expected, str(at["readers"]), interval(needed),
+    ]  # fmt: skip
+
+
+def feeding_told(places: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The largest measured place, and the first one beyond it whose workers surely starve."""
+    measured = [at for at in places if at["basis"] == "measured"]
+    yield from measured[-1:]
+    beyond = places[len(measured) :] if not any(map(_starves, measured[-1:])) else []
+    yield from (at for at in beyond if _starves(at) and not any(map(_starves, places[: places.index(at)])))
+
+
+def _starves(at: Mapping[str, Any]) -> bool:
+    """Whether data surely does not keep workers busy there."""
+    busy = at["utilisation"]
+    return busy is not None and (busy["high"] or 1.0) < BUSY
 
 
 def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:

@@ -94,7 +94,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """One entry for each scaling curve."""
-    causes, shares, paths, scenarios, cells, points, stalls, costs = (
+    causes, shares, paths, scenarios, cells, points, stalls, costs, fed = (
         {key: _rows(rows) for key, rows in groups(tables[name], SERIES)}
         for name in (
             "causes",
@@ -105,6 +105,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "predictions",
             "stall_probabilities",
             "hidden_communication",
+            "feeding",
         )
     )
     for row in _rows(tables["stalling"]):
@@ -132,6 +133,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "largest_measured": int(row["largest_measured"]),
             "largest_considered": int(row["largest_considered"]),
             "data_wait": {"nodes": int(widest["nodes"]), "share": _estimate(widest, "share")},
+            "feeding": list(_feeding(fed.get(key, []))),
             "causes": list(_causes(causes.get(key, []))),
             "critical_path": list(_critical_path(paths.get(key, []))),
             "communication": list(_communication(costs.get(key, []))),
@@ -275,6 +277,16 @@ def _dag_error(network: str, hardware: str, sync: str, rows: pd.DataFrame) -> di
         "points": len(sizes),
         "published": PUBLISHED_ERRORS.get(network),
     }
+
+
+def _feeding(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """How busy training data keeps the workers of a curve, and by how many readers."""
+    for row in rows:
+        yield {
+            **{name: int(row[name]) for name in ("nodes", "worker_batch", "readers")},
+            "basis": row["basis"],
+            **{name: _estimate(row, name) for name in ("utilisation", "predicted_utilisation", "readers_needed")},
+        }
 
 
 def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
