@@ -108,7 +108,8 @@ RUNS = Table(
             "kind",
             TEXT,
             None,
-            "train, intervention, sgemm, collectives or storage; imported-train or imported-collectives",
+            "train, intervention, sgemm, collectives, storage, copies, convergence, imported-train or "
+            "imported-collectives",
         ),
         Column("status", TEXT, None, "ok, or failed: the job could not run here and says why"),
         Column("reason", TEXT, None, "why a failed job could not run; empty when ok"),
@@ -436,9 +437,73 @@ COPIES = Table(
     ),
 )
 
+RECIPE = Column("recipe", TEXT, None, "recipe: optimiser, step-size schedule and their values")
+TRIAL = Column("trial", INT, None, "point of what the recipe searches, from 1")
+SEED = Column("seed", INT, None, "seed of the initial weights, of the order of the samples and of what is dropped out")
+STEP = Column("step", INT, None, "updates of the weights so far")
+RUN_AXES = (
+    CELL, NETWORK, HARDWARE, STORAGE, SYNC, RECIPE, NODES, RANKS,
+    Column("batch", INT, "samples", "B, samples in all workers' mini-batches together"), TRIAL, SEED,
+)  # fmt: skip
+"""Which run of training to a target."""
+
+CONVERGENCE = Table(
+    "convergence",
+    "one row for each evaluation of a network that is trained to a target, the one before the first step included",
+    (
+        *RUN_AXES,
+        STEP,
+        Column("samples", INT, None, "training samples seen so far"),
+        Column("seconds", REAL, "s", "training so far, without evaluations and checkpoints"),
+        Column("train_loss", REAL, None, "mean training loss since the evaluation before; empty before the first step"),
+        Column("validation_loss", REAL, None, "mean cross-entropy of the validation samples"),
+        Column("validation_accuracy", REAL, None, "share of the validation samples whose class is found"),
+    ),
+)
+
+CONVERGENCE_RUNS = Table(
+    "convergence_runs",
+    "one row for each run of training to a target; what that took is linear in accuracy between evaluations",
+    (
+        *RUN_AXES,
+        Column("target", REAL, None, "validation accuracy that was to be reached; empty where the run had none"),
+        Column("reached", FLAG, None, "the target was reached"),
+        Column("steps_to_target", REAL, None, "updates until then; empty where it was not reached, as below"),
+        Column("samples_to_target", REAL, None, "training samples until then"),
+        Column("seconds_to_target", REAL, "s", "training until then, without evaluations and checkpoints"),
+        Column("best_accuracy", REAL, None, "best validation accuracy of all evaluations"),
+        Column("best_step", INT, None, "updates before that evaluation, the first of equal ones"),
+        Column(
+            "ended",
+            TEXT,
+            None,
+            "target (reached), most steps (that it was to make), diverged (a loss that is no number, or a validation "
+            "loss well above that of the initial weights), stopped early (no better for as long as its patience) or "
+            "walltime (its minutes are used up)",
+        ),
+        Column("step_size", REAL, None, "after warm-up, scaled for B"),
+        Column("momentum", REAL, None, "momentum of the optimiser; 0 without"),
+        Column("warmup_steps", INT, None, "updates in which the step size rose"),
+        Column("settings", TEXT, None, "all fields of the recipe as JSON"),
+    ),
+)
+
+GRADIENT_NOISE = Table(
+    "gradient_noise",
+    "one row for each step whose gradients' norms were recorded; none on one worker, and where gradients do not arrive "
+    "whole on every worker (McCandlish et al. 2018, appendix A.1)",
+    (
+        *RUN_AXES,
+        STEP,
+        WORKER_BATCH,
+        Column("small", REAL, None, "squared norm of a worker's gradient, of b samples: mean over the workers"),
+        Column("large", REAL, None, "squared norm of their mean, the gradient of B samples"),
+    ),
+)
+
 TIDY_TABLES: tuple[Table, ...] = (
     RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, INTERVENED, SGEMM, COLLECTIVES,
-    CONTENTION, STORAGE_READS, COPIES,
+    CONTENTION, STORAGE_READS, COPIES, CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 

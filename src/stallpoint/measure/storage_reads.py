@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.cells import StorageCell
+from stallpoint.errors import CannotRun
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
@@ -32,6 +33,8 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     training set therefore gives each worker fewer samples.
     """
     stored = Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()
+    if stored.in_memory:
+        raise CannotRun(f"storage {cell.storage}: its file is compressed and read as a whole, not sample by sample")
     count = max(1, min(cell.samples, stored.samples // world.size))
     random = np.random.default_rng(cell.seed).permutation(stored.samples)
     progress = Progress("read", [1] * 4 * count, silent=world.rank > 0)

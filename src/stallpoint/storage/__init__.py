@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 from stallpoint.storage.files import ImageFiles
+from stallpoint.storage.idx import IdxImages
 from stallpoint.storage.raw import RawImages
 from stallpoint.storage.samples import SampleSet
 from stallpoint.storage.tar import TarShards
@@ -20,6 +21,7 @@ __all__ = ["FORMATS", "SampleSet", "Storage"]
 
 FORMATS: dict[str, type[SampleSet]] = {
     "files": ImageFiles,
+    "idx": IdxImages,
     "tar": TarShards,
     "raw": RawImages,
     "tokens": TokenSequences,
@@ -45,7 +47,7 @@ class Storage:
     def open(self) -> SampleSet:
         """Its samples; `InputError` for an unknown format, a missing path or a storage without samples."""
         kind = self.kind
-        if not self.path.is_dir():
+        if not kind.is_at(self.path):
             raise InputError(
                 f"storage {self.name}: {self.path} does not exist or is not a folder; one that was generated comes "
                 "back by `snakemake -R prepare_storage`, and finished cells stay"

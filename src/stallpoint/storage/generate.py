@@ -40,7 +40,7 @@ def prepare(storage: Storage, *, generate: int | None, seed: int, shape: Shape |
         is_there = _wanted(storage, generate, seed, shape) == _marked(storage) and _is_whole(storage, generate)
         if not is_there:
             write_synthetic(storage, generate, seed, shape)
-    if storage.path.is_dir():
+    if storage.kind.is_at(storage.path):
         storage.kind.index(storage.path)
     return _manifest(storage)
 

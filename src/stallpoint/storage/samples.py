@@ -99,6 +99,11 @@ class SampleSet(ABC):
         """Class of the sample, from 0."""
         return int(self._label[index])
 
+    @property
+    def largest_label(self) -> int:
+        """Largest class of any sample."""
+        return int(self._label.max())
+
     def files(self) -> list[Path]:
         """All files that hold samples."""
         return [self.path / file for file in self._files]
@@ -134,6 +139,16 @@ class SampleSet(ABC):
         finally:
             if not self.keep_open:
                 os.close(file)
+
+    @classmethod
+    def is_at(cls, path: Path) -> bool:
+        """Whether there is anything that the samples could be in."""
+        return path.is_dir()
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether samples are read from memory: how fast a file is read cannot be told by them."""
+        return False
 
     @staticmethod
     @abstractmethod

@@ -52,7 +52,8 @@ def reasons(left_out: tuple[LeftOut, ...]) -> list[str]:
 
 
 def _example(entry: LeftOut) -> str:
-    return ", ".join(f"{axis} {entry.axes[axis]}" for axis in ("network", "hardware", "nodes", "batch", "scaling"))
+    named = ("network", "hardware", "nodes", "batch", "scaling")
+    return ", ".join(f"{axis} {entry.axes[axis]}" for axis in named if axis in entry.axes)
 
 
 def _left_out(left_out: tuple[LeftOut, ...]) -> Iterator[str]:

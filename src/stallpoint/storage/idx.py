@@ -1,0 +1,145 @@
+"""Format ``idx``: images and labels as MNIST is handed out, and Fashion-MNIST (Debian's ``dataset-fashion-mnist``).
+
+An IDX file is a header (two zero bytes, the type of its values, the number of dimensions, and each of them as a
+big-endian 32-bit number) and the values (https://yann.lecun.com/exdb/mnist, "The IDX file format"). A set is two of
+them, ``NAME-images-idx3-ubyte`` and ``NAME-labels-idx1-ubyte``, each as it is or compressed (``.gz``). What is
+compressed cannot be read sample by sample: it is decompressed once, into memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.errors import InputError
+from stallpoint.storage.images import ImageSet, Pixels
+from stallpoint.storage.samples import Entry
+
+IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
+_UNSIGNED_BYTE = 8
+SIDE = 28
+"""Rows and columns of generated images."""
+
+
+class IdxImages(ImageSet):
+    """Grey images in an IDX file."""
+
+    layout = f"NAME{IMAGES} and NAME{LABELS}, as they are or with .gz; a path may end in NAME where there are several"
+    keep_open = True
+
+    def __init__(self, path: Path) -> None:
+        self._images = _file(path, IMAGES)
+        self._content = _whole(self._images) if self._images.suffix == ".gz" else None
+        super().__init__(path)
+        self.path = self._images.parent
+        self._shape = _header(self._images, 3)[1:]
+
+    @classmethod
+    def is_at(cls, path: Path) -> bool:
+        """Whether there are such files: in the folder, or beginning with the path's last part."""
+        return path.is_dir() or any(path.parent.glob(f"{path.name}{IMAGES}*"))
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether a sample is read from memory, as its file is compressed."""
+        return self._content is not None
+
+    @staticmethod
+    def scan(path: Path) -> Iterator[Entry]:
+        """The images of the file, one after another."""
+        images, labels = _file(path, IMAGES), _file(path, LABELS)
+        shape, count = _header(images, 3), _header(labels, 1)
+        if shape[:1] != count:
+            raise InputError(f"{images}: {shape[0]} images, but {labels.name} has {count[0]} labels")
+        size = math.prod(shape[1:])
+        for file, expected in ((images, 16 + shape[0] * size), (labels, 8 + count[0])):
+            there = len(_whole(file)) if file.suffix == ".gz" else file.stat().st_size
+            if there != expected:
+                raise InputError(f"{file}: has {there:,} bytes where its header says {expected:,}")
+        for number, label in enumerate(_whole(labels)[8:]):
+            yield Entry(images.name, 16 + number * size, size, label)
+
+    @classmethod
+    def index(cls, path: Path) -> None:
+        """Nothing: two files are looked through at once, and their folder is often the system's."""
+
+    def read(self, index: int) -> bytes:
+        """The sample's pixels."""
+        if self._content is None:
+            return super().read(index)
+        extent = self.extent(index)
+        return self._content[extent.offset : extent.offset + extent.size]
+
+    def decode(self, index: int, data: bytes, size: int) -> Pixels:
+        """The pixels as three equal channels, resized where the network takes another size."""
+        grey: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).reshape(self._shape)
+        if grey.shape != (size, size):
+            from PIL import Image  # here, so that storages can be named without it
+
+            grey = np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BILINEAR))
+        return np.broadcast_to(grey, (3, size, size))
+
+    @staticmethod
+    def write(path: Path, images: Iterable[tuple[bytes, int]], samples: int) -> None:
+        """The given JPEGs, grey and of 28 x 28 pixels, for `generate`."""
+        from stallpoint.storage.images import decode_image
+
+        path.mkdir(parents=True)
+        with (path / f"generated{IMAGES}").open("wb") as pixels, (path / f"generated{LABELS}").open("wb") as labels:
+            pixels.write(_head(samples, SIDE, SIDE))
+            labels.write(_head(samples))
+            for number, (data, label) in enumerate(images):
+                colours = decode_image(data, SIDE, f"image {number}")
+                pixels.write(colours.mean(axis=0).astype(np.uint8).tobytes())
+                labels.write(bytes([label % 256]))
+
+
+def _file(path: Path, ending: str) -> Path:
+    """The one file of the set with this ending, compressed or not."""
+    folder, name = (path, "*") if path.is_dir() else (path.parent, path.name)
+    found = [file for suffix in ("", ".gz") for file in sorted(folder.glob(f"{name}{ending}{suffix}"))]
+    if not found:
+        raise InputError(f"{path}: no file NAME{ending} or NAME{ending}.gz; {IdxImages.layout}")
+    names = sorted({file.name.removesuffix(".gz").removesuffix(ending) for file in found})
+    if len(names) > 1:
+        raise InputError(f"{path}: holds {' and '.join(names)}; name one of them, such as {path / names[-1]}")
+    return found[0]
+
+
+def _whole(file: Path) -> bytes:
+    """All bytes of the file, decompressed: once for all who open it in this process, while it stays as it is."""
+    state = file.stat()
+    return _read(file, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(4)
+def _read(file: Path, _changed: int, _size: int) -> bytes:
+    return _content(file)
+
+
+def _content(file: Path, first: int = -1) -> bytes:
+    """The file's bytes, decompressed; all or the `first` ones."""
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
+            return opened.read(first)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{file}: not a readable IDX file ({error})") from error
+
+
+def _header(file: Path, dimensions: int) -> tuple[int, ...]:
+    """The sizes that the header says; `InputError` unless it is one of bytes in so many dimensions."""
+    content = _content(file, 4 + 4 * dimensions)
+    if content[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]) or len(content) < 4 + 4 * dimensions:
+        raise InputError(f"{file}: not an IDX file of bytes in {dimensions} dimensions")
+    return tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, 4))
+
+
+def _head(*sizes: int) -> bytes:
+    return bytes([0, 0, _UNSIGNED_BYTE, len(sizes)]) + np.array(sizes, ">u4").tobytes()
