@@ -125,6 +125,6 @@ def check_labels(
     logits = classes.of(network, *known.takes.example(2, device))
     if largest >= logits.shape[1]:
         raise CannotRun(
-            f"storage {storage}: labels up to {largest}, but network {known.name} tells {logits.shape[1]} classes apart "
-            f"(0 to {logits.shape[1] - 1}); another network or other labels are needed"
+            f"storage {storage}: labels up to {largest}, but network {known.name} tells {logits.shape[1]} classes "
+            f"apart (0 to {logits.shape[1] - 1}); another network or other labels are needed"
         )

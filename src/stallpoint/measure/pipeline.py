@@ -80,7 +80,7 @@ class InputPipeline:
     `prefetch` = 0 reads when asked, in the calling thread; otherwise `readers` threads keep that many
     mini-batches ahead. A storage that is missing, empty or not of the kind that the network `takes` raises `InputError`
     here, an unreadable sample in `next_batch`, naming its file. The first mini-batch is that of iteration `begin`. From
-    `pinned` memory a GPU copies by itself. `order` says which samples are read, if not all of them as `SampleOrder` has it.
+    `pinned` memory a GPU copies by itself. `order` says which samples are read, if not all as `SampleOrder` has them.
     """
 
     def __init__(
