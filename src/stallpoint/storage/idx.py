@@ -35,11 +35,11 @@ class IdxImages(ImageSet):
     keep_open = True
 
     def __init__(self, path: Path) -> None:
-        self._images = _file(path, IMAGES)
-        self._content = _whole(self._images) if self._images.suffix == ".gz" else None
         super().__init__(path)
-        self.path = self._images.parent
-        self._shape = _header(self._images, 3)[1:]
+        images = _file(path, IMAGES)
+        self.path = images.parent if images else path
+        self._content = _whole(images) if images and images.suffix == ".gz" else None
+        self._shape = _header(images, 3)[1:] if images else (0, 0)
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
@@ -55,6 +55,10 @@ class IdxImages(ImageSet):
     def scan(path: Path) -> Iterator[Entry]:
         """The images of the file, one after another."""
         images, labels = _file(path, IMAGES), _file(path, LABELS)
+        if not images:
+            return
+        if not labels:
+            raise InputError(f"{images}: there are no labels, NAME{LABELS}, beside it")
         shape, count = _header(images, 3), _header(labels, 1)
         if shape[:1] != count:
             raise InputError(f"{images}: {shape[0]} images, but {labels.name} has {count[0]} labels")
@@ -101,16 +105,14 @@ class IdxImages(ImageSet):
                 labels.write(bytes([label % 256]))
 
 
-def _file(path: Path, ending: str) -> Path:
-    """The one file of the set with this ending, compressed or not."""
+def _file(path: Path, ending: str) -> Path | None:
+    """The one file of the set with this ending, compressed or not; None where there is none."""
     folder, name = (path, "*") if path.is_dir() else (path.parent, path.name)
     found = [file for suffix in ("", ".gz") for file in sorted(folder.glob(f"{name}{ending}{suffix}"))]
-    if not found:
-        raise InputError(f"{path}: no file NAME{ending} or NAME{ending}.gz; {IdxImages.layout}")
     names = sorted({file.name.removesuffix(".gz").removesuffix(ending) for file in found})
     if len(names) > 1:
         raise InputError(f"{path}: holds {' and '.join(names)}; name one of them, such as {path / names[-1]}")
-    return found[0]
+    return found[0] if found else None
 
 
 def _whole(file: Path) -> bytes:
