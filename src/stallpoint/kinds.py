@@ -80,7 +80,7 @@ KINDS: dict[str, JobKind] = {
             ConvergenceCell,
             "convergence",
             (records.CONVERGENCE, records.CONVERGENCE_RUNS, records.GRADIENT_NOISE),
-            "convergence runs",
+            "convergence cells",
         ),
         JobKind(ImportedTrainCell, "", _TRAINING, "imported training runs"),
         JobKind(ImportedCollectivesCell, "", (records.COLLECTIVES,), "imported all-reduces"),

@@ -116,7 +116,7 @@ def _shares() -> list[dict[str, Any]]:
 
 def _large_batches() -> list[dict[str, Any]]:
     """Table IV: AlexNet's accuracy, each value at both ends of its last digit, twice: fewer rows have no interval."""
-    curve = {"network": "alexnet", "hardware": "knl", "recipe": "larger-steps"}
+    curve = {"network": "alexnet", "hardware": "knl", "recipe": "larger-steps", "ended": "most steps"}
     return [
         curve | {"batch": batch, "best_accuracy": end / 100}
         for batch, text in ((256, "57.2"), (512, "56.4"), (1024, "54.7"), (2048, "52.2"))

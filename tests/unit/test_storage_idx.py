@@ -52,7 +52,7 @@ def test_of_several_sets_in_a_folder_one_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds t10k and train; name one of them, such as .*/train"):
         Storage("s", tmp_path, "idx").open()
     assert [Storage("s", tmp_path / name, "idx").open().samples for name in ("train", "t10k")] == [5, 3]
-    with pytest.raises(InputError, match="storage s: .*/validation does not exist"):
+    with pytest.raises(InputError, match=r"storage s: .*/validation does not exist"):
         Storage("s", tmp_path / "validation", "idx").open()
 
 

@@ -9,7 +9,7 @@ from stallpoint.charts import Tables, marks, theme
 from stallpoint.charts.frames import FILTERS, compact, least, most, rows
 from stallpoint.numerals import number
 
-CELLS = "convergence runs"
+CELLS = "convergence cells"
 RUN = ["network", "hardware", "storage", "sync", "recipe", "nodes", "batch", "trial", "seed"]
 SERIES = RUN[:-2]
 AGAINST = {"samples": "samples seen", "seconds": "seconds of training"}
@@ -25,10 +25,10 @@ def draw(tables: Tables) -> alt.FacetChart:
     colour = alt.Color(
         "series:N", scale=theme.colours("series", names), legend=alt.Legend(title=None) if len(names) > 1 else None
     )
-    drawn = compact(frame, [*FILTERS, "panel", "series", "run", "at", "value", "shown"])
+    drawn = compact(frame, [*FILTERS, "panel", "series", "run", "nodes", "at", "value", "shown"])
     x = alt.X("at:Q", title=None, axis=alt.Axis(format="~s", grid=False))
     y = alt.Y("value:Q", title="validation accuracy [%]", scale=alt.Scale(zero=False))
-    tips = marks.tips(series="series", run="run", shown="accuracy", at="at")
+    tips = marks.tips(run="run", nodes="nodes", shown="accuracy", at="at")
     line = alt.Chart().mark_line(strokeWidth=1.2, opacity=0.8).encode(x=x, y=y, color=colour, detail="run:N")
     points = marks.points(alt.Chart().encode(x=x, color=colour), y).encode(tooltip=tips)
     return marks.panels([line, points], drawn, independent_x=True)
