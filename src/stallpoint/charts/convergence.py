@@ -28,7 +28,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     drawn = compact(frame, [*FILTERS, "panel", "series", "run", "nodes", "at", "value", "shown"])
     x = alt.X("at:Q", title=None, axis=alt.Axis(format="~s", grid=False))
     y = alt.Y("value:Q", title="validation accuracy [%]", scale=alt.Scale(zero=False))
-    tips = marks.tips(run="run", nodes="nodes", shown="accuracy", at="at")
+    tips = marks.tips(**{"run": "run", "nodes:Q": "nodes", "shown": "accuracy", "at": "at"})
     line = alt.Chart().mark_line(strokeWidth=1.2, opacity=0.8).encode(x=x, y=y, color=colour, detail="run:N")
     points = marks.points(alt.Chart().encode(x=x, color=colour), y).encode(tooltip=tips)
     return marks.panels([line, points], drawn, independent_x=True)
