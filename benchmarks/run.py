@@ -32,6 +32,7 @@ import scale
 import scaling_laws
 import sensitivity
 import small_studies
+import traces
 import truth
 
 BENCHMARKS = {
@@ -56,6 +57,7 @@ BENCHMARKS = {
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
+    "traces": traces.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)
