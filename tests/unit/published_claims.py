@@ -84,7 +84,7 @@ def _columns(name: str, interval: Interval) -> dict[str, float]:
 def _stalling() -> list[dict[str, Any]]:
     """Section II: communication bound after 4 to 8 nodes; section V: effective scaling up to 16."""
     curve = {"hardware": "k80", "scaling": "strong", "batch": 256, "largest_considered": 256}
-    found = _columns("crossing_nodes", (8, 4, 8)) | _columns("stall_nodes", (16, 16, 16))
+    found = _columns("crossing_ranks", (8, 4, 8)) | _columns("stall_ranks", (16, 16, 16))
     return [curve | found | {"network": network} for network in ("alexnet", "googlenet")]
 
 

@@ -235,7 +235,7 @@ def test_the_ideal_line_and_the_stalling_point_stand_where_they_should(tables: T
     assert (ideal["value"] == ideal["nodes"]).all()
     stalls = rows[rows["basis"] == "stall"]
     reached = tables["stalling"][tables["stalling"]["reached"]]
-    assert sorted(stalls["nodes"]) == sorted(reached["stall_nodes"])
+    assert sorted(stalls["nodes"]) == sorted(reached["stall_ranks"])
 
 
 def test_intervals_are_drawn_as_the_tables_have_them(tables: Tables) -> None:
@@ -286,7 +286,7 @@ def test_all_reduces_while_computing_have_a_panel_beside_those_on_idle_ranks(tab
 
 
 def test_an_unbounded_interval_ends_with_the_axis(tables: Tables) -> None:
-    stalling = tables["stalling"].assign(stall_nodes_high=np.inf)
+    stalling = tables["stalling"].assign(stall_ranks_high=np.inf)
     rows = data_of(spec("speedup", {**tables, "stalling": stalling}))
     assert rows.loc[rows["basis"] == "stall", "high"].between(8, 16).all()
 

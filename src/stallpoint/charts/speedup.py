@@ -39,7 +39,7 @@ def finding(tables: Tables) -> str:
 
 
 def _nodes(one: Any) -> str:
-    count = int(one["verdict_nodes"]) * (2 if one["verdict"] == "undecided" else 1)
+    count = int(one["verdict_ranks"]) * (2 if one["verdict"] == "undecided" else 1)
     return f"{count} node{'' if count == 1 else 's'}"
 
 
@@ -103,11 +103,11 @@ def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.Data
     points = stalling[stalling["reached"].astype(bool)].merge(names, on=list(AXES))
     points = points.assign(
         basis="stall",
-        nodes=points["stall_nodes"],
+        nodes=points["stall_ranks"],
         value=bottom,
-        low=points["stall_nodes_low"].fillna(points["stall_nodes"]),
-        high=points["stall_nodes_high"].fillna(points["stall_nodes"]),
-        shown=with_interval(points, "stall_nodes", "nodes"),
+        low=points["stall_ranks_low"].fillna(points["stall_ranks"]),
+        high=points["stall_ranks_high"].fillna(points["stall_ranks"]),
+        shown=with_interval(points, "stall_ranks", "nodes"),
         cause=points["dominant_cause"],
     )
     return points[columns]

@@ -160,7 +160,7 @@ def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Itera
 
 
 def _verdict(row: Mapping[str, object], study: str) -> str:
-    said, nodes = str(row[f"verdict_{study}"]), row[f"verdict_nodes_{study}"]
+    said, nodes = str(row[f"verdict_{study}"]), row[f"verdict_ranks_{study}"]
     return {"stalls": f"stalls at {nodes:g}", "scales": f"scales to {nodes:g}"}.get(said, said)
 
 

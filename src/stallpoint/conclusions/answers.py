@@ -51,12 +51,12 @@ def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answe
         "as_fast": may_be_as_fast(best, alike),
         "differ": [name for name in ("sync", "prefetch", "batch") if len({curve[name] for curve in alike}) > 1],
         "state": best["verdict"],
-        "nodes": best["verdict_nodes"],
-        "why_withheld": best["note"] if best["verdict"] == "withheld" or not best["verdict_nodes"] else "",
+        "nodes": best["verdict_ranks"],
+        "why_withheld": best["note"] if best["verdict"] == "withheld" or not best["verdict_ranks"] else "",
         "base": best["measured"][0] if best["measured"] else None,
         "at": at,
         "likely": best["measured_stall"],
-        "deciding": best["deciding_nodes"],
+        "deciding": best["deciding_ranks"],
         "cause": _cause(best, at["nodes"]) if at else None,
         "beyond": _beyond(best),
         "helps": _helps(best),
@@ -67,7 +67,7 @@ def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answe
 def _decisive(curve: Curve) -> Mapping[str, Any] | None:
     """The measured point that shows the verdict: where it scales to or stalls, or the double in question."""
     larger = {at["nodes"]: at for at in curve["measured"][1:]}
-    nodes = curve["verdict_nodes"]
+    nodes = curve["verdict_ranks"]
     for wanted in (2 * nodes, nodes) if curve["verdict"] == "undecided" else (nodes, 2 * nodes):
         if wanted in larger:
             found: Mapping[str, Any] = larger[wanted]
@@ -88,13 +88,13 @@ def _cause(curve: Curve, nodes: int) -> dict[str, Any] | None:
 def _beyond(curve: Curve) -> dict[str, Any]:
     """What is said of node counts nobody measured."""
     largest = curve["largest_measured"]
-    found = {"from": largest, "to": curve["largest_considered"], "stall_nodes": None, "why": ""}
+    found = {"from": largest, "to": curve["largest_considered"], "stall_ranks": None, "why": ""}
     if curve["withheld"]:
         return found | {"state": "withheld", "why": curve["withheld"]}
     if curve["largest_considered"] <= largest or curve["verdict"] in ("stalls", "withheld"):
         return found | {"state": "nothing"}
-    stalls = curve["stall_nodes"] if curve["reached"] and curve["basis"] == "predicted" else None
-    return found | {"state": "predicted", "stall_nodes": stalls}
+    stalls = curve["stall_ranks"] if curve["reached"] and curve["basis"] == "predicted" else None
+    return found | {"state": "predicted", "stall_ranks": stalls}
 
 
 def _helps(curve: Curve) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ def _path_in_words(curve: Mapping[str, Any]) -> str:
     path = {at["nodes"]: at for at in curve["critical_path"]}
     if not path:
         return "not known"
-    doubled = 2 * int(curve["stall_nodes"]["value"]) if curve["reached"] else None
+    doubled = 2 * int(curve["stall_ranks"]["value"]) if curve["reached"] else None
     at = path[doubled if doubled in path else max(path)]
     parts = [f"{part['part']} {percent(part['share'])}" for part in at["parts"] if _counts(part["share"])]
     return f"n = {at['nodes']} ({at['basis']}): {', '.join(parts)}"
@@ -150,7 +150,7 @@ def _what_if_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
 def _scenario_in_words(entry: Mapping[str, Any]) -> list[str]:
     if entry["note"]:
         return [f"not known: {entry['note']}", ""]
-    stalls = interval(entry["stall_nodes"]) if entry["stall_nodes"] else f"not up to {entry['largest_considered']}"
+    stalls = interval(entry["stall_ranks"]) if entry["stall_ranks"] else f"not up to {entry['largest_considered']}"
     return [f"× {interval(entry['gain'])}, n = {entry['nodes']}" if entry["gain"] else "not known", stalls]
 
 
@@ -192,7 +192,7 @@ def _what(row: Mapping[str, Any]) -> str:
 def _limits(row: Mapping[str, Any]) -> list[str]:
     if row["note"]:
         return [f"not fitted: {row['note']}", "", ""]
-    return [interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_nodes")]
+    return [interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_ranks")]
 
 
 def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:

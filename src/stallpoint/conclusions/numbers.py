@@ -112,22 +112,22 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
         widest = max(shares[key], key=lambda share: share["nodes"])
         yield {
             **{name: row[name] for name in SERIES},
-            "stall_nodes": _estimate(row, "stall_nodes") if row["reached"] else None,
-            "stall_not_below": None if row["reached"] or row["note"] else int(row["stall_nodes_low"]),
+            "stall_ranks": _estimate(row, "stall_ranks") if row["reached"] else None,
+            "stall_not_below": None if row["reached"] or row["note"] else int(row["stall_ranks_low"]),
             "reached": bool(row["reached"]),
             "verdict": row["verdict"],
-            "verdict_nodes": int(row["verdict_nodes"]),
+            "verdict_ranks": int(row["verdict_ranks"]),
             **_probabilities(stalls.get(key, [])),
             "measured_speedup": _estimate(row, "measured_speedup"),
-            "measured_speedup_nodes": int(row["measured_speedup_nodes"]),
+            "measured_speedup_ranks": int(row["measured_speedup_ranks"]),
             "measured": list(_measured(points.get(key, []))),
             "basis": row["basis"],
             "note": row["note"],
             "withheld": row["withheld"],
             "dominant_cause": row["dominant_cause"],
-            "crossing_nodes": _estimate(row, "crossing_nodes"),
+            "crossing_ranks": _estimate(row, "crossing_ranks"),
             "crossing_after": _number(row["crossing_after"]),
-            "worthwhile_nodes": _estimate(row, "worthwhile_nodes"),
+            "worthwhile_ranks": _estimate(row, "worthwhile_ranks"),
             "best_speedup": _estimate(row, "best_speedup"),
             "largest_measured": int(row["largest_measured"]),
             "largest_considered": int(row["largest_considered"]),
@@ -153,7 +153,7 @@ def _probabilities(rows: list[dict[str, Any]]) -> dict[str, Any]:
         for of, stall in found.items()
     }
     measured = found["measured"]
-    return {**outcomes, "deciding_nodes": Stall(dict(sorted(measured.items()))).deciding if measured else []}
+    return {**outcomes, "deciding_ranks": Stall(dict(sorted(measured.items()))).deciding if measured else []}
 
 
 def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -215,7 +215,7 @@ def _what_if(rows: list[dict[str, Any]], nodes: int) -> Iterator[dict[str, Any]]
             "scenario": scenario,
             "nodes": nodes,
             "gain": _estimate(there[0], "gain") if there else None,
-            "stall_nodes": _estimate(first, "stall_nodes") if first["reached"] else None,
+            "stall_ranks": _estimate(first, "stall_ranks") if first["reached"] else None,
             "largest_considered": int(max(row["nodes"] for row in of_scenario)),
             "note": first["note"],
             "scales": bool(first["compute_speed"] == 1),
@@ -250,7 +250,7 @@ def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _amdahl(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for row in _rows(table):
         labels = {name: row[name] for name in ("network", "hardware", "basis", "layer_type", "series", "note")}
-        quantities = {name: _estimate(row, name) for name in ("serial_fraction", "speedup_limit", "stall_nodes")}
+        quantities = {name: _estimate(row, name) for name in ("serial_fraction", "speedup_limit", "stall_ranks")}
         yield {**labels, **quantities, "points": int(row["points"])}
 
 

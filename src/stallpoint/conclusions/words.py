@@ -16,7 +16,7 @@ LEAST_NAMED = 0.01
 
 def verdict_in_short(curve: Mapping[str, Any]) -> str:
     """The verdict in a few words, without its reason."""
-    nodes = curve["verdict_nodes"]
+    nodes = curve["verdict_ranks"]
     return {
         "stalls": f"stalls at n = {nodes}",
         "scales": f"scales to n = {nodes}",
@@ -27,18 +27,18 @@ def verdict_in_short(curve: Mapping[str, Any]) -> str:
 
 def reason_in_words(curve: Mapping[str, Any]) -> str:
     """What the verdict rests on: the speedup measured there and the probabilities, or what is missing."""
-    if curve["verdict"] == "withheld" or (curve["note"] and not curve["verdict_nodes"]):
+    if curve["verdict"] == "withheld" or (curve["note"] and not curve["verdict_ranks"]):
         return str(curve["note"])
-    if not curve["verdict_nodes"]:
+    if not curve["verdict_ranks"]:
         largest = curve["largest_measured"]
         return "only n = 1 was measured" if largest == 1 else "no node count was measured together with its double"
     measured = {at["nodes"]: at["speedup"] for at in curve["measured"][1:]}
     # Where it stalls on the fewest nodes, or gains nothing for sure, the doubled count says so.
-    nodes = curve["verdict_nodes"]
+    nodes = curve["verdict_ranks"]
     if curve["verdict"] == "undecided" or nodes not in measured:
         nodes *= 2
     if nodes not in measured:
-        nodes, measured = curve["measured_speedup_nodes"], {curve["measured_speedup_nodes"]: curve["measured_speedup"]}
+        nodes, measured = curve["measured_speedup_ranks"], {curve["measured_speedup_ranks"]: curve["measured_speedup"]}
     return f"speedup {interval(measured[nodes])} on n = {nodes}{_probably(curve)}"
 
 
@@ -125,8 +125,8 @@ def beyond_in_words(answer: Mapping[str, Any], machines: Sequence[Mapping[str, A
         return where, f"withheld: {beyond['why']}"
     if beyond["state"] == "nothing":
         return where, ""
-    if beyond["stall_nodes"]:
-        return where, f"predicted to stall at {interval(beyond['stall_nodes'])}"
+    if beyond["stall_ranks"]:
+        return where, f"predicted to stall at {interval(beyond['stall_ranks'])}"
     return where, f"predicted to gain up to {beyond['to']}"
 
 
@@ -200,13 +200,13 @@ def _probably(curve: Mapping[str, Any]) -> str:
         return ""
     if curve["verdict"] != "undecided":
         return f", {chance_in_words(max(entry['probability'] for entry in curve['measured_stall']))} sure"
-    deciding = ", ".join(map(str, curve["deciding_nodes"]))
+    deciding = ", ".join(map(str, curve["deciding_ranks"]))
     return f"; {probabilities_in_words(curve['measured_stall'])}; visits to n = {deciding} would decide"
 
 
 def verdict_in_words(curve: Mapping[str, Any]) -> str:
     """What was measured of one curve."""
-    told = curve["verdict"] != "withheld" and curve["verdict_nodes"]
+    told = curve["verdict"] != "withheld" and curve["verdict_ranks"]
     return f"{verdict_in_short(curve)}{', ' if told else ': '}{reason_in_words(curve)}"
 
 
@@ -215,8 +215,8 @@ def predicted_in_words(curve: Mapping[str, Any]) -> str:
     if curve["note"] or curve["verdict"] in ("stalls", "withheld"):
         return ""
     if curve["reached"]:
-        stall = curve["stall_nodes"]
-        there = stall["value"] == stall["low"] == stall["high"] == curve["verdict_nodes"]
+        stall = curve["stall_ranks"]
+        there = stall["value"] == stall["low"] == stall["high"] == curve["verdict_ranks"]
         where = "there" if there else f"at n = {interval(stall)}"
         return f"predicted to stall {where}" if curve["basis"] == "predicted" else ""
     largest = curve["largest_considered"]
@@ -330,7 +330,7 @@ def rivals_in_words(answer: Mapping[str, Any]) -> str:
 def stall_in_words(curve: Mapping[str, Any]) -> str:
     """Where a curve stalls, or why nobody knows."""
     if curve["reached"]:
-        where = interval(curve["stall_nodes"])
+        where = interval(curve["stall_ranks"])
         return f"{where}, measured" if curve["basis"] == "measured" else f"{where}, predicted, not measured"
     if curve["note"]:
         return f"not known: {curve['note']}"
@@ -342,7 +342,7 @@ def stall_in_words(curve: Mapping[str, Any]) -> str:
 
 def crossing_in_words(curve: Mapping[str, Any]) -> str:
     """Where communication takes as long as compute."""
-    crossing = curve["crossing_nodes"]
+    crossing = curve["crossing_ranks"]
     if crossing is None:
         return "not known"
     if crossing["value"] is None:
@@ -354,7 +354,7 @@ def crossing_in_words(curve: Mapping[str, Any]) -> str:
 
 def worthwhile_in_words(curve: Mapping[str, Any]) -> str:
     """The most nodes worth paying for; all that are known may be."""
-    nodes = curve["worthwhile_nodes"]
+    nodes = curve["worthwhile_ranks"]
     if nodes is None or curve["note"]:
         return "not known"
     return f"{interval(nodes)}{' or more' if nodes['value'] == curve['largest_considered'] else ''}"

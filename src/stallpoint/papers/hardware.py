@@ -56,7 +56,7 @@ def _ours(material: Material, hardware: str, row: str) -> str:
 def _fits(material: Material, hardware: str) -> pd.DataFrame:
     """The fits of single node counts: the piece of the largest messages of each scheme."""
     fits = material.tables["communication"]
-    fits = fits[(fits["hardware"] == hardware) & (fits["fit"] == "nodes") & (fits["beta"] > 0)]
+    fits = fits[(fits["hardware"] == hardware) & (fits["fit"] == "place") & (fits["beta"] > 0)]
     return fits.sort_values("piece").drop_duplicates(["backend", "reduction", "nodes"], keep="last")
 
 

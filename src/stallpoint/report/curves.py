@@ -44,7 +44,7 @@ def _row(curve: Mapping[str, Any]) -> list[str]:
 
 def _stall(curve: Mapping[str, Any]) -> str:
     if curve["reached"]:
-        return f"{interval(curve['stall_nodes'])}, {curve['basis']}"
+        return f"{interval(curve['stall_ranks'])}, {curve['basis']}"
     if curve["note"]:
         return stall_in_words(curve)
     return f"not up to {curve['largest_considered']}, measured up to {curve['largest_measured']}"

@@ -21,7 +21,7 @@ def table(
     sample = storage_reads.groupby(["hardware", "storage"])["bytes"].mean()
     return [
         {
-            **point.labels("ranks"),
+            **point.labels(),
             "data_bytes": round(point.global_batch * float(sample[point.hardware, point.storage])),
             "gradient_bytes": 2 * (point.ranks - 1) * int(networks[point.network].gradient_bytes.sum()),
         }
