@@ -1235,6 +1235,7 @@ COMPARISON = Table(
         SYNC,
         PREFETCH,
         BATCH,
+        WORKERS_PER_NODE,
         NODES,
         RANKS,
         WORKER_BATCH,

@@ -95,7 +95,7 @@ def test_messages_inside_a_node_do_not_speak_for_the_ring() -> None:
 def test_rows_of_the_table(fits: Communication) -> None:
     rows = communication.table({SCHEME: fits})
     assert [(row["fit"], row["nodes"], row["ranks"], row["points"]) for row in rows] == [
-        ("nodes", 2, 2, 5), ("nodes", 4, 4, 5), ("ring", 4, 4, 10),
+        ("place", 2, 2, 5), ("place", 4, 4, 5), ("ring", 4, 4, 10),
     ]  # fmt: skip
     assert [(row["piece"], row["from_bytes"]) for row in rows] == [(0, 0.0)] * 3
 

@@ -109,7 +109,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     )
     for row in _rows(tables["stalling"]):
         key = tuple(row[name] for name in SERIES)
-        widest = max(shares[key], key=lambda share: share["nodes"])
+        widest = max(shares[key], key=lambda share: share["ranks"])
         yield {
             **{name: row[name] for name in SERIES},
             "stall_ranks": _estimate(row, "stall_ranks") if row["reached"] else None,
@@ -131,7 +131,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "best_speedup": _estimate(row, "best_speedup"),
             "largest_measured": int(row["largest_measured"]),
             "largest_considered": int(row["largest_considered"]),
-            "data_wait": {"nodes": int(widest["nodes"]), "share": _estimate(widest, "share")},
+            "data_wait": {"ranks": int(widest["ranks"]), "share": _estimate(widest, "share")},
             "causes": list(_causes(causes.get(key, []))),
             "critical_path": list(_critical_path(paths.get(key, []))),
             "communication": list(_communication(costs.get(key, []))),
@@ -143,12 +143,12 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
 def _probabilities(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """P(stall = n) of what was measured and of all that is known, and which counts would decide what was measured."""
     found = {
-        of: {int(row["nodes"]): float(row["probability"]) for row in rows if row["of"] == of}
+        of: {int(row["ranks"]): float(row["probability"]) for row in rows if row["of"] == of}
         for of in ("measured", "known")
     }
     outcomes = {
         f"{of}_stall": [
-            {"nodes": nodes, "stalls": nodes != max(stall), "probability": stall[nodes]} for nodes in sorted(stall)
+            {"ranks": ranks, "stalls": ranks != max(stall), "probability": stall[ranks]} for ranks in sorted(stall)
         ]
         for of, stall in found.items()
     }
@@ -157,8 +157,8 @@ def _probabilities(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Each measured node count, rising; speedup and efficiency refer to the fewest nodes."""
-    known = sorted((row for row in rows if not math.isnan(row["measured_speedup"])), key=lambda row: row["nodes"])
+    """Each measured number of workers, rising; speedup and efficiency refer to the fewest."""
+    known = sorted((row for row in rows if not math.isnan(row["measured_speedup"])), key=lambda row: row["ranks"])
     for row in known:
         seconds = _estimate(row, "measured_iteration")
         first = row is known[0]
@@ -183,11 +183,11 @@ def _over(amount: float, seconds: Estimate | None) -> Estimate | None:
 
 
 def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The parts of an iteration at each node count, largest first."""
-    for nodes in sorted({row["nodes"] for row in rows}):
-        here = sorted((row for row in rows if row["nodes"] == nodes), key=lambda row: -row["share"])
+    """The parts of an iteration at each number of workers, largest first."""
+    for ranks in sorted({row["ranks"] for row in rows}):
+        here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["share"])
         parts = [{"part": r["part"], "seconds": _estimate(r, "seconds"), "share": _estimate(r, "share")} for r in here]
-        yield {"nodes": int(nodes), "basis": here[0]["basis"], "parts": parts}
+        yield {"ranks": int(ranks), "basis": here[0]["basis"], "parts": parts}
 
 
 def _communication(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -195,28 +195,28 @@ def _communication(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in rows:
         if cost := _estimate(row, "cost"):
             isolated, hidden = _estimate(row, "isolated"), _estimate(row, "hidden")
-            yield {"nodes": int(row["nodes"]), "cost": cost, "isolated": isolated, "hidden": hidden}
+            yield {"ranks": int(row["ranks"]), "cost": cost, "isolated": isolated, "hidden": hidden}
 
 
 def _interventions(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """What leaving each thing out saves, and what the critical path says of it."""
     for row in _rows(table):
-        labels = {name: row[name] for name in (*SERIES, "nodes", "intervention", "parts", "agrees")}
+        labels = {name: row[name] for name in (*SERIES, "nodes", "ranks", "intervention", "parts", "agrees")}
         yield labels | {name: _estimate(row, name) for name in ("saved", "parted")}
 
 
-def _what_if(rows: list[dict[str, Any]], nodes: int) -> Iterator[dict[str, Any]]:
-    """Each scenario: what it gains on the largest measured node count, and where it stalls."""
+def _what_if(rows: list[dict[str, Any]], ranks: int) -> Iterator[dict[str, Any]]:
+    """Each scenario: what it gains on the most workers measured, and where it stalls."""
     for scenario in dict.fromkeys(row["scenario"] for row in rows):
         of_scenario = [row for row in rows if row["scenario"] == scenario]
-        there = [row for row in of_scenario if row["nodes"] == nodes]
+        there = [row for row in of_scenario if row["ranks"] == ranks]
         first = of_scenario[0]
         yield {
             "scenario": scenario,
-            "nodes": nodes,
+            "ranks": ranks,
             "gain": _estimate(there[0], "gain") if there else None,
             "stall_ranks": _estimate(first, "stall_ranks") if first["reached"] else None,
-            "largest_considered": int(max(row["nodes"] for row in of_scenario)),
+            "largest_considered": int(max(row["ranks"] for row in of_scenario)),
             "note": first["note"],
             "scales": bool(first["compute_speed"] == 1),
         }
@@ -227,17 +227,17 @@ def _next_cell(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     if not rows:
         return None
     best = min(rows, key=lambda row: row["rank_in_curve"])
-    names = ("kind", "nodes", "worker_batch", "width", "expected_width", "node_hours")
+    names = ("kind", "nodes", "ranks", "worker_batch", "width", "expected_width", "node_hours")
     return {name: best[name] for name in names} | {"narrows": bool(best["narrowing"] > 0)}
 
 
 def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """For each node count the dominant cause, or those that cannot be told apart, largest first."""
-    for nodes in sorted({row["nodes"] for row in rows}):
-        here = sorted((row for row in rows if row["nodes"] == nodes), key=lambda row: -row["lost"])
+    """For each number of workers the dominant cause, or those that cannot be told apart, largest first."""
+    for ranks in sorted({row["ranks"] for row in rows}):
+        here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["lost"])
         leading = [row for row in here if row["verdict"] != "minor"]
         yield {
-            "nodes": int(nodes),
+            "ranks": int(ranks),
             "basis": here[0]["basis"],
             "verdict": leading[0]["verdict"],
             "leading": [
@@ -338,19 +338,20 @@ def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]
 
 
 def _planned(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """For each hardware, kind and node count what its visits were expected to take, and took: seconds, node-hours.
+    """For each hardware, kind and place what its visits were expected to take, and took: seconds, node-hours.
 
     Ends of intervals are added: what is wrong with one expectation is wrong with others. A job has the nodes of its
     largest cell, whatever is visited.
     """
     measured = runs[(runs["ended"].fillna("") != "") & runs["planned"].notna()]
     most = measured.groupby("hardware")["nodes"].max()
-    for (hardware, kind, nodes), rows in groups(measured, ["hardware", "kind", "nodes"]):
+    for (hardware, kind, nodes, workers), rows in groups(measured, ["hardware", "kind", "nodes", "workers_per_node"]):
         sums = {name: float(rows[name].sum()) for name in ("planned", "planned_low", "planned_high", "duration")}
         yield {
             "hardware": hardware,
             "kind": kind,
             "nodes": int(nodes),
+            "workers_per_node": int(workers),
             "cells": len(rows),
             "planned_seconds": _estimate(sums, "planned"),
             "used_seconds": sums["duration"],
