@@ -19,10 +19,11 @@ COLUMNS = ["panel", "network", "series", "ranks", "value", "low", "high", "shown
 def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each measure (and hardware entry), a line for each network."""
     frame = _measures(tables)
+    counted = axes.workers(frame)
     x, y = axes.ranks_x(frame), y_axis()
     frame = compact(frame, COLUMNS)
     colour = marks.colour(frame, "network")
-    tips = marks.tips(network="network", series="curve", ranks=axes.workers(frame), shown="(90 % interval)")
+    tips = marks.tips(network="network", series="curve", ranks=counted, shown="(90 % interval)")
     layers = [
         alt.Chart().mark_line().encode(x=x, y=y, color=colour),
         marks.error_bars(alt.Chart().encode(x=x, color=colour), y),

@@ -137,13 +137,14 @@ def beyond_in_words(answer: Mapping[str, Any], machines: Sequence[Mapping[str, A
     """Where nobody measured, and what is said of it; empty where nothing is."""
     beyond = answer["beyond"]
     where = f"beyond {unit_in_words(answer, machines, beyond['from'])}"
+    workers = " workers" if answer["workers_per_node"] > 1 else ""
     if beyond["state"] == "withheld":
         return where, f"withheld: {beyond['why']}"
     if beyond["state"] == "nothing":
         return where, ""
     if beyond["stall_ranks"]:
-        return where, f"predicted to stall at {interval(beyond['stall_ranks'])}"
-    return where, f"predicted to gain up to {beyond['to']}"
+        return where, f"predicted to stall at {interval(beyond['stall_ranks'])}{workers}"
+    return where, f"predicted to gain up to {beyond['to']}{workers}"
 
 
 MOST_HELPS = 2
