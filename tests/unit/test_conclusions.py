@@ -49,7 +49,7 @@ def test_every_curve_says_where_it_stalls_and_why(conclusions: dict[str, Any]) -
     for curve in strong:
         assert curve["stall_ranks"] == {"value": 4, "low": 4, "high": 4}
         assert (curve["reached"], curve["basis"]) == (True, "predicted")
-        assert [at["nodes"] for at in curve["causes"]] == [2, 4, 8, 16, 32, 64]
+        assert [at["ranks"] for at in curve["causes"]] == [2, 4, 8, 16, 32, 64]
         assert [at["basis"] for at in curve["causes"]] == ["measured"] * 2 + ["predicted"] * 4
         causes = [at["leading"][0]["cause"] for at in curve["causes"]]
         expected = ["communication"] * 6 if curve["sync"] == "naive" else ["matrix shapes"] * 3 + ["communication"] * 3
@@ -247,13 +247,13 @@ def curve(verdict: str = "scales", nodes: int = 2, **changes: Any) -> dict[str, 
         "basis": "measured", "largest_measured": 2, "largest_considered": 2, "measured": [at(1, 1.0), at(2, 1.8)],
         "measured_speedup": at(2, 1.8)["speedup"], "measured_speedup_ranks": 2, "causes": [], "what_if": [],
         "network": "alexnet", "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong",
-        "hardware": "cpu", "measured_stall": [], "deciding_ranks": [], **changes,
+        "hardware": "cpu", "workers_per_node": 1, "measured_stall": [], "deciding_ranks": [], **changes,
     }  # fmt: skip
 
 
 def stall(at_1: float, nowhere: float) -> list[dict[str, Any]]:
     places = ((1, True, at_1), (2, False, nowhere))
-    return [{"nodes": nodes, "stalls": stalls, "probability": share} for nodes, stalls, share in places]
+    return [{"ranks": ranks, "stalls": stalls, "probability": share} for ranks, stalls, share in places]
 
 
 ONE = {"largest_measured": 1, "measured_speedup_ranks": 1, "measured": [at(1, 1.0)]}
@@ -372,7 +372,7 @@ def test_what_was_imported_is_not_called_measured() -> None:
 def lost(value: float, verdict: str, *causes: str) -> list[dict[str, Any]]:
     seconds = {"value": value, "low": value / 2, "high": 2 * value}
     leading = [{"cause": cause, "lost_seconds": seconds, "share": 0.1} for cause in causes]
-    return [{"nodes": 2, "basis": "measured", "verdict": verdict, "leading": leading}]
+    return [{"ranks": 2, "basis": "measured", "verdict": verdict, "leading": leading}]
 
 
 def mixed(sure: str, *others: str) -> list[dict[str, Any]]:
@@ -404,7 +404,7 @@ def test_causes_are_those_that_were_measured(causes: list[dict[str, Any]], words
 def test_what_would_help_is_what_gains_for_sure() -> None:
     def scenario(name: str, low: float, value: float, *, scales: bool = True) -> dict[str, Any]:
         gain = {"value": value, "low": low, "high": 2 * value}
-        return {"scenario": name, "nodes": 2, "gain": gain, "scales": scales}
+        return {"scenario": name, "ranks": 2, "gain": gain, "scales": scales}
 
     changes = [
         scenario("as measured", 1.0, 1.0), scenario("bandwidth × 10", 1.2, 1.4), scenario("batch × 4", 1.3, 1.6),

@@ -28,7 +28,7 @@ def curve(seconds: list[float], factor: float = 1.0, noise: float = 0.1) -> Scal
     """Strong scaling over `COUNTS`: all of an iteration forward pass, a tenth of it communication beside."""
 
     def at(nodes: int, whole: float) -> Measured:
-        point = Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, nodes, nodes, 64, 64 // nodes)
+        point = Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, 1, nodes, nodes, 64, 64 // nodes)
         ensembles = dict.fromkeys(NAMES, np.zeros(1 + REPLICATES))
         spread = np.concatenate([[1.0], np.linspace(1 - noise, 1 + noise, REPLICATES)])
         ensembles |= {"forward": whole * spread, "iteration_time": whole * spread}

@@ -52,7 +52,7 @@ def _menu(batches: list[float]) -> str:
 
 
 def _curve(rows: pd.DataFrame) -> dict[str, Any]:
-    """One curve: its name, the ticks of each axis, and for each mini-batch and worker count the times in their order."""
+    """One curve: its name, the ticks of each axis, and for each mini-batch and worker count the times in order."""
     first = rows.iloc[0]
     points = [
         {
