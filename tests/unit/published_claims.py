@@ -189,7 +189,15 @@ def _data_share() -> list[dict[str, Any]]:
     (iteration,) = from_text(TABLE_VI.read_text(encoding="utf-8"), TABLE_VI.name)
     computing = sum(layer.forward + layer.backward for layer in iteration.layers)
     share = iteration.data_wait / (iteration.data_wait + computing)
-    point = {"network": "alexnet", "hardware": "k80-2gpu", "scaling": "weak", "batch": 1024, "prefetch": 1, "nodes": 1, "ranks": 2}
+    point = {
+        "network": "alexnet",
+        "hardware": "k80-2gpu",
+        "scaling": "weak",
+        "batch": 1024,
+        "prefetch": 1,
+        "nodes": 1,
+        "ranks": 2,
+    }
     return [point | _columns("share", (share, share, share))]
 
 

@@ -231,7 +231,8 @@ def write_raw(tidy: dict[str, pd.DataFrame], cell: str, folder: Path) -> None:
 def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
     rows["runs"].append({
         "cell": cell.path, "kind": cell.kind, "status": "failed" if reason else "ok", "reason": reason,
-        "hardware": cell.hardware, "nodes": cell.nodes, "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "repeat": cell.repeat,
+        "hardware": cell.hardware, "nodes": cell.nodes, "workers_per_node": cell.workers_per_node, "ranks": cell.ranks,
+        "repeat": cell.repeat,
         "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(),
         "ended": "" if reason else "visits", "source": "",
         "planned": 5.0, "planned_low": 2.5, "planned_high": 10.0,
@@ -241,7 +242,8 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
         turn = before + visit
         rows["visits"].append({
             "cell": cell.path, "kind": cell.kind, "hardware": cell.hardware, "nodes": cell.nodes,
-            "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "rank": rank, "visit": visit, "turn": turn, "beside": 0, "duration": 4.0, "preparing": 0.5,
+            "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "rank": rank, "visit": visit,
+            "turn": turn, "beside": 0, "duration": 4.0, "preparing": 0.5,
             "measuring": 3.0, "began": pd.Timestamp("2025-01-01", tz="UTC") + pd.Timedelta(seconds=5 * turn),
             "kernel": f"node{rank}",
             "cpus": "0", "threads": 1, "node_busy_error": 0.005, "product_before": 0.03, "product_after": 0.03,
@@ -268,8 +270,8 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
     axes = {
         "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "storage": cell.storage,
         "scaling": cell.scaling, "sync": cell.sync, "prefetch": cell.prefetch, "batch": cell.batch,
-        "nodes": cell.nodes, "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "global_batch": cell.global_batch,
-        "worker_batch": cell.worker_batch, "repeat": cell.repeat,
+        "nodes": cell.nodes, "workers_per_node": cell.workers_per_node, "ranks": cell.ranks,
+        "global_batch": cell.global_batch, "worker_batch": cell.worker_batch, "repeat": cell.repeat,
     }  # fmt: skip
     start, each = 0.0, cell.warmup + cell.iterations
     for iteration in range(cell.visits * each):
@@ -370,7 +372,8 @@ def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Genera
         for rank in range(cell.ranks):
             rows["collectives"].append({
                 "cell": cell.path, "hardware": cell.hardware, "nodes": cell.nodes,
-                "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "backend": cell.backend, "reduction": cell.reduction, "repeat": cell.repeat, "visit": 1, "rank": rank,
+                "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "backend": cell.backend,
+                "reduction": cell.reduction, "repeat": cell.repeat, "visit": 1, "rank": rank,
                 "message_bytes": size, "sample": sample, "warmup": sample == 0, "messages": 3,
                 "seconds": 3 * slowest * (1.0 if rank == sample % cell.ranks else 0.8),
             })  # fmt: skip

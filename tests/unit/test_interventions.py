@@ -271,7 +271,8 @@ def test_the_table_says_whether_both_ways_agree() -> None:
 def test_page_and_conclusions_show_both_ways() -> None:
     row = {
         "network": "alexnet", "hardware": "cpu", "storage": "local", "scaling": "strong", "sync": "naive",
-        "prefetch": 0, "batch": 64, "workers_per_node": 1, "nodes": 2, "ranks": 2, "intervention": "no-update", "parts": "update", "agrees": False,
+        "prefetch": 0, "batch": 64, "workers_per_node": 1, "nodes": 2, "ranks": 2,
+        "intervention": "no-update", "parts": "update", "agrees": False,
         "saved": {"value": 0.01, "low": 0.008, "high": 0.012}, "parted": {"value": 0.02, "low": 0.019, "high": 0.021},
     }  # fmt: skip
     html = section({**NOTHING, "interventions": [row]}).html

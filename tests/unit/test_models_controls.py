@@ -27,8 +27,14 @@ def alone(seconds: Ensemble, **axes: Any) -> Measured:
     """A point on one worker."""
     values = {"hardware": "cpu", "scaling": "strong", "sync": "wfbp", "worker_batch": 64, "ranks": 1, **axes}
     point = Point(
-        network="alexnet", storage="local", prefetch=0, batch=64, workers_per_node=1, nodes=1,
-        global_batch=values["worker_batch"], **values,
+        network="alexnet",
+        storage="local",
+        prefetch=0,
+        batch=64,
+        workers_per_node=1,
+        nodes=1,
+        global_batch=values["worker_batch"],
+        **values,
     )
     return Measured(point, (), Parts(iteration_time=seconds))
 
