@@ -19,6 +19,7 @@ import compare
 import cost_models
 import disturbances
 import dry_run
+import inside_node
 import layer_timing
 import many_cells
 import message_bursts
@@ -53,6 +54,7 @@ BENCHMARKS = {
     "sensitivity": sensitivity.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
     "cluster-report": cluster_report.benchmark,
+    "inside-node": inside_node.benchmark,
     "small-studies": small_studies.benchmark,
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,

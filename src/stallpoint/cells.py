@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from stallpoint.presets import preset_from
+from stallpoint.workers import Place
 
 _LATER = {"later": True}
 """Marks a setting that was added later: a cell's JSON leaves it out at its default."""
@@ -31,6 +32,7 @@ class Cell:
     repeat: int
     """Which repetition of the whole cell this is, from 1."""
     workers_per_node: int
+    """Workers (MPI ranks) on each of them."""
     device: str
     """``cpu`` or ``cuda``."""
     threads_per_worker: int
@@ -50,6 +52,11 @@ class Cell:
     def ranks(self) -> int:
         """Workers (MPI ranks) in all."""
         return self.nodes * self.workers_per_node
+
+    @property
+    def place(self) -> Place:
+        """On how many nodes its workers are, and how many on each."""
+        return self.nodes, self.workers_per_node
 
     @property
     def value_bytes(self) -> int:
@@ -85,7 +92,7 @@ class TrainCell(Cell):
 
     kind: ClassVar[str] = "train"
     axes: ClassVar[tuple[str, ...]] = (
-        "network", "hardware", "nodes", "batch", "storage", "scaling", "sync", "prefetch", "repeat",
+        "network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch", "repeat",
     )  # fmt: skip
 
     network: str
@@ -156,7 +163,7 @@ class CollectivesCell(Cell):
     """All-reduce over message sizes, by one backend and reduction scheme (see `stallpoint.presets.CHOICES`)."""
 
     kind: ClassVar[str] = "collectives"
-    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "backend", "reduction", "repeat")
+    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "workers_per_node", "backend", "reduction", "repeat")
 
     backend: str
     """``mpi`` or ``torch``."""
@@ -217,7 +224,7 @@ class ImportedCollectivesCell(Cell):
     """All-reduce over message sizes as another program measured it."""
 
     kind: ClassVar[str] = "imported-collectives"
-    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "backend", "reduction", "repeat")
+    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "workers_per_node", "backend", "reduction", "repeat")
 
     backend: str
     reduction: str

@@ -150,7 +150,7 @@ def _of_cell(cell: Cell, table: Table) -> dict[str, Any]:
     """Columns of `table` that are the same in every row of the cell, and their values."""
     values: dict[str, Any] = {"cell": cell.path}
     if table is not SLURM_JOBS:  # whose nodes are the job's
-        names = {*cell.axes, "kind", "hardware", "nodes", "ranks", "repeat"}
+        names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
         names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
         values |= {name: getattr(cell, name) for name in names}
     return {column.name: values[column.name] for column in table.columns if column.name in values}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 TEXT, INT, REAL, FLAG = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
 
@@ -69,6 +69,9 @@ CELL = Column("cell", TEXT, None, "path of the cell below the raw folder of its 
 NETWORK = Column("network", TEXT, None, "neural network")
 HARDWARE = Column("hardware", TEXT, None, "hardware entry of the study")
 NODES = Column("nodes", INT, None, "nodes taking part at once")
+WORKERS_PER_NODE = Column(
+    "workers_per_node", INT, None, "workers on each node; of a scaling curve those on a full node, each filled in turn"
+)
 RANKS = Column("ranks", INT, None, "workers (MPI ranks) in all")
 BATCH = Column("batch", INT, "samples", "mini-batch as configured: B for strong scaling, b for weak and compute")
 GLOBAL_BATCH = Column("global_batch", INT, "samples", "B, samples in all workers' mini-batches together")
@@ -85,7 +88,7 @@ WORKERS = Column("workers", INT, None, "workers taking part at once")
 TABLE = Column("table", TEXT, None, "external table of the study, or measured: the study's own scaling curves")
 RANK = Column("rank", INT, None, "MPI rank of the worker")
 INTERVENTION = Column("intervention", TEXT, None, "what is left out")
-SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH)
+SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH, WORKERS_PER_NODE)
 """What stays fixed along one scaling curve."""
 TRAIN_AXES = (*SERIES, NODES, RANKS, GLOBAL_BATCH, WORKER_BATCH, REPEAT)
 MESSAGES = Column("messages", INT, None, "all-reduces that were called, one after the other")
@@ -114,6 +117,7 @@ RUNS = Table(
         Column("reason", TEXT, None, "why a failed job could not run; empty when ok"),
         HARDWARE,
         NODES,
+        WORKERS_PER_NODE,
         RANKS,
         REPEAT,
         Column("started", pa.timestamp("us", tz="UTC"), None, "start of the first visit"),
@@ -287,6 +291,7 @@ VISITS = Table(
         Column("kind", TEXT, None, "kind of the cell"),
         HARDWARE,
         NODES,
+        WORKERS_PER_NODE,
         RANKS,
         RANK,
         VISIT,
@@ -355,6 +360,7 @@ _ALL_REDUCE = (
     CELL,
     HARDWARE,
     NODES,
+    WORKERS_PER_NODE,
     RANKS,
     BACKEND,
     REDUCTION,
@@ -501,7 +507,7 @@ MATRIX_PRODUCTS = Table(
 
 COMMUNICATION = Table(
     "communication",
-    "all-reduce time by message size, fitted for each node count, and over all of them by the reduction's law: alpha + "
+    "all-reduce time by message size, fitted for each place, and over places by the reduction's law: alpha + "
     "the sum over pieces of beta · (bytes of the message in that piece); one row for each piece",
     (
         HARDWARE,
@@ -511,8 +517,15 @@ COMMUNICATION = Table(
             "fit",
             TEXT,
             None,
-            "nodes: one node count; or the law over all, e.g. ring (factors 2(p-1) and 2(p-1)/p), of a library with "
+            "place: one number of nodes and workers on each; or the law over several, e.g. ring (factors 2(p-1) and "
+            "2(p-1)/p), of a library with "
             "the size from which on the next one holds; average (...) where several are possible, the likeliest first",
+        ),
+        Column(
+            "level",
+            TEXT,
+            None,
+            "links that the times are of: inside a node, between nodes (beyond what is spent inside), or both as one",
         ),
         NODES,
         RANKS,
@@ -528,7 +541,7 @@ COMMUNICATION = Table(
 PREDICTIONS = Table(
     "predictions",
     "iterations as the DAG model predicts them, by one model for each curve, and as they were measured; measured "
-    "columns are empty for node counts nobody ran, predicted ones where a part of the model was not measured",
+    "columns are empty where nobody ran, predicted ones where a part of the model was not measured",
     (
         *SERIES,
         NODES,
@@ -546,7 +559,7 @@ PREDICTIONS = Table(
         Column("predicted_update", REAL, "s", "predicted t_u"),
         Column("predicted_straggling", REAL, "s", "predicted wait for the slowest worker"),
         *_estimate("predicted_iteration", "s", "predicted iteration time"),
-        *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest measured nodes"),
+        *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest measured workers"),
         *_estimate("predicted_efficiency", None, "predicted_speedup over the ratio of workers"),
         Column("measured_data", REAL, "s", "measured wait for data"),
         Column("measured_forward", REAL, "s", "measured forward pass"),
@@ -555,7 +568,7 @@ PREDICTIONS = Table(
         Column("measured_exposed_communication", REAL, "s", "measured exposed communication"),
         Column("measured_update", REAL, "s", "measured update"),
         *_estimate("measured_iteration", "s", "measured iteration time, mean over ranks"),
-        *_estimate("measured_speedup", None, "measured throughput over that at the fewest measured nodes"),
+        *_estimate("measured_speedup", None, "measured throughput over that at the fewest measured workers"),
         *_estimate("measured_efficiency", None, "measured_speedup over the ratio of workers"),
         *_estimate("held_out_iteration", "s", "iteration time as predicted without the cells measured here"),
         Column("error", REAL, None, "held_out_iteration / measured iteration time - 1"),
@@ -613,7 +626,7 @@ LAYER_TIMES = Table(
 
 MEDIAN_ITERATIONS = Table(
     "median_iterations",
-    "one iteration in full of each network, hardware and preset on most nodes: its ranks, at most the 16 slowest",
+    "one iteration in full of each network, hardware and preset on most workers: its ranks, at most the 16 slowest",
     (
         CELL,
         *SERIES,
@@ -638,13 +651,13 @@ MEDIAN_LAYERS = Table(
 
 VALIDATION = Table(
     "validation",
-    "iteration times at larger node counts, predicted when training was seen on the smaller ones alone, and measured",
+    "iteration times at larger worker counts, predicted when training was seen on the smaller ones alone, and measured",
     (
         *SERIES,
         NODES,
         RANKS,
         WORKER_BATCH,
-        Column("calibration", TEXT, None, "node counts whose training the prediction knows"),
+        Column("calibration", TEXT, None, "worker counts whose training the prediction knows"),
         *_estimate("predicted", "s", "predicted iteration time"),
         *_estimate("measured", "s", "measured iteration time, mean over ranks"),
         Column("error", REAL, None, "predicted / measured - 1"),
@@ -666,9 +679,9 @@ AMDAHL = Table(
         Column("layer_type", TEXT, None, "layer type, or all"),
         Column("series", TEXT, None, "storage/sync/prefetch/batch of a measured curve; empty for compute"),
         *_estimate("serial_fraction", None, "s, the part that does not get faster"),
-        *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold"),
+        *_estimate("stall_ranks", None, "workers from which doubling gains less than the threshold"),
         *_estimate("speedup_limit", None, "1 / s"),
-        Column("points", INT, None, "different node counts (or mini-batches) fitted"),
+        Column("points", INT, None, "different worker counts (or mini-batches) fitted"),
         Column("note", TEXT, None, "why nothing could be fitted; empty when it could"),
     ),
 )
@@ -680,7 +693,7 @@ CRITICAL_PATH = Table(
         *SERIES,
         NODES,
         RANKS,
-        Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
+        Column("basis", TEXT, None, "measured, or predicted where nobody ran so many workers"),
         Column(
             "part", TEXT, None,
             "data, host-to-device; fully-connected layers, other matrix layers, non-scaling layers (isolated), "
@@ -695,12 +708,12 @@ CRITICAL_PATH = Table(
 
 CAUSES = Table(
     "causes",
-    "what keeps an iteration from being n times faster (strong) or as fast as on the fewest nodes (weak), above those",
+    "what keeps an iteration from being n times faster (strong) or as fast as on the fewest (weak), above those",
     (
         *SERIES,
         NODES,
         RANKS,
-        Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
+        Column("basis", TEXT, None, "measured, or predicted where nobody ran so many workers"),
         Column(
             "cause", TEXT, None,
             "communication, matrix shapes, non-scaling layers, interference (or compute, undivided), training data, "
@@ -749,25 +762,25 @@ CONTROLS = Table(
 
 STALLING = Table(
     "stalling",
-    "how many nodes: where each scaling curve stops getting faster, and what is worth its nodes",
+    "how many workers: where each scaling curve stops getting faster, and what is worth its cost",
     (
         *SERIES,
-        Column("stall_nodes", REAL, None, "nodes from which doubling gains less than the threshold, the median"),
-        Column("stall_nodes_low", REAL, None, "least of the fewest node counts that together have 90 % probability"),
-        Column("stall_nodes_high", REAL, None, "largest of them"),
-        Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_nodes then holds"),
-        Column("basis", TEXT, None, "measured, or predicted: by the DAG model beyond the measured nodes"),
+        Column("stall_ranks", REAL, None, "workers from which doubling gains less than the threshold, the median"),
+        Column("stall_ranks_low", REAL, None, "least of the fewest worker counts that together have 90 % probability"),
+        Column("stall_ranks_high", REAL, None, "largest of them"),
+        Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_ranks then holds"),
+        Column("basis", TEXT, None, "measured, or predicted: by the DAG model beyond what was measured"),
         Column("verdict", TEXT, None, "of what was measured: stalls, scales, undecided, or withheld (why: note)"),
-        Column("verdict_nodes", INT, None, "nodes where it stalls, up to which it scales, or where it is undecided"),
-        *_estimate("measured_speedup", None, "largest speedup at any node count measured"),
-        Column("measured_speedup_nodes", INT, None, "the node count of that"),
-        *_estimate("crossing_nodes", None, "nodes where communication takes as long as compute; infinite: nowhere"),
-        Column("crossing_after", REAL, None, "largest node count below that is known: between it and the next one"),
-        *_estimate("worthwhile_nodes", None, "most nodes on which a sample costs at most 1/efficiency as much"),
-        *_estimate("best_speedup", None, "largest speedup at any node count considered"),
-        Column("largest_measured", INT, None, "largest node count measured"),
-        Column("largest_considered", INT, None, "largest node count considered"),
-        Column("dominant_cause", TEXT, None, "cause that dominates at twice stall_nodes, or not distinguishable"),
+        Column("verdict_ranks", INT, None, "workers where it stalls, up to which it scales, or where it is undecided"),
+        *_estimate("measured_speedup", None, "largest speedup at any worker count measured"),
+        Column("measured_speedup_ranks", INT, None, "the worker count of that"),
+        *_estimate("crossing_ranks", None, "workers where communication takes as long as compute; infinite: nowhere"),
+        Column("crossing_after", REAL, None, "largest worker count below that is known: between it and the next one"),
+        *_estimate("worthwhile_ranks", None, "most workers on which a sample costs at most 1/efficiency as much"),
+        *_estimate("best_speedup", None, "largest speedup at any worker count considered"),
+        Column("largest_measured", INT, None, "largest worker count measured"),
+        Column("largest_considered", INT, None, "largest worker count considered"),
+        Column("dominant_cause", TEXT, None, "cause that dominates at twice stall_ranks, or not distinguishable"),
         Column("withheld", TEXT, None, "why nothing is predicted where nobody measured; empty where it is"),
         Column("note", TEXT, None, "what is missing for an answer; empty when there is one"),
     ),
@@ -775,12 +788,13 @@ STALLING = Table(
 
 STALL_PROBABILITIES = Table(
     "stall_probabilities",
-    "how probable it is that a scaling curve stalls at each node count that has a double",
+    "how probable it is that a scaling curve stalls at each worker count that has a double",
     (
         *SERIES,
         NODES,
-        Column("of", TEXT, None, "measured: of what was measured, as the verdict is; known: of predicted nodes too"),
-        Column("stalls", FLAG, None, "false: the largest node count; no stall up to it"),
+        RANKS,
+        Column("of", TEXT, None, "measured: of what was measured, as the verdict is; known: of predicted ones too"),
+        Column("stalls", FLAG, None, "false: the largest worker count; no stall up to it"),
         Column("probability", REAL, None, "all of a curve's add up to 1"),
     ),
 )
@@ -804,10 +818,10 @@ WHAT_IF = Table(
         Column("link_latency", REAL, "s", "latency of the links in place of the measured ones"),
         Column("link_bandwidth", REAL, "B/s", "their bandwidth"),
         *_estimate("iteration", "s", "predicted iteration time"),
-        *_estimate("speedup", None, "throughput over that predicted for the measured cluster on the fewest nodes"),
-        *_estimate("gain", None, "throughput over that predicted for the measured cluster on as many nodes"),
-        *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold, in this scenario"),
-        Column("reached", FLAG, None, "false: no stall up to the largest node count, which stall_nodes then holds"),
+        *_estimate("speedup", None, "throughput over that predicted for the measured cluster on the fewest workers"),
+        *_estimate("gain", None, "throughput over that predicted for the measured cluster on as many workers"),
+        *_estimate("stall_ranks", None, "workers from which doubling gains less than the threshold, in this scenario"),
+        Column("reached", FLAG, None, "false: no stall up to the largest worker count, which stall_ranks then holds"),
         Column("note", TEXT, None, "why nothing could be predicted; empty when it could"),
     ),
 )
@@ -867,8 +881,8 @@ PAPER_FIGURES = Table(
         Column("communication", REAL, "s", "communication time of an iteration"),
         Column("iteration_time", REAL, "s", "whole iteration"),
         Column("speedup", REAL, None, "throughput over that of one node"),
-        Column("crossing_nodes", REAL, None, "nodes where communication takes as long as compute; infinite: nowhere"),
-        Column("stall_nodes", REAL, None, "nodes from which doubling gains less than the threshold; infinite: nowhere"),
+        Column("crossing_ranks", REAL, None, "workers where communication takes as long as compute; infinite: nowhere"),
+        Column("stall_ranks", REAL, None, "workers from which doubling gains less than wanted; infinite: nowhere"),
     ),
 )
 
@@ -907,6 +921,7 @@ DATA_SHARE = Table(
     (
         *SERIES,
         NODES,
+        RANKS,
         WORKER_BATCH,
         *_estimate("data_wait", "s", "wait for data in one iteration"),
         *_estimate("share", None, "wait for data over iteration time"),
@@ -1240,6 +1255,7 @@ COMPARISON = Table(
         SYNC,
         PREFETCH,
         BATCH,
+        WORKERS_PER_NODE,
         NODES,
         RANKS,
         WORKER_BATCH,

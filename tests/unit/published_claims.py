@@ -84,7 +84,7 @@ def _columns(name: str, interval: Interval) -> dict[str, float]:
 def _stalling() -> list[dict[str, Any]]:
     """Section II: communication bound after 4 to 8 nodes; section V: effective scaling up to 16."""
     curve = {"hardware": "k80", "scaling": "strong", "batch": 256, "largest_considered": 256}
-    found = _columns("crossing_nodes", (8, 4, 8)) | _columns("stall_nodes", (16, 16, 16))
+    found = _columns("crossing_ranks", (8, 4, 8)) | _columns("stall_ranks", (16, 16, 16))
     return [curve | found | {"network": network} for network in ("alexnet", "googlenet")]
 
 
@@ -189,7 +189,15 @@ def _data_share() -> list[dict[str, Any]]:
     (iteration,) = from_text(TABLE_VI.read_text(encoding="utf-8"), TABLE_VI.name)
     computing = sum(layer.forward + layer.backward for layer in iteration.layers)
     share = iteration.data_wait / (iteration.data_wait + computing)
-    point = {"network": "alexnet", "hardware": "k80-2gpu", "scaling": "weak", "batch": 1024, "prefetch": 1, "nodes": 1}
+    point = {
+        "network": "alexnet",
+        "hardware": "k80-2gpu",
+        "scaling": "weak",
+        "batch": 1024,
+        "prefetch": 1,
+        "nodes": 1,
+        "ranks": 2,
+    }
     return [point | _columns("share", (share, share, share))]
 
 
@@ -200,7 +208,7 @@ def _ring() -> list[dict[str, Any]]:
     """Section Ring AllReduce: 2(N-1)K/N for K elements, on 1 to 128 GPUs; 2 are the fewest that communicate."""
     times = {workers: 2 * (workers - 1) / workers for workers in (2, 128)}
     return [
-        {"hardware": "gpus", "reduction": "ring", "fit": "nodes", "nodes": workers, "ranks": workers}
+        {"hardware": "gpus", "reduction": "ring", "fit": "place", "nodes": workers, "ranks": workers}
         | _columns("beta", (time, time, time))
         for workers, time in times.items()
     ]

@@ -47,9 +47,9 @@ def test_every_curve_says_where_it_stalls_and_why(conclusions: dict[str, Any]) -
     strong = [curve for curve in conclusions["curves"] if curve["scaling"] == "strong"]
     assert len(strong) == 8
     for curve in strong:
-        assert curve["stall_nodes"] == {"value": 4, "low": 4, "high": 4}
+        assert curve["stall_ranks"] == {"value": 4, "low": 4, "high": 4}
         assert (curve["reached"], curve["basis"]) == (True, "predicted")
-        assert [at["nodes"] for at in curve["causes"]] == [2, 4, 8, 16, 32, 64]
+        assert [at["ranks"] for at in curve["causes"]] == [2, 4, 8, 16, 32, 64]
         assert [at["basis"] for at in curve["causes"]] == ["measured"] * 2 + ["predicted"] * 4
         causes = [at["leading"][0]["cause"] for at in curve["causes"]]
         expected = ["communication"] * 6 if curve["sync"] == "naive" else ["matrix shapes"] * 3 + ["communication"] * 3
@@ -58,7 +58,7 @@ def test_every_curve_says_where_it_stalls_and_why(conclusions: dict[str, Any]) -
 
 def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
     weak = next(curve for curve in conclusions["curves"] if curve["scaling"] == "weak")
-    assert weak["stall_nodes"] is None
+    assert weak["stall_ranks"] is None
     assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in details(conclusions)
     (line,) = (line for line in summary(conclusions) if "weak scaling" in line)
     assert line.startswith("alexnet gains up to 4 nodes. On cpu, weak scaling, ")
@@ -126,9 +126,9 @@ def test_page_marks_predictions_and_gives_intervals(conclusions: dict[str, Any])
 def test_every_curve_says_how_many_nodes_and_where_the_time_goes(conclusions: dict[str, Any]) -> None:
     text = details(conclusions)
     for curve in conclusions["curves"]:
-        assert curve["crossing_nodes"]["low"] <= curve["crossing_nodes"]["value"] <= curve["crossing_nodes"]["high"]
-        assert curve["crossing_after"] < curve["crossing_nodes"]["value"] <= 2 * curve["crossing_after"]
-        assert curve["worthwhile_nodes"]["value"] in (2, 4, 32)
+        assert curve["crossing_ranks"]["low"] <= curve["crossing_ranks"]["value"] <= curve["crossing_ranks"]["high"]
+        assert curve["crossing_after"] < curve["crossing_ranks"]["value"] <= 2 * curve["crossing_after"]
+        assert curve["worthwhile_ranks"]["value"] in (2, 4, 32)
         for at in curve["critical_path"]:
             assert sum(part["share"]["value"] for part in at["parts"]) == pytest.approx(1)
     assert "- strong, B = 64, wfbp, prefetch 2, local: n = 8 (predicted): fully-connected layers " in text
@@ -243,20 +243,20 @@ def at(nodes: int, speedup: float) -> dict[str, Any]:
 def curve(verdict: str = "scales", nodes: int = 2, **changes: Any) -> dict[str, Any]:
     """A curve that was measured on 1 and 2 nodes."""
     return {
-        "verdict": verdict, "verdict_nodes": nodes, "note": "", "withheld": "", "reached": False, "stall_nodes": None,
+        "verdict": verdict, "verdict_ranks": nodes, "note": "", "withheld": "", "reached": False, "stall_ranks": None,
         "basis": "measured", "largest_measured": 2, "largest_considered": 2, "measured": [at(1, 1.0), at(2, 1.8)],
-        "measured_speedup": at(2, 1.8)["speedup"], "measured_speedup_nodes": 2, "causes": [], "what_if": [],
+        "measured_speedup": at(2, 1.8)["speedup"], "measured_speedup_ranks": 2, "causes": [], "what_if": [],
         "network": "alexnet", "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong",
-        "hardware": "cpu", "measured_stall": [], "deciding_nodes": [], **changes,
+        "hardware": "cpu", "workers_per_node": 1, "measured_stall": [], "deciding_ranks": [], **changes,
     }  # fmt: skip
 
 
 def stall(at_1: float, nowhere: float) -> list[dict[str, Any]]:
     places = ((1, True, at_1), (2, False, nowhere))
-    return [{"nodes": nodes, "stalls": stalls, "probability": share} for nodes, stalls, share in places]
+    return [{"ranks": ranks, "stalls": stalls, "probability": share} for ranks, stalls, share in places]
 
 
-ONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured": [at(1, 1.0)]}
+ONE = {"largest_measured": 1, "measured_speedup_ranks": 1, "measured": [at(1, 1.0)]}
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ ONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured": [at(1, 1.
         (curve("stalls", 2), "stalls at n = 2, speedup 1.8 (1.7–1.9) on n = 2"),
         (curve("stalls", 1), "stalls at n = 1, speedup 1.8 (1.7–1.9) on n = 2"),
         (
-            curve("undecided", 1, measured_stall=stall(0.3, 0.7), deciding_nodes=[1, 2]),
+            curve("undecided", 1, measured_stall=stall(0.3, 0.7), deciding_ranks=[1, 2]),
             "undecided whether n = 2 gains, speedup 1.8 (1.7–1.9) on n = 2; "
             "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; visits to n = 1, 2 would decide",
         ),
@@ -304,7 +304,7 @@ def answer(*curves: dict[str, Any], error: float | None = None) -> dict[str, Any
         (curve("stalls", 2), "Worth up to 2 nodes", "alexnet stops gaining beyond 2 nodes"),
         (curve("stalls", 1), "No gain beyond 1 node", "alexnet stops gaining beyond 1 node"),
         (
-            curve("undecided", 1, deciding_nodes=[1, 2]),
+            curve("undecided", 1, deciding_ranks=[1, 2]),
             "Undecided at 2 nodes",
             "alexnet: undecided whether 2 nodes gain; visits to n = 1, 2 would decide",
         ),
@@ -347,7 +347,7 @@ def test_the_fastest_curve_answers_even_if_it_is_undecided() -> None:
 
 
 def test_nothing_is_said_of_counts_that_nobody_measured_but_apart() -> None:
-    stall = {"reached": True, "basis": "predicted", "stall_nodes": {"value": 8, "low": 4, "high": 16}}
+    stall = {"reached": True, "basis": "predicted", "stall_ranks": {"value": 8, "low": 4, "high": 16}}
     beyond = {"largest_considered": 64}
     machines = [MACHINE]
     assert beyond_in_words(answer(curve(**beyond)), machines) == ("beyond 2 nodes", "predicted to gain up to 64")
@@ -372,7 +372,7 @@ def test_what_was_imported_is_not_called_measured() -> None:
 def lost(value: float, verdict: str, *causes: str) -> list[dict[str, Any]]:
     seconds = {"value": value, "low": value / 2, "high": 2 * value}
     leading = [{"cause": cause, "lost_seconds": seconds, "share": 0.1} for cause in causes]
-    return [{"nodes": 2, "basis": "measured", "verdict": verdict, "leading": leading}]
+    return [{"ranks": 2, "basis": "measured", "verdict": verdict, "leading": leading}]
 
 
 def mixed(sure: str, *others: str) -> list[dict[str, Any]]:
@@ -404,7 +404,7 @@ def test_causes_are_those_that_were_measured(causes: list[dict[str, Any]], words
 def test_what_would_help_is_what_gains_for_sure() -> None:
     def scenario(name: str, low: float, value: float, *, scales: bool = True) -> dict[str, Any]:
         gain = {"value": value, "low": low, "high": 2 * value}
-        return {"scenario": name, "nodes": 2, "gain": gain, "scales": scales}
+        return {"scenario": name, "ranks": 2, "gain": gain, "scales": scales}
 
     changes = [
         scenario("as measured", 1.0, 1.0), scenario("bandwidth × 10", 1.2, 1.4), scenario("batch × 4", 1.3, 1.6),

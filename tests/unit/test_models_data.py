@@ -45,14 +45,29 @@ def point(points: list[Measured], storage: str, prefetch: int) -> Measured:
 def test_time_for_input_grows_as_the_storage_slows(
     tables: dict[str, pd.DataFrame], points: list[Measured], storage: str, ranks: int
 ) -> None:
-    in_line = training_data(tables).seconds(point(points, storage, 0), ranks, 8)
+    in_line = training_data(tables).seconds(point(points, storage, 0), (ranks, 1), 8)
     value, low, high = estimate(in_line)
     assert value == pytest.approx(8 * (TRUTH.read_seconds(storage, ranks) + TRUTH.decode), rel=0.04)
     assert low <= value <= high
 
 
+def test_workers_of_a_node_share_its_disk(tables: dict[str, pd.DataFrame], points: list[Measured]) -> None:
+    reads = tables["storage_reads"]
+    shared = reads[reads["storage"] == "shared"]
+    # As many readers on one node as there were nodes, and a storage that knows no difference between nodes.
+    inside = {**tables, "storage_reads": shared.assign(nodes=1)}
+    at = training_data(inside)
+    for place in ((1, 4), (2, 4)):
+        seconds = at.seconds(point(points, "shared", 0), place, 8)
+        assert seconds[0] == pytest.approx(8 * (TRUTH.read_seconds("shared", 4) + TRUTH.decode), rel=0.04)
+    both = pd.concat([shared.assign(nodes=1), shared[shared["nodes"] > 1]])
+    seconds = training_data({**tables, "storage_reads": both}).seconds(point(points, "shared", 0), (2, 4), 8)
+    slower = TRUTH.read_seconds("shared", 4) * TRUTH.read_seconds("shared", 2) / TRUTH.read
+    assert seconds[0] == pytest.approx(8 * (slower + TRUTH.decode), rel=0.04)
+
+
 def test_reader_threads_share_the_work(tables: dict[str, pd.DataFrame], points: list[Measured]) -> None:
-    ahead = training_data(tables).seconds(point(points, "local", 2), 1, 8)
+    ahead = training_data(tables).seconds(point(points, "local", 2), (1, 1), 8)
     assert ahead[0] == pytest.approx(8 * (TRUTH.read + TRUTH.decode) / 2, rel=0.03)
 
 
@@ -60,7 +75,7 @@ def test_without_records_of_the_storage_it_is_taken_to_keep_pace(
     tables: dict[str, pd.DataFrame], points: list[Measured]
 ) -> None:
     none = {**tables, "storage_reads": tables["storage_reads"].iloc[:0]}
-    seconds = training_data(none).seconds(point(points, "shared", 0), 4, 8)
+    seconds = training_data(none).seconds(point(points, "shared", 0), (4, 1), 8)
     assert seconds[0] == pytest.approx(8 * (TRUTH.read + TRUTH.decode), rel=0.03)
 
 
@@ -68,13 +83,13 @@ def test_the_cached_pass_speaks_when_training_read_from_the_cache(
     tables: dict[str, pd.DataFrame], points: list[Measured]
 ) -> None:
     cached = {**tables, "iterations": tables["iterations"].assign(read=lambda rows: rows["read"] / 10)}
-    seconds = training_data(cached).seconds(point(points, "shared", 0), 4, 8)
+    seconds = training_data(cached).seconds(point(points, "shared", 0), (4, 1), 8)
     assert seconds[0] == pytest.approx(8 * (TRUTH.read / 10 + TRUTH.decode), rel=0.03)  # no contention there
 
 
 def test_unknown_without_a_cell_to_learn_from(tables: dict[str, pd.DataFrame], points: list[Measured]) -> None:
     cells = tables["iterations"].query("storage == 'shared'")["cell"].unique()
-    seconds = training_data(tables).seconds(point(points, "shared", 0), 4, 8, without=list(cells))
+    seconds = training_data(tables).seconds(point(points, "shared", 0), (4, 1), 8, without=list(cells))
     assert np.isnan(seconds).all()
 
 
@@ -163,7 +178,7 @@ def test_impossible_reads_are_refused_by_name(tables: dict[str, pd.DataFrame]) -
 
 def test_reads_that_took_no_time_slow_nothing(tables: dict[str, pd.DataFrame], points: list[Measured]) -> None:
     instant = {**tables, "storage_reads": tables["storage_reads"].assign(seconds=0.0)}
-    seconds = training_data(instant).seconds(point(points, "shared", 0), 4, 8)
+    seconds = training_data(instant).seconds(point(points, "shared", 0), (4, 1), 8)
     assert seconds[0] == pytest.approx(8 * (TRUTH.read + TRUTH.decode), rel=0.03)
 
 

@@ -60,7 +60,7 @@ def card(conclusions: Conclusions, *changes: dict[str, object]) -> str:
 
 def test_a_card_says_what_was_measured_and_apart_what_is_predicted(conclusions: Conclusions) -> None:
     first = conclusions["answers"][0]
-    beyond = {"state": "predicted", "from": 2, "to": 16, "stall_nodes": None, "why": ""}
+    beyond = {"state": "predicted", "from": 2, "to": 16, "stall_ranks": None, "why": ""}
     text = card(conclusions, {"state": "scales", "nodes": 2, "beyond": beyond})
     assert "alexnet gains up to 2 nodes on cpu." in text
     order = [
@@ -187,7 +187,7 @@ def test_the_cost_of_timing_and_the_closure_stand_there_with_warnings(conclusion
 
 
 def test_an_unbounded_interval_is_infinite(conclusions: Conclusions) -> None:
-    curve = {**conclusions["curves"][0], "reached": True, "stall_nodes": {"value": 4.0, "low": 2.0, "high": None}}
+    curve = {**conclusions["curves"][0], "reached": True, "stall_ranks": {"value": 4.0, "low": 2.0, "high": None}}
     assert "4 (2–∞)" in words(curves({**conclusions, "curves": [curve]}).html)
 
 
@@ -258,12 +258,12 @@ def test_raw_tables_hold_some_rows_of_each_and_name_the_file(tables: Tables) -> 
 
 
 def test_raw_tables_say_units_and_have_no_numbers_that_json_lacks(tables: Tables) -> None:
-    frame = tables["stalling"].assign(crossing_nodes=float("inf"), worthwhile_nodes=float("nan"))
+    frame = tables["stalling"].assign(crossing_ranks=float("inf"), worthwhile_ranks=float("nan"))
     _, data = raw_tables({"stalling": frame, "storage_rates": tables["storage_rates"]})
     names = [column["name"] for column in data["stalling"]["columns"]]
     first = dict(zip(names, data["stalling"]["rows"][0], strict=True))
-    assert first["crossing_nodes"] == "∞"
-    assert first["worthwhile_nodes"] is None
+    assert first["crossing_ranks"] == "∞"
+    assert first["worthwhile_ranks"] is None
     units = {column["name"]: column["unit"] for column in data["storage_rates"]["columns"]}
     assert units["latency_p50"] == "s"
 

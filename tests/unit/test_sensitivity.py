@@ -134,7 +134,7 @@ def verdict(stall: int, noise: Noise, trial: int = 0) -> tuple[object, object]:
     """The verdict on a curve by Amdahl's law, and the nodes that it names."""
     points = measured(steps({"": amdahl(stall)}, NODES, noise, np.random.default_rng([128, trial])), trial)
     (row,), _ = stalling(planted_curves(points), THRESHOLD, 0.5)
-    return row["verdict"], row["verdict_nodes"]
+    return row["verdict"], row["verdict_ranks"]
 
 
 @changed([*SCATTER, *FITTING])
@@ -264,7 +264,7 @@ def answers(tables: Mapping[str, pd.DataFrame]) -> Answers:
     first = found["next_cells"].query("rank_in_curve == 1")
     return Answers(
         float(found["validation"]["error"].abs().max()),
-        _tuples(found["stalling"], "sync", "scaling", "verdict", "verdict_nodes", "stall_nodes"),
+        _tuples(found["stalling"], "sync", "scaling", "verdict", "verdict_ranks", "stall_ranks"),
         set(_tuples(causes, "sync", "scaling", "nodes", "cause")),
         _tuples(first, "sync", "scaling", "kind", "nodes", "worker_batch"),
     )

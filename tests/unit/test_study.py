@@ -383,7 +383,7 @@ def test_imported_runs_are_cells_and_the_same_axes_again_are_repeats() -> None:
     first, second = expanded.cells.values()
     assert (first.kind, first.ranks, first.repeat, second.repeat) == ("imported-train", 2, 1, 2)
     assert first.path == (
-        "imported-train/network~own-network/hardware~old/nodes~2/batch~32/storage~nfs/scaling~weak/sync~wfbp/"
+        "imported-train/network~own-network/hardware~old/nodes~2/workers_per_node~1/batch~32/storage~nfs/scaling~weak/sync~wfbp/"
         "prefetch~1/repeat~1"
     )
     assert (first.files, second.files) == (["trace.txt"], ["again0.txt", "again1.txt"])

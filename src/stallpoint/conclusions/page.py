@@ -62,8 +62,8 @@ def _answers(conclusions: Conclusions) -> Iterator[str]:
     yield markdown_table(HEAD, (_row(answer, machines) for answer in answers))
     threshold = f"{100 * conclusions['threshold']:.0f} %"
     yield (
-        f"Training stalls where doubling the nodes gains less than {threshold} in throughput. All of this was "
-        f"{_sources(answers, machines)}; speedup and efficiency refer to the fewest nodes."
+        f"Training stalls where doubling the workers gains less than {threshold} in throughput. All of this was "
+        f"{_sources(answers, machines)}; speedup and efficiency refer to the fewest workers."
     )
 
 

@@ -36,7 +36,7 @@ from stallpoint.models.base.frames import frame, of_types
 from stallpoint.models.base.measured import Measured, measured, over_ranks, presets
 from stallpoint.models.base.statistics import groups
 from stallpoint.models.iteration import tables as predictions
-from stallpoint.models.iteration.cluster import Cluster
+from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.prediction import DagModel, learning
 from stallpoint.models.scaling import curves as scaling_curves
 from stallpoint.models.terms import communication, copies, data, matrix_products, pace
@@ -67,11 +67,12 @@ def fit(
 
     `tidy` holds every tidy table by name, empty ones included; those of `trainings.COLUMNS` may come as `parts`
     instead, with whole cells each, so that they need not fit into memory. `nodes` are the node counts to predict beside
-    the measured ones; a curve stalls where doubling the nodes gains less than `threshold` in throughput, and nodes are
+    the measured ones; a curve stalls where doubling the workers gains less than `threshold` in throughput, and they are
     worthwhile while a sample costs at most 1/`efficiency` as much as on the fewest. Storages in `shared_links` are
     reached over the link that carries the gradients. `scenarios` are what-ifs, in which `known_presets` may be named
-    (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. Larger node counts
-    than `calibration_nodes` (the fewest two, unless given) are predicted from those alone for validation.
+    (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. What trained on
+    more nodes than `calibration_nodes` (on more workers than the fewest two counts, unless given) is predicted from the
+    rest alone for validation.
     `multiply_adds`, `rated` and `epoch_samples` as `utilisation.table` takes them. The same records and `seed` give the
     same numbers.
     """
@@ -104,6 +105,11 @@ def fit(
     # Without communication ranks train nothing together: such a curve explains others and answers nothing itself.
     training = [curve for curve in curves if cluster.communicates(curve.measured[curve.base].point)]
     trained = [measured for measured in points if cluster.communicates(measured.point)]
+    # Each training point on every curve it is of, others for themselves.
+    placed = [
+        *(one for one in points if one.point.scaling not in SCALINGS or not cluster.communicates(one.point)),
+        *(at for curve in training for at in curve.measured.values()),
+    ]
     checked = controls.table(points)
     stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
@@ -130,7 +136,7 @@ def fit(
         "what_if_grid": grid.table(cluster, training, nodes) if scenarios else [],
         "next_cells": next_cells.table(training, runs, links, cluster.presets, threshold, available or {}, seed),
         "storage_rates": data.storage_rates(tidy["storage_reads"], seed),
-        "data_share": data.data_share(points),
+        "data_share": data.data_share(placed),
         "feeding": feeding.table(training, runs),
         "rates": scaling_curves.rates(training),
         "scaling_laws": scaling_curves.scaling_laws(training),
@@ -139,9 +145,9 @@ def fit(
         "hidden_communication": hidden_communication.table(curves, points, cluster.presets),
         "interventions": interventions.table(curves, points, intervened, cluster.presets, seed),
         "comparisons": comparisons.table(trained),
-        "traffic": traffic.table(points, compute.layers, tidy["storage_reads"], epoch_samples),
+        "traffic": traffic.table(placed, compute.layers, tidy["storage_reads"], epoch_samples),
         "copy_rates": copies.copy_rates(tidy["copies"], seed),
-        "utilisation": utilisation.table(points, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
+        "utilisation": utilisation.table(placed, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
 

@@ -54,15 +54,15 @@ def _ours(material: Material, hardware: str, row: str) -> str:
 
 
 def _fits(material: Material, hardware: str) -> pd.DataFrame:
-    """The fits of single node counts: the piece of the largest messages of each scheme."""
+    """The fits of single places: the piece of the largest messages of each scheme."""
     fits = material.tables["communication"]
-    fits = fits[(fits["hardware"] == hardware) & (fits["fit"] == "nodes") & (fits["beta"] > 0)]
-    return fits.sort_values("piece").drop_duplicates(["backend", "reduction", "nodes"], keep="last")
+    fits = fits[(fits["hardware"] == hardware) & (fits["fit"] == "place") & (fits["beta"] > 0)]
+    return fits.sort_values("piece").drop_duplicates(["backend", "reduction", "nodes", "ranks"], keep="last")
 
 
 def _links(fits: pd.DataFrame) -> list[str]:
-    """The fastest scheme of each node count."""
-    best = fits.sort_values("beta").drop_duplicates("nodes").sort_values("nodes")
+    """The fastest scheme of each place."""
+    best = fits.sort_values("beta").drop_duplicates(["nodes", "ranks"]).sort_values(["nodes", "ranks"])
     return [
         f"all-reduce of {fit['ranks']} workers, nodes: {fit['nodes']} {_speed(1 / fit['beta'])}"
         for fit in best.to_dict("records")

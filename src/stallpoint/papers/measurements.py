@@ -11,7 +11,7 @@ from stallpoint.typeset import Typeset
 
 CELLS = "train cells on two workers or more"
 KEY = [column.name for column in SERIES]
-POINT = [*KEY, "nodes"]
+POINT = [*KEY, "nodes", "ranks"]
 NAMES = {
     "worker_batch": "b", "bandwidth_io": "B_io", "data_bytes": "D", "predicted_data": "t_io", "copy": "t_h2d",
     "predicted_forward": "t_f", "predicted_backward": "t_b", "predicted_communication": "t_c",
@@ -30,7 +30,7 @@ MEANING = (
 
 
 def table(material: Material) -> Made:
-    """A row for each curve, at the fewest nodes on which its workers communicate."""
+    """A row for each curve, at the fewest workers that communicate."""
     frame = rows(material, "predictions", SHI_NETWORKS, CELLS)
     frame = frame[(frame["ranks"] > 1) & ~frame["extrapolated"].astype(bool)]
     if frame.empty:
@@ -39,7 +39,7 @@ def table(material: Material) -> Made:
     first = first.merge(_storage(material), on=["storage", "hardware", "nodes"], how="left")
     first = first.merge(_copies(material), on=POINT, how="left")
     first["data_bytes"] = first["sample_bytes"] * first["worker_batch"]
-    columns = ["network", "hardware", "storage", "scaling", "sync", "prefetch", "nodes", "worker_batch"]
+    columns = ["network", "hardware", "storage", "scaling", "sync", "prefetch", "nodes", "ranks", "worker_batch"]
     values = ["bandwidth_io", "data_bytes", *(n for n in NAMES if n.startswith("predicted")), "copy"]
     shown = first[[*columns, *values]]
     caption = "Measurements that the DAG model predicts from."

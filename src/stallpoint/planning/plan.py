@@ -64,11 +64,12 @@ class Order:
 
 @dataclass(frozen=True)
 class Row:
-    """Cells of one kind, hardware and node count."""
+    """Cells of one kind, hardware and place."""
 
     kind: str
     hardware: str
     nodes: int
+    workers_per_node: int
     cells: int
     visits: int
     seconds: Interval
@@ -146,12 +147,12 @@ class Plan:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """By kind, hardware and nodes."""
-        groups: dict[tuple[str, str, int], list[tuple[Order, int]]] = {}
+        """By kind, hardware, nodes and workers on each."""
+        groups: dict[tuple[str, str, int, int], list[tuple[Order, int]]] = {}
         for job in self.jobs:
             for order in job.orders:
                 cell = order.cell
-                groups.setdefault((cell.kind, cell.hardware, cell.nodes), []).append((order, job.nodes))
+                groups.setdefault((cell.kind, cell.hardware, *cell.place), []).append((order, job.nodes))
         kinds = list(KINDS)
         return [
             Row(
@@ -183,7 +184,11 @@ class Plan:
             "study": self.study,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "rows": [
-                {**_values(row, "kind", "hardware", "nodes", "cells", "visits"), **_took(row)} for row in self.rows
+                {
+                    **_values(row, "kind", "hardware", "nodes", "workers_per_node", "cells", "visits"),
+                    **_took(row),
+                }
+                for row in self.rows
             ],
             "jobs": [
                 {

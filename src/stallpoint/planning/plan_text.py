@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from stallpoint.durations import in_words
 from stallpoint.planning.expected import DEFAULTS, Interval
 from stallpoint.planning.plan import Plan
+from stallpoint.study.plan import in_place
 
 JOBS = 5
 """Jobs that are named."""
 _BASES = {
     "cell": "earlier visits to the same cell",
-    "nodes": "visits to similar cells on as many nodes",
+    "nodes": "visits to similar cells on as many nodes and workers",
     "network": "visits to similar cells",
     "kind": "visits to cells of the same kind",
     "hardware": "visits to other cells of the hardware",
@@ -31,10 +32,13 @@ def _table(plan: Plan) -> Iterator[str]:
     first = max(len("collectives"), *(len(row.kind) for row in plan.rows)) + 2
     second = max(len("hardware"), *(len(row.hardware) for row in plan.rows)) + 2
     third = max(len(in_time(row.seconds)) for row in plan.rows) + 2
-    yield f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>5}{'cells':>8}{'visits':>8}  {'time':<{third}}node-hours"
-    for row in plan.rows:
+    places = [in_place((row.nodes, row.workers_per_node)) for row in plan.rows]
+    width = max(map(len, ["nodes", *places]))
+    head = f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>{width}}{'cells':>8}{'visits':>8}"
+    yield f"{head}  {'time':<{third}}node-hours"
+    for row, at in zip(plan.rows, places, strict=True):
         yield (
-            f"  {row.kind:<{first}}{row.hardware:<{second}}{row.nodes:>5}{row.cells:>8}{row.visits:>8}  "
+            f"  {row.kind:<{first}}{row.hardware:<{second}}{at:>{width}}{row.cells:>8}{row.visits:>8}  "
             f"{in_time(row.seconds):<{third}}{_hours(row.node_hours)}"
         )
 

@@ -39,13 +39,15 @@ def supporting_cells(
                     ),
                 )
         if "collectives" in config:
-            for hardware, nodes, backend, reduction in reduced:
+            for hardware, nodes, workers, backend, reduction in reduced:
                 yield CollectivesCell(
                     backend=backend,
                     reduction=reduction,
                     message_bytes=_message_sizes(config["collectives"]),
                     samples=config["collectives"]["samples"],
-                    **catalogue.common(hardware, nodes=nodes, repeat=repeat, **_visits(config["collectives"])),
+                    **catalogue.common(
+                        hardware, nodes=nodes, workers_per_node=workers, repeat=repeat, **_visits(config["collectives"])
+                    ),
                 )
         if "storage_reads" in config:
             for storage, hardware, nodes in read:
@@ -73,20 +75,16 @@ def _visits(section: Mapping[str, Any]) -> dict[str, int]:
     return {"visits": section["visits"]} if "visits" in section else {}
 
 
-def _reductions(train: Iterable[TrainCell], catalogue: Catalogue) -> set[tuple[str, int, str, str]]:
-    """Hardware, nodes, backend and reduction scheme of the training cells that communicate."""
-    found = {(cell.hardware, cell.nodes, cell.sync) for cell in train if cell.ranks > 1}
-    used = ((hardware, nodes, catalogue.presets[sync]) for hardware, nodes, sync in found)
-    return {
-        (hardware, nodes, preset.communicator, preset.reduction)
-        for hardware, nodes, preset in used
-        if preset.communicates
-    }
+def _reductions(train: Iterable[TrainCell], catalogue: Catalogue) -> set[tuple[str, int, int, str, str]]:
+    """Hardware, nodes, workers per node, backend and reduction scheme of the training cells that communicate."""
+    found = {((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in train if cell.ranks > 1}
+    used = ((place, catalogue.presets[sync]) for place, sync in found)
+    return {(*place, preset.communicator, preset.reduction) for place, preset in used if preset.communicates}
 
 
-def _reduced_elsewhere(imported: Iterable[Cell]) -> set[tuple[str, int, str, str]]:
+def _reduced_elsewhere(imported: Iterable[Cell]) -> set[tuple[str, int, int, str, str]]:
     return {
-        (cell.hardware, cell.nodes, cell.backend, cell.reduction)
+        (cell.hardware, cell.nodes, cell.workers_per_node, cell.backend, cell.reduction)
         for cell in imported
         if isinstance(cell, ImportedCollectivesCell)
     }

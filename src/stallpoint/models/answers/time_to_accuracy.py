@@ -13,7 +13,7 @@ import numpy as np
 
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.answers.stalling import gains
-from stallpoint.models.base.measured import Point
+from stallpoint.models.base.measured import SERIES, Point
 from stallpoint.models.base.statistics import Reals, columns
 from stallpoint.models.convergence.steps import Steps
 from stallpoint.models.iteration.curve import ScalingCurve
@@ -53,7 +53,7 @@ def _times(curve: ScalingCurve, steps: Steps) -> Iterator[dict[str, object]]:
         needed, seconds = steps.at(batch), here.parts.iteration_time
         efficiency = steps.samples(min(steps.batches)) / steps.samples(batch)
         yield {
-            **here.point.labels("ranks", "global_batch"),
+            **here.point.labels("global_batch"),
             **{name: steps.training[name] for name in _LABELS},
             "basis": curve.basis(place),
             **columns("steps", needed),
@@ -78,13 +78,13 @@ def _stalling(curve: ScalingCurve, steps: Steps, threshold: float) -> dict[str, 
     gained = _gains(curve, steps)
     stall = Stall.of(gained, 2 * max(gained, default=0), threshold)
     verdict, place = stall.verdict
-    labels = {name: value for name, value in _first(curve).labels().items() if name != "nodes"}
+    labels = {name: value for name, value in _first(curve).labels().items() if name in SERIES}
     return {
         **labels,
         **{name: steps.training[name] for name in _LABELS},
         **stall.columns,
         "reached": stall.reached,
         "verdict": verdict,
-        "verdict_nodes": place,
+        "verdict_ranks": place,
         "largest_considered": stall.largest,
     }

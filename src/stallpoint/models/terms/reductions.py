@@ -33,7 +33,7 @@ def _steps(p: Reals) -> Reals:
 RING = ReductionLaw(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1) / p)
 HIERARCHICAL = "hierarchical"
 REDUCTION_LAWS: dict[str, ReductionLaw] = {
-    "nodes": ReductionLaw(np.ones_like, np.ones_like),
+    "place": ReductionLaw(np.ones_like, np.ones_like),
     "ring": RING,
     "recursive-doubling": ReductionLaw(_steps, _steps),
     "rabenseifner": ReductionLaw(lambda p: 2 * _steps(p), lambda p: 2 * (p - 1) / p),
@@ -42,7 +42,8 @@ REDUCTION_LAWS: dict[str, ReductionLaw] = {
     "sharded-servers": RING,
     HIERARCHICAL: RING,
 }
-"""``nodes`` is for one node count, the others for all. p is the number of ranks, for `HIERARCHICAL` that of nodes."""
+"""``place`` is for one number of nodes and of workers on each, the others for all. p is the number of ranks, for
+`HIERARCHICAL` that of nodes."""
 
 CERTAIN = 0.95
 """Part of the draws from which on laws are named alone."""
