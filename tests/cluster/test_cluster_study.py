@@ -65,7 +65,10 @@ ELSEWHERE: dict[str, Any] = {
 }
 LONG = {**BLOCK, "nodes": 2, "sync": "wfbp", "prefetch": 0, "iterations": 1000}
 """A cell that takes many minutes, to be added to the study."""
-LONG_PATH = "train/network~googlenet/hardware~cpu/nodes~2/workers_per_node~1/batch~4/storage~jpeg/scaling~strong/sync~wfbp/prefetch~0/repeat~1"
+LONG_PATH = (
+    "train/network~googlenet/hardware~cpu/nodes~2/workers_per_node~1/batch~4/storage~jpeg/"
+    "scaling~strong/sync~wfbp/prefetch~0/repeat~1"
+)
 
 MANY, ITERATIONS_OF_VISIT = 4, 30
 """Visits that take longer than a test needs to end their job, and how many iterations make one visit so long."""

@@ -202,7 +202,7 @@ def test_causes_that_cannot_be_told_apart_are_all_named() -> None:
 
 def test_one_node_count_is_no_curve() -> None:
     text = details(concluded(study(nodes=(1,), repeats=1), nodes=[]))
-    assert "not known: needs two node counts that were measured or can be predicted" in text
+    assert "not known: needs two worker counts that were measured or can be predicted" in text
     assert "No prediction could be compared" in text
 
 
@@ -277,9 +277,9 @@ ONE = {"largest_measured": 1, "measured_speedup_ranks": 1, "measured": [at(1, 1.
         (curve("undecided", 0, **ONE), "undecided: only n = 1 was measured"),
         (
             curve("undecided", 0, **{**ONE, "largest_measured": 3}),
-            "undecided: no node count was measured together with its double",
+            "undecided: no worker count was measured together with its double",
         ),
-        (curve("undecided", 0, **ONE, note="needs two node counts"), "undecided: needs two node counts"),
+        (curve("undecided", 0, **ONE, note="needs two worker counts"), "undecided: needs two worker counts"),
         (curve("withheld", 2, note="cells differ"), "withheld: cells differ"),
     ],
 )
@@ -311,7 +311,7 @@ def answer(*curves: dict[str, Any], error: float | None = None) -> dict[str, Any
         (
             curve("undecided", 0, **ONE),
             "Undecided",
-            "alexnet: undecided, as no node count was measured together with its double",
+            "alexnet: undecided, as no worker count was measured together with its double",
         ),
         (curve("withheld", 2, note="cells differ"), "Withheld", "alexnet: withheld, as cells differ"),
     ],

@@ -73,7 +73,7 @@ def test_measured_strong_scaling() -> None:
 def test_two_node_counts_are_needed() -> None:
     table = fit(study(nodes=(2,), compute_batches=(16,), **OPTIONS), nodes=[])["amdahl"]
     notes = table.groupby("basis")["note"].unique()
-    assert notes["measured"].tolist() == ["fewer than two different node counts"]
+    assert notes["measured"].tolist() == ["fewer than two different worker counts"]
     assert notes["compute"].tolist() == ["fewer than two different mini-batches"]
     assert table["serial_fraction"].isna().all()
 

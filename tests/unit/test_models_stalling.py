@@ -145,11 +145,11 @@ def test_a_broken_larger_count_is_left_out() -> None:
 
 def test_one_node_count_says_what_is_missing() -> None:
     found = fit(study(nodes=(1,), **ONE), nodes=[])["stalling"].iloc[0]
-    assert found["note"] == "needs two node counts that were measured or can be predicted"
+    assert found["note"] == "needs two worker counts that were measured or can be predicted"
     apart = study(nodes=(1, 4), **ONE)
     apart["collectives"] = apart["collectives"].iloc[:0]
     note = fit(apart, nodes=[])["stalling"].iloc[0]["note"]
-    assert note == "needs a node count and its double, measured or predicted"
+    assert note == "needs a worker count and its double, measured or predicted"
 
 
 # --- the verdict: of what was measured alone ------------------------------------------------------

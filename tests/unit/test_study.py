@@ -89,6 +89,26 @@ def test_workers_per_node_multiply_the_ranks() -> None:
     assert [(cell.ranks, cell.worker_batch) for cell in cells] == [(4, 2), (8, 1)]
 
 
+def test_workers_per_node_are_an_axis_up_to_those_of_the_hardware() -> None:
+    hardware = {"gpus": {"device": "cuda", "nodes": 2, "workers_per_node": 4}}
+    expanded = study(
+        hardware=hardware,
+        matrix=[
+            block(hardware="gpus", nodes=1, workers_per_node=[1, 2, 4, 8]),
+            block(hardware="gpus", nodes=2, workers_per_node=4),
+        ],
+        exclude=["workers_per_node == 2"],
+        collectives={},
+    )
+    assert [(cell.nodes, cell.workers_per_node, cell.ranks) for cell in train_cells(expanded)] == [
+        (1, 1, 1), (1, 4, 4), (2, 4, 8),
+    ]  # fmt: skip
+    assert reasons(expanded) == ["excluded: workers_per_node == 2", "8 workers on a node, but hardware gpus has 4"]
+    assert {(cell.nodes, cell.workers_per_node) for cell in expanded.of_kind("collectives")} == {(1, 4), (2, 4)}
+    assert all("/workers_per_node~" in cell.path for cell in train_cells(expanded))
+    assert "2 × 4" in expanded.plan()
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -12,7 +12,7 @@ from stallpoint.charts.frames import AXES, at_place, compact, label, rows, with_
 from stallpoint.numerals import number
 
 CHOICE = ["network", "hardware", "sync"]
-POINT = [*AXES, "nodes"]
+POINT = [*AXES, "nodes", "ranks"]
 WIDTH, ROW_HEIGHT = 680, 17
 FINEST = 0.004
 """Layers are drawn together until their bar has this share of the iteration."""

@@ -1,4 +1,4 @@
-"""How well larger node counts were predicted from smaller ones."""
+"""How well more workers were predicted from fewer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FILE = "models/validation.parquet"
 
 
 def validation(tables: Tables) -> Section:
-    """Errors of the predictions from smaller node counts, beside published ones."""
+    """Errors of the predictions from fewer workers, beside published ones."""
     rows = tables.get("validation")
     if rows is None or rows.empty:
         text = paragraph("No training on more workers than the fewest two counts was measured.")

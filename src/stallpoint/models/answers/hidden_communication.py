@@ -40,7 +40,7 @@ class Without:
         return self._found.get(self._way(point))
 
     def _way(self, point: Point) -> tuple[Point, bool]:
-        return replace(point, sync=""), self._presets[point.sync].device_prefetch
+        return replace(point.alone, sync=""), self._presets[point.sync].device_prefetch
 
 
 def _rows(curve: ScalingCurve, without: Without, presets: Mapping[str, Preset]) -> Iterator[dict[str, object]]:

@@ -49,7 +49,7 @@ def _rows(
     for ranks, whole in curve.measured.items():
         quiet = without.of(whole.point) if presets[whole.point.sync].communicates else None
         for name in INTERVENTIONS:
-            left = quiet if name == NO_COMMUNICATION else changed.get((name, whole.point))
+            left = quiet if name == NO_COMMUNICATION else changed.get((name, whole.point.alone))
             if left is not None:
                 yield _row(whole, left, name, path(curve, ranks, "measured"))
 

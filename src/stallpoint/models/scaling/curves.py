@@ -85,7 +85,8 @@ def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
     measured = pd.DataFrame(_measured(curve), columns=["series", *PLACE, _RATE])
     points = [predicted.point for predicted in curve.predicted.values()]
     wanted = Places.of(pd.DataFrame([_place(point) for point in points]))
-    refusal = too_few([n for n, at in curve.measured.items() if _usable(at)], "worker counts")
+    counted = "nodes" if curve.per_node == 1 else "workers"
+    refusal = too_few([n for n, at in curve.measured.items() if _usable(at)], counted)
     if refusal:
         empty = np.full((3, len(points)), np.nan)
         yield from _law_rows(curve, points, "chosen", float("nan"), empty, [refusal] * len(points))

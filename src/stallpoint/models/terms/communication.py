@@ -70,6 +70,8 @@ class Left:
 LEAST_LEFT = 1e-3
 """Least part of a message's time that computing and it are said to take from each other: what noise leaves of nothing
 is above 0."""
+LEAST_BETWEEN = 0.2
+"""Part of a message's time that is spent between nodes for it to tell of their links, where others do."""
 MOST_LEFT = np.log(2.0)
 """Largest \\|log\\| of what a line is believed to leave."""
 
@@ -414,8 +416,12 @@ def _fit(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Inside | None = N
     if inside is not None:
         of_nodes = [int(workers) for workers in ranks // nodes]
         spent = [all_reduce_seconds(inside.at(k), k, size) for k, size in zip(of_nodes, sizes, strict=True)]
-        # What noise leaves of nothing is still a time above 0.
-        observed = np.maximum(observed - np.stack(spent, axis=-1), 1e-3 * observed)
+        left = observed - np.stack(spent, axis=-1)
+        # Of messages that are nearly all spent inside, noise is left.
+        tells = left[0] > LEAST_BETWEEN * observed[0]
+        if len(np.unique(sizes[tells])) > 1:
+            nodes, ranks, sizes, left, observed = (of[..., tells] for of in (nodes, ranks, sizes, left, observed))
+        observed = np.maximum(left, 1e-3 * observed)
     timed = Timed(nodes if inside is not None else ranks, sizes, observed)
     points = timed.under(laws.value)
     line = law_choice.line(timed, laws)
