@@ -17,12 +17,14 @@ import cluster_report
 import collect
 import compare
 import cost_models
+import decoders
 import disturbances
 import dry_run
 import layer_timing
 import many_cells
 import message_bursts
 import pandas as pd
+import pipeline
 import plan_accuracy
 import predictions
 import presets
@@ -56,6 +58,8 @@ BENCHMARKS = {
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
+    "decoders": decoders.benchmark,
+    "pipeline": pipeline.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

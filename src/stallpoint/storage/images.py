@@ -64,7 +64,8 @@ def decode_image(data: bytes, size: int, name: str) -> Pixels:
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (size, size))
-            pixels = np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))
+            colours = image if image.mode == "RGB" else image.convert("RGB")  # which would copy
+            pixels = np.asarray(colours.resize((size, size), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error
         raise InputError(f"{name}: not a readable image ({why})") from error

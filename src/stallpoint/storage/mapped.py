@@ -20,6 +20,8 @@ from stallpoint.storage.samples import REPAIR
 class MappedImages(RawImages):
     """Pixels in one array file, mapped."""
 
+    layout = f"the same, read through a memory map: {RawImages.layout}"
+
     def read(self, index: int) -> bytes:
         """As `SampleSet.read`; the time of the page faults is in it."""
         extent = self._extent(index)
