@@ -11,7 +11,7 @@ from launching import run_job
 from stallpoint import parquet
 from stallpoint.cells import StorageCell
 from stallpoint.measure.storage_reads import drop, resident_share
-from stallpoint.records import RUNS, STORAGE_READS
+from stallpoint.records import RUNS, STORAGE_READS, VISITS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
 from stallpoint.storage.samples import Extent
@@ -123,6 +123,19 @@ def test_where_the_library_hides_extents_it_is_not_said_what_is_in_the_page_cach
     rows = parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").to_pylist()
     assert {row["resident"] for row in rows} == {None}
     assert len(rows) == 4 * 6
+
+
+def test_samples_that_were_left_out_are_in_the_record(tmp_path: Path) -> None:
+    storage = Storage("synthetic", tmp_path / "set", "files")
+    prepare(storage, generate=6, seed=1)
+    storage.open().extent(4).path.write_bytes(b"no image")
+    prepare(storage, generate=None, seed=1, most_corrupt=1)
+    cell = cell_of(storage, 1, 6)
+    status, printed = run_job(cell, tmp_path / cell.path, ranks=1)
+    assert status == 0, printed
+    (visit,) = parquet.read(VISITS, tmp_path / cell.path / "visits.parquet").to_pylist()
+    assert visit["left_out"] == 1
+    assert parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").num_rows == 4 * 5
 
 
 def test_fewer_samples_than_workers_are_said_in_words(tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ class _Visit:
             VISITS, turn=self.turn, beside=self.beside, began=self.started,
             duration=(datetime.now(UTC) - self.started).total_seconds(),
             preparing=(self.recorder.prepared - self.started).total_seconds(), measuring=self.recorder.measuring,
+            left_out=self.recorder.left_out,
             **where, threads=self.cell.threads_per_worker,
             product_before=before["product_seconds"], product_after=after["product_seconds"],
             all_reduce_before=before["all_reduce_seconds"], all_reduce_after=after["all_reduce_seconds"],

@@ -33,6 +33,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     training set therefore gives each worker fewer samples.
     """
     stored = Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()
+    keep.left_out = stored.left_out
     if stored.samples < world.size:
         raise CannotRun(
             f"storage {cell.storage} has {stored.samples} samples, fewer than the {world.size} workers that read at "

@@ -231,6 +231,7 @@ def iterations(
         ) as trainer,
         Sensors(gpu=device.index) as sensors,
     ):  # fmt: skip
+        keep.left_out = pipeline.left_out
         progress = Progress("iteration", [1] * count, silent=world.rank > 0)
         world.comm.Barrier()
         begun, keep.prepared = host_mark(), datetime.now(UTC)
