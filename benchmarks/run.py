@@ -17,6 +17,7 @@ import cluster_report
 import collect
 import compare
 import cost_models
+import decoders
 import disturbances
 import dry_run
 import inside_node
@@ -24,6 +25,7 @@ import layer_timing
 import many_cells
 import message_bursts
 import pandas as pd
+import pipeline
 import plan_accuracy
 import predictions
 import presets
@@ -60,6 +62,8 @@ BENCHMARKS = {
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
     "traces": traces.benchmark,
+    "decoders": decoders.benchmark,
+    "pipeline": pipeline.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

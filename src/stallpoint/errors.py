@@ -27,6 +27,13 @@ class InputError(ValueError):
         super().__init__("\n".join(lines))
 
 
+class Unreadable(InputError):
+    """Something that was there and whole before cannot be read any more: the storage fails, or went away.
+
+    A visit that meets it is recorded as failed, with the reason; the study goes on.
+    """
+
+
 def _shortened(line: str) -> str:
     if len(line) <= LONGEST_LINE:
         return line

@@ -301,6 +301,7 @@ VISITS = Table(
         Column("duration", REAL, "s", "from there to its end, what is done before and after measuring included"),
         Column("preparing", REAL, "s", "of that: until the ranks begin to measure together"),
         Column("measuring", REAL, "s", "of that: iterations, products, all-reduces and reads, warm-up included"),
+        Column("left_out", INT, None, "samples of its storage that cannot be decoded and are left out (most_corrupt)"),
         Column("kernel", TEXT, None, "hash that tells the running kernel from others: ranks on one share its counters"),
         Column("cpus", TEXT, None, "CPUs that the process may run on, such as 0-3,8"),
         Column("threads", INT, None, "threads that the worker computes with"),

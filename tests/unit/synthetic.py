@@ -245,7 +245,7 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
             "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "rank": rank, "visit": visit,
             "turn": turn, "beside": 0, "duration": 4.0, "preparing": 0.5,
             "measuring": 3.0, "began": pd.Timestamp("2025-01-01", tz="UTC") + pd.Timedelta(seconds=5 * turn),
-            "kernel": f"node{rank}",
+            "kernel": f"node{rank}", "left_out": 0,
             "cpus": "0", "threads": 1, "node_busy_error": 0.005, "product_before": 0.03, "product_after": 0.03,
             "all_reduce_before": 0.1 if cell.ranks > 1 else np.nan,
             "all_reduce_after": 0.1 if cell.ranks > 1 else np.nan,

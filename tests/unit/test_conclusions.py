@@ -10,7 +10,7 @@ from test_planning import TRAIN
 from stallpoint.conclusions.alike import alike
 from stallpoint.conclusions.answers import answers, leading
 from stallpoint.conclusions.details import details
-from stallpoint.conclusions.numbers import _slow_nodes, conclude
+from stallpoint.conclusions.numbers import _left_out, _slow_nodes, conclude
 from stallpoint.conclusions.page import page
 from stallpoint.conclusions.summary import summary
 from stallpoint.conclusions.words import (
@@ -19,6 +19,7 @@ from stallpoint.conclusions.words import (
     gain_in_words,
     heading,
     helps_in_words,
+    left_out_in_words,
     rivals_in_words,
     sentence,
     throughput_in_words,
@@ -453,6 +454,14 @@ def test_presets_that_do_the_same_are_named(device: str, expected: list[list[str
     assert sorted(entry["presets"] for entry in alike(runs)) == expected
 
 
+def test_samples_that_were_left_out_are_counted_for_each_storage() -> None:
+    cells = ["train/network~a/storage~disk/nodes~1", "other/storage/storage~disk/nodes~2", "train/storage~b/nodes~1"]
+    visits = pd.DataFrame({"cell": [*cells, "sgemm/network~a"], "left_out": [2, 3, 0, 0]})
+    (found,) = _left_out(visits)
+    assert left_out_in_words(found) == "storage disk: 3 samples that cannot be decoded are left out"
+    assert list(_left_out(visits[2:])) == []
+
+
 def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
     control = {"hardware": "cpu", "agrees": True}
     found = {
@@ -467,6 +476,7 @@ def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
             {"hardware": "cpu", "reason": "another process", "iterations": 1, "cells": 1, "kept": 1},
         ],
         "slow_nodes": [{"hardware": "cpu", "node": "node3", "ratio": 3.04, "visits": 9}],
+        "left_out": [],
         "controls": [control],
         "alike": [{"hardware": "cpu", "presets": ["intelcaffe", "mxnet", "wfbp"]}],
     }

@@ -11,7 +11,7 @@ from launching import run_job
 from stallpoint import parquet
 from stallpoint.cells import StorageCell
 from stallpoint.measure.storage_reads import drop, resident_share
-from stallpoint.records import STORAGE_READS
+from stallpoint.records import RUNS, STORAGE_READS, VISITS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
 from stallpoint.storage.samples import Extent
@@ -41,8 +41,8 @@ SampleSet.read = slow
 
 @pytest.mark.parametrize(
     ("name", "body"),
-    [("files", ""), ("files", FIRST_IS_SLOW), ("tar", ""), ("tokens", "")],
-    ids=["files", "files-slow", "tar", "tokens"],
+    [("files", ""), ("files", FIRST_IS_SLOW), ("tar", ""), ("mapped", ""), ("tokens", "")],
+    ids=["files", "files-slow", "tar", "mapped", "tokens"],
 )
 def test_two_workers_read_cold_and_warm_in_both_orders(tmp_path: Path, name: str, body: str) -> None:
     storage = Storage("synthetic", tmp_path / "set", name)
@@ -105,3 +105,70 @@ if os.getuid() == 0:
 print(resident_share([Extent(Path("/etc/passwd"), 0, 100)]))
 """
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "None\n"
+
+
+def cell_of(storage: Storage, nodes: int, samples: int) -> StorageCell:
+    return StorageCell(
+        "cpu", nodes, 1, 1, "cpu", 1, 1, "float32", True,
+        storage="synthetic", storage_path=str(storage.path), storage_format=storage.format, samples=samples,
+    )  # fmt: skip
+
+
+def test_where_the_library_hides_extents_it_is_not_said_what_is_in_the_page_cache(tmp_path: Path) -> None:
+    storage = Storage("synthetic", tmp_path / "set", "lmdb")
+    prepare(storage, generate=6, seed=1)
+    cell = cell_of(storage, 1, 6)
+    status, printed = run_job(cell, tmp_path / cell.path, ranks=1)
+    assert status == 0, printed
+    rows = parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").to_pylist()
+    assert {row["resident"] for row in rows} == {None}
+    assert len(rows) == 4 * 6
+
+
+def test_samples_that_were_left_out_are_in_the_record(tmp_path: Path) -> None:
+    storage = Storage("synthetic", tmp_path / "set", "files")
+    prepare(storage, generate=6, seed=1)
+    storage.open().extent(4).path.write_bytes(b"no image")
+    prepare(storage, generate=None, seed=1, most_corrupt=1)
+    cell = cell_of(storage, 1, 6)
+    status, printed = run_job(cell, tmp_path / cell.path, ranks=1)
+    assert status == 0, printed
+    (visit,) = parquet.read(VISITS, tmp_path / cell.path / "visits.parquet").to_pylist()
+    assert visit["left_out"] == 1
+    assert parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").num_rows == 4 * 5
+
+
+def test_fewer_samples_than_workers_are_said_in_words(tmp_path: Path) -> None:
+    storage = Storage("synthetic", tmp_path / "set", "files")
+    prepare(storage, generate=1, seed=1)
+    cell = cell_of(storage, 2, 6)
+    status, printed = run_job(cell, tmp_path / cell.path, ranks=2)
+    assert status == 0, printed
+    (run,) = parquet.read(RUNS, tmp_path / cell.path / "runs.parquet").to_pylist()
+    assert (run["status"], run["reason"]) == (
+        "failed", "storage synthetic has 1 samples, fewer than the 2 workers that read at once, each its own"
+    )  # fmt: skip
+
+
+GOES_AWAY = """
+import os
+from stallpoint.storage.samples import SampleSet
+read, done = SampleSet.read, []
+def once_more(self, index):
+    done.append(index)
+    if len(done) == 9:
+        os.rename(self.path, self.path.with_name("gone"))
+    return read(self, index)
+SampleSet.read = once_more
+"""
+
+
+def test_a_storage_that_goes_away_is_the_reason_in_the_cells_record(tmp_path: Path) -> None:
+    storage = Storage("synthetic", tmp_path / "set", "files")
+    prepare(storage, generate=8, seed=1)
+    cell = cell_of(storage, 1, 8)
+    status, printed = run_job(cell, tmp_path / cell.path, ranks=1, body=GOES_AWAY)
+    assert status == 0, printed
+    (run,) = parquet.read(RUNS, tmp_path / cell.path / "runs.parquet").to_pylist()
+    assert run["status"] == "failed"
+    assert re.search(r"set/class\d+/sample\d+.jpg: cannot be read \(No such file or directory\)", run["reason"])

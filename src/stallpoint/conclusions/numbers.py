@@ -69,6 +69,7 @@ def conclude(
         "alike": list(alike(tables["runs"])),
         "disturbances": list(_disturbances(tables["disturbances"])),
         "slow_nodes": list(_slow_nodes(tables["visits"], tables["environments"])),
+        "left_out": list(_left_out(tables["visits"])),
         "ended": list(_ended(tables["runs"], tables["visits"])),
         "planned": list(_planned(tables["runs"])),
         "instrumentation": list(_instrumentation(tables["instrumentation"])),
@@ -383,6 +384,14 @@ def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "cells": int(rows["cell"].nunique()),
             "kept": kept,
         }
+
+
+def _left_out(visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Storages with samples that cannot be decoded, and how many of them were left out at most."""
+    rows = visits[visits["left_out"] > 0]
+    storages = rows["cell"].str.extract(r"(?:^|/)storage~([^/]+)", expand=False)
+    for storage, samples in rows.groupby(storages)["left_out"].max().items():
+        yield {"storage": storage, "samples": int(samples)}
 
 
 def _slow_nodes(visits: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -291,6 +291,7 @@ def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:
     for entry in conclusions["slow_nodes"]:
         visits = count(entry["visits"], "visit")
         yield f"{entry['hardware']}: {slow_node_in_words(entry)} (sentinel, median of {visits})"
+    yield from map(left_out_in_words, conclusions["left_out"])
     if controls := conclusions["controls"]:
         agree = sum(bool(entry["agrees"]) for entry in controls)
         verb = "agrees" if len(controls) == 1 else "agree"
@@ -303,6 +304,12 @@ def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:
 def half_widths(curves: Iterable[Mapping[str, Any]]) -> list[float]:
     """Half-widths of the intervals of all measured speedups, over their values."""
     return [at["half_width"] for curve in curves for at in curve["measured"] if at["half_width"] is not None]
+
+
+def left_out_in_words(entry: Mapping[str, Any]) -> str:
+    """What the data of a storage lacks."""
+    verb = "is" if entry["samples"] == 1 else "are"
+    return f"storage {entry['storage']}: {count(entry['samples'], 'sample')} that cannot be decoded {verb} left out"
 
 
 def count(number: int, what: str) -> str:

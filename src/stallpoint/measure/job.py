@@ -3,9 +3,9 @@
 How a visit can end:
 
 - *ok*: the folder holds every table of the cell's kind.
-- *failed*: the cell cannot run here (`CannotRun`, out of memory); the folder holds `runs` with the reason, and
-  the ranks go on to the next visit. Where a rank fails while others wait for it inside MPI,
-  the ranks can only be ended by force; `stallpoint.turns.ends` tells that apart from other ends.
+- *failed*: the cell cannot run here (`CannotRun`, out of memory), or its storage went away (`Unreadable`); the folder
+  holds `runs` with the reason, and the ranks go on to the next visit. Where a rank fails while others wait for it
+  inside MPI, the ranks can only be ended by force; `stallpoint.turns.ends` tells that apart from other ends.
 - *error* (`InputError`, a defect): a message, an exit status, no folder. Rows measured until then go where those
   of an interrupted job go (`interruption`).
 """
@@ -28,7 +28,7 @@ import torch
 
 from stallpoint import parquet
 from stallpoint.cells import Cell
-from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError
+from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, Unreadable
 from stallpoint.kinds import kind_of
 from stallpoint.measure import environment, kernels, precision, slurm
 from stallpoint.measure.device import device_of
@@ -135,6 +135,7 @@ class _Visit:
             VISITS, turn=self.turn, beside=self.beside, began=self.started,
             duration=(datetime.now(UTC) - self.started).total_seconds(),
             preparing=(self.recorder.prepared - self.started).total_seconds(), measuring=self.recorder.measuring,
+            left_out=self.recorder.left_out,
             **where, threads=self.cell.threads_per_worker,
             product_before=before["product_seconds"], product_after=after["product_seconds"],
             all_reduce_before=before["all_reduce_seconds"], all_reduce_after=after["all_reduce_seconds"],
@@ -189,7 +190,7 @@ def _attempt(step: Callable[[], None]) -> _Problem | None:
     """Do `step`; what was in its way, if it could not be done."""
     try:
         step()
-    except CannotRun as error:
+    except (CannotRun, Unreadable) as error:
         return _Problem(EXIT_FAILED, str(error))
     except InputError as error:
         return _Problem(EXIT_BAD_INPUT, str(error))

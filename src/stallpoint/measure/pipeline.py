@@ -91,6 +91,8 @@ class InputPipeline:
         pinned: bool = False,
     ) -> None:
         self._stored = storage.open()
+        self.left_out = self._stored.left_out
+        """As `SampleSet.left_out`."""
         self._decoder = decoder(self._stored, takes)
         self._order = SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
         # Memory for each mini-batch ahead and for that in use: fresh memory would cost page faults.

@@ -31,6 +31,8 @@ class Recorder:
         """When the ranks began to measure together; until then they prepare."""
         self.measuring = 0.0
         """Time spent on what is measured itself, warm-up included, s."""
+        self.left_out = 0
+        """Samples of the storage that cannot be decoded and are left out of it."""
         self._blocks: dict[str, list[_Block]] = {}
 
     def add(self, table: Table, **values: object) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.cells import StorageCell
+from stallpoint.errors import CannotRun
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
@@ -32,23 +33,31 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     training set therefore gives each worker fewer samples.
     """
     stored = Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()
-    count = max(1, min(cell.samples, stored.samples // world.size))
+    keep.left_out = stored.left_out
+    if stored.samples < world.size:
+        raise CannotRun(
+            f"storage {cell.storage} has {stored.samples} samples, fewer than the {world.size} workers that read at "
+            "once, each its own"
+        )
+    count = min(cell.samples, stored.samples // world.size)
     random = np.random.default_rng(cell.seed).permutation(stored.samples)
     progress = Progress("read", [1] * 4 * count, silent=world.rank > 0)
     done = 0
     begin = time.perf_counter()
     for order, sequence in (("sequential", np.arange(stored.samples)), ("random", random)):
         own = [int(index) for index in sequence[world.rank * count :][:count]]
+        stored.close()  # what a process has mapped, or keeps in its own memory, cannot be dropped
+        extents = [extent for index in own if (extent := stored.extent(index))]
         # Who still reads in the order before would bring back what others have dropped.
         world.comm.Barrier()
         for cache in ("cold", "warm"):
             if cache == "cold":
-                drop({stored.extent(index).path for index in own})
+                drop({extent.path for extent in extents} or set(stored.files()))
             else:
                 for index in own:
                     stored.read(index)
             world.comm.Barrier()
-            resident = resident_share([stored.extent(index) for index in own])
+            resident = resident_share(extents)
             for _ in _read_all(stored, own, world, keep, order, cache, resident):
                 progress.tell(done := done + 1)
     keep.measuring += time.perf_counter() - begin
@@ -67,11 +76,12 @@ def drop(files: set[Path]) -> None:
 
 
 def resident_share(extents: Sequence[Extent]) -> float | None:
-    """Share of the pages of `extents` in this node's page cache; None where the kernel does not tell.
+    """Share of the pages of `extents` in this node's page cache; None where that is not told.
 
-    It tells only about files that this user owns or may write (``man 2 mincore``).
+    Libraries may hide extents, and the kernel tells only about files that this user owns or may write
+    (``man 2 mincore``).
     """
-    if not all(_is_told(path) for path in {extent.path for extent in extents}):
+    if not extents or not all(_is_told(path) for path in {extent.path for extent in extents}):
         return None
     pages = [_resident_pages(extent) for extent in extents]
     return float(np.concatenate(pages).mean())

@@ -31,6 +31,7 @@ from stallpoint.measure.precision import forward_context, loss_scale
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Sensors, between
+from stallpoint.measure.substitutes import FixedMiniBatch
 from stallpoint.measure.synchronisation import Sent
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
@@ -39,6 +40,7 @@ from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset, preset_from
 from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
 from stallpoint.storage import Storage
+from stallpoint.storage.memory import OneBatch
 
 PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 """What an iteration does, one after the other; together they are its time."""
@@ -229,6 +231,7 @@ def iterations(
         ) as trainer,
         Sensors(gpu=device.index) as sensors,
     ):  # fmt: skip
+        keep.left_out = pipeline.left_out
         progress = Progress("iteration", [1] * count, silent=world.rank > 0)
         world.comm.Barrier()
         begun, keep.prepared = host_mark(), datetime.now(UTC)
@@ -260,8 +263,11 @@ def _on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) ->
 def _pipeline(
     kind: type[InputPipeline], cell: TrainCell, world: World, takes: Inputs, begin: int, device: torch.device
 ) -> InputPipeline:
+    storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)
+    if storage.kind is OneBatch and kind is InputPipeline:
+        kind = FixedMiniBatch
     return kind(
-        Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
+        storage,
         takes=takes,
         batch=cell.worker_batch,
         rank=world.rank,

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 if TYPE_CHECKING:
     import torch
 
+IMAGENET_CLASSES = 1000
+"""Classes of the challenge's images (Russakovsky et al., 2015)."""
+
 
 @dataclass(frozen=True)
 class Images:
@@ -17,6 +20,8 @@ class Images:
 
     size: int
     """Rows and columns, pixels."""
+    classes: int | None = None
+    """Classes that the network tells apart; None where nobody says."""
 
     def example(self, batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs float32 [b, 3, size, size] and labels int64 [b], all 0."""

@@ -17,6 +17,8 @@ from stallpoint.cells import Cell, CollectivesCell, CopiesCell, SgemmCell, Stora
 from stallpoint.networks import NETWORKS
 from stallpoint.presets import preset_from
 from stallpoint.records import NETWORK_LAYERS
+from stallpoint.storage import FORMATS, SampleSet
+from stallpoint.storage.images import EncodedImages
 
 FACTOR = 2.5
 """Times from stated rates are right to within this factor, up or down, nine times out of ten."""
@@ -41,9 +43,8 @@ UPDATE_BYTES = 5
 """Times that an update reads or writes as many bytes as there are gradients: weights, momentum, gradients."""
 COPIES = 0.5
 """Seconds for one copy of each sort: 0.1 to 0.4 GB at 10e9 B/s, by several numbers of threads."""
-SAMPLE = {"files": 0.01, "tar": 0.01}
-"""Seconds that a reader takes to read and decode one image; other formats are decoded already (`SAMPLE_DECODED`)."""
-SAMPLE_DECODED = 0.001
+SAMPLE_ENCODED, SAMPLE_DECODED = 0.01, 0.001
+"""Seconds that a reader takes to read and decode one image, and for one sample that is decoded already."""
 ITERATION = 0.02
 """Seconds of an iteration that the size of the network does not matter for: calls of layers, rows that are kept."""
 VISIT = 0.3
@@ -123,7 +124,8 @@ def _iteration(cell: TrainCell, size: Size, crowd: float) -> float:
         computing = operations / CUDA_RATES[cell.precision]
     else:
         computing = operations / (CPU_RATE * cell.threads_per_worker) + UPDATE_BYTES * size.gradient_bytes / MEMORY
-    reading = cell.worker_batch * SAMPLE.get(cell.storage_format, SAMPLE_DECODED) / max(1, cell.readers)
+    encoded = issubclass(FORMATS.get(cell.storage_format, SampleSet), EncodedImages)
+    reading = cell.worker_batch * (SAMPLE_ENCODED if encoded else SAMPLE_DECODED) / max(1, cell.readers)
     busy = max(computing, reading) if cell.prefetch else computing + reading
     sent = size.gradient_bytes if preset_from(cell.preset).communicates else 0.0
     return ITERATION + crowd * busy + _all_reduce(sent, cell.ranks)

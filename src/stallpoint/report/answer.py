@@ -21,6 +21,7 @@ from stallpoint.conclusions.words import (
     helps_in_words,
     imported_beside,
     instrumentation_warnings,
+    left_out_in_words,
     likely_in_words,
     machine_in_words,
     mistrusted,
@@ -146,6 +147,7 @@ def _warnings(conclusions: Conclusions) -> Iterator[str]:
     for hardware in mistrusted(conclusions):
         texts.append((f"{hardware}: cells that do the same differ, so verdicts are withheld", "sure"))
     texts += [(f"{one['hardware']}: {slow_node_in_words(one)}", "sure") for one in conclusions["slow_nodes"]]
+    texts += [(left_out_in_words(one), "sure") for one in conclusions["left_out"]]
     for entry in conclusions["ended"]:
         if entry["ended"] in ("budget", "most visits"):
             texts.append((f"{entry['hardware']}: the precision was not reached", "sure"))

@@ -1,7 +1,8 @@
 """Where the training set lies, and in which format.
 
-A new format is a file beside this one with a subclass of `images.ImageSet` or `tokens.TokenSequences` (or, for
-samples of another kind, `samples.SampleSet`), and a line in `FORMATS`.
+A new format is a file beside this one with a subclass of `images.EncodedImages`, `images.ImageSet` or
+`tokens.TokenSequences` (or, for samples of another kind, `samples.SampleSet`), and a line in `FORMATS`; documentation
+and schema follow from that.
 """
 
 from __future__ import annotations
@@ -11,9 +12,17 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 from stallpoint.storage.files import ImageFiles
+from stallpoint.storage.lmdb import LmdbImages
+from stallpoint.storage.mapped import MappedImages
+from stallpoint.storage.memory import OneBatch
+from stallpoint.storage.parquet import ParquetImages
 from stallpoint.storage.raw import RawImages
 from stallpoint.storage.samples import SampleSet
+from stallpoint.storage.sounds import SoundFiles
 from stallpoint.storage.tar import TarShards
+from stallpoint.storage.tensors import SyntheticTensors
+from stallpoint.storage.texts import TextFiles
+from stallpoint.storage.tfrecord import TfRecords
 from stallpoint.storage.tokens import TokenSequences
 
 __all__ = ["FORMATS", "SampleSet", "Storage"]
@@ -21,8 +30,16 @@ __all__ = ["FORMATS", "SampleSet", "Storage"]
 FORMATS: dict[str, type[SampleSet]] = {
     "files": ImageFiles,
     "tar": TarShards,
+    "lmdb": LmdbImages,
+    "parquet": ParquetImages,
+    "tfrecord": TfRecords,
     "raw": RawImages,
+    "mapped": MappedImages,
     "tokens": TokenSequences,
+    "texts": TextFiles,
+    "sounds": SoundFiles,
+    "synthetic": SyntheticTensors,
+    "memory": OneBatch,
 }
 """Formats by the name a study gives them."""
 
@@ -45,7 +62,7 @@ class Storage:
     def open(self) -> SampleSet:
         """Its samples; `InputError` for an unknown format, a missing path or a storage without samples."""
         kind = self.kind
-        if not self.path.is_dir():
+        if kind.in_folder and not self.path.is_dir():
             raise InputError(
                 f"storage {self.name}: {self.path} does not exist or is not a folder; one that was generated comes "
                 "back by `snakemake -R prepare_storage`, and finished cells stay"

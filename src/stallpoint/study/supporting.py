@@ -14,6 +14,7 @@ from stallpoint.cells import (
     StorageCell,
     TrainCell,
 )
+from stallpoint.storage import FORMATS
 from stallpoint.study.catalogue import Catalogue, as_list
 
 
@@ -23,7 +24,7 @@ def supporting_cells(
     """What the training cells call for: sgemm, collectives (but those `imported`), storage and copies cells."""
     trained = dict.fromkeys((cell.network, cell.hardware) for cell in train)
     reduced = sorted(_reductions(train, catalogue) - _reduced_elsewhere(imported))
-    read = sorted({(cell.storage, cell.hardware, cell.nodes) for cell in train})
+    read = sorted(_read(config, catalogue, train))
     for repeat in range(1, config["repeats"] + 1):
         if "sgemm" in config:
             for network, hardware in trained:
@@ -68,6 +69,13 @@ def supporting_cells(
                         hardware, nodes=1, workers_per_node=1, repeat=repeat, **_visits(config["copies"])
                     ),
                 )
+
+
+def _read(config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell]) -> set[tuple[str, str, int]]:
+    """Storage, hardware and nodes of what is read alone: what cells train from, and what nothing is trained from."""
+    also = as_list(config.get("storage_reads", {}).get("also", []))
+    read = {(storage, cell.hardware, cell.nodes) for cell in train for storage in (cell.storage, *also)}
+    return {one for one in read if FORMATS[catalogue.storage[one[0]]["format"]].in_folder}
 
 
 def _visits(section: Mapping[str, Any]) -> dict[str, int]:
