@@ -23,7 +23,7 @@ def supporting_cells(
     """What the training cells call for: sgemm, collectives (but those `imported`), storage and copies cells."""
     trained = dict.fromkeys((cell.network, cell.hardware) for cell in train)
     reduced = sorted(_reductions(train, catalogue) - _reduced_elsewhere(imported))
-    read = sorted({(cell.storage, cell.hardware, cell.nodes) for cell in train})
+    read = sorted({(cell.storage, cell.hardware, cell.nodes, cell.workers_per_node) for cell in train})
     for repeat in range(1, config["repeats"] + 1):
         if "sgemm" in config:
             for network, hardware in trained:
@@ -48,14 +48,18 @@ def supporting_cells(
                     **catalogue.common(hardware, nodes=nodes, repeat=repeat, **_visits(config["collectives"])),
                 )
         if "storage_reads" in config:
-            for storage, hardware, nodes in read:
+            section = config["storage_reads"]
+            for storage, hardware, nodes, workers in read:
+                memory = catalogue.storage[storage].get("server_memory_gb")
                 yield StorageCell(
                     storage=storage,
                     storage_path=catalogue.storage[storage]["path"],
                     storage_format=catalogue.storage[storage]["format"],
-                    samples=config["storage_reads"]["samples"],
+                    **{name: section[name] for name in ("samples", "readers", "drop_caches")},
+                    checkpoint_bytes=section.get("checkpoint_bytes"),
+                    server_memory=None if memory is None else memory * 1e9,
                     **catalogue.common(
-                        hardware, nodes=nodes, workers_per_node=1, repeat=repeat, **_visits(config["storage_reads"])
+                        hardware, nodes=nodes, workers_per_node=workers, repeat=repeat, **_visits(section)
                     ),
                 )
         if "copies" in config:
