@@ -455,7 +455,7 @@ STORAGE_PASSES = Table(
         *_SOURCE,
         Column("source", TEXT, None, "what is mounted there, as the kernel tells it; empty when anonymised"),
         Column("metadata", TEXT, None, "what the node knew of the files before: cold (dropped), warm or unknown"),
-        Column("resident", REAL, None, "share of the samples' pages found in the page cache before; null where unknown"),
+        Column("resident", REAL, None, "share of the samples' pages in the page cache before; null where unknown"),
         Column("bytes", INT, "B", "bytes that this worker asked for"),
         Column("node_bytes", INT, "B", "bytes that all workers of its node asked for"),
         Column("process_bytes", INT, "B", "read by block devices for this process; null where unknown, as below"),
@@ -478,8 +478,8 @@ STORAGE_OPERATIONS = Table(
             "operation",
             TEXT,
             None,
-            "stat, open (and close), decode (of a sample that was read), checkpoint write (with fsync) or checkpoint read "
-            "(cold)",
+            "stat, open (and close), decode (of a sample that was read), checkpoint write (with fsync) or checkpoint "
+            "read (cold)",
         ),
         Column("metadata", TEXT, None, "what the node knew of the file before: cold (dropped) or warm"),
         Column("origin", TEXT, None, "where a checkpoint was read from, as in storage_passes; empty for the others"),
@@ -1213,8 +1213,8 @@ MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
-    STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS,
-    COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES,
+    STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES,
+    HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

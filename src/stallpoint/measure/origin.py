@@ -12,6 +12,19 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from stallpoint.origins import (
+    BEYOND_CACHE,
+    DEVICE,
+    EXCLUDED,
+    MIXED,
+    NETWORK,
+    NONE,
+    PAGE_CACHE,
+    SEEN,
+    SERVER_CACHE,
+    UNKNOWN,
+)
+
 LOCAL = (
     "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs", "vfat", "exfat", "ntfs3", "squashfs",
     "erofs", "iso9660", "tmpfs", "ramfs",
@@ -26,11 +39,6 @@ MEMORY = ("tmpfs", "ramfs")
 """Types whose files are in the page cache and nowhere else."""
 MOST, LITTLE = 0.9, 0.1
 """Shares of the bytes that were asked for: at least so many came from there; at most so many did."""
-BEYOND_CACHE = 5.0
-"""A set so many times as large as a memory is not held by it: what MLPerf Storage asks of a training set against the
-memory of all clients (submission guidelines v2.0, Dataset generation)."""
-PAGE_CACHE, SERVER_CACHE, DEVICE, NETWORK = "page cache", "server cache", "local device", "network"
-MIXED, UNKNOWN = "mixed", "unknown"
 _SECTOR = 512  # of /sys/block/*/stat, whatever the device's is
 _REMOTE = ("nbd", "rbd", "drbd")
 _VIRTUAL = ("vd", "xvd", "ram", "zram")
@@ -130,23 +138,18 @@ def origin(source: Source, moved: Counters, asked: int, node_asked: int, residen
     return PAGE_CACHE if in_memory else _over_network(moved, node_asked, resident)
 
 
-def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: float | None) -> str | None:
-    """Whether a cache beyond this node may have answered: ``none``, ``excluded`` (the set is far larger) or ``unknown``.
+def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: float | None) -> str:
+    """Whether a cache beyond this node may have answered: ``none``, ``excluded`` (the set is larger) or ``unknown``.
 
-    None where the bytes did not come from beyond it; ``seen`` where such a cache was seen to answer.
+    Empty where the bytes did not come from beyond it; ``seen`` where such a cache was seen to answer.
     """
     if came_from in (PAGE_CACHE, UNKNOWN):
-        return None
+        return ""
     if came_from == SERVER_CACHE:
-        return "seen"
+        return SEEN
     if came_from == DEVICE and not source.virtual:
-        return "none"
-    return "excluded" if server_memory and set_bytes >= BEYOND_CACHE * server_memory else "unknown"
-
-
-def of_storage(came_from: str, beyond: str | None) -> bool:
-    """Whether such a pass tells how fast the storage is, and not how fast a cache."""
-    return came_from in (DEVICE, NETWORK) and beyond in ("none", "excluded")
+        return NONE
+    return EXCLUDED if server_memory and set_bytes >= BEYOND_CACHE * server_memory else UNKNOWN
 
 
 def _judged(counted: int | None, asked: int, beyond: str = DEVICE) -> str:

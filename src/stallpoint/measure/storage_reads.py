@@ -1,7 +1,7 @@
 """Reading the training set from all workers at once: in order, shuffled and at random, page cache cold and warm.
 
-A pass is input only: decoding is timed apart from it, and so are the looking up of files and a checkpoint. The page cache
-meant is that of the nodes; what is known of one beyond them is in the table ``storage_passes`` (`origin`).
+A pass is input only: decoding is timed apart from it, and so are the looking up of files and a checkpoint. The page
+cache meant is that of the nodes; what is known of one beyond them is in the table ``storage_passes`` (`origin`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from stallpoint.errors import InputError
 from stallpoint.measure.decoding import decoder
 from stallpoint.measure.environment import node_memory
 from stallpoint.measure.mpi import MPI
-from stallpoint.measure.origin import Source, of_storage, origin, server_cache
+from stallpoint.measure.origin import Source, origin, server_cache
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks.inputs import Images, Inputs, Tokens
+from stallpoint.origins import of_storage
 from stallpoint.records import STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
 from stallpoint.storage import SampleSet, Storage
 from stallpoint.storage.samples import Extent
@@ -46,8 +47,8 @@ _CHUNK = 1 << 20
 def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     """Time each read of ``cell.samples`` samples on every worker, for all orders and cache states.
 
-    Where all samples of an order differ, no two workers read the same one, so that a cold read is cold; a small training
-    set therefore gives each worker fewer samples.
+    No sample is read twice in a pass, by one worker or by two, so that a cold read is cold, unless they are drawn at
+    random; a small training set therefore gives each worker fewer samples.
     """
     node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
     try:
@@ -70,9 +71,7 @@ class _Pass:
 class _Visit:
     """What one worker does in a visit; all workers do the same at the same time."""
 
-    def __init__(
-        self, cell: StorageCell, world: World, keep: Recorder, node: MPI.Intracomm, stored: SampleSet
-    ) -> None:
+    def __init__(self, cell: StorageCell, world: World, keep: Recorder, node: MPI.Comm, stored: SampleSet) -> None:
         self._cell, self._world, self._keep, self._node, self._stored = cell, world, keep, node, stored
         self._source = Source(stored.path)
         self._droppable = bool(node.allreduce(cell.drop_caches and os.access(DROP_CACHES, os.W_OK), MPI.LAND))
@@ -103,8 +102,8 @@ class _Visit:
 
     def _passes(self) -> Iterator[_Pass]:
         """Files that nobody opened so far come first: each visit has some of its own, until all were opened."""
-        fresh = _fresh(self._stored, self._parts, self._keep.visit, self._world.comm)
-        if fresh and not self._droppable:
+        one_each = not self._droppable and not self._stored.keep_open
+        if one_each and (fresh := _fresh(self._parts, self._keep.visit, self._world.rank, self._world.size)):
             yield _Pass("shuffled", "untouched", 1, fresh)
         for order in ("sequential", "shuffled", "random"):
             for readers in sorted({1, self._cell.readers}):
@@ -134,7 +133,7 @@ class _Visit:
         )  # fmt: skip
 
     def _prepare(self, one: _Pass) -> tuple[str, float | None]:
-        """Bring the caches into the state of the pass; what the node then knows of the files, and has of their bytes."""
+        """Bring the caches into the state of the pass; what the node then knows of the files, and holds of them."""
         if one.cache == "untouched":  # looking whether they are in the page cache would open them
             return "unknown", None
         if one.cache == "warm":
@@ -235,7 +234,7 @@ class _Visit:
         self._operations("checkpoint read", "warm", [(read, size)], came_from)
 
     def _operations(
-        self, operation: str, metadata: str, rows: Sequence[tuple[float, int]], came_from: str | None = None
+        self, operation: str, metadata: str, rows: Sequence[tuple[float, int]], came_from: str = ""
     ) -> None:
         first = (self._keep.visit - 1) * len(rows)
         self._keep.add(
@@ -271,18 +270,16 @@ def _parts(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[
     return {name: [int(index) for index in part] for name, part in parts.items()}
 
 
-def _fresh(stored: SampleSet, parts: dict[str, list[int]], visit: int, comm: MPI.Intracomm) -> list[int]:
-    """Samples whose files no worker of this cell opened in earlier visits or opens in other passes; none if they ran out.
+def _fresh(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> list[int]:
+    """Samples that no worker of this cell reads in earlier visits or other passes; none where they ran out.
 
     A partition of the ``rest``: visit v has its v-th run, rank r the r-th part of it.
     """
-    if stored.keep_open:
-        return []
     count = len(parts["shuffled"])
-    first = (visit - 1) * comm.size * count
-    if first + comm.size * count > len(parts["rest"]):
+    first = (visit - 1) * ranks * count
+    if first + ranks * count > len(parts["rest"]):
         return []
-    return parts["rest"][first + comm.rank * count :][:count]
+    return parts["rest"][first + rank * count :][:count]
 
 
 def _files(stored: SampleSet, indices: Sequence[int]) -> set[Path]:
