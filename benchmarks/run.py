@@ -26,6 +26,7 @@ import pandas as pd
 import plan_accuracy
 import predictions
 import presets
+import reading
 import repeatability
 import report_page
 import scale
@@ -56,6 +57,7 @@ BENCHMARKS = {
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
+    "reading": reading.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)
