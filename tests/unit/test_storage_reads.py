@@ -15,7 +15,7 @@ from stallpoint import parquet
 from stallpoint.cells import StorageCell
 from stallpoint.measure.origin import Source
 from stallpoint.measure.storage_reads import DROP_CACHES, _fresh, _parts, drop, resident_share
-from stallpoint.records import STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
+from stallpoint.records import RUNS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import MARKER_FILE, prepare
 from stallpoint.storage.samples import INDEX_FILE, Extent
@@ -220,3 +220,18 @@ if os.getuid() == 0:
 print(resident_share([Extent(Path("/etc/passwd"), 0, 100)]))
 """
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "None\n"
+
+
+def test_fewer_samples_than_workers_are_said_in_words(tmp_path: Path) -> None:
+    storage = Storage("synthetic", tmp_path / "set", "files")
+    prepare(storage, generate=1, seed=1)
+    cell = StorageCell(
+        "cpu", 2, 1, 1, "cpu", 1, 1, "float32", True,
+        storage="synthetic", storage_path=str(storage.path), storage_format="files", samples=6,
+    )  # fmt: skip
+    status, printed = run_job(cell, tmp_path / cell.path, ranks=2)
+    assert status == 0, printed
+    (run,) = parquet.read(RUNS, tmp_path / cell.path / "runs.parquet").to_pylist()
+    assert (run["status"], run["reason"]) == (
+        "failed", "storage synthetic has 1 samples, fewer than the 2 workers that read at once, each its own"
+    )  # fmt: skip

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.cells import StorageCell
-from stallpoint.errors import InputError
+from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure.decoding import decoder
 from stallpoint.measure.environment import node_memory
 from stallpoint.measure.mpi import MPI
@@ -48,11 +48,16 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     """Time each read of ``cell.samples`` samples on every worker, for all orders and cache states.
 
     No sample is read twice in a pass, by one worker or by two, so that a cold read is cold, unless they are drawn at
-    random; a small training set therefore gives each worker fewer samples.
+    random; a small training set therefore gives each worker fewer samples. `CannotRun` where there is not one for each.
     """
     node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
     try:
         with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
+            if stored.samples < world.size:
+                raise CannotRun(
+                    f"storage {cell.storage} has {stored.samples} samples, fewer than the {world.size} workers that read "
+                    "at once, each its own"
+                )
             _Visit(cell, world, keep, node, stored).run()
     finally:
         node.Free()  # processes make many visits
@@ -115,14 +120,13 @@ class _Visit:
         # Who still reads in the pass before would bring back what others have dropped.
         self._world.comm.Barrier()
         metadata, resident = self._prepare(one)
-        asked = sum(self._size(index) for index in one.indices)
-        node_asked = self._node.allreduce(asked)
         self._world.comm.Barrier()
         before = self._source.read()
         self._world.comm.Barrier()
-        self._time(one)
+        asked = self._time(one)
         self._world.comm.Barrier()
         moved = self._source.read().since(before)
+        node_asked = self._node.allreduce(asked)
         came_from = origin(self._source, moved, asked, node_asked, resident)
         beyond = server_cache(self._source, came_from, self._stored.total_bytes, self._cell.server_memory)
         self._keep.add(
@@ -143,8 +147,7 @@ class _Visit:
             self._stored.close()  # of an open file the kernel keeps what it knows
             drop(_files(self._stored, one.indices))
         self._world.comm.Barrier()
-        extents = [self._stored.extent(index) for index in one.indices]
-        resident = resident_share(extents)
+        resident = resident_share(_extents(self._stored, one.indices))
         if one.cache == "cold" and self._drop_all():
             return "cold", resident
         return "warm", resident
@@ -157,8 +160,8 @@ class _Visit:
         self._world.comm.Barrier()
         return self._droppable
 
-    def _time(self, one: _Pass) -> None:
-        """Read all samples of the pass; all workers begin together."""
+    def _time(self, one: _Pass) -> int:
+        """Read all samples of the pass, all workers at once; the bytes that were asked for."""
         began = time.perf_counter()
 
         def timed(index: int) -> tuple[float, float, int]:
@@ -177,6 +180,7 @@ class _Visit:
             STORAGE_READS, order=one.order, cache=one.cache, readers=one.readers,
             sample=list(range(first, first + len(rows))), start=starts, seconds=seconds, bytes=sizes,
         )  # fmt: skip
+        return sum(sizes)
 
     def _look_up(self, indices: list[int]) -> None:
         """Time the looking up of files, one after the other: what many small files take beside their bytes."""
@@ -243,9 +247,6 @@ class _Visit:
             seconds=[seconds for seconds, _ in rows], bytes=[size for _, size in rows],
         )  # fmt: skip
 
-    def _size(self, index: int) -> int:
-        return self._stored.extent(index).size
-
 
 def _parts(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[str, list[int]]:
     """Which samples a worker reads in each order, of so many stored.
@@ -253,7 +254,7 @@ def _parts(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[
     ``shuffled`` is its part of one permutation for all workers; what no worker has in it or in another order is
     ``rest``, in the order of that permutation.
     """
-    count = max(1, min(wanted, samples // ranks))
+    count = min(wanted, samples // ranks)
     permutation = np.random.default_rng(seed).permutation(samples)
     drawn = [np.random.default_rng([seed, one]).integers(samples, size=count) for one in range(ranks)]
     place = slice(rank * count, (rank + 1) * count)
@@ -282,8 +283,14 @@ def _fresh(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> li
     return parts["rest"][first + rank * count :][:count]
 
 
+def _extents(stored: SampleSet, indices: Sequence[int]) -> list[Extent]:
+    """Where the samples lie; nothing where the library of a format hides it."""
+    return [extent for index in indices if (extent := stored.extent(index))]
+
+
 def _files(stored: SampleSet, indices: Sequence[int]) -> set[Path]:
-    return {stored.extent(index).path for index in indices}
+    """The files that hold the samples; all of the set where it is not known which do."""
+    return {extent.path for extent in _extents(stored, indices)} or set(stored.files())
 
 
 def _takes(stored: SampleSet) -> Inputs:
@@ -315,11 +322,12 @@ def drop(files: set[Path]) -> None:
 
 
 def resident_share(extents: Sequence[Extent]) -> float | None:
-    """Share of the pages of `extents` in this node's page cache; None where the kernel does not tell.
+    """Share of the pages of `extents` in this node's page cache; None where that is not told.
 
-    It tells only about files that this user owns or may write (``man 2 mincore``).
+    Libraries may hide extents, and the kernel tells only about files that this user owns or may write
+    (``man 2 mincore``).
     """
-    if not all(_is_told(path) for path in {extent.path for extent in extents}):
+    if not extents or not all(_is_told(path) for path in {extent.path for extent in extents}):
         return None
     pages = [_resident_pages(extent) for extent in extents]
     return float(np.concatenate(pages).mean())
