@@ -185,7 +185,7 @@ class StorageCell(Cell):
     """Samples read by each worker in each pass."""
     readers: int = field(default=1, kw_only=True, metadata=_LATER)
     """Threads of each worker that read at once; where there are several, one alone reads as well."""
-    drop_caches: bool = field(default=True, kw_only=True, metadata=_LATER)
+    drop_caches: bool = field(default=False, kw_only=True, metadata=_LATER)
     """Drop all caches of the kernel before a cold pass, where this user may."""
     checkpoint_bytes: int | None = field(default=None, kw_only=True, metadata=_LATER)
     """Size of a checkpoint that is written and read back; None: none is."""

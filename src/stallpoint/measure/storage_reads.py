@@ -55,8 +55,8 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
         with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
             if stored.samples < world.size:
                 raise CannotRun(
-                    f"storage {cell.storage} has {stored.samples} samples, fewer than the {world.size} workers that read "
-                    "at once, each its own"
+                    f"storage {cell.storage} has {stored.samples} samples, fewer than the {world.size} workers that "
+                    "read at once, each its own"
                 )
             _Visit(cell, world, keep, node, stored).run()
     finally:
