@@ -25,9 +25,9 @@ from stallpoint.storage import SampleSet, Storage
 
 NAME = "reading"
 BLOCK = 1 << 20
-LARGE = 1024
+LARGE = 512
 """Blocks of the large file."""
-SMALL, SMALL_SIZE = 4000, 64 << 10
+SMALL, SMALL_SIZE = 2000, 64 << 10
 """Small files, and the bytes of each."""
 WANTED = {"sequential": "at least 0.95", "small files": "at least 0.80"}
 
@@ -122,7 +122,7 @@ def _fio(stored: SampleSet, job: list[str], cache: str, scratch: Path) -> float:
     file.write_text("\n".join(["[reading]", *common, *job]) + "\n")
     command = ["fio", "--output-format=json", str(file)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=scratch).stdout
-    read = json.loads(printed)["jobs"][0]["read"]
+    read = json.loads(printed[printed.index("{") :])["jobs"][0]["read"]  # before it, it says what it opened
     if read["io_bytes"] != stored.total_bytes:
         raise SystemExit(f"{NAME}: fio read {read['io_bytes']} of {stored.total_bytes} bytes")
     return float(read["runtime"]) / 1e3  # it tells whole ms
