@@ -29,6 +29,7 @@ import pipeline
 import plan_accuracy
 import predictions
 import presets
+import reading
 import repeatability
 import report_page
 import scale
@@ -64,6 +65,7 @@ BENCHMARKS = {
     "traces": traces.benchmark,
     "decoders": decoders.benchmark,
     "pipeline": pipeline.benchmark,
+    "reading": reading.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

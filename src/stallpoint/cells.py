@@ -180,16 +180,24 @@ class CollectivesCell(Cell):
 
 @dataclass(frozen=True, slots=True)
 class StorageCell(Cell):
-    """Reading the training set from all nodes at once."""
+    """Reading the training set from all workers at once."""
 
     kind: ClassVar[str] = "storage"
-    axes: ClassVar[tuple[str, ...]] = ("storage", "hardware", "nodes", "repeat")
+    axes: ClassVar[tuple[str, ...]] = ("storage", "hardware", "nodes", "workers_per_node", "repeat")
 
     storage: str
     storage_path: str
     storage_format: str
     samples: int
-    """Samples read by each worker for each combination of order and cache state."""
+    """Samples read by each worker in each pass."""
+    readers: int = field(default=1, kw_only=True, metadata=_LATER)
+    """Threads of each worker that read at once; where there are several, one alone reads as well."""
+    drop_caches: bool = field(default=False, kw_only=True, metadata=_LATER)
+    """Drop all caches of the kernel before a cold pass, where this user may."""
+    checkpoint_bytes: int | None = field(default=None, kw_only=True, metadata=_LATER)
+    """Size of a checkpoint that is written and read back; None: none is."""
+    server_memory: float | None = field(default=None, kw_only=True, metadata=_LATER)
+    """Memory of all servers behind the storage, bytes, where the study says it."""
 
 
 @dataclass(frozen=True, slots=True)

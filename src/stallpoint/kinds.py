@@ -64,6 +64,7 @@ class JobKind:
         return found
 
 
+_STORAGE = (records.STORAGE_READS, records.STORAGE_PASSES, records.STORAGE_OPERATIONS)
 _TRAINING = (records.ITERATIONS, records.LAYERS)
 
 KINDS: dict[str, JobKind] = {
@@ -73,7 +74,7 @@ KINDS: dict[str, JobKind] = {
         JobKind(InterventionCell, "intervention", (records.INTERVENED,), "interventions"),
         JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
-        JobKind(StorageCell, "storage_reads", (records.STORAGE_READS,), "storage cells"),
+        JobKind(StorageCell, "storage_reads", _STORAGE, "storage cells"),
         JobKind(CopiesCell, "copies", (records.COPIES,), "copies cells"),
         JobKind(ImportedTrainCell, "", _TRAINING, "imported training runs"),
         JobKind(ImportedCollectivesCell, "", (records.COLLECTIVES,), "imported all-reduces"),

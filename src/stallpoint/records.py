@@ -398,25 +398,101 @@ CONTENTION = Table(
     ),
 )
 
+_READING = (
+    Column(
+        "order",
+        TEXT,
+        None,
+        "sequential (as stored), shuffled (every sample once, in random order) or random (each drawn anew)",
+    ),
+    Column(
+        "cache",
+        TEXT,
+        None,
+        "page cache before the pass: cold (dropped), warm (read before) or untouched (never opened by this cell)",
+    ),
+    Column("readers", INT, None, "threads of each worker that read at once"),
+)
+_STORAGE_AXES = (CELL, STORAGE, HARDWARE, NODES, WORKERS_PER_NODE, RANKS, REPEAT, RANK)
+
 STORAGE_READS = Table(
     "storage_reads",
     "one row for each sample read from a storage by each rank",
     (
-        CELL,
-        STORAGE,
-        HARDWARE,
-        NODES,
-        RANKS,
-        REPEAT,
-        RANK,
-        Column("order", TEXT, None, "sequential or random"),
-        Column("cache", TEXT, None, "page cache before the pass: cold (dropped) or warm (read before)"),
-        Column("resident", REAL, None, "share of the samples' pages found in the page cache before the pass"),
+        *_STORAGE_AXES,
+        *_READING,
         VISIT,
         SAMPLE,
         Column("start", REAL, "s", "start of the read, since all ranks began the pass"),
         Column("seconds", REAL, "s", "time to read the sample"),
         Column("bytes", INT, "B", "bytes of the sample"),
+    ),
+)
+
+_SOURCE = (
+    Column("filesystem", TEXT, None, "type of the file system, as the kernel calls it: ext4, nfs4, lustre, ..."),
+    Column("locality", TEXT, None, "whether the path is local to a node or shared, by that type; or unknown"),
+)
+_ORIGIN = (
+    Column(
+        "origin",
+        TEXT,
+        None,
+        "where the bytes came from: page cache, server cache (seen below the file system), local device, network, "
+        "mixed, or unknown",
+    ),
+    Column(
+        "server_cache",
+        TEXT,
+        None,
+        "cache beyond the node: none, excluded (the set is 5 times as large), seen, or unknown; empty where the bytes "
+        "did not come from there",
+    ),
+    Column("of_storage", FLAG, None, "the pass tells how fast the storage is, and not how fast a cache"),
+)
+
+STORAGE_PASSES = Table(
+    "storage_passes",
+    "one row for each pass over samples of a storage and rank: what was asked for, and who counted it",
+    (
+        *_STORAGE_AXES,
+        *_READING,
+        VISIT,
+        *_SOURCE,
+        Column("source", TEXT, None, "what is mounted there, as the kernel tells it; empty when anonymised"),
+        Column("metadata", TEXT, None, "what the node knew of the files before: cold (dropped), warm or unknown"),
+        Column("resident", REAL, None, "share of the samples' pages in the page cache before; null where unknown"),
+        Column("bytes", INT, "B", "bytes that this worker asked for"),
+        Column("node_bytes", INT, "B", "bytes that all workers of its node asked for"),
+        Column("process_bytes", INT, "B", "read by block devices for this process; null where unknown, as below"),
+        Column("device_bytes", INT, "B", "read by the file system's block device, for anybody on the node"),
+        Column("disk_bytes", INT, "B", "read by the disks at the bottom of that device, likewise"),
+        Column("server_bytes", INT, "B", "from the NFS server, for anybody on this mount"),
+        Column("network_bytes", INT, "B", "received by the node's network interfaces"),
+        *_ORIGIN,
+        Column("set_bytes", INT, "B", "size of the whole training set"),
+        Column("memory_bytes", INT, "B", "memory of all nodes of the cell together"),
+    ),
+)
+
+STORAGE_OPERATIONS = Table(
+    "storage_operations",
+    "one row for each operation on a storage that is not the reading of a sample",
+    (
+        *_STORAGE_AXES,
+        Column(
+            "operation",
+            TEXT,
+            None,
+            "stat, open (and close), decode (of a sample that was read), checkpoint write (with fsync) or checkpoint "
+            "read (cold)",
+        ),
+        Column("metadata", TEXT, None, "what the node knew of the file before: cold (dropped) or warm"),
+        Column("origin", TEXT, None, "where a checkpoint was read from, as in storage_passes; empty for the others"),
+        VISIT,
+        SAMPLE,
+        Column("seconds", REAL, "s", "duration"),
+        Column("bytes", INT, "B", "bytes decoded, written or read; 0 for stat and open"),
     ),
 )
 
@@ -445,7 +521,7 @@ COPIES = Table(
 
 TIDY_TABLES: tuple[Table, ...] = (
     RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, INTERVENED, SGEMM, COLLECTIVES,
-    CONTENTION, STORAGE_READS, COPIES,
+    CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, COPIES,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
@@ -894,12 +970,38 @@ STORAGE_RATES = Table(
         STORAGE,
         HARDWARE,
         NODES,
-        Column("order", TEXT, None, "sequential or random"),
-        Column("cache", TEXT, None, "cold or warm"),
-        Column("resident", REAL, None, "share found in the page cache before the pass"),
+        WORKERS_PER_NODE,
+        RANKS,
+        *_READING,
+        *_ORIGIN,
+        *_SOURCE,
+        Column("metadata", TEXT, None, "what the nodes knew of the files before: cold, warm or unknown"),
+        Column("resident", REAL, None, "share found in the page cache before the pass; null where unknown"),
+        Column("set_over_memory", REAL, None, "size of the training set over the memory of all nodes"),
         *_estimate("samples_per_second", "1/s", "samples read by all nodes together"),
         *_estimate("bytes_per_second", "B/s", "bytes read by all nodes together"),
         Column("latency_p50", REAL, "s", "median time to read a sample"),
+        Column("latency_p95", REAL, "s", "95th percentile"),
+        Column("latency_p99", REAL, "s", "99th percentile"),
+    ),
+)
+
+STORAGE_OPERATION_RATES = Table(
+    "storage_operation_rates",
+    "operations on a storage that are not the reading of a sample: of one worker, while all do the same",
+    (
+        STORAGE,
+        HARDWARE,
+        NODES,
+        WORKERS_PER_NODE,
+        RANKS,
+        Column("operation", TEXT, None, "as in storage_operations"),
+        Column("metadata", TEXT, None, "as in storage_operations"),
+        Column("origin", TEXT, None, "as in storage_operations"),
+        *_estimate("seconds", "s", "mean time of one"),
+        *_estimate("per_second", "1/s", "operations of one worker in a second"),
+        *_estimate("bytes_per_second", "B/s", "bytes of one worker in a second; empty for stat and open"),
+        Column("latency_p50", REAL, "s", "median time of one"),
         Column("latency_p95", REAL, "s", "95th percentile"),
         Column("latency_p99", REAL, "s", "99th percentile"),
     ),
@@ -1146,8 +1248,8 @@ MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
-    STORAGE_RATES, DATA_SHARE, FEEDING, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION,
-    INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES,
+    STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES,
+    HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

@@ -48,6 +48,10 @@ NETWORK = (
 )
 
 
+OPERATIONS = {"stat": 20e-6, "open": 50e-6, "decode": 0.4e-3, "checkpoint write": 0.5}
+"""What else is done with a storage, s each."""
+
+
 @dataclass(frozen=True)
 class Truth:
     """What the made-up cluster is like."""
@@ -381,18 +385,40 @@ def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Genera
 
 def _storage_rows(truth: Truth, cell: StorageCell, rng: np.random.Generator, rows: Rows) -> None:
     _run_row(cell, rows)
-    for order, cache, rank in product(("sequential", "random"), ("cold", "warm"), range(cell.ranks)):
+    orders = ("sequential", "shuffled", "random")
+    for order, cache, rank in product(orders, ("cold", "warm"), range(cell.ranks)):
+        reading = {
+            "cell": cell.path, "storage": cell.storage, "hardware": cell.hardware, "nodes": cell.nodes,
+            "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "repeat": cell.repeat, "visit": 1,
+            "rank": rank, "order": order, "cache": cache, "readers": 1,
+        }  # fmt: skip
+        counted = 100_000 * cell.samples if cache == "cold" else 0
+        rows["storage_passes"].append({
+            **reading, "filesystem": "ext4", "locality": "local", "source": "", "metadata": cache,
+            "resident": 0.0 if cache == "cold" else 1.0, "bytes": 100_000 * cell.samples,
+            "node_bytes": 100_000 * cell.samples * cell.workers_per_node, "process_bytes": counted,
+            "device_bytes": counted * cell.workers_per_node, "disk_bytes": counted * cell.workers_per_node,
+            "server_bytes": 0, "network_bytes": 0, "origin": "local device" if cache == "cold" else "page cache",
+            "server_cache": "none" if cache == "cold" else "", "of_storage": cache == "cold",
+            "set_bytes": 10**12, "memory_bytes": 10**11,
+        })  # fmt: skip
         typical = truth.read_seconds(cell.storage, cell.nodes) if cache == "cold" else truth.read / 10
         start = 0.0
         for sample in range(cell.samples):
             seconds = typical * np.exp(truth.noise * rng.standard_normal())
             rows["storage_reads"].append({
-                "cell": cell.path, "storage": cell.storage, "hardware": cell.hardware, "nodes": cell.nodes,
-                "ranks": cell.ranks, "repeat": cell.repeat, "visit": 1, "rank": rank, "order": order, "cache": cache,
-                "resident": 0.0 if cache == "cold" else 1.0, "sample": sample, "start": start, "seconds": seconds,
-                "bytes": 100_000,
+                **reading, "sample": sample, "start": start, "seconds": seconds, "bytes": 100_000,
             })  # fmt: skip
             start += seconds
+    for rank, (operation, typical) in product(range(cell.ranks), OPERATIONS.items()):
+        size = 0 if operation in ("stat", "open") else 100_000
+        for sample in range(cell.samples):
+            rows["storage_operations"].append({
+                "cell": cell.path, "storage": cell.storage, "hardware": cell.hardware, "nodes": cell.nodes,
+                "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "repeat": cell.repeat, "visit": 1,
+                "rank": rank, "operation": operation, "metadata": "warm", "origin": "", "sample": sample,
+                "seconds": typical * np.exp(truth.noise * rng.standard_normal()), "bytes": size,
+            })  # fmt: skip
 
 
 def _copies_rows(truth: Truth, cell: CopiesCell, rng: np.random.Generator, rows: Rows) -> None:

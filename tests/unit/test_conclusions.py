@@ -79,7 +79,7 @@ def test_storages_are_told_apart_only_by_their_intervals(conclusions: dict[str, 
     verdicts = {
         (row["nodes"], row["storage"]): row["verdict"]
         for row in conclusions["storages"]
-        if (row["order"], row["cache"]) == ("random", "cold")
+        if (row["order"], row["cache"]) == ("shuffled", "cold")
     }
     assert verdicts[4, "local"] == "fastest"
     assert verdicts[4, "shared"] == "slower"

@@ -10,7 +10,7 @@ from stallpoint.models.base.measured import Measured, measured, over_ranks
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import data
 from stallpoint.models.terms.batch_law import BatchCurve, choose_kernel
-from stallpoint.models.terms.data import TrainingData, data_share, storage_rates
+from stallpoint.models.terms.data import TrainingData, data_share
 from stallpoint.models.terms.link import Traffic
 
 TRUTH = Truth()
@@ -91,33 +91,6 @@ def test_unknown_without_a_cell_to_learn_from(tables: dict[str, pd.DataFrame], p
     cells = tables["iterations"].query("storage == 'shared'")["cell"].unique()
     seconds = training_data(tables).seconds(point(points, "shared", 0), (4, 1), 8, without=list(cells))
     assert np.isnan(seconds).all()
-
-
-def test_storage_rates_count_all_nodes(tables: dict[str, pd.DataFrame]) -> None:
-    rates = pd.DataFrame(storage_rates(tables["storage_reads"], seed=0))
-    rates = rates.set_index(["storage", "nodes", "order", "cache"])
-    for storage in ("local", "shared"):
-        row = rates.loc[(storage, 4, "random", "cold")]
-        assert row["samples_per_second"] == pytest.approx(4 / TRUTH.read_seconds(storage, 4), rel=0.03)
-        assert row["samples_per_second_low"] <= row["samples_per_second"] <= row["samples_per_second_high"]
-        assert row["bytes_per_second"] == pytest.approx(1e5 * row["samples_per_second"])
-        assert row["latency_p50"] < row["latency_p95"] < row["latency_p99"]
-        assert row["resident"] == 0.0
-
-
-def test_time_between_reads_counts_in_the_rate(tables: dict[str, pd.DataFrame]) -> None:
-    reads = tables["storage_reads"].query("storage == 'local' and nodes == 1")
-    idle = reads.assign(start=reads["start"] * 2)
-    rate = pd.DataFrame(storage_rates(idle, seed=0)).set_index(["order", "cache"])["samples_per_second"]
-    assert rate["random", "cold"] == pytest.approx(0.5 / TRUTH.read, rel=0.03)
-
-
-def test_the_slowest_rank_decides_the_rate(tables: dict[str, pd.DataFrame]) -> None:
-    reads = tables["storage_reads"].query("storage == 'local' and nodes == 4")
-    slow = np.where(reads["rank"] == 2, 3.0, 1.0)
-    uneven = reads.assign(seconds=reads["seconds"] * slow, start=reads["start"] * slow)
-    rate = pd.DataFrame(storage_rates(uneven, seed=0)).set_index(["order", "cache"])["samples_per_second"]
-    assert rate["random", "cold"] == pytest.approx(4 / TRUTH.read / 3, rel=0.03)
 
 
 def test_share_of_waiting_for_data(points: list[Measured]) -> None:

@@ -16,7 +16,7 @@ from stallpoint.cells import Cell
 from stallpoint.claims.reading import is_file
 from stallpoint.kinds import cell_from_json
 from stallpoint.parquet import read, write
-from stallpoint.records import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS, TABLES
+from stallpoint.records import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS, STORAGE_PASSES, TABLES
 
 
 def without_names(rows: pa.Table, table: str, names: Names) -> pa.Table:
@@ -36,6 +36,7 @@ def _columns(names: Names) -> dict[str, dict[str, Callable[[str], str]]]:
         RUNS.name: {"reason": names.text, "source": names.text, "settings": lambda text: _settings(text, names)},
         ENVIRONMENTS.name: {"node": names.node, "mpi_library": names.text, "mpi_parameters": names.text},
         SLURM_JOBS.name: {"node_list": names.node_list},
+        STORAGE_PASSES.name: {"source": lambda text: ""},
         ACCOUNTING.name: {"node_list": names.node_list},
     }
 

@@ -29,6 +29,7 @@ from stallpoint.conclusions.words import (
 from stallpoint.markdown import plain
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.numerals import interval, number
+from stallpoint.origins import BEYOND_CACHE, in_words
 
 REVERSED = {"value": "value", "low": "high", "high": "low"}
 """Which end of an interval is which once its sign is changed."""
@@ -229,14 +230,23 @@ def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
     if not rows:
         return
     yield "## Storages"
-    yield "Samples per second read by all nodes together, at the largest node count."
+    yield (
+        "Samples per second read by all nodes together, at the largest node count. What came from a cache, or may "
+        "have, is not the storage's speed."
+    )
+    if small := sorted({row["storage"] for row in rows if row["set_over_memory"] < BEYOND_CACHE}):
+        yield (
+            f"Smaller than {number(BEYOND_CACHE)} times the memory of the nodes, which MLPerf Storage asks for, so "
+            f"that caches may hold much of it: {', '.join(small)}."
+        )
     largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: row["nodes"])}
     yield markdown_table(
-        ["hardware", "nodes", "order", "page cache", "storage", "samples/s", ""],
+        ["hardware", "nodes", "workers", "order", "page cache", "readers", "storage", "samples/s", "came", ""],
         (
             [
-                row["hardware"], str(row["nodes"]), row["order"], row["cache"], row["storage"],
-                interval(row["samples_per_second"]), row["verdict"],
+                row["hardware"], str(row["nodes"]), str(row["nodes"] * row["workers_per_node"]), row["order"],
+                row["cache"], str(row["readers"]), row["storage"], interval(row["samples_per_second"]),
+                in_words(row["origin"], row["server_cache"]), row["verdict"],
             ]
             for row in rows
             if row["nodes"] == largest[row["hardware"]]

@@ -292,7 +292,8 @@ def _feeding(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """For each way of reading the storages' rates, and whether their intervals lie apart from the fastest's."""
-    for (hardware, nodes, order, cache), rows in groups(rates, ["hardware", "nodes", "order", "cache"]):
+    way = ["hardware", "nodes", "workers_per_node", "order", "cache", "readers"]
+    for (hardware, nodes, workers, order, cache, readers), rows in groups(rates, way):
         ranked = _rows(rows.sort_values("samples_per_second", ascending=False))
         for row in ranked:
             slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
@@ -300,9 +301,15 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
             yield {
                 "hardware": hardware,
                 "nodes": int(nodes),
+                "workers_per_node": int(workers),
                 "order": order,
                 "cache": cache,
+                "readers": int(readers),
                 "storage": row["storage"],
+                "origin": row["origin"],
+                "server_cache": row["server_cache"],
+                "of_storage": bool(row["of_storage"]),
+                "set_over_memory": float(row["set_over_memory"]),
                 "samples_per_second": _estimate(row, "samples_per_second"),
                 "verdict": "fastest" if row is ranked[0] else other,
             }

@@ -44,7 +44,7 @@ def describe(cell: Cell, world: World) -> dict[str, Any]:
         "load_average": os.getloadavg()[0],
         "core_cache_bytes": known.core,
         "cache_bytes": known.largest,
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": node_memory(),
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -107,3 +107,8 @@ def choose_gpu(world: World) -> None:
     node.Free()
     if len(set(used)) < len(used):
         raise CannotRun(f"{len(used)} workers on a node with {len(set(used))} GPU(s) they can use (device: cuda)")
+
+
+def node_memory() -> int:
+    """Memory of this node, bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -39,7 +39,7 @@ from stallpoint.models.iteration import tables as predictions
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.prediction import DagModel, learning
 from stallpoint.models.scaling import curves as scaling_curves
-from stallpoint.models.terms import communication, copies, data, matrix_products, pace
+from stallpoint.models.terms import communication, copies, data, matrix_products, pace, storage
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
 from stallpoint.presets import PRESETS, Preset
@@ -135,7 +135,8 @@ def fit(
         "what_if": what_if.table(cluster, training, scenarios, nodes, threshold),
         "what_if_grid": grid.table(cluster, training, nodes) if scenarios else [],
         "next_cells": next_cells.table(training, runs, links, cluster.presets, threshold, available or {}, seed),
-        "storage_rates": data.storage_rates(tidy["storage_reads"], seed),
+        "storage_rates": storage.storage_rates(tidy["storage_reads"], tidy["storage_passes"], seed),
+        "storage_operation_rates": storage.storage_operation_rates(tidy["storage_operations"], seed),
         "data_share": data.data_share(placed),
         "feeding": feeding.table(training, runs),
         "rates": scaling_curves.rates(training),

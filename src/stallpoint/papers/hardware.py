@@ -6,6 +6,7 @@ import pandas as pd
 
 from stallpoint.models.terms.matrix_products import in_precision, machine
 from stallpoint.numerals import number
+from stallpoint.origins import in_words
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import environments, machines
 from stallpoint.typeset import Typeset
@@ -93,11 +94,11 @@ def _copied(material: Material, hardware: str) -> list[str]:
 
 def _storage(material: Material, hardware: str) -> str:
     rates = material.tables["storage_rates"]
-    rates = rates[(rates["hardware"] == hardware) & (rates["order"] == "sequential")]
+    rates = rates[(rates["hardware"] == hardware) & (rates["order"] == "sequential") & (rates["readers"] == 1)]
     coldest = rates.sort_values(["storage", "resident", "nodes"], kind="stable").drop_duplicates("storage")
     return "; ".join(
         f"{rate['storage']} {_speed(rate['bytes_per_second'])}"
-        + (f", {rate['resident']:.0%} from the page cache" if rate["resident"] > 0.01 else "")
+        + ("" if rate["of_storage"] else f", {in_words(rate['origin'], rate['server_cache'])}")
         for rate in coldest.to_dict("records")
     )
 

@@ -53,6 +53,8 @@ ROW = 0.25
 """Seconds of a burst of all-reduces and of the one beside computing, unless one message takes longer."""
 READ = 0.002
 """Seconds to read one sample, of cold and warm ones on average."""
+WRITING = 2e8
+"""B/s at which a checkpoint is written and read back."""
 START = 10.0
 """Seconds until processes have started: imports, MPI."""
 BETWEEN = 0.2
@@ -112,7 +114,8 @@ def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
         rows = sum(ROW * crowd + 4 * _all_reduce(bytes_, cell.ranks) for bytes_ in cell.message_bytes)
         return VISIT + (1 + cell.samples) * rows
     if isinstance(cell, StorageCell):
-        return VISIT + 4 * cell.samples * READ * crowd
+        passes = 6 * len({1, cell.readers}) + 2  # three orders, cold and warm; looking up files, decoding
+        return VISIT + passes * cell.samples * READ * crowd + 2 * (cell.checkpoint_bytes or 0) / WRITING
     if isinstance(cell, CopiesCell):
         return VISIT + (1 + cell.samples) * COPIES * crowd
     return VISIT  # of a kind that nothing is known of until it was visited

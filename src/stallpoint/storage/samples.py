@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -142,6 +142,11 @@ class SampleSet(ABC):
 
         Raises `Unreadable` where the file system refuses, `InputError` where the file ends before the sample does.
         """
+        # Of an open file no path is made: that would take longer than much of a read from the page cache.
+        file, size = self._open.get(int(self._file[index])), int(self._size[index])
+        with suppress(OSError):  # which is said below
+            if file is not None and len(data := os.pread(file, size, int(self._offset[index]))) == size:
+                return data
         extent = self._extent(index)
         try:
             with self._descriptor(int(self._file[index]), extent.path) as file:

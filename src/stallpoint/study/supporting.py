@@ -51,14 +51,18 @@ def supporting_cells(
                     ),
                 )
         if "storage_reads" in config:
-            for storage, hardware, nodes in read:
+            section = config["storage_reads"]
+            for storage, hardware, nodes, workers in read:
+                memory = catalogue.storage[storage].get("server_memory_gb")
                 yield StorageCell(
                     storage=storage,
                     storage_path=catalogue.storage[storage]["path"],
                     storage_format=catalogue.storage[storage]["format"],
-                    samples=config["storage_reads"]["samples"],
+                    **{name: section[name] for name in ("samples", "readers", "drop_caches")},
+                    checkpoint_bytes=section.get("checkpoint_bytes"),
+                    server_memory=None if memory is None else memory * 1e9,
                     **catalogue.common(
-                        hardware, nodes=nodes, workers_per_node=1, repeat=repeat, **_visits(config["storage_reads"])
+                        hardware, nodes=nodes, workers_per_node=workers, repeat=repeat, **_visits(section)
                     ),
                 )
         if "copies" in config:
@@ -71,10 +75,13 @@ def supporting_cells(
                 )
 
 
-def _read(config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell]) -> set[tuple[str, str, int]]:
-    """Storage, hardware and nodes of what is read alone: what cells train from, and what nothing is trained from."""
+def _read(
+    config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell]
+) -> set[tuple[str, str, int, int]]:
+    """Storage, hardware, nodes and workers on each of what is read alone: what cells train from, and what none does."""
     also = as_list(config.get("storage_reads", {}).get("also", []))
-    read = {(storage, cell.hardware, cell.nodes) for cell in train for storage in (cell.storage, *also)}
+    places = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storage) for cell in train}
+    read = {(storage, *place) for *place, trained in places for storage in (trained, *also)}
     return {one for one in read if FORMATS[catalogue.storage[one[0]]["format"]].in_folder}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,6 @@ from stallpoint.models.base.checks import refuse
 from stallpoint.models.base.measured import POINT, Measured, trained
 from stallpoint.models.base.statistics import (
     Ensemble,
-    Scatter,
     bootstrap,
     columns,
     generator,
@@ -25,8 +23,9 @@ from stallpoint.models.terms.batch_law import BatchCurve, Kernel, choose_kernel
 from stallpoint.models.terms.link import Traffic, together
 from stallpoint.workers import Place
 
-_CURVE = ("storage", "hardware", "order", "cache")
-_PASS = ("storage", "hardware", "nodes", "order", "cache")
+_CURVE = ("storage", "hardware", "readers", "order", "cache")
+_ORDERS = ("shuffled", "random", "sequential")
+"""Orders of reading, that of training first."""
 SLOWING = (Kernel(), Kernel(sharpness=4.0))
 """How reading slows with the readers: each adds something, or none does until the storage can give no more."""
 
@@ -58,11 +57,12 @@ class TrainingData:
         self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
         self._samples: dict[tuple[str, ...], Ensemble] = {}
         self._chosen: dict[tuple[str, str, bool, frozenset[str]], pd.DataFrame] = {}
-        self._passes: dict[tuple[str, str], list[tuple[bool, _Pass]]] = {}
-        for (storage, hardware, order, cache), rows in groups(storage_reads, _CURVE):
+        self._passes: dict[tuple[str, str, int], list[tuple[int, _Pass]]] = {}
+        for key, rows in groups(storage_reads, _CURVE):
+            storage, hardware, readers, order, _ = key
             if rows["ranks"].nunique() > 1:
-                found = _read(rows, (storage, hardware, order, cache), seed)
-                self._passes.setdefault((hardware, storage), []).append((order != "random", found))
+                found = _read(rows, key, seed)
+                self._passes.setdefault((hardware, storage, readers), []).append((_ORDERS.index(order), found))
 
     def seconds(self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = ()) -> Ensemble:
         """t_io of the series of `measured` at b = `batch` and `place`, [1 + REPLICATES]; not a number if unknown.
@@ -75,8 +75,8 @@ class TrainingData:
             return np.array(np.nan)
         sample = self._sample(rows)
         read, decode = sample[:, 0], sample[:, 1]
-        slowdown = self._slowdown(point.hardware, point.storage, float(read[0]), place)
         readers = self._readers[measured.cells[0]] if point.prefetch else 1
+        slowdown = self._slowdown(point.hardware, point.storage, readers, float(read[0]), place)
         return batch * (read * slowdown + decode) / readers
 
     def beside_gradients(
@@ -116,14 +116,14 @@ class TrainingData:
             self._samples[key] = bootstrap(values, visits_of(rows), random, np.mean, usual)
         return self._samples[key]
 
-    def _slowdown(self, hardware: str, storage: str, read: float, place: Place) -> Ensemble:
+    def _slowdown(self, hardware: str, storage: str, readers: int, read: float, place: Place) -> Ensemble:
         """Time to read a sample where workers at `place` read at once over that of one alone.
 
-        Of the passes measured (order, page cache), random ones come first, as training reads at random, and among
-        them the one whose times are nearest to `read`. Without records for two different numbers of readers the storage
-        is taken to keep pace.
+        Passes with as many `readers` come first, else those of one reader. Of them (order, page cache), shuffled ones
+        come first, as training reads, and among these the one whose times are nearest to `read`. Without records for
+        two different numbers of workers the storage is taken to keep pace.
         """
-        passes = self._passes.get((hardware, storage), [])
+        passes = self._passes.get((hardware, storage, readers)) or self._passes.get((hardware, storage, 1), [])
         if not passes or place == (1, 1):
             return np.array(1.0)
         _, chosen = min(passes, key=lambda entry: (entry[0], _distance(entry[1].alone, read)))
@@ -192,13 +192,6 @@ def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[str, ...], seed: in
     return BatchCurve(counts, seconds, choose_kernel([(counts, seconds)], SLOWING))
 
 
-def storage_rates(storage_reads: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the storage_rates table."""
-    usual = {at: scatter(rows, [*_PASS, "rank"], "seconds") for at, rows in groups(storage_reads, "hardware")}
-    passes = groups(storage_reads, _PASS)
-    return [_rates(key, rows, usual[rows["hardware"].iloc[0]], seed) for key, rows in passes]
-
-
 def data_share(points: Iterable[Measured]) -> list[dict[str, object]]:
     """Rows of the data_share table: wait for data over iteration time, for every measured point."""
     return list(_shares(points))
@@ -209,34 +202,3 @@ def _shares(points: Iterable[Measured]) -> Iterator[dict[str, object]]:
         wait = measured.parts.data_wait
         share = wait / measured.parts.iteration_time
         yield {**measured.point.labels("worker_batch"), **columns("data_wait", wait), **columns("share", share)}
-
-
-def _rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, seed: int) -> dict[str, object]:
-    """Rates of one pass: everything read over the time until the last rank was through.
-
-    Replicates draw the samples of each rank again: a rank takes as long as its reads together.
-    """
-    of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
-    # Each read's part of its rank's time, what passes between two reads included.
-    spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
-    return _rate_row(key, spans, usual, generator(seed, "rates", *key))
-
-
-def _rate_row(
-    key: tuple[Any, ...], spans: pd.DataFrame, usual: Scatter, random: np.random.Generator
-) -> dict[str, object]:
-    seconds_per_sample = {
-        rank: bootstrap(rows["span"], visits_of(rows), random, np.mean, usual) for rank, rows in groups(spans, "rank")
-    }
-    slowest = np.max(np.stack(list(seconds_per_sample.values())), axis=0)
-    samples = len(seconds_per_sample) / slowest
-    p50, p95, p99 = np.quantile(spans["seconds"], (0.50, 0.95, 0.99))
-    return {
-        **dict(zip(_PASS, key, strict=True)),
-        "resident": float(spans["resident"].mean()),
-        **columns("samples_per_second", samples),
-        **columns("bytes_per_second", samples * float(spans["bytes"].mean())),
-        "latency_p50": float(p50),
-        "latency_p95": float(p95),
-        "latency_p99": float(p99),
-    }
