@@ -5,7 +5,7 @@ set -eu
 # util-linux: nsenter, unshare; procps: ps, for people; libpmix-dev: Slurm's PMIx plugin opens libpmix.so, and only
 # this package has the file of that name (libpmix2 has libpmix.so.2); slurmdbd, mariadb-server-core: the accounts and
 # their database (the package mariadb-server would start one for the whole system).
-packages="slurm-wlm slurmdbd mariadb-server-core munge iproute2 util-linux procps libpmix-dev"
+packages="slurm-wlm slurmdbd mariadb-server-core munge iproute2 util-linux procps libpmix-dev glusterfs-server glusterfs-client"
 
 missing=""
 for package in $packages; do
