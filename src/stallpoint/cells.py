@@ -112,6 +112,10 @@ class TrainCell(Cell):
     """Fields of the `stallpoint.presets.Preset` that `sync` names."""
     own_network: dict[str, Any] | None
     """The study's entry under ``networks``; None for a network of the registry."""
+    stage_to: str = field(default="", kw_only=True, metadata=_LATER)
+    """Folder on each node that the storage is copied to before it is read (`measure.staging`); empty: it is not."""
+    stage_keep: bool = field(default=False, kw_only=True, metadata=_LATER)
+    """Whether the copy stays there when the job ends."""
 
     @property
     def scheme(self) -> str:
@@ -183,6 +187,10 @@ class StorageCell(Cell):
     storage_format: str
     samples: int
     """Samples read by each worker for each combination of order and cache state."""
+    stage_to: str = field(default="", kw_only=True, metadata=_LATER)
+    """As in `TrainCell`."""
+    stage_keep: bool = field(default=False, kw_only=True, metadata=_LATER)
+    """As in `TrainCell`."""
 
 
 @dataclass(frozen=True, slots=True)

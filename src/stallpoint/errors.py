@@ -50,9 +50,10 @@ _REFUSED = {
     errno.ENAMETOOLONG: "the name is longer than the file system takes",
     errno.EIO: "the storage fails (input/output error)",
     errno.ESTALE: "the storage is gone (stale file handle)",
+    errno.ENOTCONN: "the storage is gone (its server is not connected)",
 }
 
 
 def refusal(error: OSError) -> str:
-    """What the file system refuses a program that writes, in words; nothing where it is something else."""
+    """What the file system refuses a program, in words; nothing where it is something else."""
     return _REFUSED.get(error.errno or 0, "")

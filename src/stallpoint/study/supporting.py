@@ -14,7 +14,7 @@ from stallpoint.cells import (
     StorageCell,
     TrainCell,
 )
-from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.catalogue import Catalogue, as_list, staging
 
 
 def supporting_cells(
@@ -54,6 +54,7 @@ def supporting_cells(
                     storage_path=catalogue.storage[storage]["path"],
                     storage_format=catalogue.storage[storage]["format"],
                     samples=config["storage_reads"]["samples"],
+                    **staging(catalogue.storage[storage]),
                     **catalogue.common(
                         hardware, nodes=nodes, workers_per_node=1, repeat=repeat, **_visits(config["storage_reads"])
                     ),
