@@ -32,6 +32,7 @@ import scale
 import scaling_laws
 import sensitivity
 import small_studies
+import storage_volume
 import truth
 
 BENCHMARKS = {
@@ -53,6 +54,7 @@ BENCHMARKS = {
     "cluster-accuracy": cluster_accuracy.benchmark,
     "cluster-report": cluster_report.benchmark,
     "small-studies": small_studies.benchmark,
+    "storage-volume": storage_volume.benchmark,
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
