@@ -544,7 +544,9 @@ def main() -> int:
     up.add_argument("--config", type=Path, default=CONFIG, help="another file like cluster.toml")
     commands.add_parser("down", help="stop it and remove all of it but the logs")
     commands.add_parser("status", help="say what is up; exit status 1 where it is down")
-    commands.add_parser("link", help="change the nodes' links").add_argument("rate", help=f"e.g. 100mbit, {UNLIMITED}")
+    commands.add_parser("link", help="change all links, the storage node's too").add_argument(
+        "rate", help=f"e.g. 100mbit, {UNLIMITED}"
+    )
     commands.add_parser("cores", help="change the nodes' CPU time").add_argument("cores", help=f"e.g. 0.5, {UNLIMITED}")
     options = parser.parse_args()
     try:

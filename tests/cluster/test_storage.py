@@ -123,7 +123,7 @@ def test_data_that_is_dropped_from_the_page_cache_comes_over_the_link_again(volu
     assert received(volume.nodes[1]) - before >= size
 
 
-def test_a_node_is_found_only_with_its_server(volume: Cluster) -> None:
+def test_the_volume_goes_with_its_server_and_comes_back_with_what_it_held(volume: Cluster) -> None:
     on("node1", f"echo kept >{VOLUME}/kept")
     assert volume.storage
     storage_node.stop(volume.storage)
