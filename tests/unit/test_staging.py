@@ -81,7 +81,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def left(disk: Path) -> list[Path]:
     """What is left on the node but the folder that held it."""
-    return list(disk.glob("*/*")) + list(disk.glob("*/.*"))
+    return list(disk.glob("*/*"))
 
 
 def start(cell: TrainCell, body: str = "", then: str = "pass") -> subprocess.Popen[str]:
