@@ -36,6 +36,7 @@ import scale
 import scaling_laws
 import sensitivity
 import small_studies
+import storage_volume
 import traces
 import truth
 
@@ -59,6 +60,7 @@ BENCHMARKS = {
     "cluster-report": cluster_report.benchmark,
     "inside-node": inside_node.benchmark,
     "small-studies": small_studies.benchmark,
+    "storage-volume": storage_volume.benchmark,
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,

@@ -119,6 +119,10 @@ class TrainCell(Cell):
     """Fields of the `stallpoint.presets.Preset` that `sync` names."""
     own_network: dict[str, Any] | None
     """The study's entry under ``networks``; None for a network of the registry."""
+    stage_to: str = field(default="", kw_only=True, metadata=_LATER)
+    """Folder on each node that the storage is copied to before it is read (`measure.staging`); empty: it is not."""
+    stage_keep: bool = field(default=False, kw_only=True, metadata=_LATER)
+    """Whether the copy stays there when the job ends."""
 
     @property
     def scheme(self) -> str:
@@ -198,6 +202,10 @@ class StorageCell(Cell):
     """Size of a checkpoint that is written and read back; None: none is."""
     server_memory: float | None = field(default=None, kw_only=True, metadata=_LATER)
     """Memory of all servers behind the storage, bytes, where the study says it."""
+    stage_to: str = field(default="", kw_only=True, metadata=_LATER)
+    """As in `TrainCell`."""
+    stage_keep: bool = field(default=False, kw_only=True, metadata=_LATER)
+    """As in `TrainCell`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,13 @@ from stallpoint.records import (
     LAYERS,
     RUNS,
     SLURM_JOBS,
+    STAGING,
     VISITS,
     Table,
 )
 
-_NOT_ALWAYS = (SLURM_JOBS, CONTENTION)
-"""Tables that a whole record may lack: of jobs outside Slurm, and of one worker."""
+_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING)
+"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, and where nothing was staged."""
 _NEVER_NULL = frozenset(
     ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "message_bytes", "start", "data_wait",
      "forward", "backward", "update", "iteration_time", "seconds")

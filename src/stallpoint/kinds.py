@@ -70,11 +70,11 @@ _TRAINING = (records.ITERATIONS, records.LAYERS)
 KINDS: dict[str, JobKind] = {
     kind.name: kind
     for kind in (
-        JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION), "train cells"),
-        JobKind(InterventionCell, "intervention", (records.INTERVENED,), "interventions"),
+        JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION, records.STAGING), "train cells"),
+        JobKind(InterventionCell, "intervention", (records.INTERVENED, records.STAGING), "interventions"),
         JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
-        JobKind(StorageCell, "storage_reads", _STORAGE, "storage cells"),
+        JobKind(StorageCell, "storage_reads", (*_STORAGE, records.STAGING), "storage cells"),
         JobKind(CopiesCell, "copies", (records.COPIES,), "copies cells"),
         JobKind(ImportedTrainCell, "", _TRAINING, "imported training runs"),
         JobKind(ImportedCollectivesCell, "", (records.COLLECTIVES,), "imported all-reduces"),

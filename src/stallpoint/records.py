@@ -496,6 +496,24 @@ STORAGE_OPERATIONS = Table(
     ),
 )
 
+STAGING = Table(
+    "staging",
+    "one row for each node that copied a shared storage to its own disk, all nodes of the job at once",
+    (
+        CELL,
+        STORAGE,
+        HARDWARE,
+        REPEAT,
+        Column("visit", INT, None, "visit to the cell before which it was copied, for all cells of the job"),
+        Column("job_nodes", INT, None, "nodes of the job"),
+        Column("node", INT, None, "which of them, from 0"),
+        Column("files", INT, None, "files copied"),
+        Column("samples", INT, None, "samples in them"),
+        Column("bytes", INT, "B", "bytes copied"),
+        Column("seconds", REAL, "s", "from when all nodes began until this node's copy was whole"),
+    ),
+)
+
 COPIES = Table(
     "copies",
     "one row for each timed copy of memory",
@@ -521,7 +539,7 @@ COPIES = Table(
 
 TIDY_TABLES: tuple[Table, ...] = (
     RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, INTERVENED, SGEMM, COLLECTIVES,
-    CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, COPIES,
+    CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, COPIES,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
@@ -1220,6 +1238,22 @@ TRAFFIC = Table(
     ),
 )
 
+BREAK_EVEN = Table(
+    "break_even",
+    "staging a shared storage beside reading it where it is, for measured points of both",
+    (
+        *SERIES,
+        NODES,
+        Column("shared", TEXT, None, "storage entry of the same set that is not staged"),
+        Column("job_nodes", INT, None, "nodes that staged at once"),
+        *_estimate("staging", "s", "time to stage the set, on the slowest node"),
+        *_estimate("shared_wait", "s", "wait for data in an epoch of the set, from the shared storage"),
+        *_estimate("staged_wait", "s", "the same, from the nodes' copies"),
+        Column("verdict", TEXT, None, "pays, never pays, or undecided: the interval of what an epoch gains holds 0"),
+        *_estimate("epochs", None, "epochs after which staging has paid; empty unless it does"),
+    ),
+)
+
 UTILISATION = Table(
     "utilisation",
     "what training makes of what its hardware is rated for, and what an epoch costs, for measured node counts",
@@ -1249,7 +1283,7 @@ MODEL_TABLES: tuple[Table, ...] = (
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
     STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES,
-    HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES,
+    HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

@@ -13,6 +13,7 @@ from launching import run_job
 
 from stallpoint import parquet
 from stallpoint.cells import StorageCell
+from stallpoint.errors import EXIT_BAD_INPUT
 from stallpoint.measure.origin import Source
 from stallpoint.measure.storage_reads import DROP_CACHES, _fresh, _parts, drop, resident_share
 from stallpoint.records import RUNS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS, VISITS
@@ -279,12 +280,12 @@ SampleSet.read = once_more
 """
 
 
-def test_a_storage_that_goes_away_is_the_reason_in_the_cells_record(tmp_path: Path) -> None:
+def test_a_storage_that_goes_away_ends_the_job_in_words_and_is_no_cells_result(tmp_path: Path) -> None:
     storage = Storage("synthetic", tmp_path / "set", "files")
     prepare(storage, generate=8, seed=1)
     cell = cell_of(storage, 1, 8)
     status, printed = run_job(cell, tmp_path / cell.path, ranks=1, body=GOES_AWAY)
-    assert status == 0, printed
-    (run,) = parquet.read(RUNS, tmp_path / cell.path / "runs.parquet").to_pylist()
-    assert run["status"] == "failed"
-    assert re.search(r"set/class\d+/sample\d+.jpg: cannot be read \(No such file or directory\)", run["reason"])
+    assert status == EXIT_BAD_INPUT, printed
+    assert not (tmp_path / cell.path / "runs.parquet").exists()
+    assert re.search(r"set/class\d+/sample\d+.jpg: cannot be read \(No such file or directory\)", printed)
+    assert "Traceback" not in printed

@@ -64,6 +64,8 @@ def _settings(text: str, names: Names) -> str:
     cell = json.loads(text)
     if "storage_path" in cell:
         cell["storage_path"] = names.path(cell["storage_path"])
+    if "stage_to" in cell:
+        cell["stage_to"] = names.path(cell["stage_to"])
     if "files" in cell:
         cell["files"] = [names.path(file) for file in cell["files"]]
     if cell.get("own_network"):
@@ -81,7 +83,7 @@ def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, A
     """A study's configuration with every path in it replaced, as cells and records have them."""
     changed: dict[str, Any] = deepcopy(dict(config))
     for entry in changed["storage"].values():
-        entry["path"] = names.path(entry["path"])
+        entry |= {key: names.path(entry[key]) for key in ("path", "stage_to") if key in entry}
     for entry in changed["hardware"].values():
         for trace in entry.get("traces", []):
             files = trace["files"] if isinstance(trace["files"], list) else [trace["files"]]

@@ -52,6 +52,7 @@ def details(conclusions: Conclusions) -> str:
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
         *_feeding_blocks(conclusions["curves"]),
+        *_break_even_blocks(conclusions["break_even"]),
         *_instrumentation_blocks(conclusions["instrumentation"]),
         *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
@@ -294,6 +295,29 @@ def _starves(at: Mapping[str, Any]) -> bool:
     """Whether data surely does not keep workers busy there."""
     busy = at["utilisation"]
     return busy is not None and (busy["high"] or 1.0) < BUSY
+
+
+def _break_even_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Staging"
+        yield (
+            "Copying a shared set to the nodes' own disks costs its time once, and saves in each epoch of the set what "
+            "workers wait less for data. *Undecided*: what an epoch saves is not told from nothing."
+        )
+        yield markdown_table(
+            [
+                "network", "hardware", "curve", "n", "instead of", "staging, s", "wait in an epoch, shared, s",
+                "staged, s", "staging", "after epochs",
+            ],
+            (
+                [
+                    row["network"], row["hardware"], series(row), str(row["nodes"]), row["shared"],
+                    *(interval(row[name]) for name in ("staging", "shared_wait", "staged_wait")),
+                    row["verdict"], interval(row["epochs"]) if row["epochs"] else "–",
+                ]
+                for row in rows
+            ),
+        )  # fmt: skip
 
 
 def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:

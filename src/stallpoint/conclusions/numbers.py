@@ -57,6 +57,7 @@ def conclude(
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": errors,
         "storages": list(_storages(tables["storage_rates"])),
+        "break_even": list(_break_even(tables["break_even"])),
         "interventions": list(_interventions(tables["interventions"])),
         "machines": list(_machines(tables["runs"], tables["environments"])),
         "controls": [
@@ -313,6 +314,16 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 "samples_per_second": _estimate(row, "samples_per_second"),
                 "verdict": "fastest" if row is ranked[0] else other,
             }
+
+
+def _break_even(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Whether, and after how many epochs, staging a storage has paid."""
+    for row in _rows(rows):
+        yield {
+            **{name: row[name] for name in (*SERIES, "shared", "verdict")},
+            "nodes": int(row["nodes"]),
+            **{name: _estimate(row, name) for name in ("staging", "shared_wait", "staged_wait", "epochs")},
+        }
 
 
 def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -40,6 +40,10 @@ LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
 """Libraries of kernels that a hardware entry turns on or off, and the device that computes with each."""
 
 
+NODE_DISK = "$TMPDIR"
+"""Where storages are staged to, unless their entries say so."""
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """What the names in a study stand for; every name that it uses is there."""
@@ -110,6 +114,11 @@ def shape(entry: Mapping[str, Any]) -> Shape | None:
     """The shape of the samples that a storage entry asks to be generated; None: its format has them of many."""
     of_format = FORMATS[entry["format"]].shape
     return of_format(**{key: entry[key] for key in SHAPE_KEYS[of_format] if key in entry}) if of_format else None
+
+
+def staging(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What cells are told of staging by a storage entry."""
+    return {"stage_to": entry.get("stage_to", NODE_DISK), "stage_keep": entry["stage_keep"]} if entry["stage"] else {}
 
 
 def _uses(config: Mapping[str, Any], networks: Collection[str], presets: Collection[str]) -> dict[str, Collection[str]]:
@@ -205,6 +214,8 @@ def _check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
             raise InputError(f"{path} already holds the samples that storage.{other} generates, which are others")
         if first["most_corrupt"] != entry["most_corrupt"]:
             raise InputError(f"{path} is that of storage.{other}, but most_corrupt is another; they share an index")
+        if not entry["stage"] and (said := [key for key in ("stage_to", "stage_keep") if entry.get(key)]):
+            raise InputError(f"storage.{name}.{said[0]}: only says how a storage is staged that has stage: true")
         for of_format, keys in SHAPE_KEYS.items():
             here = FORMATS[entry["format"]].shape is of_format and "generate" in entry
             if not here and (said := [key for key in keys if key in entry]):

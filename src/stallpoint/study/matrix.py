@@ -11,7 +11,7 @@ from stallpoint.cells import TrainCell
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.presets import NONE, Preset
-from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.catalogue import Catalogue, as_list, staging
 from stallpoint.study.conditions import Row, condition
 from stallpoint.study.interventions import intervention_cells
 
@@ -162,6 +162,7 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
             storage_format=storage["format"],
             preset=preset,
             own_network=catalogue.own_networks.get(combination["network"]),
+            **staging(storage),
             **common,
         )
 

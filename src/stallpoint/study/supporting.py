@@ -15,7 +15,7 @@ from stallpoint.cells import (
     TrainCell,
 )
 from stallpoint.storage import FORMATS
-from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.catalogue import Catalogue, as_list, staging
 
 
 def supporting_cells(
@@ -61,6 +61,7 @@ def supporting_cells(
                     **{name: section[name] for name in ("samples", "readers", "drop_caches")},
                     checkpoint_bytes=section.get("checkpoint_bytes"),
                     server_memory=None if memory is None else memory * 1e9,
+                    **staging(catalogue.storage[storage]),
                     **catalogue.common(
                         hardware, nodes=nodes, workers_per_node=workers, repeat=repeat, **_visits(section)
                     ),
