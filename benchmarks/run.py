@@ -21,6 +21,7 @@ import disturbances
 import dry_run
 import layer_timing
 import many_cells
+import memory
 import message_bursts
 import pandas as pd
 import plan_accuracy
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "many-cells": many_cells.benchmark,
     "dry-run": dry_run.benchmark,
     "layer-timing": layer_timing.benchmark,
+    "memory": memory.benchmark,
     "presets": presets.benchmark,
     "predictions": predictions.benchmark,
     "cost-models": cost_models.benchmark,

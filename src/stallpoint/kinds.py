@@ -69,8 +69,8 @@ _TRAINING = (records.ITERATIONS, records.LAYERS)
 KINDS: dict[str, JobKind] = {
     kind.name: kind
     for kind in (
-        JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION), "train cells"),
-        JobKind(InterventionCell, "intervention", (records.INTERVENED,), "interventions"),
+        JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION, records.PEAK_MEMORY), "train cells"),
+        JobKind(InterventionCell, "intervention", (records.INTERVENED, records.PEAK_MEMORY), "interventions"),
         JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
         JobKind(StorageCell, "storage_reads", (records.STORAGE_READS,), "storage cells"),

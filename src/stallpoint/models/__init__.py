@@ -20,6 +20,7 @@ from stallpoint.models.answers import (
     halvings,
     hidden_communication,
     interventions,
+    largest_batch,
     median_iterations,
     next_cells,
     stalling,
@@ -38,7 +39,7 @@ from stallpoint.models.iteration import tables as predictions
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel, learning
 from stallpoint.models.scaling import curves as scaling_curves
-from stallpoint.models.terms import communication, copies, data, matrix_products, pace
+from stallpoint.models.terms import communication, copies, data, matrix_products, pace, peaks
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
 from stallpoint.presets import PRESETS, Preset
@@ -106,6 +107,7 @@ def fit(
     checked = controls.table(points)
     stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
+    memory = peaks.fit(tidy["peak_memory"], runs, seed)
     shown_ranks, shown_layers = median_iterations.tables(shown)
     rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
         "layer_scaling": layer_scaling(compute, counts),
@@ -140,6 +142,8 @@ def fit(
         "traffic": traffic.table(points, compute.layers, tidy["storage_reads"]),
         "copy_rates": copies.copy_rates(tidy["copies"], seed),
         "utilisation": utilisation.table(points, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
+        "memory": peaks.table(memory),
+        "largest_batch": largest_batch.table(memory, runs, tidy["environments"]),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
 
