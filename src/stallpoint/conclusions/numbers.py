@@ -16,6 +16,7 @@ from stallpoint.conclusions.answers import answers
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
+from stallpoint.models.terms.peaks import TRAINING
 
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
 """Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
@@ -56,6 +57,7 @@ def conclude(
         "curves": curves,
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": errors,
+        "memory": list(_memory(tables["largest_batch"])),
         "storages": list(_storages(tables["storage_rates"])),
         "interventions": list(_interventions(tables["interventions"])),
         "machines": list(_machines(tables["runs"], tables["environments"])),
@@ -275,6 +277,16 @@ def _dag_error(network: str, hardware: str, sync: str, rows: pd.DataFrame) -> di
         "points": len(sizes),
         "published": PUBLISHED_ERRORS.get(network),
     }
+
+
+def _memory(largest: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The largest mini-batch of each training, and what memory it needs."""
+    for row in _rows(largest):
+        yield {
+            **{name: row[name] for name in (*TRAINING, "memory", "basis", "note")},
+            **{name: _number(row[name]) for name in ("available", "largest_measured", "smallest_failed")},
+            **{name: _estimate(row, name) for name in ("fixed", "slope", "largest_batch")},
+        }
 
 
 def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
