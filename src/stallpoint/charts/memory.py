@@ -27,7 +27,8 @@ def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each network, hardware and memory, a series for each preset."""
     measured = _measured(tables)
     limits = rows(tables, "largest_batch", CELLS).pipe(_arranged)
-    lines = pd.concat([_line(row, measured) for row in limits.to_dict("records")] or [measured.iloc[:0]])
+    limits = limits[limits["panel"].isin(measured["panel"])]
+    lines: pd.DataFrame = pd.concat([_line(row, measured) for _, row in limits.iterrows()])
     available = limits[limits["available"].notna()].groupby("panel", as_index=False).first()
     x = axes.counts_x(measured, "worker_batch", "mini-batch of one worker, b [samples]", beyond=lines["worker_batch"])
     every = [*axes.reach(measured), *lines["value"], *(available["available"] * GIB)]
@@ -60,23 +61,22 @@ def _measured(tables: Tables) -> pd.DataFrame:
 def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
     """`frame` with panel and series, in the order of both."""
     first = frame["network"] + " · " + frame["hardware"]
-    workers = frame["workers_per_node"].astype(str) + " workers a node"
-    more = [frame["memory"] + " memory", text_of(frame, "prefetch")]
-    more += [workers] if varies(frame, "workers_per_node") else []
-    panel = first + "\n" + more[0].str.cat(more[1:], sep=" · ")
+    panel = first + "\n" + frame["memory"] + " memory · " + text_of(frame, "prefetch")
+    if varies(frame, "workers_per_node"):
+        panel = panel + " · " + frame["workers_per_node"].astype(str) + " workers a node"
     series = frame["sync"].where(frame["sync"] != NONE, "one worker")
     return frame.assign(panel=panel, series=series).sort_values(KEY, kind="stable")
 
 
-def _line(row: dict[str, Any], measured: pd.DataFrame) -> pd.DataFrame:
+def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
     """Fixed + slope · b, from the smallest measured b to the largest that fits; nothing where that is not known."""
-    here = measured[(measured[KEY] == pd.Series({name: row[name] for name in KEY})).all(axis=1)]["worker_batch"]
+    here = measured[(measured[KEY] == row[KEY]).all(axis=1)]["worker_batch"]
     if here.empty or pd.isna(row["fixed"]):
         return measured.iloc[:0]
     largest = here.max() if pd.isna(row["largest_batch"]) else min(row["largest_batch"], FARTHEST * here.max())
     b = np.geomspace(here.min(), largest, GRID)
     value = (row["fixed"] + row["slope"] * b) * GIB
-    return pd.DataFrame({**row, "worker_batch": b, "value": value, "basis": "predicted"})
+    return pd.DataFrame({**row.to_dict(), "worker_batch": b, "value": value, "basis": "predicted"})
 
 
 def finding(tables: Tables) -> str:
