@@ -132,10 +132,10 @@ class Trainer:
 
     @property
     def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
-        """Tensors that are there throughout training, by what they are; gradients after the first iteration."""
+        """Tensors of training by what they are; for gradients, gone between iterations, parameters of the same size."""
         return {
             "weights": (*self._network.parameters(), *self._network.buffers()),
-            "gradients": (weights.grad for weights in self._parameters if weights.grad is not None),
+            "gradients": self._parameters,
             "optimiser": self._optimiser.state,
         }
 
