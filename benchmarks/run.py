@@ -23,6 +23,7 @@ import dry_run
 import inside_node
 import layer_timing
 import many_cells
+import memory
 import message_bursts
 import pandas as pd
 import pipeline
@@ -48,6 +49,7 @@ BENCHMARKS = {
     "many-cells": many_cells.benchmark,
     "dry-run": dry_run.benchmark,
     "layer-timing": layer_timing.benchmark,
+    "memory": memory.benchmark,
     "presets": presets.benchmark,
     "predictions": predictions.benchmark,
     "cost-models": cost_models.benchmark,

@@ -24,6 +24,7 @@ from stallpoint.records import (
     INTERVENED,
     ITERATIONS,
     LAYERS,
+    PEAK_MEMORY,
     RUNS,
     SLURM_JOBS,
     STAGING,
@@ -117,7 +118,7 @@ class Record:
         cell, visits = self.cell, self._rows.get(VISITS.name, self._ranks)
         if table in (VISITS, ENVIRONMENTS):
             return self._ranks, f"{self._ranks} ranks"
-        if table is INSTRUMENTATION:
+        if table in (INSTRUMENTATION, PEAK_MEMORY):
             return visits, f"{visits} visits of ranks"
         if table in (ITERATIONS, INTERVENED) and isinstance(cell, TrainCell):
             each = cell.warmup + cell.iterations

@@ -66,12 +66,13 @@ class JobKind:
 
 _STORAGE = (records.STORAGE_READS, records.STORAGE_PASSES, records.STORAGE_OPERATIONS)
 _TRAINING = (records.ITERATIONS, records.LAYERS)
+_BESIDE_TRAINING = (records.PEAK_MEMORY, records.STAGING)
 
 KINDS: dict[str, JobKind] = {
     kind.name: kind
     for kind in (
-        JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION, records.STAGING), "train cells"),
-        JobKind(InterventionCell, "intervention", (records.INTERVENED, records.STAGING), "interventions"),
+        JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION, *_BESIDE_TRAINING), "train cells"),
+        JobKind(InterventionCell, "intervention", (records.INTERVENED, *_BESIDE_TRAINING), "interventions"),
         JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
         JobKind(StorageCell, "storage_reads", (*_STORAGE, records.STAGING), "storage cells"),

@@ -161,6 +161,14 @@ ENVIRONMENTS = Table(
             "caches of the last level that the worker's threads can fill, or that of the GPU; empty as above",
         ),
         Column("memory_bytes", INT, "B", "memory of the node"),
+        Column(
+            "available_memory",
+            INT,
+            "B",
+            "memory of the host that the worker may use: its part of the machine's, of its cgroups' limits and of what "
+            "Slurm gave, the least of them",
+        ),
+        Column("gpu_available_memory", REAL, "B", "memory of the GPU that tensors can have; null without a GPU"),
         Column("kernel", TEXT, None, "operating system and kernel release"),
         Column("python", TEXT, None, "version of Python"),
         Column("torch", TEXT, None, "version of PyTorch"),
@@ -329,6 +337,28 @@ INSTRUMENTATION = Table(
         ),
         Column("forward_closure", REAL, None, "layers' forward times over the forward pass, median of the iterations"),
         Column("backward_closure", REAL, None, "the same of the backward pass; 1 where the layers add up to the pass"),
+    ),
+)
+
+PEAK_MEMORY = Table(
+    "peak_memory",
+    "one row for each rank and visit of a training cell: the most memory that training took, and what of it is known",
+    (
+        CELL,
+        *TRAIN_AXES,
+        RANK,
+        VISIT,
+        Column(
+            "host_peak",
+            REAL,
+            "B",
+            "most memory of the host that the process had, less networks kept for other visits; null where unknown",
+        ),
+        Column("device_peak", REAL, "B", "most memory of tensors on the GPU, less the same; null on a CPU"),
+        Column("process", REAL, "B", "memory of the host before training, without networks: programs and libraries"),
+        Column("weights", INT, "B", "parameters and buffers of the network; on the device, as the next two"),
+        Column("gradients", INT, "B", "gradients of the parameters"),
+        Column("optimiser", INT, "B", "what the optimiser keeps: a momentum for each parameter"),
     ),
 )
 
@@ -538,8 +568,8 @@ COPIES = Table(
 )
 
 TIDY_TABLES: tuple[Table, ...] = (
-    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, INTERVENED, SGEMM, COLLECTIVES,
-    CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, COPIES,
+    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, INTERVENED, SGEMM,
+    COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, COPIES,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
@@ -1278,12 +1308,61 @@ UTILISATION = Table(
     ),
 )
 
+_MEMORY = (
+    NETWORK,
+    HARDWARE,
+    Column("workers_per_node", INT, None, "workers that share a node"),
+    SYNC,
+    PREFETCH,
+    Column("memory", TEXT, None, "host or device (the GPU's)"),
+)
+"""Training whose memory depends on b alone, and which memory it is."""
+
+MEMORY = Table(
+    "memory",
+    "the most memory that a worker's training takes, by b: as measured, what of it is what, and by fixed + slope · b",
+    (
+        *_MEMORY,
+        WORKER_BATCH,
+        *_estimate("peak", "B", "most memory, of the rank that needs most"),
+        Column("process", REAL, "B", "of it programs and libraries; not counted on a GPU"),
+        Column("weights", REAL, "B", "of it parameters and buffers of the network; 0 where they are on the device"),
+        Column("gradients", REAL, "B", "of it gradients of the parameters; 0 likewise"),
+        Column("optimiser", REAL, "B", "of it what the optimiser keeps; 0 likewise"),
+        Column("rest", REAL, "B", "of it all else: activations, mini-batches, messages and what the allocator wastes"),
+        *_estimate("predicted", "B", "fixed + slope · b; empty with fewer than two b"),
+    ),
+)
+
+LARGEST_BATCH = Table(
+    "largest_batch",
+    "the largest mini-batch of a worker that fits into its memory",
+    (
+        *_MEMORY,
+        Column("available", REAL, "B", "memory that a worker may use, the least of all its cells"),
+        *_estimate("fixed", "B", "memory that does not depend on b"),
+        *_estimate("slope", "B", "memory for each further sample"),
+        Column("largest_measured", REAL, "samples", "largest b that was trained; empty if none was"),
+        Column("smallest_failed", REAL, "samples", "smallest b that ran out of memory; empty if none did"),
+        *_estimate("largest_batch", "samples", "largest b that fits"),
+        Column(
+            "basis",
+            TEXT,
+            None,
+            "measured: a smaller b was trained and a larger one ran out of memory; predicted: by fixed + slope · b; "
+            "unknown",
+        ),
+        Column("note", TEXT, None, "what is missing where it is unknown"),
+    ),
+)
+
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
     STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES,
     HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
+    MEMORY, LARGEST_BATCH,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

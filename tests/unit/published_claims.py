@@ -37,6 +37,7 @@ def published() -> dict[str, Evidence]:
             "halvings": _halvings(),
             "traffic": _traffic(),
             "network_layers": _networks(),
+            "largest_batch": _largest_batch(),
         },
         "Shi et al. (2018)": {
             "validation": _validation(),
@@ -58,6 +59,7 @@ def _with_empty(rows: Rows) -> Evidence:
     empty |= {
         table: [] for table in ("utilisation", "hidden_communication", "critical_path", "data_share", "communication")
     }
+    empty |= {table: [] for table in ("memory", "largest_batch")}
     return evidence(empty | rows, FACTS)
 
 
@@ -176,6 +178,13 @@ def _bandwidth() -> list[dict[str, Any]]:
         "communication latency": (100 - value, 100 - high, 100 - low),
     }
     return [{**point, "part": part} | _columns("seconds", interval) for part, interval in parts.items()]
+
+
+def _largest_batch() -> list[dict[str, Any]]:
+    """Footnote 10: limits on GPUs with 12 GB."""
+    gpu = {"hardware": "k80", "memory": "device", "available": 12e9}
+    limits = {"alexnet": 256.0, "googlenet": 128.0}
+    return [{**gpu, "network": name, **_columns("largest_batch", (b, b, b))} for name, b in limits.items()]
 
 
 def _utilisation() -> list[dict[str, Any]]:

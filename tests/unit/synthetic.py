@@ -75,8 +75,20 @@ class Truth:
     """Layers take so many times as long on several ranks as on one: they share caches with the communication."""
     delay: float = 0.0
     """In training, each round of a message waits so long for a core, s."""
+    memory: float = 2e7
+    """Memory for each sample, B."""
     noise: float = 0.02
     """Standard deviation of the logarithm of every measured time."""
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of all layers."""
+        return sum(layer.gradient_bytes for layer in self.layers)
+
+    @property
+    def fixed_memory(self) -> float:
+        """Memory that does not depend on the mini-batch, B: the process, weights, gradients and momenta."""
+        return 3e8 + 3 * self.gradient_bytes
 
     def all_reduce(self, ranks: int, size: float, per_node: int = 1) -> float:
         """Ring all-reduce of `size` bytes, s; nothing to do for one rank or an empty buffer."""
@@ -258,7 +270,8 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
         rows["environments"].append({
             "cell": cell.path, "rank": rank, "node": f"node{rank // cell.workers_per_node}", "device": "cpu",
             "cpu_model": "made-up CPU", "gpu_model": "", "cores_available": 1, "threads": 1, "load_average": 0.1,
-            "core_cache_bytes": 2**20, "cache_bytes": 2**25, "memory_bytes": 2**33,
+            "core_cache_bytes": 2**20, "cache_bytes": 2**25, "memory_bytes": 2**33, "available_memory": 2**33,
+            "gpu_available_memory": np.nan,
             "kernel": "Linux", "python": "3.11", "torch": "2.6", "mpi4py": "4.0",
             "cpu_nominal_clock": 2.5e9, "cpu_max_clock": np.nan, "gpu_max_clock": np.nan,
             "cuda": "", "cudnn": "", "nccl": "", "driver": "", "blas": "MKL 2024.2", "onednn": "3.5.3",
@@ -287,6 +300,14 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
             rows["iterations"].append({**label, **times, "start": start, "loss": 7.0})
             rows["layers"].extend({**label, **layer} for layer in layers)
         start += max(times["iteration_time"] for times, _ in ranks)
+    rows["peak_memory"].extend(
+        {
+            **axes, "visit": visit, "rank": rank, "device_peak": np.nan, "process": 3e8,
+            "weights": truth.gradient_bytes, "gradients": truth.gradient_bytes, "optimiser": truth.gradient_bytes,
+            "host_peak": truth.fixed_memory + truth.memory * cell.worker_batch,
+        }
+        for visit, rank in product(range(1, 1 + cell.visits), range(cell.ranks))
+    )  # fmt: skip
     rows["instrumentation"].extend(
         {
             **axes, "visit": visit, "rank": rank, "layers": len(truth.layers), "turns": len(truth.layers),

@@ -128,6 +128,12 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         # the layers that multiply matrices, and a ceiling
         "roofline": {"symbol": 4, "line": int((tables["sgemm"]["layer"] == "peak").any())},
         "amdahl": {"line": amdahl["serial_fraction"].notna().sum() + 1, "area": 1},
+        # each b of each training with its interval, and what a worker may use
+        "memory": {
+            "symbol": len(tables["memory"]),
+            "line": tables["largest_batch"]["fixed"].notna().sum(),
+            "rule": len(tables["memory"]) + tables["largest_batch"].groupby("prefetch").ngroups,
+        },
         "data-share": {"symbol": (tables["data_share"]["scaling"] != "compute").sum()},
         "storage": {"symbol": len(tables["storage_rates"]), "rule": len(tables["storage_rates"])},
         "prediction": {"symbol": predictions["error"].notna().sum(), "line": 1, "area": 1},
@@ -196,6 +202,7 @@ AXIS_TITLES = {
     "layer-speedup": {"mini-batch of one worker, b [samples]", "speedup over the largest b"},
     "sgemm": {"mini-batch of one worker, b [samples]", "speedup over the largest b"},
     "amdahl": {"nodes", "speedup by Amdahl's law"},
+    "memory": {"mini-batch of one worker, b [samples]", "most memory [GiB]"},
     "data-share": {"nodes", "data wait [% of iteration]"},
     "storage": {"reading rate of all nodes together [samples/s]"},
     "prediction": {"measured iteration [s]", "predicted iteration [s]"},

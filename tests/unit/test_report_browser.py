@@ -161,7 +161,7 @@ def test_choosing_changes_cards_charts_and_tables_and_stays_in_the_address(wide:
         ("hardware", "gpu", {"extrapolation"}),
         # These are of all storages together, or of none.
         ("storage", "shared", {"roofline", "all-reduce", "free-communication", "layer-share", "layer-speedup",
-                               "sgemm", "amdahl", "turns", "extrapolation"}),
+                               "sgemm", "amdahl", "memory", "turns", "extrapolation"}),
     ):  # fmt: skip
         page.get_by_text(value, exact=True).first.click()
         drawn(page)

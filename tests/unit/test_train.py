@@ -26,7 +26,7 @@ from stallpoint.networks import find
 from stallpoint.networks.layers import Loss, layers
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS, Preset
-from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
+from stallpoint.records import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 
@@ -155,6 +155,15 @@ def test_one_worker_has_nothing_to_communicate(cell: TrainCell, tmp_path: Path) 
     assert list(iterations["communication"]) == [0, 0]
     assert per_layer["all_reduce_start"].isna().all()
     assert per_layer["all_reduce_end"].isna().all()
+
+    (memory,) = read(PEAK_MEMORY, tmp_path / "cell" / "peak_memory.parquet").to_pylist()
+    (machine,) = read(ENVIRONMENTS, tmp_path / "cell" / "environments.parquet").to_pylist()
+    size = find(cell.network).gradient_bytes
+    assert memory["gradients"] == memory["optimiser"] == size
+    assert memory["weights"] >= size, "buffers count as well"
+    known = sum(memory[name] for name in ("process", "weights", "gradients", "optimiser"))
+    assert known < memory["host_peak"] < machine["available_memory"] <= machine["memory_bytes"]
+    assert memory["device_peak"] is machine["gpu_available_memory"] is None
 
     (row,) = read(INSTRUMENTATION, tmp_path / "cell" / "instrumentation.parquet").to_pylist()
     assert row["layers"] == row["turns"] == len(layers(find(cell.network).outline())), "each is called once"

@@ -49,6 +49,7 @@ def details(conclusions: Conclusions) -> str:
         *_intervention_blocks(conclusions["interventions"]),
         *claims.blocks(conclusions["claims"]),
         *_amdahl_blocks(conclusions["amdahl"]),
+        *_memory_blocks(conclusions["memory"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
         *_feeding_blocks(conclusions["curves"]),
@@ -200,6 +201,30 @@ def _limits(row: Mapping[str, Any]) -> list[str]:
     if row["note"]:
         return [f"not fitted: {row['note']}", "", ""]
     return [interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_ranks")]
+
+
+def _memory_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Memory"
+        yield (
+            "The largest mini-batch b of a worker that fits into its memory: *measured* between what was trained and "
+            "what ran out of memory, or *predicted* by fixed + slope · b."
+        )
+        yield markdown_table(
+            ["network", "hardware", "workers a node", "preset", "prefetch", "memory", "GiB available", "GiB fixed",
+             "MiB a sample", "largest b", ""],
+            (
+                [
+                    row["network"], row["hardware"], str(row["workers_per_node"]), row["sync"], str(row["prefetch"]),
+                    row["memory"], number(row["available"] / 2**30) if row["available"] else "",
+                    interval(row["fixed"], 2**-30) if row["fixed"] else "",
+                    interval(row["slope"], 2**-20) if row["slope"] else "",
+                    interval(row["largest_batch"]) if row["largest_batch"] else "",
+                    f"{row['basis']}: {row['note']}" if row["note"] else row["basis"],
+                ]
+                for row in rows
+            ),
+        )  # fmt: skip
 
 
 def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from stallpoint.conclusions.answers import answers
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
+from stallpoint.models.terms.peaks import TRAINING
 
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
 """Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
@@ -56,6 +57,7 @@ def conclude(
         "curves": curves,
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": errors,
+        "memory": list(_memory(tables["largest_batch"])),
         "storages": list(_storages(tables["storage_rates"])),
         "break_even": list(_break_even(tables["break_even"])),
         "interventions": list(_interventions(tables["interventions"])),
@@ -288,6 +290,16 @@ def _feeding(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             **{name: int(row[name]) for name in ("nodes", "ranks", "worker_batch", "readers")},
             "basis": row["basis"],
             **{name: _estimate(row, name) for name in ("utilisation", "predicted_utilisation", "readers_needed")},
+        }
+
+
+def _memory(largest: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The largest mini-batch of each training, and what memory it needs."""
+    for row in _rows(largest):
+        yield {
+            **{name: row[name] for name in (*TRAINING, "memory", "basis", "note")},
+            **{name: _number(row[name]) for name in ("available", "largest_measured", "smallest_failed")},
+            **{name: _estimate(row, name) for name in ("fixed", "slope", "largest_batch")},
         }
 
 

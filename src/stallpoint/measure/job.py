@@ -127,8 +127,10 @@ class _Visit:
         torch.set_num_threads(self.cell.threads_per_worker)
         precision.allow_only(self.cell.precision)
         kernels.choose(self.cell)
-        self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world))
-        if self.world.rank == 0 and (job := slurm.own_job()):
+        job = slurm.own_job() if self.world.rank == 0 else None
+        given = self.world.comm.bcast(slurm.memory_of_node(job))
+        self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, given))
+        if job:
             self.recorder.add(SLURM_JOBS, **job)
         self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
         cell = self.prepare(self.cell, self.recorder)

@@ -27,6 +27,11 @@ class Sgd:
         device = moved[0].device if moved else None
         self._scale = torch.full((), loss_scale, device=device) if loss_scale != 1 else None
 
+    @property
+    def state(self) -> Iterable[torch.Tensor]:
+        """What it keeps from step to step."""
+        return self._momenta.values()
+
     @torch.no_grad()
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
         """Update these parameters, as far as they have gradients."""

@@ -26,6 +26,7 @@ from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Sgd
+from stallpoint.measure.peak_memory import PeakMemory
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.precision import forward_context, loss_scale
 from stallpoint.measure.progress import Progress
@@ -38,7 +39,7 @@ from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset, preset_from
-from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY
 from stallpoint.storage import Storage
 from stallpoint.storage.memory import OneBatch
 
@@ -131,6 +132,15 @@ class Trainer:
         self._synchronisation.learn(times.gradient_ready)
         return Iteration(self._phase_columns(batch, loss, ends, sent), self._layer_columns(times, sent), times.turns)
 
+    @property
+    def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
+        """Tensors of training by what they are; for gradients, gone between iterations, parameters of the same size."""
+        return {
+            "weights": (*self._network.parameters(), *self._network.buffers()),
+            "gradients": self._parameters,
+            "optimiser": self._optimiser.state,
+        }
+
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
 
@@ -222,11 +232,13 @@ def iterations(
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
+    trained = resident.network(network, cell.seed, device)
+    peak = PeakMemory(device)
     with (
         _pipeline(change.pipeline, cell, world, network.takes, before, device) as pipeline,
         _on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
-            resident.network(network, cell.seed, device), world, preset, device,
+            trained, world, preset, device,
             precision=cell.precision, warmup=cell.warmup, change=change,
         ) as trainer,
         Sensors(gpu=device.index) as sensors,
@@ -246,6 +258,7 @@ def iterations(
             if not math.isfinite(measured.phases["loss"]):
                 raise CannotRun(f"the loss of iteration {iteration} is {measured.phases['loss']}: training diverges")
             progress.tell(iteration + 1)
+        keep.add(PEAK_MEMORY, **peak.row(trainer.tensors))
         if preset.communicates and not change.empty_messages:
             trainer.check_weights()
 

@@ -22,6 +22,7 @@ from stallpoint.models.answers import (
     halvings,
     hidden_communication,
     interventions,
+    largest_batch,
     median_iterations,
     next_cells,
     stalling,
@@ -40,7 +41,7 @@ from stallpoint.models.iteration import tables as predictions
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.prediction import DagModel, learning
 from stallpoint.models.scaling import curves as scaling_curves
-from stallpoint.models.terms import communication, copies, data, matrix_products, pace, storage
+from stallpoint.models.terms import communication, copies, data, matrix_products, pace, peaks, storage
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
 from stallpoint.presets import PRESETS, Preset
@@ -114,6 +115,7 @@ def fit(
     checked = controls.table(points)
     stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
+    memory = peaks.fit(tidy["peak_memory"], runs, seed)
     shown_ranks, shown_layers = median_iterations.tables(shown)
     rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
         "layer_scaling": layer_scaling(compute, counts),
@@ -151,6 +153,8 @@ def fit(
         "break_even": break_even.table(points, runs, tidy["staging"], seed),
         "copy_rates": copies.copy_rates(tidy["copies"], seed),
         "utilisation": utilisation.table(placed, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
+        "memory": peaks.table(memory),
+        "largest_batch": largest_batch.table(memory, runs, tidy["environments"]),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
 

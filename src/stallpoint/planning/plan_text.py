@@ -11,6 +11,8 @@ from stallpoint.study.plan import in_place
 
 JOBS = 5
 """Jobs that are named."""
+LINES = 10
+"""Mini-batches named that may not fit into memory."""
 _BASES = {
     "cell": "earlier visits to the same cell",
     "nodes": "visits to similar cells on as many nodes and workers",
@@ -56,6 +58,9 @@ def _totals(plan: Plan) -> Iterator[str]:
     if plan.asks:
         yield "    " + ", ".join(f"{name}: {value}" for name, value in plan.asks.items())
     yield f"  expected from {rests_on(plan.basis)}"
+    yield from (f"  memory: {line}" for line in plan.memory[:LINES])
+    if len(plan.memory) > LINES:
+        yield f"  memory: and {len(plan.memory) - LINES} more"
 
 
 def rests_on(basis: Mapping[str, int]) -> str:
