@@ -78,9 +78,7 @@ def _reductions(train: Iterable[TrainCell], catalogue: Catalogue) -> set[tuple[s
     found = {(cell.hardware, cell.nodes, cell.sync) for cell in train if cell.ranks > 1}
     used = ((hardware, nodes, catalogue.presets[sync]) for hardware, nodes, sync in found)
     return {
-        (hardware, nodes, preset.communicator, preset.reduction)
-        for hardware, nodes, preset in used
-        if preset.communicates
+        (hardware, nodes, preset.communicator, preset.scheme) for hardware, nodes, preset in used if preset.communicates
     }
 
 

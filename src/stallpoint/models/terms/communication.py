@@ -30,7 +30,7 @@ from stallpoint.models.terms import law_choice, pieces
 from stallpoint.models.terms.law_choice import Timed
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.pieces import PiecewiseLine, Samples
-from stallpoint.models.terms.reductions import HIERARCHICAL, REDUCTION_LAWS, Laws
+from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
 from stallpoint.presets import Preset
 
 Scheme = tuple[str, str, str]
@@ -39,7 +39,7 @@ Scheme = tuple[str, str, str]
 
 def scheme_of(hardware: str, preset: Preset) -> Scheme:
     """The scheme that moves a preset's messages."""
-    return hardware, preset.communicator, preset.reduction
+    return hardware, preset.communicator, preset.scheme
 
 
 _SCHEME = ["hardware", "backend", "reduction"]
@@ -144,14 +144,14 @@ class WhileComputing:
     """How much longer computing takes for each, s."""
 
 
-def nominal(reduction: str, *, latency: float, bandwidth: float) -> Communication:
+def nominal(scheme: str, *, latency: float, bandwidth: float) -> Communication:
     """Links nobody measured, from what is published of them: `latency` [s] of a step and `bandwidth` [B/s].
 
     A library is taken to send its messages around a ring.
     """
     alpha, beta = (np.full(1 + REPLICATES, value) for value in (latency, 1 / bandwidth))
     line = PiecewiseLine(np.zeros(1), alpha, beta[:, None])
-    laws = Laws.only(reduction if reduction in REDUCTION_LAWS else "ring")
+    laws = Laws.only(scheme if law_of(scheme) else "ring")
     return Communication({}, Fit(laws, 1, 1, line, points=0, residual=0.0))
 
 
@@ -291,11 +291,7 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
     by_nodes = {n: _fit(one, {key: seconds for key, seconds in samples.items() if key[0] == n}) for n in counts}
     # Within a node messages take another way; a node alone speaks for the law only when nothing else was measured.
     between = {key: seconds for key, seconds in samples.items() if key[0] > 1} or samples
-    laws = (
-        Laws.only(scheme[2])
-        if scheme[2] in REDUCTION_LAWS
-        else known or _chosen(between, generator(seed, "laws", *scheme))
-    )
+    laws = Laws.only(scheme[2]) if law_of(scheme[2]) else known or _chosen(between, generator(seed, "laws", *scheme))
     return Communication(by_nodes, _over_nodes(laws, between, by_nodes.get(1)))
 
 
