@@ -127,7 +127,7 @@ class TrainCell(Cell):
     @property
     def scheme(self) -> str:
         """As `Cell.scheme`."""
-        return preset_from(self.preset).reduction
+        return preset_from(self.preset).scheme
 
     @property
     def global_batch(self) -> int:

@@ -3,13 +3,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from synthetic import Truth, study
 
 from stallpoint.errors import InputError
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import Communication, Fit, all_reduce_seconds
-from stallpoint.models.terms.reductions import REDUCTION_LAWS, BySize
+from stallpoint.models.terms.reductions import REDUCTION_LAWS, BySize, law_of
 
 TRUTH = Truth()
 SCHEME = ("cpu", "mpi", "library")
@@ -232,6 +234,22 @@ def test_messages_beside_computing_go_by_the_same_laws() -> None:
     links = communication.fit(calls(), 0, contention(3.0, 0.4))[SCHEME]
     assert links.while_computing is not None
     assert links.while_computing.longer.over_nodes.laws is links.over_nodes.laws
+
+
+@given(st.integers(2, 64), st.integers(1, 64))
+def test_servers_of_shares_lie_between_one_server_and_one_on_every_rank(ranks: int, servers: int) -> None:
+    p = np.array(float(ranks))
+    law, one, all_of_them = (
+        law_of(name) for name in (f"sharded-servers-{servers}", "parameter-server", "sharded-servers")
+    )
+    assert law is not None
+    assert one is not None
+    assert all_of_them is not None
+    assert law.latency(p) == one.latency(p) == all_of_them.latency(p)
+    # A server's link carries its share of every message from and to each of the others.
+    assert law.bandwidth(p) == pytest.approx(one.bandwidth(p) / min(servers, ranks))
+    if servers >= ranks:
+        assert law.bandwidth(p) == all_of_them.bandwidth(p)
 
 
 def test_schemes_on_two_ranks_are_what_the_textbook_says() -> None:

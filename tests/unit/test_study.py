@@ -344,7 +344,7 @@ def itself() -> list[Any]:
         ),
         (
             {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(backend="ddp")]}}},
-            "hardware.cpu.collectives[0].backend: unknown backend 'ddp'; known: mpi, torch",
+            "hardware.cpu.collectives[0].backend: unknown backend 'ddp'; known: mpi, mpi-copied, torch",
         ),
         (
             {"storage": {"disk": {"path": "images", "format": "file"}}},
@@ -356,7 +356,7 @@ def itself() -> list[Any]:
         ),
         (
             {"presets": {"mine": {"like": "ddp", "backend": "ddp"}}},
-            "presets.mine.backend: unknown backend 'ddp'; known: mpi, torch",
+            "presets.mine.backend: unknown backend 'ddp'; known: mpi, mpi-copied, torch",
         ),
         ({"include": [block(nodes=1, sync="wfpb")]}, "include[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
         ({"archives": ["other.zip"]}, "archives: those of other studies cannot be taken here"),

@@ -96,7 +96,8 @@ def sent_bytes(preset: Preset, ranks: int, size: int) -> float:
     if preset.reduction == "parameter-server":
         return size * (ranks - 1)  # the weights, to each of the others
     if preset.reduction == "sharded-servers":
-        return size * 2 * (ranks - 1) / ranks  # shares to the other servers, then this one's sums to each of them
+        servers = min(preset.servers or ranks, ranks)
+        return size * (servers - 1 + ranks - 1) / servers  # shares to the other servers, then its sums to each worker
     if preset.top_k < 1:
         return size / 4 * preset.top_k * (4 + preset.gradient_bits / 8)
     if preset.gradient_bits < 32:

@@ -43,7 +43,8 @@ def _frame(tables: Tables) -> pd.DataFrame:
     """Measured points and fitted lines, with their panels."""
     measured = _measured(tables)
     frame = pd.concat([measured, _fitted(tables, measured)])
-    scheme = frame["reduction"].where(frame["backend"] == "mpi", frame["backend"]).replace("library", "MPI library")
+    scheme = frame["reduction"].replace("library", "MPI library").where(frame["backend"] != "torch", "torch")
+    scheme += (frame["backend"] == "mpi-copied").map({False: "", True: ", copied"})
     frame = frame.assign(panel=frame["hardware"] + "\n" + scheme + frame["busy"].map({False: "", True: BUSY}))
     frame = frame.sort_values([*CURVE[:-2], "busy", "ranks", "nodes", "message_bytes"], kind="stable")
     return frame.assign(nodes=[in_place((n, p // n)) for n, p in zip(frame["nodes"], frame["ranks"], strict=True)])

@@ -95,7 +95,7 @@ def _reductions(train: Iterable[TrainCell], catalogue: Catalogue) -> set[tuple[s
     """Hardware, nodes, workers per node, backend and reduction scheme of the training cells that communicate."""
     found = {((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in train if cell.ranks > 1}
     used = ((place, catalogue.presets[sync]) for place, sync in found)
-    return {(*place, preset.communicator, preset.reduction) for place, preset in used if preset.communicates}
+    return {(*place, preset.communicator, preset.scheme) for place, preset in used if preset.communicates}
 
 
 def _reduced_elsewhere(imported: Iterable[Cell]) -> set[tuple[str, int, int, str, str]]:

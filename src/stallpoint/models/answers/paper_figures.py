@@ -84,7 +84,7 @@ def _cluster(
     preset = PRESETS[sync].preset
     scheme = scheme_of(hardware, preset)
     links: dict[Scheme, Communication] = {
-        scheme: nominal(preset.reduction, latency=link["latency"]["value"], bandwidth=link["bandwidth"]["value"])
+        scheme: nominal(preset.scheme, latency=link["latency"]["value"], bandwidth=link["bandwidth"]["value"])
     }
     cluster = Cluster(compute, links, NoData(), {sync: preset})
     point = Point(network, hardware, "", "strong", sync, 0, usual, 1, 1, 1, usual, usual)

@@ -97,7 +97,7 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
         for preset in cluster.presets.values():
             scheme = scheme_of(hardware, preset)
             known = measured.get(scheme)
-            link = nominal(preset.reduction, latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
+            link = nominal(preset.scheme, latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
             links[scheme] = replace(link, while_computing=known.while_computing if known else None)
     links = {
         scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth) for scheme, link in links.items()

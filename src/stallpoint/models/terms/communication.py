@@ -31,7 +31,7 @@ from stallpoint.models.terms import law_choice, pieces
 from stallpoint.models.terms.law_choice import Timed
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.pieces import PiecewiseLine, Samples
-from stallpoint.models.terms.reductions import HIERARCHICAL, REDUCTION_LAWS, Laws
+from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
 from stallpoint.presets import Preset
 from stallpoint.workers import Place
 
@@ -41,7 +41,7 @@ Scheme = tuple[str, str, str]
 
 def scheme_of(hardware: str, preset: Preset) -> Scheme:
     """The scheme that moves a preset's messages."""
-    return hardware, preset.communicator, preset.reduction
+    return hardware, preset.communicator, preset.scheme
 
 
 _SCHEME = ["hardware", "backend", "reduction"]
@@ -192,14 +192,14 @@ class WhileComputing:
     """How much longer computing takes for each, s."""
 
 
-def nominal(reduction: str, *, latency: float, bandwidth: float) -> Communication:
+def nominal(scheme: str, *, latency: float, bandwidth: float) -> Communication:
     """Links nobody measured, from what is published of them: `latency` [s] of a step and `bandwidth` [B/s].
 
     A library is taken to send its messages around a ring.
     """
     alpha, beta = (np.full(1 + REPLICATES, value) for value in (latency, 1 / bandwidth))
     line = PiecewiseLine(np.zeros(1), alpha, beta[:, None])
-    laws = Laws.only(reduction if reduction in REDUCTION_LAWS else "ring")
+    laws = Laws.only(scheme if law_of(scheme) else "ring")
     return Communication({}, None, Fit(laws, 1, 1, line, points=0, residual=0.0))
 
 
@@ -350,7 +350,7 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
         # The same draws of visits for every size: a slow visit is slow throughout.
         random = generator(seed, "collectives", *scheme, nodes, ranks)
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random, usual=usual)
-    known = Laws.only(scheme[2]) if scheme[2] in REDUCTION_LAWS else known
+    known = Laws.only(scheme[2]) if law_of(scheme[2]) else known
 
     def laws_of(samples: Mapping[_Key, Ensemble]) -> Laws:
         return known or _chosen(samples, generator(seed, "laws", *scheme))

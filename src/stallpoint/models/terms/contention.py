@@ -234,7 +234,7 @@ def _serves(preset: Preset) -> bool:
 
 
 def _scheme(preset: Preset) -> tuple[str, str, bool]:
-    return preset.communicator, preset.reduction, preset.segment_bytes > 0
+    return preset.communicator, preset.scheme, preset.segment_bytes > 0
 
 
 def _same(known: Point, point: Point) -> bool:
