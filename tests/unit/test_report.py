@@ -61,7 +61,7 @@ def card(conclusions: Conclusions, *changes: dict[str, object]) -> str:
 def test_a_card_says_what_was_measured_and_apart_what_is_predicted(conclusions: Conclusions) -> None:
     first = conclusions["answers"][0]
     beyond = {"state": "predicted", "from": 2, "to": 16, "stall_ranks": None, "why": ""}
-    text = card(conclusions, {"state": "scales", "nodes": 2, "beyond": beyond})
+    text = card(conclusions, {"state": "scales", "ranks": 2, "beyond": beyond})
     assert "alexnet gains up to 2 nodes on cpu." in text
     order = [
         "Scales to 2 nodes measured",
@@ -103,13 +103,14 @@ DISTURBED = {"hardware": "cpu", "reason": "steal", "iterations": 3, "cells": 2, 
 
 
 PLANNED = {
-    "hardware": "cpu", "kind": "train", "nodes": 4, "cells": 3, "cells_as_planned": 2, "used_seconds": 45.0,
+    "hardware": "cpu", "kind": "train", "nodes": 4, "workers_per_node": 1, "cells": 3, "cells_as_planned": 2,
+    "used_seconds": 45.0,
     "used_node_hours": 0.05, "planned_seconds": {"value": 60.0, "low": 30.0, "high": 120.0},
 }  # fmt: skip
 
 
 def test_how_sure_it_is_has_a_section(conclusions: Conclusions) -> None:
-    points = [{"nodes": 1}, {"nodes": 2, "speedup": SPEEDUP, "half_width": 0.056}]
+    points = [{"ranks": 1}, {"ranks": 2, "speedup": SPEEDUP, "half_width": 0.056}]
     curve = {**conclusions["curves"][0], "measured": points}
     ended = [{"hardware": "cpu", "ended": "budget", "cells": 7, "visits": 25}]
     found = {**conclusions, "curves": [curve], "ended": ended, "disturbances": [DISTURBED], "controls": [CONTROL]}
