@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -130,9 +131,15 @@ QUIET, USUAL_NOISE, LOUD = NOISES[0], NOISES[1], NOISES[2]
 STALLS, SCALES = ("stalls", 8), ("scales", 32)
 
 
+@cache
+def recorded_steps(stall: int, noise: Noise, trial: int) -> pd.DataFrame:
+    """What was measured of such a curve, the same whatever is made of it."""
+    return steps({"": amdahl(stall)}, NODES, noise, np.random.default_rng([128, trial]))
+
+
 def verdict(stall: int, noise: Noise, trial: int = 0) -> tuple[object, object]:
     """The verdict on a curve by Amdahl's law, and the nodes that it names."""
-    points = measured(steps({"": amdahl(stall)}, NODES, noise, np.random.default_rng([128, trial])), trial)
+    points = measured(recorded_steps(stall, noise, trial), trial)
     (row,), _ = stalling(planted_curves(points), THRESHOLD, 0.5)
     return row["verdict"], row["verdict_ranks"]
 
