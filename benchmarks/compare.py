@@ -34,7 +34,7 @@ TRUTHS = {"one": amdahl(stall=8), "other": amdahl(stall=1000)}
 LAYERS = 24
 CELL = {
     "network": "made-up", "hardware": "cpu", "storage": "local", "scaling": "compute", "sync": "none", "prefetch": 0,
-    "batch": 32, "nodes": 1, "ranks": 1, "global_batch": 32, "worker_batch": 32,
+    "batch": 32, "workers_per_node": 1, "nodes": 1, "ranks": 1, "global_batch": 32, "worker_batch": 32,
 }  # fmt: skip
 """Where layers are timed."""
 

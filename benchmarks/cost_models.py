@@ -117,10 +117,10 @@ def _all_reduce_lines(scratch: Path, samples: int) -> Iterator[str]:
     known = rows[~rows["message_bytes"].isin(left_out)]
     measured = communication.of_messages(rows, "collectives").groupby("message_bytes").median().loc[left_out].to_numpy()
     (fits,) = communication.fit(known, seed=0).values()
-    ours = communication.all_reduce_seconds(fits.by_nodes[2], 2, left_out)[0]
+    ours = communication.all_reduce_seconds(fits.by_place[2, 1], 2, left_out)[0]
     peer = _one_line(known, left_out)
     yield f"  all-reduce between 2 processes in shared memory, {len(left_out)} left-out sizes from 2 KiB to 32 MiB"
-    count = len(fits.by_nodes[2].line.starts)
+    count = len(fits.by_place[2, 1].line.starts)
     for name, predicted in ((f"ours, {count} piece(s)", ours), ("one line", peer)):
         errors = np.abs(predicted / measured - 1)
         yield f"    {name:<20} |error| median {np.median(errors):.1%}, largest {errors.max():.1%}"

@@ -38,7 +38,8 @@ def steps(
             frame = pd.DataFrame({"repeat": repeat + 1, "visit": visit + 1, "iteration": iteration})
             point = {
                 "network": "made-up", "hardware": "cpu", "storage": "local", "scaling": "strong",
-                "sync": f"preset {place}", "prefetch": 0, "batch": whole, "nodes": nodes, "ranks": nodes,
+                "sync": f"preset {place}", "prefetch": 0, "batch": whole,
+                "workers_per_node": 1, "nodes": nodes, "ranks": nodes,
                 "global_batch": whole, "worker_batch": whole // nodes,
             }  # fmt: skip
             # Curves on one worker of which one scales do the same: only the second and the third are alike.

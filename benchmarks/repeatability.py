@@ -96,8 +96,8 @@ def _answers(results: Path) -> Iterator[str]:
     for row in _table(results, "stalling").to_dict("records"):
         value, low, high = (row[f"measured_speedup{end}"] for end in ("", "_low", "_high"))
         yield (
-            f"{row['network']:<10} {row['sync']:<6} {row['verdict']} ({row['verdict_nodes']}), "
-            f"speedup {value:.2f} [{low:.2f}, {high:.2f}] on {row['measured_speedup_nodes']}"
+            f"{row['network']:<10} {row['sync']:<6} {row['verdict']} ({row['verdict_ranks']}), "
+            f"speedup {value:.2f} [{low:.2f}, {high:.2f}] on {row['measured_speedup_ranks']}"
         )
 
 

@@ -17,21 +17,28 @@ import cluster_report
 import collect
 import compare
 import cost_models
+import decoders
 import disturbances
 import dry_run
+import inside_node
 import layer_timing
 import many_cells
+import memory
 import message_bursts
 import pandas as pd
+import pipeline
 import plan_accuracy
 import predictions
 import presets
+import reading
 import repeatability
 import report_page
 import scale
 import scaling_laws
 import sensitivity
 import small_studies
+import storage_volume
+import traces
 import truth
 
 BENCHMARKS = {
@@ -42,6 +49,7 @@ BENCHMARKS = {
     "many-cells": many_cells.benchmark,
     "dry-run": dry_run.benchmark,
     "layer-timing": layer_timing.benchmark,
+    "memory": memory.benchmark,
     "presets": presets.benchmark,
     "predictions": predictions.benchmark,
     "cost-models": cost_models.benchmark,
@@ -52,10 +60,16 @@ BENCHMARKS = {
     "sensitivity": sensitivity.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
     "cluster-report": cluster_report.benchmark,
+    "inside-node": inside_node.benchmark,
     "small-studies": small_studies.benchmark,
+    "storage-volume": storage_volume.benchmark,
     "compare": compare.benchmark,
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
+    "traces": traces.benchmark,
+    "decoders": decoders.benchmark,
+    "pipeline": pipeline.benchmark,
+    "reading": reading.benchmark,
 }
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -88,7 +88,8 @@ def _cell(
     repeat, visit, iteration = np.indices(factors.shape).reshape(3, -1)
     point: dict[str, Any] = {
         "network": "made-up", "hardware": "cpu", "storage": "local", "scaling": scaling, "sync": "preset",
-        "prefetch": 0, "batch": 32, "nodes": nodes, "ranks": nodes, "global_batch": 32, "worker_batch": 32 // nodes,
+        "prefetch": 0, "batch": 32, "workers_per_node": 1, "nodes": nodes, "ranks": nodes, "global_batch": 32,
+        "worker_batch": 32 // nodes,
     }  # fmt: skip
     computing = parts["compute"]
     times = dict.fromkeys((*TIMES, "matrix", "fully_connected"), 0.0)

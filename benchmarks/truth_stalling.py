@@ -63,9 +63,9 @@ def _found(planted: Planted, noise: Noise) -> Iterator[Figure]:
     for trial in range(TRIALS):
         points = measured(steps({"": planted.truth}, planted.nodes, noise, np.random.default_rng([128, trial])), trial)
         (row,), _ = tables(curves(points), THRESHOLD, 0.5)
-        verdicts.append((row["verdict"], row["verdict_nodes"]))
-        held.append(float(str(row["stall_nodes_low"])) <= planted.stall <= float(str(row["stall_nodes_high"])))
-        medians.append(float(str(row["stall_nodes"])))
+        verdicts.append((row["verdict"], row["verdict_ranks"]))
+        held.append(float(str(row["stall_ranks_low"])) <= planted.stall <= float(str(row["stall_ranks_high"])))
+        medians.append(float(str(row["stall_ranks"])))
     true = ("scales" if planted.stall == planted.nodes[-1] else "stalls", planted.stall)
     wrong = [verdict != true and verdict[0] in ("stalls", "scales") for verdict in verdicts]
     found = {"held": held, "given": [verdict == true for verdict in verdicts], "wrong": wrong}

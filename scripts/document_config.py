@@ -22,8 +22,8 @@ with a message that names the entry.
 
 Blocks of `matrix` are multiplied out, each on its own; what meets a condition under `exclude` is left out, and single
 cells under `include` are added, or change the settings of a cell that the matrix already has. What cannot run (b < 1,
-B not divisible by the number of workers, more nodes than the hardware has, a network that takes tokens and a storage
-that holds images) is left out and listed by `snakemake -n` with the reason.
+B not divisible by the number of workers, more nodes than the hardware has or more workers on one, a network that
+takes tokens and a storage that holds images) is left out and listed by `snakemake -n` with the reason.
 
 `network` is one of {", ".join(f"`{name}`" for name in NETWORKS)}, or one
 under `networks`; `sync` is one of the presets in `docs/presets.md`, or one under `presets`.

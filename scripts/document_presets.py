@@ -21,8 +21,8 @@ presets:
 ```
 
 Each preset runs for real ([How it measures](measuring.md)). They imitate what the papers say the frameworks do, not
-their transports: all of them communicate through the site's MPI library, except `ddp`, and a study's own presets with
-`backend: torch`.
+their transports: all of them communicate through the site's MPI library (`tensorflow` with the copies that gRPC makes),
+except `ddp`, and a study's own presets with `backend: torch`.
 
 (Generated from `src/stallpoint/presets.py` by `scripts/document_presets.py`.)
 """
@@ -59,6 +59,7 @@ def lines() -> Iterator[str]:
     for choice, values in CHOICES.items():
         for value, meaning in values.items():
             yield f"| `{choice}` | `{value}` | {meaning} |"
+    yield "| `servers` | number | ranks that serve a share of each message of `sharded-servers`; 0 for all |"
     yield "| `fusion_bytes` | bytes | size at which a fused group is sent |"
     yield "| `segment_bytes` | bytes | longest piece of a message handed to MPI at once; 0 hands over whole messages |"
     yield "| `device_prefetch` | `true` or `false` | mini-batches read ahead are also copied ahead to the device |"

@@ -12,6 +12,12 @@ from stallpoint.study import shape
 with program(Path(snakemake.log[0])):
     entry = snakemake.params.entry
     storage = Storage(snakemake.wildcards.storage, Path(entry["path"]), entry["format"])
-    manifest = prepare(storage, generate=entry.get("generate"), seed=snakemake.params.seed, shape=shape(entry))
+    manifest = prepare(
+        storage,
+        generate=entry.get("generate"),
+        seed=snakemake.params.seed,
+        shape=shape(entry),
+        most_corrupt=entry["most_corrupt"],
+    )
     with atomic(Path(snakemake.output.manifest)) as scratch:
         scratch.write_text(json.dumps(manifest, indent=2) + "\n")

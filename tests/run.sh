@@ -13,14 +13,18 @@ install() {
 install &  # mostly waits for the disk; checks compute
 make --no-print-directory check
 wait $!
-# Jobs of the Slurm cluster mostly wait, for each other and for the controller: they go first, others fill the gaps.
-# But not those that start ranks of their own, which would starve there.
-.venv/bin/pytest tests/cluster --durations=8 > .venv/cluster.log 2>&1 &
-cluster=$!
+# What mostly waits goes first, and what computes fills the gaps (nice): jobs of the Slurm cluster, which wait for each
+# other and for the controller, then MPI ranks, which wait for each other. Beside the cluster ranks would starve.
+{
+    status=0
+    .venv/bin/pytest tests/cluster --durations=8 || status=1
+    .venv/bin/pytest tests/unit -m ranks --durations=8 --numprocesses logical --dist worksteal || status=1
+    exit $status
+} > .venv/waiting.log 2>&1 &
+waiting=$!
 failed=0
 nice .venv/bin/pytest tests/workflow --durations=8 --numprocesses logical --dist loadgroup || failed=1
 nice .venv/bin/pytest tests/unit -m "not ranks" --durations=8 --numprocesses logical --dist worksteal || failed=1
-wait $cluster || failed=1
-cat .venv/cluster.log
-.venv/bin/pytest tests/unit -m ranks --durations=8 --numprocesses logical --dist worksteal || failed=1
+wait $waiting || failed=1
+cat .venv/waiting.log
 exit $failed

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 HEAD = (
-    "network", "preset", "nodes", "predicted / measured", "median |error|", "90th percentile",
+    "network", "preset", "workers", "predicted / measured", "median |error|", "90th percentile",
     "mean: computing + communication + rest", "intervals that hold it",
 )  # fmt: skip
 PUBLISHED = "Shi et al. (2018): 9.4 %, 4.7 % and 4.6 % on average (AlexNet, GoogLeNet, ResNet-50; GPUs)"
@@ -50,9 +50,9 @@ def _numbers(part: pd.DataFrame) -> list[str]:
     error = part["error"].abs()
     means = [part[f"error_{of}"].mean() for of in ("computing", "communication")]
     means.append(part["error"].mean() - sum(means))
-    ratios = (1 + part["error"]).groupby(part["nodes"]).median()
+    ratios = (1 + part["error"]).groupby(part["ranks"]).median()
     return [
-        ", ".join(str(nodes) for nodes in ratios.index),
+        ", ".join(str(ranks) for ranks in ratios.index),
         ", ".join(f"{ratio:.2f}" for ratio in ratios),
         f"{error.median():.1%}",
         f"{error.quantile(0.9):.1%}",

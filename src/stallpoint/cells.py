@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from stallpoint.presets import preset_from
+from stallpoint.workers import Place
 
 _LATER = {"later": True}
 """Marks a setting that was added later: a cell's JSON leaves it out at its default."""
@@ -31,6 +32,7 @@ class Cell:
     repeat: int
     """Which repetition of the whole cell this is, from 1."""
     workers_per_node: int
+    """Workers (MPI ranks) on each of them."""
     device: str
     """``cpu`` or ``cuda``."""
     threads_per_worker: int
@@ -50,6 +52,11 @@ class Cell:
     def ranks(self) -> int:
         """Workers (MPI ranks) in all."""
         return self.nodes * self.workers_per_node
+
+    @property
+    def place(self) -> Place:
+        """On how many nodes its workers are, and how many on each."""
+        return self.nodes, self.workers_per_node
 
     @property
     def value_bytes(self) -> int:
@@ -90,7 +97,7 @@ class TrainCell(Cell):
 
     kind: ClassVar[str] = "train"
     axes: ClassVar[tuple[str, ...]] = (
-        "network", "hardware", "nodes", "batch", "storage", "scaling", "sync", "prefetch", "repeat",
+        "network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch", "repeat",
     )  # fmt: skip
 
     network: str
@@ -117,11 +124,15 @@ class TrainCell(Cell):
     """Fields of the `stallpoint.presets.Preset` that `sync` names."""
     own_network: dict[str, Any] | None
     """The study's entry under ``networks``; None for a network of the registry."""
+    stage_to: str = field(default="", kw_only=True, metadata=_LATER)
+    """Folder on each node that the storage is copied to before it is read (`measure.staging`); empty: it is not."""
+    stage_keep: bool = field(default=False, kw_only=True, metadata=_LATER)
+    """Whether the copy stays there when the job ends."""
 
     @property
     def scheme(self) -> str:
         """As `Cell.scheme`."""
-        return preset_from(self.preset).reduction
+        return preset_from(self.preset).scheme
 
     @property
     def global_batch(self) -> int:
@@ -161,7 +172,7 @@ class CollectivesCell(Cell):
     """All-reduce over message sizes, by one backend and reduction scheme (see `stallpoint.presets.CHOICES`)."""
 
     kind: ClassVar[str] = "collectives"
-    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "backend", "reduction", "repeat")
+    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "workers_per_node", "backend", "reduction", "repeat")
 
     backend: str
     """``mpi`` or ``torch``."""
@@ -178,16 +189,28 @@ class CollectivesCell(Cell):
 
 @dataclass(frozen=True, slots=True)
 class StorageCell(Cell):
-    """Reading the training set from all nodes at once."""
+    """Reading the training set from all workers at once."""
 
     kind: ClassVar[str] = "storage"
-    axes: ClassVar[tuple[str, ...]] = ("storage", "hardware", "nodes", "repeat")
+    axes: ClassVar[tuple[str, ...]] = ("storage", "hardware", "nodes", "workers_per_node", "repeat")
 
     storage: str
     storage_path: str
     storage_format: str
     samples: int
-    """Samples read by each worker for each combination of order and cache state."""
+    """Samples read by each worker in each pass."""
+    readers: int = field(default=1, kw_only=True, metadata=_LATER)
+    """Threads of each worker that read at once; where there are several, one alone reads as well."""
+    drop_caches: bool = field(default=False, kw_only=True, metadata=_LATER)
+    """Drop all caches of the kernel before a cold pass, where this user may."""
+    checkpoint_bytes: int | None = field(default=None, kw_only=True, metadata=_LATER)
+    """Size of a checkpoint that is written and read back; None: none is."""
+    server_memory: float | None = field(default=None, kw_only=True, metadata=_LATER)
+    """Memory of all servers behind the storage, bytes, where the study says it."""
+    stage_to: str = field(default="", kw_only=True, metadata=_LATER)
+    """As in `TrainCell`."""
+    stage_keep: bool = field(default=False, kw_only=True, metadata=_LATER)
+    """As in `TrainCell`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +230,8 @@ class ConvergenceCell(Cell):
 
     kind: ClassVar[str] = "convergence"
     axes: ClassVar[tuple[str, ...]] = (
-        "network", "hardware", "nodes", "batch", "storage", "sync", "recipe", "trial", "seed", "repeat",
+        "network", "hardware", "nodes", "workers_per_node", "batch", "storage", "sync", "recipe", "trial", "seed",
+        "repeat",
     )  # fmt: skip
 
     network: str
@@ -254,7 +278,7 @@ class ConvergenceCell(Cell):
     @property
     def scheme(self) -> str:
         """As `Cell.scheme`."""
-        return preset_from(self.preset).reduction
+        return preset_from(self.preset).scheme
 
     @property
     def storages(self) -> tuple[str, ...]:
@@ -288,7 +312,7 @@ class ImportedCollectivesCell(Cell):
     """All-reduce over message sizes as another program measured it."""
 
     kind: ClassVar[str] = "imported-collectives"
-    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "backend", "reduction", "repeat")
+    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "workers_per_node", "backend", "reduction", "repeat")
 
     backend: str
     reduction: str

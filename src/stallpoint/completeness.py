@@ -26,14 +26,16 @@ from stallpoint.records import (
     INTERVENED,
     ITERATIONS,
     LAYERS,
+    PEAK_MEMORY,
     RUNS,
     SLURM_JOBS,
+    STAGING,
     VISITS,
     Table,
 )
 
-_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, GRADIENT_NOISE)
-"""Tables that a whole record may lack: of jobs outside Slurm, and of one worker."""
+_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, GRADIENT_NOISE)
+"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, and where nothing was staged."""
 _NEVER_NULL = frozenset(
     ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "message_bytes", "start", "data_wait",
      "forward", "backward", "update", "iteration_time", "seconds")
@@ -118,7 +120,7 @@ class Record:
         cell, visits = self.cell, self._rows.get(VISITS.name, self._ranks)
         if table in (VISITS, ENVIRONMENTS):
             return self._ranks, f"{self._ranks} ranks"
-        if table is INSTRUMENTATION:
+        if table in (INSTRUMENTATION, PEAK_MEMORY):
             return visits, f"{visits} visits of ranks"
         if table in (ITERATIONS, INTERVENED) and isinstance(cell, TrainCell):
             each = cell.warmup + cell.iterations
@@ -154,7 +156,7 @@ def _of_cell(cell: Cell, table: Table) -> dict[str, Any]:
     """Columns of `table` that are the same in every row of the cell, and their values."""
     values: dict[str, Any] = {"cell": cell.path}
     if table is not SLURM_JOBS:  # whose nodes are the job's
-        names = {*cell.axes, "kind", "hardware", "nodes", "ranks", "repeat"}
+        names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
         names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
         values |= {name: getattr(cell, name) for name in names}
     return {column.name: values[column.name] for column in table.columns if column.name in values}

@@ -27,6 +27,13 @@ class InputError(ValueError):
         super().__init__("\n".join(lines))
 
 
+class Unreadable(InputError):
+    """Something that was there and whole before cannot be read any more: the storage fails, or went away.
+
+    It ends the job with the reason and is no cell's result: storages come back, and the next job goes on from there.
+    """
+
+
 def _shortened(line: str) -> str:
     if len(line) <= LONGEST_LINE:
         return line
@@ -50,9 +57,10 @@ _REFUSED = {
     errno.ENAMETOOLONG: "the name is longer than the file system takes",
     errno.EIO: "the storage fails (input/output error)",
     errno.ESTALE: "the storage is gone (stale file handle)",
+    errno.ENOTCONN: "the storage is gone (its server is not connected)",
 }
 
 
 def refusal(error: OSError) -> str:
-    """What the file system refuses a program that writes, in words; nothing where it is something else."""
+    """What the file system refuses a program, in words; nothing where it is something else."""
     return _REFUSED.get(error.errno or 0, "")

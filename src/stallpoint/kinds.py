@@ -65,16 +65,18 @@ class JobKind:
         return found
 
 
+_STORAGE = (records.STORAGE_READS, records.STORAGE_PASSES, records.STORAGE_OPERATIONS)
 _TRAINING = (records.ITERATIONS, records.LAYERS)
+_BESIDE_TRAINING = (records.PEAK_MEMORY, records.STAGING)
 
 KINDS: dict[str, JobKind] = {
     kind.name: kind
     for kind in (
-        JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION), "train cells"),
-        JobKind(InterventionCell, "intervention", (records.INTERVENED,), "interventions"),
+        JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION, *_BESIDE_TRAINING), "train cells"),
+        JobKind(InterventionCell, "intervention", (records.INTERVENED, *_BESIDE_TRAINING), "interventions"),
         JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
-        JobKind(StorageCell, "storage_reads", (records.STORAGE_READS,), "storage cells"),
+        JobKind(StorageCell, "storage_reads", (*_STORAGE, records.STAGING), "storage cells"),
         JobKind(CopiesCell, "copies", (records.COPIES,), "copies cells"),
         JobKind(
             ConvergenceCell,

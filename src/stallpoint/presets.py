@@ -16,6 +16,8 @@ from stallpoint.errors import InputError
 CHOICES: dict[str, dict[str, str]] = {
     "backend": {
         "mpi": "the site's MPI library",
+        "mpi-copied": "the same; each message is copied into memory of its own before it is sent, as gRPC serialises, "
+        "and what came out of it",
         "torch": "torch.distributed: NCCL between GPUs, Gloo between CPUs",
         "ddp": "PyTorch's DistributedDataParallel, which groups and starts by itself; fusion_bytes is its bucket size",
     },
@@ -42,16 +44,22 @@ CHOICES: dict[str, dict[str, str]] = {
 """Values of the choices a preset makes, and what they mean."""
 
 REDUCTIONS = tuple(CHOICES["reduction"])
-UNFORCED = ("library", "parameter-server", "sharded-servers")
+SHARDED = "sharded-servers"
+UNFORCED = ("library", "parameter-server", SHARDED)
 """Reduction schemes that leave the choice of algorithms to the MPI library."""
 
 
-def forced(reduction: str) -> str:
+def forced(scheme: str) -> str:
     """The scheme that an MPI library has to be told before it is initialised; empty where it chooses itself."""
-    return "" if reduction in UNFORCED else reduction
+    return "" if scheme.startswith(UNFORCED) else scheme
 
 
-COMMUNICATORS = ("mpi", "torch")
+def servers_of(scheme: str) -> int:
+    """Servers of a scheme of sharded servers (`Preset.scheme`); 0 for one on every rank."""
+    return int(scheme.removeprefix(SHARDED).removeprefix("-") or 0)
+
+
+COMMUNICATORS = ("mpi", "mpi-copied", "torch")
 """What moves gradients, and the backends a study can choose: ``ddp`` is a preset, nothing else is built with it."""
 
 
@@ -64,6 +72,8 @@ class Preset:
 
     backend: str = "mpi"
     reduction: str = "library"
+    servers: int = 0
+    """Ranks that serve a share of each message, the first ones; 0 for all. For reduction sharded-servers alone."""
     start: str = "layer-ready"
     grouping: str = "layer"
     fusion_bytes: int = 0
@@ -87,14 +97,16 @@ class Preset:
             raise InputError(f"top_k: {self.top_k} is not a share above 0 and at most 1")
         if (self.fusion_bytes > 0) != (self.grouping == "fused"):
             raise InputError("fusion_bytes: a size above 0 and grouping: fused go together")
-        if self.backend != "mpi" and self.reduction != "library":
+        if self.communicator == "torch" and self.reduction != "library":
             raise InputError(f"reduction: backend {self.backend} has library alone, not {self.reduction}")
         if self.backend == "ddp" and (self.start, self.grouping, self.lossless) != ("layer-ready", "fused", True):
             raise InputError("backend: ddp goes with start: layer-ready, grouping: fused and whole gradients")
         if not self.communicates and replace(self, start="layer-ready", device_prefetch=False) != Preset():
             raise InputError("start: never goes with device_prefetch alone, as nothing is sent")
-        if self.segment_bytes < 0 or self.segment_bytes % 4 or (self.segment_bytes and self.backend != "mpi"):
-            raise InputError("segment_bytes: a multiple of 4 bytes, for backend mpi alone")
+        if self.segment_bytes < 0 or self.segment_bytes % 4 or (self.segment_bytes and self.communicator == "torch"):
+            raise InputError("segment_bytes: a multiple of 4 bytes, for backends mpi and mpi-copied alone")
+        if self.servers < 0 or (self.servers and self.reduction != SHARDED):
+            raise InputError(f"servers: a number of ranks, 0 for all, for reduction: {SHARDED} alone")
         if self.reduction == "parameter-server" and not self.lossless:
             raise InputError("reduction: a parameter-server sends weights back, so gradients go whole")
         if self.reduction != "library" and not self.lossless:
@@ -106,7 +118,12 @@ class Preset:
     @property
     def communicator(self) -> str:
         """What moves the gradients, one of `COMMUNICATORS`: presets that agree in it cost the same for each message."""
-        return "mpi" if self.backend == "mpi" else "torch"
+        return "torch" if self.backend == "ddp" else self.backend
+
+    @property
+    def scheme(self) -> str:
+        """The reduction scheme, with the number of servers if that is not all ranks."""
+        return f"{self.reduction}-{self.servers}" if self.servers else self.reduction
 
     @property
     def communicates(self) -> bool:
@@ -175,13 +192,15 @@ PRESETS: dict[str, KnownPreset] = {
         _SHI,
     ),
     "tensorflow": KnownPreset(
-        Preset(),
-        "as mxnet; the paper's difference between the two is the transport (gRPC), which stallpoint does not imitate",
+        Preset(backend="mpi-copied"),
+        "as mxnet, with the copies of gRPC around each message (not its latency); two of its parameter servers are "
+        "sharded-servers with servers: 2",
         _SHI,
     ),
     "cntk": KnownPreset(
         Preset(start="after-backward"),
-        "communication after the whole backward pass; mini-batches are read ahead into the host's memory only",
+        "communication after the whole backward pass; mini-batches are read ahead into the host's memory only. The "
+        "paper says no more; that CNTK packs gradients of up to 32 KiB into one first message is not imitated",
         _SHI,
     ),
     "parameter-server": KnownPreset(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 TEXT, INT, REAL, FLAG = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
 
@@ -69,6 +69,9 @@ CELL = Column("cell", TEXT, None, "path of the cell below the raw folder of its 
 NETWORK = Column("network", TEXT, None, "neural network")
 HARDWARE = Column("hardware", TEXT, None, "hardware entry of the study")
 NODES = Column("nodes", INT, None, "nodes taking part at once")
+WORKERS_PER_NODE = Column(
+    "workers_per_node", INT, None, "workers on each node; of a scaling curve those on a full node, each filled in turn"
+)
 RANKS = Column("ranks", INT, None, "workers (MPI ranks) in all")
 BATCH = Column("batch", INT, "samples", "mini-batch as configured: B for strong scaling, b for weak and compute")
 GLOBAL_BATCH = Column("global_batch", INT, "samples", "B, samples in all workers' mini-batches together")
@@ -85,7 +88,7 @@ WORKERS = Column("workers", INT, None, "workers taking part at once")
 TABLE = Column("table", TEXT, None, "external table of the study, or measured: the study's own scaling curves")
 RANK = Column("rank", INT, None, "MPI rank of the worker")
 INTERVENTION = Column("intervention", TEXT, None, "what is left out")
-SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH)
+SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH, WORKERS_PER_NODE)
 """What stays fixed along one scaling curve."""
 TRAIN_AXES = (*SERIES, NODES, RANKS, GLOBAL_BATCH, WORKER_BATCH, REPEAT)
 MESSAGES = Column("messages", INT, None, "all-reduces that were called, one after the other")
@@ -115,6 +118,7 @@ RUNS = Table(
         Column("reason", TEXT, None, "why a failed job could not run; empty when ok"),
         HARDWARE,
         NODES,
+        WORKERS_PER_NODE,
         RANKS,
         REPEAT,
         Column("started", pa.timestamp("us", tz="UTC"), None, "start of the first visit"),
@@ -158,6 +162,14 @@ ENVIRONMENTS = Table(
             "caches of the last level that the worker's threads can fill, or that of the GPU; empty as above",
         ),
         Column("memory_bytes", INT, "B", "memory of the node"),
+        Column(
+            "available_memory",
+            INT,
+            "B",
+            "memory of the host that the worker may use: its part of the machine's, of its cgroups' limits and of what "
+            "Slurm gave, the least of them",
+        ),
+        Column("gpu_available_memory", REAL, "B", "memory of the GPU that tensors can have; null without a GPU"),
         Column("kernel", TEXT, None, "operating system and kernel release"),
         Column("python", TEXT, None, "version of Python"),
         Column("torch", TEXT, None, "version of PyTorch"),
@@ -288,6 +300,7 @@ VISITS = Table(
         Column("kind", TEXT, None, "kind of the cell"),
         HARDWARE,
         NODES,
+        WORKERS_PER_NODE,
         RANKS,
         RANK,
         VISIT,
@@ -297,6 +310,7 @@ VISITS = Table(
         Column("duration", REAL, "s", "from there to its end, what is done before and after measuring included"),
         Column("preparing", REAL, "s", "of that: until the ranks begin to measure together"),
         Column("measuring", REAL, "s", "of that: iterations, products, all-reduces and reads, warm-up included"),
+        Column("left_out", INT, None, "samples of its storage that cannot be decoded and are left out (most_corrupt)"),
         Column("kernel", TEXT, None, "hash that tells the running kernel from others: ranks on one share its counters"),
         Column("cpus", TEXT, None, "CPUs that the process may run on, such as 0-3,8"),
         Column("threads", INT, None, "threads that the worker computes with"),
@@ -324,6 +338,28 @@ INSTRUMENTATION = Table(
         ),
         Column("forward_closure", REAL, None, "layers' forward times over the forward pass, median of the iterations"),
         Column("backward_closure", REAL, None, "the same of the backward pass; 1 where the layers add up to the pass"),
+    ),
+)
+
+PEAK_MEMORY = Table(
+    "peak_memory",
+    "one row for each rank and visit of a training cell: the most memory that training took, and what of it is known",
+    (
+        CELL,
+        *TRAIN_AXES,
+        RANK,
+        VISIT,
+        Column(
+            "host_peak",
+            REAL,
+            "B",
+            "most memory of the host that the process had, less networks kept for other visits; null where unknown",
+        ),
+        Column("device_peak", REAL, "B", "most memory of tensors on the GPU, less the same; null on a CPU"),
+        Column("process", REAL, "B", "memory of the host before training, without networks: programs and libraries"),
+        Column("weights", INT, "B", "parameters and buffers of the network; on the device, as the next two"),
+        Column("gradients", INT, "B", "gradients of the parameters"),
+        Column("optimiser", INT, "B", "what the optimiser keeps: a momentum for each parameter"),
     ),
 )
 
@@ -356,6 +392,7 @@ _ALL_REDUCE = (
     CELL,
     HARDWARE,
     NODES,
+    WORKERS_PER_NODE,
     RANKS,
     BACKEND,
     REDUCTION,
@@ -392,25 +429,119 @@ CONTENTION = Table(
     ),
 )
 
+_READING = (
+    Column(
+        "order",
+        TEXT,
+        None,
+        "sequential (as stored), shuffled (every sample once, in random order) or random (each drawn anew)",
+    ),
+    Column(
+        "cache",
+        TEXT,
+        None,
+        "page cache before the pass: cold (dropped), warm (read before) or untouched (never opened by this cell)",
+    ),
+    Column("readers", INT, None, "threads of each worker that read at once"),
+)
+_STORAGE_AXES = (CELL, STORAGE, HARDWARE, NODES, WORKERS_PER_NODE, RANKS, REPEAT, RANK)
+
 STORAGE_READS = Table(
     "storage_reads",
     "one row for each sample read from a storage by each rank",
     (
-        CELL,
-        STORAGE,
-        HARDWARE,
-        NODES,
-        RANKS,
-        REPEAT,
-        RANK,
-        Column("order", TEXT, None, "sequential or random"),
-        Column("cache", TEXT, None, "page cache before the pass: cold (dropped) or warm (read before)"),
-        Column("resident", REAL, None, "share of the samples' pages found in the page cache before the pass"),
+        *_STORAGE_AXES,
+        *_READING,
         VISIT,
         SAMPLE,
         Column("start", REAL, "s", "start of the read, since all ranks began the pass"),
         Column("seconds", REAL, "s", "time to read the sample"),
         Column("bytes", INT, "B", "bytes of the sample"),
+    ),
+)
+
+_SOURCE = (
+    Column("filesystem", TEXT, None, "type of the file system, as the kernel calls it: ext4, nfs4, lustre, ..."),
+    Column("locality", TEXT, None, "whether the path is local to a node or shared, by that type; or unknown"),
+)
+_ORIGIN = (
+    Column(
+        "origin",
+        TEXT,
+        None,
+        "where the bytes came from: page cache, server cache (seen below the file system), local device, network, "
+        "mixed, or unknown",
+    ),
+    Column(
+        "server_cache",
+        TEXT,
+        None,
+        "cache beyond the node: none, excluded (the set is 5 times as large), seen, or unknown; empty where the bytes "
+        "did not come from there",
+    ),
+    Column("of_storage", FLAG, None, "the pass tells how fast the storage is, and not how fast a cache"),
+)
+
+STORAGE_PASSES = Table(
+    "storage_passes",
+    "one row for each pass over samples of a storage and rank: what was asked for, and who counted it",
+    (
+        *_STORAGE_AXES,
+        *_READING,
+        VISIT,
+        *_SOURCE,
+        Column("source", TEXT, None, "what is mounted there, as the kernel tells it; empty when anonymised"),
+        Column("metadata", TEXT, None, "what the node knew of the files before: cold (dropped), warm or unknown"),
+        Column("resident", REAL, None, "share of the samples' pages in the page cache before; null where unknown"),
+        Column("bytes", INT, "B", "bytes that this worker asked for"),
+        Column("node_bytes", INT, "B", "bytes that all workers of its node asked for"),
+        Column("process_bytes", INT, "B", "read by block devices for this process; null where unknown, as below"),
+        Column("device_bytes", INT, "B", "read by the file system's block device, for anybody on the node"),
+        Column("disk_bytes", INT, "B", "read by the disks at the bottom of that device, likewise"),
+        Column("server_bytes", INT, "B", "from the NFS server, for anybody on this mount"),
+        Column("network_bytes", INT, "B", "received by the node's network interfaces"),
+        *_ORIGIN,
+        Column("set_bytes", INT, "B", "size of the whole training set"),
+        Column("memory_bytes", INT, "B", "memory of all nodes of the cell together"),
+    ),
+)
+
+STORAGE_OPERATIONS = Table(
+    "storage_operations",
+    "one row for each operation on a storage that is not the reading of a sample",
+    (
+        *_STORAGE_AXES,
+        Column(
+            "operation",
+            TEXT,
+            None,
+            "stat, open (and close), decode (of a sample that was read), checkpoint write (with fsync) or checkpoint "
+            "read (cold)",
+        ),
+        Column("metadata", TEXT, None, "what the node knew of the file before: cold (dropped) or warm"),
+        Column("origin", TEXT, None, "where a checkpoint was read from, as in storage_passes; empty for the others"),
+        VISIT,
+        SAMPLE,
+        Column("seconds", REAL, "s", "duration"),
+        Column("bytes", INT, "B", "bytes decoded, written or read; 0 for stat and open"),
+    ),
+)
+
+STAGING = Table(
+    "staging",
+    "one row for each node that copied a shared storage to its own disk, all nodes of the job at once",
+    (
+        CELL,
+        STORAGE,
+        HARDWARE,
+        REPEAT,
+        Column("visit", INT, None, "visit to the cell before which it was copied, for all cells of the job"),
+        Column("job_nodes", INT, None, "nodes of the job"),
+        Column("node", INT, None, "which of them, from 0"),
+        Column("files", INT, None, "files copied"),
+        Column("samples", INT, None, "samples in them"),
+        Column("bytes", INT, "B", "bytes copied"),
+        Column("seconds", REAL, "s", "from when all nodes began until this node's copy was whole"),
     ),
 )
 
@@ -441,9 +572,10 @@ RECIPE = Column("recipe", TEXT, None, "recipe: optimiser, step-size schedule and
 TRIAL = Column("trial", INT, None, "point of what the recipe searches, from 1")
 SEED = Column("seed", INT, None, "seed of the initial weights, of the order of the samples and of what is dropped out")
 STEP = Column("step", INT, None, "updates of the weights so far")
+_WHOLE_BATCH = Column("batch", INT, "samples", "B, samples in all workers' mini-batches together")
 RUN_AXES = (
-    CELL, NETWORK, HARDWARE, STORAGE, SYNC, RECIPE, NODES, RANKS,
-    Column("batch", INT, "samples", "B, samples in all workers' mini-batches together"), TRIAL, SEED,
+    CELL, NETWORK, HARDWARE, STORAGE, SYNC, RECIPE, NODES, WORKERS_PER_NODE, RANKS,
+    _WHOLE_BATCH, TRIAL, SEED,
 )  # fmt: skip
 """Which run of training to a target."""
 
@@ -502,8 +634,9 @@ GRADIENT_NOISE = Table(
 )
 
 TIDY_TABLES: tuple[Table, ...] = (
-    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, INTERVENED, SGEMM, COLLECTIVES,
-    CONTENTION, STORAGE_READS, COPIES, CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE,
+    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, INTERVENED, SGEMM,
+    COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, COPIES, CONVERGENCE,
+    CONVERGENCE_RUNS, GRADIENT_NOISE,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
@@ -566,7 +699,7 @@ MATRIX_PRODUCTS = Table(
 
 COMMUNICATION = Table(
     "communication",
-    "all-reduce time by message size, fitted for each node count, and over all of them by the reduction's law: alpha + "
+    "all-reduce time by message size, fitted for each place, and over places by the reduction's law: alpha + "
     "the sum over pieces of beta · (bytes of the message in that piece); one row for each piece",
     (
         HARDWARE,
@@ -576,8 +709,15 @@ COMMUNICATION = Table(
             "fit",
             TEXT,
             None,
-            "nodes: one node count; or the law over all, e.g. ring (factors 2(p-1) and 2(p-1)/p), of a library with "
+            "place: one number of nodes and workers on each; or the law over several, e.g. ring (factors 2(p-1) and "
+            "2(p-1)/p), of a library with "
             "the size from which on the next one holds; average (...) where several are possible, the likeliest first",
+        ),
+        Column(
+            "level",
+            TEXT,
+            None,
+            "links that the times are of: inside a node, between nodes (beyond what is spent inside), or both as one",
         ),
         NODES,
         RANKS,
@@ -593,7 +733,7 @@ COMMUNICATION = Table(
 PREDICTIONS = Table(
     "predictions",
     "iterations as the DAG model predicts them, by one model for each curve, and as they were measured; measured "
-    "columns are empty for node counts nobody ran, predicted ones where a part of the model was not measured",
+    "columns are empty where nobody ran, predicted ones where a part of the model was not measured",
     (
         *SERIES,
         NODES,
@@ -611,7 +751,7 @@ PREDICTIONS = Table(
         Column("predicted_update", REAL, "s", "predicted t_u"),
         Column("predicted_straggling", REAL, "s", "predicted wait for the slowest worker"),
         *_estimate("predicted_iteration", "s", "predicted iteration time"),
-        *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest measured nodes"),
+        *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest measured workers"),
         *_estimate("predicted_efficiency", None, "predicted_speedup over the ratio of workers"),
         Column("measured_data", REAL, "s", "measured wait for data"),
         Column("measured_forward", REAL, "s", "measured forward pass"),
@@ -620,7 +760,7 @@ PREDICTIONS = Table(
         Column("measured_exposed_communication", REAL, "s", "measured exposed communication"),
         Column("measured_update", REAL, "s", "measured update"),
         *_estimate("measured_iteration", "s", "measured iteration time, mean over ranks"),
-        *_estimate("measured_speedup", None, "measured throughput over that at the fewest measured nodes"),
+        *_estimate("measured_speedup", None, "measured throughput over that at the fewest measured workers"),
         *_estimate("measured_efficiency", None, "measured_speedup over the ratio of workers"),
         *_estimate("held_out_iteration", "s", "iteration time as predicted without the cells measured here"),
         Column("error", REAL, None, "held_out_iteration / measured iteration time - 1"),
@@ -678,7 +818,7 @@ LAYER_TIMES = Table(
 
 MEDIAN_ITERATIONS = Table(
     "median_iterations",
-    "one iteration in full of each network, hardware and preset on most nodes: its ranks, at most the 16 slowest",
+    "one iteration in full of each network, hardware and preset on most workers: its ranks, at most the 16 slowest",
     (
         CELL,
         *SERIES,
@@ -703,13 +843,13 @@ MEDIAN_LAYERS = Table(
 
 VALIDATION = Table(
     "validation",
-    "iteration times at larger node counts, predicted when training was seen on the smaller ones alone, and measured",
+    "iteration times at larger worker counts, predicted when training was seen on the smaller ones alone, and measured",
     (
         *SERIES,
         NODES,
         RANKS,
         WORKER_BATCH,
-        Column("calibration", TEXT, None, "node counts whose training the prediction knows"),
+        Column("calibration", TEXT, None, "worker counts whose training the prediction knows"),
         *_estimate("predicted", "s", "predicted iteration time"),
         *_estimate("measured", "s", "measured iteration time, mean over ranks"),
         Column("error", REAL, None, "predicted / measured - 1"),
@@ -731,9 +871,9 @@ AMDAHL = Table(
         Column("layer_type", TEXT, None, "layer type, or all"),
         Column("series", TEXT, None, "storage/sync/prefetch/batch of a measured curve; empty for compute"),
         *_estimate("serial_fraction", None, "s, the part that does not get faster"),
-        *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold"),
+        *_estimate("stall_ranks", None, "workers from which doubling gains less than the threshold"),
         *_estimate("speedup_limit", None, "1 / s"),
-        Column("points", INT, None, "different node counts (or mini-batches) fitted"),
+        Column("points", INT, None, "different worker counts (or mini-batches) fitted"),
         Column("note", TEXT, None, "why nothing could be fitted; empty when it could"),
     ),
 )
@@ -745,7 +885,7 @@ CRITICAL_PATH = Table(
         *SERIES,
         NODES,
         RANKS,
-        Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
+        Column("basis", TEXT, None, "measured, or predicted where nobody ran so many workers"),
         Column(
             "part", TEXT, None,
             "data, host-to-device; fully-connected layers, other matrix layers, non-scaling layers (isolated), "
@@ -760,12 +900,12 @@ CRITICAL_PATH = Table(
 
 CAUSES = Table(
     "causes",
-    "what keeps an iteration from being n times faster (strong) or as fast as on the fewest nodes (weak), above those",
+    "what keeps an iteration from being n times faster (strong) or as fast as on the fewest (weak), above those",
     (
         *SERIES,
         NODES,
         RANKS,
-        Column("basis", TEXT, None, "measured, or predicted where nobody ran that node count"),
+        Column("basis", TEXT, None, "measured, or predicted where nobody ran so many workers"),
         Column(
             "cause", TEXT, None,
             "communication, matrix shapes, non-scaling layers, interference (or compute, undivided), training data, "
@@ -814,25 +954,25 @@ CONTROLS = Table(
 
 STALLING = Table(
     "stalling",
-    "how many nodes: where each scaling curve stops getting faster, and what is worth its nodes",
+    "how many workers: where each scaling curve stops getting faster, and what is worth its cost",
     (
         *SERIES,
-        Column("stall_nodes", REAL, None, "nodes from which doubling gains less than the threshold, the median"),
-        Column("stall_nodes_low", REAL, None, "least of the fewest node counts that together have 90 % probability"),
-        Column("stall_nodes_high", REAL, None, "largest of them"),
-        Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_nodes then holds"),
-        Column("basis", TEXT, None, "measured, or predicted: by the DAG model beyond the measured nodes"),
+        Column("stall_ranks", REAL, None, "workers from which doubling gains less than the threshold, the median"),
+        Column("stall_ranks_low", REAL, None, "least of the fewest worker counts that together have 90 % probability"),
+        Column("stall_ranks_high", REAL, None, "largest of them"),
+        Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_ranks then holds"),
+        Column("basis", TEXT, None, "measured, or predicted: by the DAG model beyond what was measured"),
         Column("verdict", TEXT, None, "of what was measured: stalls, scales, undecided, or withheld (why: note)"),
-        Column("verdict_nodes", INT, None, "nodes where it stalls, up to which it scales, or where it is undecided"),
-        *_estimate("measured_speedup", None, "largest speedup at any node count measured"),
-        Column("measured_speedup_nodes", INT, None, "the node count of that"),
-        *_estimate("crossing_nodes", None, "nodes where communication takes as long as compute; infinite: nowhere"),
-        Column("crossing_after", REAL, None, "largest node count below that is known: between it and the next one"),
-        *_estimate("worthwhile_nodes", None, "most nodes on which a sample costs at most 1/efficiency as much"),
-        *_estimate("best_speedup", None, "largest speedup at any node count considered"),
-        Column("largest_measured", INT, None, "largest node count measured"),
-        Column("largest_considered", INT, None, "largest node count considered"),
-        Column("dominant_cause", TEXT, None, "cause that dominates at twice stall_nodes, or not distinguishable"),
+        Column("verdict_ranks", INT, None, "workers where it stalls, up to which it scales, or where it is undecided"),
+        *_estimate("measured_speedup", None, "largest speedup at any worker count measured"),
+        Column("measured_speedup_ranks", INT, None, "the worker count of that"),
+        *_estimate("crossing_ranks", None, "workers where communication takes as long as compute; infinite: nowhere"),
+        Column("crossing_after", REAL, None, "largest worker count below that is known: between it and the next one"),
+        *_estimate("worthwhile_ranks", None, "most workers on which a sample costs at most 1/efficiency as much"),
+        *_estimate("best_speedup", None, "largest speedup at any worker count considered"),
+        Column("largest_measured", INT, None, "largest worker count measured"),
+        Column("largest_considered", INT, None, "largest worker count considered"),
+        Column("dominant_cause", TEXT, None, "cause that dominates at twice stall_ranks, or not distinguishable"),
         Column("withheld", TEXT, None, "why nothing is predicted where nobody measured; empty where it is"),
         Column("note", TEXT, None, "what is missing for an answer; empty when there is one"),
     ),
@@ -840,12 +980,13 @@ STALLING = Table(
 
 STALL_PROBABILITIES = Table(
     "stall_probabilities",
-    "how probable it is that a scaling curve stalls at each node count that has a double",
+    "how probable it is that a scaling curve stalls at each worker count that has a double",
     (
         *SERIES,
         NODES,
-        Column("of", TEXT, None, "measured: of what was measured, as the verdict is; known: of predicted nodes too"),
-        Column("stalls", FLAG, None, "false: the largest node count; no stall up to it"),
+        RANKS,
+        Column("of", TEXT, None, "measured: of what was measured, as the verdict is; known: of predicted ones too"),
+        Column("stalls", FLAG, None, "false: the largest worker count; no stall up to it"),
         Column("probability", REAL, None, "all of a curve's add up to 1"),
     ),
 )
@@ -869,10 +1010,10 @@ WHAT_IF = Table(
         Column("link_latency", REAL, "s", "latency of the links in place of the measured ones"),
         Column("link_bandwidth", REAL, "B/s", "their bandwidth"),
         *_estimate("iteration", "s", "predicted iteration time"),
-        *_estimate("speedup", None, "throughput over that predicted for the measured cluster on the fewest nodes"),
-        *_estimate("gain", None, "throughput over that predicted for the measured cluster on as many nodes"),
-        *_estimate("stall_nodes", None, "nodes from which doubling gains less than the threshold, in this scenario"),
-        Column("reached", FLAG, None, "false: no stall up to the largest node count, which stall_nodes then holds"),
+        *_estimate("speedup", None, "throughput over that predicted for the measured cluster on the fewest workers"),
+        *_estimate("gain", None, "throughput over that predicted for the measured cluster on as many workers"),
+        *_estimate("stall_ranks", None, "workers from which doubling gains less than the threshold, in this scenario"),
+        Column("reached", FLAG, None, "false: no stall up to the largest worker count, which stall_ranks then holds"),
         Column("note", TEXT, None, "why nothing could be predicted; empty when it could"),
     ),
 )
@@ -932,8 +1073,8 @@ PAPER_FIGURES = Table(
         Column("communication", REAL, "s", "communication time of an iteration"),
         Column("iteration_time", REAL, "s", "whole iteration"),
         Column("speedup", REAL, None, "throughput over that of one node"),
-        Column("crossing_nodes", REAL, None, "nodes where communication takes as long as compute; infinite: nowhere"),
-        Column("stall_nodes", REAL, None, "nodes from which doubling gains less than the threshold; infinite: nowhere"),
+        Column("crossing_ranks", REAL, None, "workers where communication takes as long as compute; infinite: nowhere"),
+        Column("stall_ranks", REAL, None, "workers from which doubling gains less than wanted; infinite: nowhere"),
     ),
 )
 
@@ -944,12 +1085,38 @@ STORAGE_RATES = Table(
         STORAGE,
         HARDWARE,
         NODES,
-        Column("order", TEXT, None, "sequential or random"),
-        Column("cache", TEXT, None, "cold or warm"),
-        Column("resident", REAL, None, "share found in the page cache before the pass"),
+        WORKERS_PER_NODE,
+        RANKS,
+        *_READING,
+        *_ORIGIN,
+        *_SOURCE,
+        Column("metadata", TEXT, None, "what the nodes knew of the files before: cold, warm or unknown"),
+        Column("resident", REAL, None, "share found in the page cache before the pass; null where unknown"),
+        Column("set_over_memory", REAL, None, "size of the training set over the memory of all nodes"),
         *_estimate("samples_per_second", "1/s", "samples read by all nodes together"),
         *_estimate("bytes_per_second", "B/s", "bytes read by all nodes together"),
         Column("latency_p50", REAL, "s", "median time to read a sample"),
+        Column("latency_p95", REAL, "s", "95th percentile"),
+        Column("latency_p99", REAL, "s", "99th percentile"),
+    ),
+)
+
+STORAGE_OPERATION_RATES = Table(
+    "storage_operation_rates",
+    "operations on a storage that are not the reading of a sample: of one worker, while all do the same",
+    (
+        STORAGE,
+        HARDWARE,
+        NODES,
+        WORKERS_PER_NODE,
+        RANKS,
+        Column("operation", TEXT, None, "as in storage_operations"),
+        Column("metadata", TEXT, None, "as in storage_operations"),
+        Column("origin", TEXT, None, "as in storage_operations"),
+        *_estimate("seconds", "s", "mean time of one"),
+        *_estimate("per_second", "1/s", "operations of one worker in a second"),
+        *_estimate("bytes_per_second", "B/s", "bytes of one worker in a second; empty for stat and open"),
+        Column("latency_p50", REAL, "s", "median time of one"),
         Column("latency_p95", REAL, "s", "95th percentile"),
         Column("latency_p99", REAL, "s", "99th percentile"),
     ),
@@ -972,6 +1139,7 @@ DATA_SHARE = Table(
     (
         *SERIES,
         NODES,
+        RANKS,
         WORKER_BATCH,
         *_estimate("data_wait", "s", "wait for data in one iteration"),
         *_estimate("share", None, "wait for data over iteration time"),
@@ -1167,6 +1335,22 @@ TRAFFIC = Table(
     ),
 )
 
+BREAK_EVEN = Table(
+    "break_even",
+    "staging a shared storage beside reading it where it is, for measured points of both",
+    (
+        *SERIES,
+        NODES,
+        Column("shared", TEXT, None, "storage entry of the same set that is not staged"),
+        Column("job_nodes", INT, None, "nodes that staged at once"),
+        *_estimate("staging", "s", "time to stage the set, on the slowest node"),
+        *_estimate("shared_wait", "s", "wait for data in an epoch of the set, from the shared storage"),
+        *_estimate("staged_wait", "s", "the same, from the nodes' copies"),
+        Column("verdict", TEXT, None, "pays, never pays, or undecided: the interval of what an epoch gains holds 0"),
+        *_estimate("epochs", None, "epochs after which staging has paid; empty unless it does"),
+    ),
+)
+
 UTILISATION = Table(
     "utilisation",
     "what training makes of what its hardware is rated for, and what an epoch costs, for measured node counts",
@@ -1191,12 +1375,154 @@ UTILISATION = Table(
     ),
 )
 
+_MEMORY = (
+    NETWORK,
+    HARDWARE,
+    Column("workers_per_node", INT, None, "workers that share a node"),
+    SYNC,
+    PREFETCH,
+    Column("memory", TEXT, None, "host or device (the GPU's)"),
+)
+"""Training whose memory depends on b alone, and which memory it is."""
+
+MEMORY = Table(
+    "memory",
+    "the most memory that a worker's training takes, by b: as measured, what of it is what, and by fixed + slope · b",
+    (
+        *_MEMORY,
+        WORKER_BATCH,
+        *_estimate("peak", "B", "most memory, of the rank that needs most"),
+        Column("process", REAL, "B", "of it programs and libraries; not counted on a GPU"),
+        Column("weights", REAL, "B", "of it parameters and buffers of the network; 0 where they are on the device"),
+        Column("gradients", REAL, "B", "of it gradients of the parameters; 0 likewise"),
+        Column("optimiser", REAL, "B", "of it what the optimiser keeps; 0 likewise"),
+        Column("rest", REAL, "B", "of it all else: activations, mini-batches, messages and what the allocator wastes"),
+        *_estimate("predicted", "B", "fixed + slope · b; empty with fewer than two b"),
+    ),
+)
+
+LARGEST_BATCH = Table(
+    "largest_batch",
+    "the largest mini-batch of a worker that fits into its memory",
+    (
+        *_MEMORY,
+        Column("available", REAL, "B", "memory that a worker may use, the least of all its cells"),
+        *_estimate("fixed", "B", "memory that does not depend on b"),
+        *_estimate("slope", "B", "memory for each further sample"),
+        Column("largest_measured", REAL, "samples", "largest b that was trained; empty if none was"),
+        Column("smallest_failed", REAL, "samples", "smallest b that ran out of memory; empty if none did"),
+        *_estimate("largest_batch", "samples", "largest b that fits"),
+        Column(
+            "basis",
+            TEXT,
+            None,
+            "measured: a smaller b was trained and a larger one ran out of memory; predicted: by fixed + slope · b; "
+            "unknown",
+        ),
+        Column("note", TEXT, None, "what is missing where it is unknown"),
+    ),
+)
+
+TARGET = Column("target", REAL, None, "validation accuracy that was to be reached")
+_OF_TRAINING = (NETWORK, STORAGE, SYNC, RECIPE)
+_STEPS_OF = (
+    Column("steps_storage", TEXT, None, "storage of the runs to the target that the steps are of"),
+    Column("steps_sync", TEXT, None, "preset of those runs"),
+    RECIPE,
+    TARGET,
+)
+
+STEPS_TO_TARGET = Table(
+    "steps_to_target",
+    "steps to a target accuracy at each mini-batch B, as trained and by S(B) = S_min + E_min / B",
+    (
+        *_OF_TRAINING,
+        TARGET,
+        _WHOLE_BATCH,
+        Column("runs", INT, None, "all runs, of all trials and seeds"),
+        Column("runs_reached", INT, None, "those of them that reached the target"),
+        Column("trial", INT, None, "that which reached it with every seed in the fewest steps; -1 where none did"),
+        Column("best_accuracy", REAL, None, "highest validation accuracy of any run"),
+        *_estimate("steps", None, "steps of that trial, mean over its seeds"),
+        *_estimate("samples", "samples", "B · steps"),
+        *_estimate("fitted_steps", None, "S(B), fitted to all B"),
+        *_estimate("held_out_steps", None, "S(B), fitted to all other B"),
+        Column("error", REAL, None, "held_out_steps / steps - 1"),
+        Column(
+            "regime", TEXT, None,
+            "what doubling B does by the fit: perfect scaling, diminishing returns, no gain, or undecided",
+        ),
+    ),
+)  # fmt: skip
+
+NOISE_SCALE = Table(
+    "noise_scale",
+    "the noise scale of gradients, in four equal parts of a training",
+    (
+        *_OF_TRAINING,
+        _WHOLE_BATCH,
+        Column("part", INT, None, "part of the training's steps, from 1"),
+        Column("steps", INT, None, "steps in it whose gradients' norms were recorded, of all runs"),
+        *_estimate("noise_scale", "samples", "B_simple = tr(Σ) / |G|²; infinite: no gradient is told from the noise"),
+    ),
+)
+
+CRITICAL_BATCHES = Table(
+    "critical_batches",
+    "the mini-batch up to which larger ones pay: by steps to a target, and by the noise of gradients",
+    (
+        *_OF_TRAINING,
+        TARGET,
+        Column("batches", INT, None, "different B that reached the target"),
+        Column("largest_reaching", INT, "samples", "the largest of them; 0 where none did"),
+        *_estimate("least_steps", None, "S_min: steps that are needed however large B is"),
+        *_estimate("least_samples", "samples", "E_min: samples that are needed however small B is"),
+        *_estimate("critical_batch", "samples", "B_crit = E_min / S_min; infinite: steps fell in proportion to B"),
+        *_estimate("noise_scale", "samples", "B_simple of the whole training at all B"),
+        *_estimate("noise_over_critical", None, "noise_scale / critical_batch"),
+    ),
+)
+
+TIME_TO_ACCURACY = Table(
+    "time_to_accuracy",
+    "time to a target accuracy at each place of a scaling curve: steps at its B times its iteration time",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        GLOBAL_BATCH,
+        *_STEPS_OF,
+        Column("basis", TEXT, None, "of the iteration time: measured or predicted"),
+        *_estimate("steps", None, "steps to the target at this B, trained or fitted; empty beyond what reached it"),
+        *_estimate("time", "s", "steps · iteration time"),
+        *_estimate("statistical_efficiency", None, "samples that the smallest B needs over those that this one needs"),
+        *_estimate("goodput", "samples/s", "throughput · statistical_efficiency"),
+    ),
+)
+
+ACCURACY_STALLING = Table(
+    "accuracy_stalling",
+    "how many workers: where the time to a target accuracy stops falling, for each scaling curve and target",
+    (
+        *SERIES,
+        *_STEPS_OF,
+        Column("stall_ranks", REAL, None, "workers from which doubling saves less than the threshold, the median"),
+        Column("stall_ranks_low", REAL, None, "least of the fewest worker counts that together have 90 % probability"),
+        Column("stall_ranks_high", REAL, None, "largest of them"),
+        Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_ranks then holds"),
+        Column("verdict", TEXT, None, "stalls, scales or undecided"),
+        Column("verdict_ranks", INT, None, "workers where it stalls, up to which it scales, or where it is undecided"),
+        Column("largest_considered", INT, None, "largest worker count with a known time; 0: no two of them"),
+    ),
+)
+
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
-    STORAGE_RATES, DATA_SHARE, FEEDING, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION,
-    INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES,
+    STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES,
+    HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
+    MEMORY, LARGEST_BATCH, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)
@@ -1305,6 +1631,7 @@ COMPARISON = Table(
         SYNC,
         PREFETCH,
         BATCH,
+        WORKERS_PER_NODE,
         NODES,
         RANKS,
         WORKER_BATCH,

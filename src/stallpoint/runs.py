@@ -24,7 +24,7 @@ def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "
         "settings": cell.to_json(),
         "ended": "",
         "source": source,
-        **{name: getattr(cell, name) for name in ("hardware", "nodes", "ranks", "repeat")},
+        **{name: getattr(cell, name) for name in ("hardware", "nodes", "workers_per_node", "ranks", "repeat")},
     }
 
 

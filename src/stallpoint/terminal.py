@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from stallpoint.durations import in_words
+from stallpoint.workers import place_in_words
 
 WIDTH = 20
 """Characters of the bar."""
@@ -147,7 +148,7 @@ def cell_in_words(path: str) -> str:
     """``alexnet wfbp, B = 16, 2 nodes`` for the path of a cell."""
     kind, *labels = path.split("/")
     of = dict(label.split("~", 1) for label in labels if "~" in label)
-    nodes = of.get("nodes", "1")
+    workers = int(of.get("workers_per_node", 1))
     words = [f"{of.get('network', of.get('storage', ''))} {of.get('sync', '')}".strip()]
     if kind != "train":
         words[0] = f"{kind} {words[0]}".strip()
@@ -155,7 +156,7 @@ def cell_in_words(path: str) -> str:
         words = [f"{of['network']} computing, b = {of['batch']}"]
     else:
         words.append(f"{'b' if of['scaling'] == 'weak' else 'B'} = {of['batch']}")
-    return ", ".join([*words, f"{nodes} node{'' if nodes == '1' else 's'}"])
+    return ", ".join([*words, place_in_words(int(of.get("nodes", 1)) * workers, workers)])
 
 
 def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str]:

@@ -18,27 +18,45 @@ import platform
 import re
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
 import busy
+import storage_node
+from hosts import (
+    BRIDGE,
+    CGROUPS,
+    HOME,
+    LOGS,
+    NAMESPACES,
+    OWN,
+    PORT_PREFIX,
+    PREFIX,
+    UNLIMITED,
+    ClusterError,
+    Host,
+    accepts_connections,
+    check_rate,
+    connect,
+    has_unified_cgroups,
+    make_bridge,
+    processes_in,
+    run,
+    shape_link,
+    start,
+    wait_until,
+)
 
-HOME = Path("/var/lib/stallpoint-cluster")
-LOGS = HOME / "log"
 MUNGE_SOCKET = HOME / "run" / "munge.socket"
 SLURM = Path("/etc/slurm")  # the default place: a job step of Snakemake's Slurm executor drops SLURM_CONF
-NAMESPACES = Path("/run/netns")
-CGROUPS = Path("/sys/fs/cgroup")
 CONFIG = Path(__file__).with_name("cluster.toml")
 RUNNING = HOME / "cluster.toml"  # the configuration of the cluster that is up
 REFERENCE = HOME / "reference"  # what a piece of computing takes at the fastest, for nodes that are kept even
@@ -51,12 +69,8 @@ SYSTEM_TABLES = Path("/usr/share/mysql")  # where the package of the database ha
 
 FILES = ("slurm.conf", "mpi.conf", "cgroup.conf", "slurmdbd.conf")  # in SLURM, written by ``up``
 MARKER = "# Written by the test cluster of stallpoint (tests/cluster/cluster.py), which also removes it."
-PREFIX = "stallpoint-"  # of namespaces and cgroups
-PORT_PREFIX = "stallp-"  # of links; the kernel allows 15 characters in all
-BRIDGE = "stallpoint0"
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "sinfo", "munged", "ip", "tc", "nsenter", "unshare")
 USABLE = {"idle", "mix", "alloc", "comp"}  # states of a node that takes jobs
-UNLIMITED = "unlimited"
 CONTROLLER_PORT, ACCOUNTS_PORT = 6817, 6819  # Slurm's own defaults
 NAME = "stallpoint"  # of the cluster, and of the account that jobs are charged to
 
@@ -65,47 +79,8 @@ REFERENCE_TIME = 4.0  # s for which to look for it, on all cores together
 ROOM = 0.9  # of a core, for nodes that are kept even where it is slow
 SHORTEST_SLICE = 100_000  # ns; the kernel's limit
 SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}  # number of the system call sched_setattr
-MTU = 9000  # bytes; cutting messages into packets of 1500 costs a slow node more time than sending them
-SHAPER_TIME = 0.002  # s of a link's speed that may pass in one burst
-SMALLEST_BURST = 128_000  # bytes: two of the largest segments that the kernel hands over whole
-SOCKET_BUFFERS = {  # bytes, by whether links are shaped: least, at the start, most; the kernel's own where they are not
-    True: {"tcp_wmem": "4096 32768 65536", "tcp_rmem": "4096 131072 262144"},
-    False: {"tcp_wmem": "4096 16384 4194304", "tcp_rmem": "4096 131072 6291456"},
-}
-SHAPER_QUEUE = "200ms"  # what a link delays before it drops: many senders to one node are no loss
 START_TIME = 30.0  # s until the nodes have to be ready
 STOP_TIME = 10.0  # s until the processes have to be gone
-
-
-class ClusterError(RuntimeError):
-    """The cluster cannot do what was asked; the message says why and what helps."""
-
-
-@dataclass(frozen=True)
-class Host:
-    """One host of the cluster: its name and its address on the bridge."""
-
-    name: str
-    address: str
-
-    @property
-    def namespace(self) -> str:
-        return PREFIX + self.name
-
-    @property
-    def port(self) -> str:
-        """The bridge's end of the host's link; its other end is the host's eth0."""
-        return PORT_PREFIX + self.name
-
-    @property
-    def disk(self) -> Path:
-        """What belongs to this host alone."""
-        return HOME / "hosts" / self.name
-
-    @property
-    def cpu_group(self) -> Path:
-        """The cgroup that limits the host's CPU time."""
-        return CGROUPS / ("" if has_unified_cgroups() else "cpu") / self.namespace
 
 
 @dataclass(frozen=True)
@@ -122,6 +97,8 @@ class Cluster:
     """Whether nodes with less than a core compute as fast on a core that is slow just now."""
     node_link: str
     partitions: dict[str, list[str]]
+    storage_link: str | None = None
+    """Speed of the storage node's link; None: there is no such node."""
 
     @classmethod
     def read(cls, path: Path = CONFIG) -> Cluster:
@@ -130,7 +107,8 @@ class Cluster:
         network, nodes = table["network"], table["nodes"]
         hosts = tuple(Host(name, f"{network}.{11 + index}") for index, name in enumerate(nodes["names"]))
         limits = check_cores(str(nodes["cores"])), nodes.get("even", False), check_rate(nodes["link"])
-        return cls(text, network, hosts, nodes["cpus"], nodes["memory_mb"], *limits, table["partitions"])
+        storage = check_rate(table["storage"]["link"]) if "storage" in table else None
+        return cls(text, network, hosts, nodes["cpus"], nodes["memory_mb"], *limits, table["partitions"], storage)
 
     @classmethod
     def running(cls) -> Cluster:
@@ -141,9 +119,14 @@ class Cluster:
     def controller(self) -> Host:
         return Host("control", f"{self.network}.2")
 
+    @property
+    def storage(self) -> Host | None:
+        """The storage node, where there is one."""
+        return Host(storage_node.NAME, f"{self.network}.3") if self.storage_link else None
+
     def up(self) -> None:
         """Start the cluster and wait until every node is ready; does nothing where it is up already."""
-        if problem := obstacle():
+        if problem := obstacle() or (self.storage and storage_node.obstacle()):
             raise ClusterError(problem)
         if (running := Cluster.running()).is_up():
             if running.text == self.text:
@@ -151,7 +134,7 @@ class Cluster:
             raise ClusterError(f"a cluster of another configuration is up ({RUNNING}): take it down first")
         self.down()  # what a crash left, if anything
         shutil.rmtree(LOGS, ignore_errors=True)
-        for folder in (LOGS, HOME / "state", HOME / "run", HOME / "pmix", SLURM):
+        for folder in (LOGS, HOME / "state", HOME / "run", *(HOME / name for name in OWN), SLURM):
             folder.mkdir(parents=True, exist_ok=True)
         RUNNING.write_text(self.text)
         if shutil.which("cc"):
@@ -160,9 +143,15 @@ class Cluster:
             (SLURM / name).touch(mode=0o600 if name == "slurmdbd.conf" else 0o644)  # slurmdbd insists
             (SLURM / name).write_text(f"{MARKER}\n{text}")
         make_bridge(f"{self.network}.1")
+        mounting: Sequence[str] = ()
+        if self.storage and self.storage_link:
+            connect(self.storage)
+            storage_node.serve(self.storage)
+            shape_link(self.storage, self.storage_link)
+            mounting = storage_node.mounting(self.storage)
         start_controller(self.controller)
         for node in self.nodes:
-            start_node(node, self.node_cores, self.node_link)
+            start_node(node, self.node_cores, self.node_link, mounting)
         self.keep_busy(self.node_cores)
         wait_until(self.is_up, START_TIME, f"the nodes are not ready; see {LOGS}")
 
@@ -196,9 +185,9 @@ class Cluster:
                 self.down()
 
     def link(self, rate: str) -> None:
-        """Change the speed of every node's link while the cluster runs."""
-        for node in self.nodes:
-            shape_link(node, check_rate(rate))
+        """Change the speed of every node's link while the cluster runs, the storage node's too."""
+        for host in (*self.nodes, *([self.storage] if self.storage else [])):
+            shape_link(host, check_rate(rate))
 
     def cores(self, cores: str) -> None:
         """Change every node's CPU time while the cluster runs."""
@@ -242,8 +231,9 @@ class Cluster:
         return float(REFERENCE.read_text())
 
     def is_up(self) -> bool:
-        """Whether every node answers and takes jobs, and accounts are kept of them."""
-        return set(self.states().values()) <= USABLE and self.keeps_accounts()
+        """Whether every node answers and takes jobs, accounts are kept of them, and the volume is served, if any."""
+        served = self.storage is None or storage_node.is_served(self.storage)
+        return set(self.states().values()) <= USABLE and self.keeps_accounts() and served
 
     def keeps_accounts(self) -> bool:
         return is_ours(SLURM / "slurmdbd.conf") and accepts_connections(self.controller.address, ACCOUNTS_PORT)
@@ -260,10 +250,12 @@ class Cluster:
     def status(self) -> str:
         """The state of the cluster in a few lines."""
         states = self.states()
-        kept = self.keeps_accounts()
-        word = "up" if kept and set(states.values()) <= USABLE else "down"
-        nodes = [f"{node.name:8} {states[node.name]:6} {limits(node)}" for node in self.nodes]
-        return "\n".join([f"cluster: {word}", *nodes, f"accounts: {'kept' if kept else 'gone'}", f"logs: {LOGS}"])
+        lines = [f"cluster: {'up' if self.is_up() else 'down'}"]
+        lines += [f"{node.name:8} {states[node.name]:6} {limits(node)}" for node in self.nodes]
+        if self.storage:
+            word = "served" if storage_node.is_served(self.storage) else "gone"
+            lines += [f"{self.storage.name:8} {word:6} {limits(self.storage)}, on the nodes {storage_node.VOLUME}"]
+        return "\n".join([*lines, f"accounts: {'kept' if self.keeps_accounts() else 'gone'}", f"logs: {LOGS}"])
 
 
 # -- May it run here?
@@ -288,40 +280,7 @@ def is_ours(path: Path) -> bool:
     return path.is_file() and path.read_text().startswith(MARKER)
 
 
-def accepts_connections(address: str, port: int) -> bool:
-    """Whether a daemon listens there; Slurm's own commands would wait ten seconds for one."""
-    try:
-        socket.create_connection((address, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
 # -- Starting
-
-
-def make_bridge(address: str) -> None:
-    """The cluster's switch, on which this machine has ``address``."""
-    run("ip", "link", "add", BRIDGE, "mtu", str(MTU), "type", "bridge")
-    run("ip", "address", "add", f"{address}/24", "dev", BRIDGE)
-    run("ip", "link", "set", BRIDGE, "up")
-
-
-def connect(host: Host) -> None:
-    """Give a host its namespace and its link to the bridge."""
-    inside = ("ip", "-netns", host.namespace)
-    run("ip", "netns", "add", host.namespace)
-    ends = ("mtu", str(MTU), "type", "veth", "peer", "name", "eth0", "mtu", str(MTU), "netns", host.namespace)
-    run("ip", "link", "add", host.port, *ends)
-    run("ip", "link", "set", host.port, "master", BRIDGE, "up")
-    run(*inside, "address", "add", f"{host.address}/24", "dev", "eth0")
-    run(*inside, "link", "set", "eth0", "up")
-    run(*inside, "link", "set", "lo", "up")
-    # A connection that paused while its node computed goes on at the speed it had.
-    run("ip", "netns", "exec", host.namespace, "sysctl", "--quiet", "net.ipv4.tcp_slow_start_after_idle=0")
-    # Nor does a sender whose socket is full (`SOCKET_BUFFERS`) stand still while a receiver puts off its word (40 ms).
-    network = str(ip_interface(f"{host.address}/24").network)
-    run(*inside, "route", "change", network, "dev", "eth0", "scope", "link", "src", host.address, "quickack", "1")
 
 
 def start_controller(host: Host) -> None:
@@ -371,35 +330,12 @@ def start_database(host: Host) -> None:
         raise ClusterError(f"the database of the accounts does not start, see {log} ({error})") from None
 
 
-def start_node(node: Host, cores: str, link: str) -> None:
+def start_node(node: Host, cores: str, link: str, mounting: Sequence[str]) -> None:
     connect(node)
     shape_link(node, link)
     limit_cores(node, UNLIMITED)  # slurmd may start at full speed
-    start(node, "slurmd", "-N", node.name)
+    start(node, "slurmd", "-N", node.name, before=mounting)
     limit_cores(node, cores)
-
-
-def start(host: Host, *daemon: str, **variables: object) -> None:
-    """Start a daemon on a host: with its network, host name, shared memory, PMIx folder and CPU time.
-
-    Not ``ip netns exec``: it mounts another /sys, where slurmd finds no cgroups.
-    """
-    pmix = host.disk / "pmix"
-    pmix.mkdir(parents=True, exist_ok=True)
-    setup = [
-        *(f"export {name}='{value}'" for name, value in variables.items()),
-        f"hostname {host.name}",
-        f"mount --bind {pmix} {HOME}/pmix",
-        "mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
-        'exec "$@"',
-    ]
-    if host.cpu_group.exists():
-        setup.insert(0, f"echo $$ >{host.cpu_group}/cgroup.procs")
-    enter = ["nsenter", f"--net={NAMESPACES / host.namespace}", "unshare", "--uts", "--mount"]
-    try:
-        run(*enter, "sh", "-ec", "\n".join(setup), "sh", *daemon)
-    except ClusterError as error:
-        raise ClusterError(f"{daemon[0]} does not start on {host.name}; see {LOGS} ({error})") from None
 
 
 def slurm_files(cluster: Cluster) -> dict[str, str]:
@@ -455,38 +391,10 @@ def slurm_files(cluster: Cluster) -> dict[str, str]:
 # -- Limits, also while the cluster runs
 
 
-def check_rate(text: str) -> str:
-    if text != UNLIMITED and not re.fullmatch(r"[1-9]\d*(kbit|mbit|gbit)", text):
-        raise ClusterError(f"link speed {text!r}: expected e.g. 100mbit or 1gbit, or {UNLIMITED}")
-    return text
-
-
 def check_cores(text: str) -> str:
     if text != UNLIMITED and not (re.fullmatch(r"\d+(\.\d+)?", text) and float(text) >= 0.1):
         raise ClusterError(f"cores {text!r}: expected a number from 0.1, or {UNLIMITED}")
     return text
-
-
-def shape_link(node: Host, rate: str) -> None:
-    """Limit a node's link in both directions; what stays within a node does not pass it.
-
-    What a program has handed over waits in sockets, as short as a network card's queue: the kernel's own hold whole
-    messages, behind which the word that the next one may come waits for tens of milliseconds.
-    """
-    buffers = (f"net.ipv4.{name}={sizes}" for name, sizes in SOCKET_BUFFERS[rate != UNLIMITED].items())
-    run("ip", "netns", "exec", node.namespace, "sysctl", "--quiet", *buffers)
-    for where, device in (((), node.port), (("-netns", node.namespace), "eth0")):
-        qdisc = ("tc", *where, "qdisc")
-        if rate != UNLIMITED:
-            burst = max(SMALLEST_BURST, int(bytes_per_second(rate) * SHAPER_TIME))
-            shaper = ("tbf", "rate", rate, "burst", str(burst), "latency", SHAPER_QUEUE)
-            run(*qdisc, "replace", "dev", device, "root", *shaper)
-        elif "tbf" in run(*qdisc, "show", "dev", device):
-            run(*qdisc, "delete", "dev", device, "root")
-
-
-def bytes_per_second(rate: str) -> int:
-    return int(rate[:-4]) * {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}[rate[-4:]] // 8
 
 
 def limit_cores(node: Host, cores: str) -> None:
@@ -573,11 +481,6 @@ def threads(node: Host) -> list[int]:
     return [int(thread.name) for process in found for thread in Path("/proc", str(process), "task").glob("*")]
 
 
-def has_unified_cgroups() -> bool:
-    """Whether this machine has version 2 of the cgroups."""
-    return (CGROUPS / "cgroup.controllers").exists()
-
-
 def limits(node: Host) -> str:
     """The limits in force on a node."""
     if not (NAMESPACES / node.namespace).exists():
@@ -598,10 +501,6 @@ def cores_of(group: Path) -> str:
 
 def processes() -> list[int]:
     return [process for namespace in namespaces() for process in processes_in(namespace)]
-
-
-def processes_in(namespace: str) -> list[int]:
-    return [int(process) for process in run("ip", "netns", "pids", namespace).split()]
 
 
 def signal_processes(number: signal.Signals) -> list[int]:
@@ -629,14 +528,6 @@ def cgroups() -> list[Path]:
 # -- Small helpers, and the command line
 
 
-def run(*words: str, timeout: float = START_TIME) -> str:
-    """Run a command and return what it printed; raises `ClusterError` with its complaint where it fails."""
-    result = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
-    if result.returncode:
-        raise ClusterError(f"{words[0]} failed: {result.stderr.strip() or f'exit status {result.returncode}'}")
-    return result.stdout
-
-
 def queue() -> list[str]:
     """Ids of the jobs that are waiting or running."""
     for _ in range(3):  # a controller that is busy closes connections
@@ -646,17 +537,6 @@ def queue() -> list[str]:
     raise ClusterError("squeue fails three times")
 
 
-def wait_until(done: Callable[[], bool], seconds: float, complaint: str | None = None) -> None:
-    """Wait until ``done``, or for so long; then raises `ClusterError` where there is a complaint to make."""
-    end = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > end:
-            if complaint:
-                raise ClusterError(complaint)
-            return
-        time.sleep(0.2)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="The Slurm test cluster of stallpoint (see README.md beside it).")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -664,7 +544,9 @@ def main() -> int:
     up.add_argument("--config", type=Path, default=CONFIG, help="another file like cluster.toml")
     commands.add_parser("down", help="stop it and remove all of it but the logs")
     commands.add_parser("status", help="say what is up; exit status 1 where it is down")
-    commands.add_parser("link", help="change the nodes' links").add_argument("rate", help=f"e.g. 100mbit, {UNLIMITED}")
+    commands.add_parser("link", help="change all links, the storage node's too").add_argument(
+        "rate", help=f"e.g. 100mbit, {UNLIMITED}"
+    )
     commands.add_parser("cores", help="change the nodes' CPU time").add_argument("cores", help=f"e.g. 0.5, {UNLIMITED}")
     options = parser.parse_args()
     try:

@@ -231,7 +231,16 @@ def test_down_leaves_nothing_but_the_logs(cluster: Cluster, tmp_path: Path) -> N
 
 def remains() -> list[str]:
     """What is left of a cluster on this machine, found without the program's own help."""
-    programs = ("slurmctld", "slurmd", "slurmstepd", "munged", "mariadbd", f"sleep\0{LONG}")
+    programs = (
+        "slurmctld",
+        "slurmd",
+        "slurmstepd",
+        "munged",
+        "mariadbd",
+        "gluster",
+        "/usr/sbin/gluster",
+        f"sleep\0{LONG}",
+    )
     found = [text for pid in os.listdir("/proc") if pid.isdigit() and (text := command_of(pid)).startswith(programs)]
     found += [name for name in os.listdir("/sys/class/net") if name.startswith("stallp")]
     found += [line for line in run("ip", "netns", "list").splitlines() if line.startswith("stallp")]

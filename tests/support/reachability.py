@@ -57,8 +57,7 @@ def _fitted(name: str) -> tuple[Study, dict[str, pd.DataFrame]]:
     networks = {cell.network for cell in study.cells.values() if hasattr(cell, "network")}
     layers = {network: describe(find(network)) for network in networks}
     tidy = synthetic.records(study.cells.values(), lambda network: _truth(layers[network]))
-    machines = {path: cell.hardware.split("-")[0] for path, cell in study.cells.items()}
-    machine = tidy["environments"]["cell"].map(machines)
+    machine = tidy["environments"]["cell"].map({path: cell.hardware for path, cell in study.cells.items()})
     tidy["environments"] = tidy["environments"].assign(cpu_model=machine, gpu_model=machine)
     work = {network: sum(row["multiply_adds"] for row in rows) for network, rows in layers.items()}
     fitted = models.fit(

@@ -78,6 +78,7 @@ def _environments(cell: Cell) -> dict[str, Any]:
         recorder.add(
             ENVIRONMENTS, node=NODES[rank], device="cpu", cpu_model="made-up CPU", gpu_model="", cores_available=1,
             threads=1, load_average=0.0, core_cache_bytes=2**20, cache_bytes=2**25, memory_bytes=2**33,
+            available_memory=2**33, gpu_available_memory=None,
             kernel="Linux 6", python="3.11.7", torch="2.13.0",
             cpu_nominal_clock=2.5e9, cpu_max_clock=None, gpu_max_clock=None, cuda="", cudnn="", nccl="", driver="",
             blas="MKL 2024.2", onednn="3.5.3", cudnn_in_force=False, onednn_in_force=True, precision_in_force="float32",

@@ -38,6 +38,7 @@ def published() -> dict[str, Evidence]:
             "traffic": _traffic(),
             "network_layers": _networks(),
             "convergence_runs": _large_batches(),
+            "largest_batch": _largest_batch(),
         },
         "Shi et al. (2018)": {
             "validation": _validation(),
@@ -59,7 +60,7 @@ def _with_empty(rows: Rows) -> Evidence:
     empty |= {
         table: [] for table in ("utilisation", "hidden_communication", "critical_path", "data_share", "communication")
     }
-    empty |= {"convergence_runs": []}
+    empty |= {table: [] for table in ("memory", "largest_batch", "convergence_runs")}
     return evidence(empty | rows, FACTS)
 
 
@@ -86,7 +87,7 @@ def _columns(name: str, interval: Interval) -> dict[str, float]:
 def _stalling() -> list[dict[str, Any]]:
     """Section II: communication bound after 4 to 8 nodes; section V: effective scaling up to 16."""
     curve = {"hardware": "k80", "scaling": "strong", "batch": 256, "largest_considered": 256}
-    found = _columns("crossing_nodes", (8, 4, 8)) | _columns("stall_nodes", (16, 16, 16))
+    found = _columns("crossing_ranks", (8, 4, 8)) | _columns("stall_ranks", (16, 16, 16))
     return [curve | found | {"network": network} for network in ("alexnet", "googlenet")]
 
 
@@ -190,6 +191,13 @@ def _bandwidth() -> list[dict[str, Any]]:
     return [{**point, "part": part} | _columns("seconds", interval) for part, interval in parts.items()]
 
 
+def _largest_batch() -> list[dict[str, Any]]:
+    """Footnote 10: limits on GPUs with 12 GB."""
+    gpu = {"hardware": "k80", "memory": "device", "available": 12e9}
+    limits = {"alexnet": 256.0, "googlenet": 128.0}
+    return [{**gpu, "network": name, **_columns("largest_batch", (b, b, b))} for name, b in limits.items()]
+
+
 def _utilisation() -> list[dict[str, Any]]:
     """Section V-C2: 9.6 % of the InfiniBand."""
     point = {"network": "resnet50", "hardware": "v100", "sync": "caffe-mpi", "nodes": 4, "ranks": 16}
@@ -201,7 +209,15 @@ def _data_share() -> list[dict[str, Any]]:
     (iteration,) = from_text(TABLE_VI.read_text(encoding="utf-8"), TABLE_VI.name)
     computing = sum(layer.forward + layer.backward for layer in iteration.layers)
     share = iteration.data_wait / (iteration.data_wait + computing)
-    point = {"network": "alexnet", "hardware": "k80-2gpu", "scaling": "weak", "batch": 1024, "prefetch": 1, "nodes": 1}
+    point = {
+        "network": "alexnet",
+        "hardware": "k80-2gpu",
+        "scaling": "weak",
+        "batch": 1024,
+        "prefetch": 1,
+        "nodes": 1,
+        "ranks": 2,
+    }
     return [point | _columns("share", (share, share, share))]
 
 
@@ -212,7 +228,7 @@ def _ring() -> list[dict[str, Any]]:
     """Section Ring AllReduce: 2(N-1)K/N for K elements, on 1 to 128 GPUs; 2 are the fewest that communicate."""
     times = {workers: 2 * (workers - 1) / workers for workers in (2, 128)}
     return [
-        {"hardware": "gpus", "reduction": "ring", "fit": "nodes", "nodes": workers, "ranks": workers}
+        {"hardware": "gpus", "reduction": "ring", "fit": "place", "nodes": workers, "ranks": workers}
         | _columns("beta", (time, time, time))
         for workers, time in times.items()
     ]

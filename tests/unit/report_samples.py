@@ -31,6 +31,7 @@ NOTHING: Conclusions = {
             "alike",
             "disturbances",
             "slow_nodes",
+            "left_out",
             "ended",
             "planned",
             "dag_errors",

@@ -59,6 +59,10 @@ NETWORK = (
 )
 
 
+OPERATIONS = {"stat": 20e-6, "open": 50e-6, "decode": 0.4e-3, "checkpoint write": 0.5}
+"""What else is done with a storage, s each."""
+
+
 @dataclass(frozen=True)
 class Truth:
     """What the made-up cluster is like."""
@@ -68,6 +72,8 @@ class Truth:
     """Latency of one step of the ring all-reduce, s."""
     beta: float = 0.8e-9
     """Time for each byte, s/B."""
+    inside: tuple[float, float] | None = None
+    """Both inside a node, where the workers of a node reduce before the nodes do; None: ranks are all alike."""
     read: float = 0.10e-3
     """Reading one sample from an idle storage, s."""
     contention: float = 0.5
@@ -80,16 +86,30 @@ class Truth:
     """Layers take so many times as long on several ranks as on one: they share caches with the communication."""
     delay: float = 0.0
     """In training, each round of a message waits so long for a core, s."""
+    memory: float = 2e7
+    """Memory for each sample, B."""
     noise: float = 0.02
     """Standard deviation of the logarithm of every measured time."""
 
-    def all_reduce(self, ranks: int, size: float) -> float:
-        """Ring all-reduce of `size` bytes, s; nothing to do for one rank or an empty buffer."""
-        return 2 * (ranks - 1) * (self.alpha + self.beta * size / ranks) if size else 0.0
+    @property
+    def gradient_bytes(self) -> int:
+        """Of all layers."""
+        return sum(layer.gradient_bytes for layer in self.layers)
 
-    def message(self, ranks: int, size: float) -> float:
+    @property
+    def fixed_memory(self) -> float:
+        """Memory that does not depend on the mini-batch, B: the process, weights, gradients and momenta."""
+        return 3e8 + 3 * self.gradient_bytes
+
+    def all_reduce(self, ranks: int, size: float, per_node: int = 1) -> float:
+        """Ring all-reduce of `size` bytes, s; nothing to do for one rank or an empty buffer."""
+        if self.inside is None:
+            return _ring(ranks, size, self.alpha, self.beta)
+        return _ring(per_node, size, *self.inside) + _ring(ranks // per_node, size, self.alpha, self.beta)
+
+    def message(self, ranks: int, size: float, per_node: int = 1) -> float:
         """The same in training, s."""
-        return self.all_reduce(ranks, size) + (self.delay * np.ceil(np.log2(ranks)) if size else 0.0)
+        return self.all_reduce(ranks, size, per_node) + (self.delay * np.ceil(np.log2(ranks)) if size else 0.0)
 
     def layer(self, layer: Layer, b: int, ranks: int) -> float:
         """Forward pass of a layer, s; the backward pass takes twice as long."""
@@ -105,7 +125,9 @@ class Truth:
         forward = sum(self.layer(layer, b, cell.ranks) for layer in self.layers)
         ready, done, total = 0.0, 0.0, 0.0
         for layer in reversed(self.layers):
-            seconds = self.message(cell.ranks, layer.gradient_bytes) if cell.sync != "none" else 0.0
+            seconds = (
+                self.message(cell.ranks, layer.gradient_bytes, cell.workers_per_node) if cell.sync != "none" else 0.0
+            )
             ready += 2 * self.layer(layer, b, cell.ranks)
             done = max(done, ready) + seconds
             total += seconds
@@ -115,6 +137,10 @@ class Truth:
         return max(data / cell.readers, compute) if cell.prefetch else data + compute
 
 
+def _ring(parties: int, size: float, alpha: float, beta: float) -> float:
+    return 2 * (parties - 1) * (alpha + beta * size / parties) if size else 0.0
+
+
 def study(
     truth: Truth | None = None,
     *,
@@ -122,6 +148,7 @@ def study(
     hardware: str = "cpu",
     nodes: Sequence[int] = (1, 2, 4),
     workers_per_node: int = 1,
+    places: Sequence[tuple[int, int]] | None = None,
     batch: int = 64,
     storages: Sequence[str] = ("local", "shared"),
     syncs: Sequence[str] = ("naive", "wfbp"),
@@ -134,6 +161,8 @@ def study(
 ) -> dict[str, pd.DataFrame]:
     """All tidy tables of the made-up study: strong, weak and compute scaling, sgemm, collectives, storage.
 
+    `places` are nodes and workers on each, in place of all `nodes` with `workers_per_node`.
+
     Training cells have `iterations` (and warm-up) in each of their `visits`, other cells one visit.
 
     One train cell at 8 nodes failed for want of memory, and is in ``runs`` alone.
@@ -142,14 +171,15 @@ def study(
     rng = np.random.default_rng(seed)
     rows: Rows = {table.name: [] for table in TIDY_TABLES}
 
-    def common(n: int, repeat: int, workers: int = workers_per_node) -> dict[str, Any]:
+    places = places or [(n, workers_per_node) for n in nodes]
+
+    def common(n: int, repeat: int, workers: int) -> dict[str, Any]:
         return {
             "hardware": hardware, "nodes": n, "repeat": repeat, "workers_per_node": workers, "device": "cpu",
             "threads_per_worker": 1, "seed": seed, "precision": "float32", "anonymise": False,
         }  # fmt: skip
 
-    def train(network: str, n: int, repeat: int, axes: dict[str, Any]) -> TrainCell:
-        workers = 1 if axes["scaling"] == "compute" else workers_per_node
+    def train(network: str, n: int, workers: int, repeat: int, axes: dict[str, Any]) -> TrainCell:
         b = batch // (n * workers) if axes["scaling"] == "strong" else axes["batch"]
         return TrainCell(
             **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
@@ -160,27 +190,30 @@ def study(
         )  # fmt: skip
 
     for network, repeat in product(networks, range(1, repeats + 1)):
-        for n, storage, sync, prefetch in product(nodes, storages, syncs, prefetches):
+        for place, storage, sync, prefetch in product(places, storages, syncs, prefetches):
             axes = {"scaling": "strong", "batch": batch, "storage": storage, "sync": sync, "prefetch": prefetch}
-            _train_rows(truth, train(network, n, repeat, axes), rng, rows)
-        for n in nodes:
+            _train_rows(truth, train(network, *place, repeat, axes), rng, rows)
+        for place in places:
             axes = {"scaling": "weak", "batch": batch // 4, "storage": storages[0], "sync": syncs[-1]}
-            _train_rows(truth, train(network, n, repeat, {**axes, "prefetch": prefetches[-1]}), rng, rows)
+            _train_rows(truth, train(network, *place, repeat, {**axes, "prefetch": prefetches[-1]}), rng, rows)
         for b in compute_batches:
             axes = {"scaling": "compute", "batch": b, "storage": storages[0], "sync": "none"}
-            _train_rows(truth, train(network, 1, repeat, {**axes, "prefetch": prefetches[0]}), rng, rows)
+            _train_rows(truth, train(network, 1, 1, repeat, {**axes, "prefetch": prefetches[0]}), rng, rows)
         cell = SgemmCell(**common(1, repeat, 1), network=network, batches=[1, 4, 16, 64], samples=5, own_network=None)
         _sgemm_rows(truth, cell, rng, rows)
-    for repeat, n in product(range(1, repeats + 1), nodes):
+    for repeat, (n, workers) in product(range(1, repeats + 1), places):
         scheme = {"backend": "mpi", "reduction": "library"}
         sizes = [2**10, 2**14, 2**18, 2**22, 2**26]
-        if n * workers_per_node > 1:
+        if n * workers > 1:
             _collectives_rows(
-                truth, CollectivesCell(**scheme, **common(n, repeat), message_bytes=sizes, samples=5), rng, rows
+                truth,
+                CollectivesCell(**scheme, **common(n, repeat, workers), message_bytes=sizes, samples=5),
+                rng,
+                rows,
             )
         for storage in storages:
             place = {"storage": storage, "storage_path": f"data/{storage}", "storage_format": "images"}
-            _storage_rows(truth, StorageCell(**common(n, repeat), samples=40, **place), rng, rows)
+            _storage_rows(truth, StorageCell(**common(n, repeat, workers), samples=40, **place), rng, rows)
     for network, storage, b, run in product(networks, storages, (batch, 4 * batch), range(2)):
         cell = ConvergenceCell(
             **{**common(1, 1, 1), "seed": seed + run}, network=network, batch=b, storage=storage, sync=syncs[0],
@@ -193,7 +226,7 @@ def study(
     axes = {"scaling": "strong", "batch": batch, "storage": storages[0], "sync": syncs[0], "prefetch": prefetches[0]}
     for repeat in range(1, repeats + 1):
         _copies_rows(truth, CopiesCell(**common(1, repeat, 1), samples=4), rng, rows)
-    failed = train(networks[0], 8, 1, axes)
+    failed = train(networks[0], 8, workers_per_node, 1, axes)
     _run_row(failed, rows, reason="out of memory on rank 0")
     return _tables(rows)
 
@@ -237,7 +270,8 @@ def write_raw(tidy: dict[str, pd.DataFrame], cell: str, folder: Path) -> None:
 def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
     rows["runs"].append({
         "cell": cell.path, "kind": cell.kind, "status": "failed" if reason else "ok", "reason": reason,
-        "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks, "repeat": cell.repeat,
+        "hardware": cell.hardware, "nodes": cell.nodes, "workers_per_node": cell.workers_per_node, "ranks": cell.ranks,
+        "repeat": cell.repeat,
         "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(),
         "ended": "" if reason else "visits", "source": "",
         "planned": 5.0, "planned_low": 2.5, "planned_high": 10.0,
@@ -246,10 +280,11 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
     for visit, rank in product(range(1, 1 + cell.visits), range(0 if reason else cell.ranks)):
         turn = before + visit
         rows["visits"].append({
-            "cell": cell.path, "kind": cell.kind, "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks,
-            "rank": rank, "visit": visit, "turn": turn, "beside": 0, "duration": 4.0, "preparing": 0.5,
+            "cell": cell.path, "kind": cell.kind, "hardware": cell.hardware, "nodes": cell.nodes,
+            "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "rank": rank, "visit": visit,
+            "turn": turn, "beside": 0, "duration": 4.0, "preparing": 0.5,
             "measuring": 3.0, "began": pd.Timestamp("2025-01-01", tz="UTC") + pd.Timedelta(seconds=5 * turn),
-            "kernel": f"node{rank}",
+            "kernel": f"node{rank}", "left_out": 0,
             "cpus": "0", "threads": 1, "node_busy_error": 0.005, "product_before": 0.03, "product_after": 0.03,
             "all_reduce_before": 0.1 if cell.ranks > 1 else np.nan,
             "all_reduce_after": 0.1 if cell.ranks > 1 else np.nan,
@@ -258,7 +293,8 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
         rows["environments"].append({
             "cell": cell.path, "rank": rank, "node": f"node{rank // cell.workers_per_node}", "device": "cpu",
             "cpu_model": "made-up CPU", "gpu_model": "", "cores_available": 1, "threads": 1, "load_average": 0.1,
-            "core_cache_bytes": 2**20, "cache_bytes": 2**25, "memory_bytes": 2**33,
+            "core_cache_bytes": 2**20, "cache_bytes": 2**25, "memory_bytes": 2**33, "available_memory": 2**33,
+            "gpu_available_memory": np.nan,
             "kernel": "Linux", "python": "3.11", "torch": "2.6", "mpi4py": "4.0",
             "cpu_nominal_clock": 2.5e9, "cpu_max_clock": np.nan, "gpu_max_clock": np.nan,
             "cuda": "", "cudnn": "", "nccl": "", "driver": "", "blas": "MKL 2024.2", "onednn": "3.5.3",
@@ -274,8 +310,8 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
     axes = {
         "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "storage": cell.storage,
         "scaling": cell.scaling, "sync": cell.sync, "prefetch": cell.prefetch, "batch": cell.batch,
-        "nodes": cell.nodes, "ranks": cell.ranks, "global_batch": cell.global_batch,
-        "worker_batch": cell.worker_batch, "repeat": cell.repeat,
+        "nodes": cell.nodes, "workers_per_node": cell.workers_per_node, "ranks": cell.ranks,
+        "global_batch": cell.global_batch, "worker_batch": cell.worker_batch, "repeat": cell.repeat,
     }  # fmt: skip
     start, each = 0.0, cell.warmup + cell.iterations
     for iteration in range(cell.visits * each):
@@ -287,6 +323,14 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
             rows["iterations"].append({**label, **times, "start": start, "loss": 7.0})
             rows["layers"].extend({**label, **layer} for layer in layers)
         start += max(times["iteration_time"] for times, _ in ranks)
+    rows["peak_memory"].extend(
+        {
+            **axes, "visit": visit, "rank": rank, "device_peak": np.nan, "process": 3e8,
+            "weights": truth.gradient_bytes, "gradients": truth.gradient_bytes, "optimiser": truth.gradient_bytes,
+            "host_peak": truth.fixed_memory + truth.memory * cell.worker_batch,
+        }
+        for visit, rank in product(range(1, 1 + cell.visits), range(cell.ranks))
+    )  # fmt: skip
     rows["instrumentation"].extend(
         {
             **axes, "visit": visit, "rank": rank, "layers": len(truth.layers), "turns": len(truth.layers),
@@ -320,7 +364,7 @@ def _iteration(
         arrived = (ready[:, index] if cell.sync == "wfbp" else ready[:, 0]).max()
         begin[index] = max(free, arrived)
         free = end[index] = begin[index] + noisy(
-            truth.message(ranks, truth.layers[index].gradient_bytes) if sends else 0.0
+            truth.message(ranks, truth.layers[index].gradient_bytes, cell.workers_per_node) if sends else 0.0
         )
     last = max(float(free), float(ready[:, 0].max())) if sends else ready[:, 0]
     exposed = last - ready[:, 0]
@@ -369,12 +413,15 @@ def _sgemm_rows(truth: Truth, cell: SgemmCell, rng: np.random.Generator, rows: R
 def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Generator, rows: Rows) -> None:
     _run_row(cell, rows)
     for size, sample in product(cell.message_bytes, range(cell.samples + 1)):
-        slowest = truth.all_reduce(cell.ranks, size) * np.exp(truth.noise * rng.standard_normal())
+        slowest = truth.all_reduce(cell.ranks, size, cell.workers_per_node) * np.exp(
+            truth.noise * rng.standard_normal()
+        )
         slowest *= 5 if sample == 0 else 1  # warm-up must not count
         for rank in range(cell.ranks):
             rows["collectives"].append({
-                "cell": cell.path, "hardware": cell.hardware, "nodes": cell.nodes, "ranks": cell.ranks,
-                "backend": cell.backend, "reduction": cell.reduction, "repeat": cell.repeat, "visit": 1, "rank": rank,
+                "cell": cell.path, "hardware": cell.hardware, "nodes": cell.nodes,
+                "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "backend": cell.backend,
+                "reduction": cell.reduction, "repeat": cell.repeat, "visit": 1, "rank": rank,
                 "message_bytes": size, "sample": sample, "warmup": sample == 0, "messages": 3,
                 "seconds": 3 * slowest * (1.0 if rank == sample % cell.ranks else 0.8),
             })  # fmt: skip
@@ -382,18 +429,40 @@ def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Genera
 
 def _storage_rows(truth: Truth, cell: StorageCell, rng: np.random.Generator, rows: Rows) -> None:
     _run_row(cell, rows)
-    for order, cache, rank in product(("sequential", "random"), ("cold", "warm"), range(cell.ranks)):
+    orders = ("sequential", "shuffled", "random")
+    for order, cache, rank in product(orders, ("cold", "warm"), range(cell.ranks)):
+        reading = {
+            "cell": cell.path, "storage": cell.storage, "hardware": cell.hardware, "nodes": cell.nodes,
+            "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "repeat": cell.repeat, "visit": 1,
+            "rank": rank, "order": order, "cache": cache, "readers": 1,
+        }  # fmt: skip
+        counted = 100_000 * cell.samples if cache == "cold" else 0
+        rows["storage_passes"].append({
+            **reading, "filesystem": "ext4", "locality": "local", "source": "", "metadata": cache,
+            "resident": 0.0 if cache == "cold" else 1.0, "bytes": 100_000 * cell.samples,
+            "node_bytes": 100_000 * cell.samples * cell.workers_per_node, "process_bytes": counted,
+            "device_bytes": counted * cell.workers_per_node, "disk_bytes": counted * cell.workers_per_node,
+            "server_bytes": 0, "network_bytes": 0, "origin": "local device" if cache == "cold" else "page cache",
+            "server_cache": "none" if cache == "cold" else "", "of_storage": cache == "cold",
+            "set_bytes": 10**12, "memory_bytes": 10**11,
+        })  # fmt: skip
         typical = truth.read_seconds(cell.storage, cell.nodes) if cache == "cold" else truth.read / 10
         start = 0.0
         for sample in range(cell.samples):
             seconds = typical * np.exp(truth.noise * rng.standard_normal())
             rows["storage_reads"].append({
-                "cell": cell.path, "storage": cell.storage, "hardware": cell.hardware, "nodes": cell.nodes,
-                "ranks": cell.ranks, "repeat": cell.repeat, "visit": 1, "rank": rank, "order": order, "cache": cache,
-                "resident": 0.0 if cache == "cold" else 1.0, "sample": sample, "start": start, "seconds": seconds,
-                "bytes": 100_000,
+                **reading, "sample": sample, "start": start, "seconds": seconds, "bytes": 100_000,
             })  # fmt: skip
             start += seconds
+    for rank, (operation, typical) in product(range(cell.ranks), OPERATIONS.items()):
+        size = 0 if operation in ("stat", "open") else 100_000
+        for sample in range(cell.samples):
+            rows["storage_operations"].append({
+                "cell": cell.path, "storage": cell.storage, "hardware": cell.hardware, "nodes": cell.nodes,
+                "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "repeat": cell.repeat, "visit": 1,
+                "rank": rank, "operation": operation, "metadata": "warm", "origin": "", "sample": sample,
+                "seconds": typical * np.exp(truth.noise * rng.standard_normal()), "bytes": size,
+            })  # fmt: skip
 
 
 def _copies_rows(truth: Truth, cell: CopiesCell, rng: np.random.Generator, rows: Rows) -> None:
@@ -413,7 +482,7 @@ def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Row
     axes = {
         "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "storage": cell.storage,
         "sync": cell.sync, "recipe": cell.recipe, "nodes": cell.nodes, "ranks": cell.ranks, "batch": cell.batch,
-        "trial": cell.trial, "seed": cell.seed,
+        "workers_per_node": cell.workers_per_node, "trial": cell.trial, "seed": cell.seed,
     }  # fmt: skip
     steps = max(1, round(cell.most_epochs * samples / cell.batch))
     interval = max(1, round(cell.evaluation_epochs * samples / cell.batch))

@@ -8,7 +8,7 @@ def test_each_network_and_preset_then_networks_then_all() -> None:
         {
             "network": ["a", "a", "a", "b"],
             "sync": ["wfbp", "wfbp", "naive", "naive"],
-            "nodes": [4, 8, 4, 4],
+            "ranks": [4, 8, 4, 4],
             "error": [0.1, -0.2, 0.0, 0.04],
             "error_computing": [0.03, -0.05, 0.0, 0.04],
             "error_communication": [0.05, -0.15, 0.0, 0.0],

@@ -172,7 +172,9 @@ def unlisted(name: str, data: bytes) -> bytes:
         (index_with(archive=2), "archives[0]: {path}: format 2 of its archive, this program reads 1"),
         (index_with(cells={"a": {"kind": "train"}}), "archives[0]: {path}: its archive.json is not the index"),
         (
-            without("nodes~2/batch~4/storage~disk/scaling~strong/sync~wfbp/prefetch~1/repeat~1/runs"),
+            without(
+                "nodes~2/workers_per_node~1/batch~4/storage~disk/scaling~strong/sync~wfbp/prefetch~1/repeat~1/runs"
+            ),
             "no records of train",
         ),
         (edited("environments.parquet"), "environments.parquet is not what it was archived as, its checksum differs"),

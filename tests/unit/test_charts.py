@@ -128,6 +128,12 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         # the layers that multiply matrices, and a ceiling
         "roofline": {"symbol": 4, "line": int((tables["sgemm"]["layer"] == "peak").any())},
         "amdahl": {"line": amdahl["serial_fraction"].notna().sum() + 1, "area": 1},
+        # each b of each training with its interval, and what a worker may use
+        "memory": {
+            "symbol": len(tables["memory"]),
+            "line": tables["largest_batch"]["fixed"].notna().sum(),
+            "rule": len(tables["memory"]) + tables["largest_batch"].groupby("prefetch").ngroups,
+        },
         "data-share": {"symbol": (tables["data_share"]["scaling"] != "compute").sum()},
         "storage": {"symbol": len(tables["storage_rates"]), "rule": len(tables["storage_rates"])},
         "prediction": {"symbol": predictions["error"].notna().sum(), "line": 1, "area": 1},
@@ -198,6 +204,7 @@ AXIS_TITLES = {
     "layer-speedup": {"mini-batch of one worker, b [samples]", "speedup over the largest b"},
     "sgemm": {"mini-batch of one worker, b [samples]", "speedup over the largest b"},
     "amdahl": {"nodes", "speedup by Amdahl's law"},
+    "memory": {"mini-batch of one worker, b [samples]", "most memory [GiB]"},
     "data-share": {"nodes", "data wait [% of iteration]"},
     "storage": {"reading rate of all nodes together [samples/s]"},
     "prediction": {"measured iteration [s]", "predicted iteration [s]"},
@@ -235,10 +242,10 @@ def vlc_labels(svg: Element, title: str) -> str:
 def test_the_ideal_line_and_the_stalling_point_stand_where_they_should(tables: Tables) -> None:
     rows = data_of(spec("speedup", tables))
     ideal = rows[rows["basis"] == "ideal"]
-    assert (ideal["value"] == ideal["nodes"]).all()
+    assert (ideal["value"] == ideal["ranks"]).all()
     stalls = rows[rows["basis"] == "stall"]
     reached = tables["stalling"][tables["stalling"]["reached"]]
-    assert sorted(stalls["nodes"]) == sorted(reached["stall_nodes"])
+    assert sorted(stalls["ranks"]) == sorted(reached["stall_ranks"])
 
 
 def test_intervals_are_drawn_as_the_tables_have_them(tables: Tables) -> None:
@@ -256,7 +263,7 @@ def test_shares_of_layer_types_add_up(tables: Tables) -> None:
 
 def test_the_parts_of_an_iteration_fill_it(tables: Tables) -> None:
     rows = data_of(spec("critical-path", tables))
-    np.testing.assert_allclose(rows.groupby(["panel", "nodes"])["percent"].sum(), 100, rtol=1e-3)
+    np.testing.assert_allclose(rows.groupby(["panel", "ranks"])["percent"].sum(), 100, rtol=1e-3)
 
 
 def test_a_papers_figures_are_drawn_from_its_parameters() -> None:
@@ -289,7 +296,7 @@ def test_all_reduces_while_computing_have_a_panel_beside_those_on_idle_ranks(tab
 
 
 def test_an_unbounded_interval_ends_with_the_axis(tables: Tables) -> None:
-    stalling = tables["stalling"].assign(stall_nodes_high=np.inf)
+    stalling = tables["stalling"].assign(stall_ranks_high=np.inf)
     rows = data_of(spec("speedup", {**tables, "stalling": stalling}))
     assert rows.loc[rows["basis"] == "stall", "high"].between(8, 16).all()
 
@@ -589,7 +596,7 @@ def test_numbers_in_labels_sort_as_numbers() -> None:
 def combined(**values: list[Any]) -> pd.DataFrame:
     columns = {
         "network": ["alexnet"], "hardware": ["cpu"], "storage": ["local"], "scaling": ["strong"], "sync": ["wfbp"],
-        "prefetch": [0], "batch": [256], "nodes": [1, 2],
+        "prefetch": [0], "batch": [256], "workers_per_node": [1], "ranks": [1, 2],
     }  # fmt: skip
     index = pd.MultiIndex.from_product((columns | values).values(), names=list(columns))
     return index.to_frame(index=False)
@@ -608,7 +615,7 @@ def test_no_two_curves_are_taken_for_one(single: bool) -> None:
     frame = combined(storage=["a", "b", "c"], sync=["naive", "wfbp"], prefetch=[0, 1, 2], batch=[64, 256])
     arranged = frames.arrange(frame, single=single)
     assert arranged.groupby("panel")["series"].nunique().max() == (1 if single else 2)
-    assert (arranged.groupby(["panel", "series", "nodes"]).size() == 1).all()
+    assert (arranged.groupby(["panel", "series", "ranks"]).size() == 1).all()
 
 
 @given(st.floats(1e-9, 1e9), st.floats(1, 1e6))

@@ -13,7 +13,7 @@ from stallpoint.records import SERIES
 SHIPPED = Path(__file__).parents[2] / "resources/claims"
 QUANTITY: dict[str, Any] = {
     "table": "stalling",
-    "column": "stall_nodes",
+    "column": "stall_ranks",
     "where": {"scaling": "strong"},
     "for_each": ["network", "hardware"],
 }
@@ -51,7 +51,7 @@ def test_a_claim_of_a_study_is_a_few_lines() -> None:
     assert (claim.paper, claim.source) == ("this study", "this study")
     assert claim.quantity is not None
     assert claim.condition is not None
-    assert claim.quantity.name == "stall_nodes (stalling) where scaling strong"
+    assert claim.quantity.name == "stall_ranks (stalling) where scaling strong"
     assert claim.condition.text == "below 4"
 
 
@@ -87,10 +87,10 @@ def test_the_other_side_is_the_same_selection_but_for_what_it_says() -> None:
     assert quantity is not None
     assert quantity.other is not None
     assert quantity.other.where == {"scaling": "strong", "network": "googlenet"}
-    assert (quantity.other.table, quantity.other.column) == ("stalling", "stall_nodes")
+    assert (quantity.other.table, quantity.other.column) == ("stalling", "stall_ranks")
     assert (
         quantity.name
-        == "stall_nodes (stalling) where scaling strong, network alexnet over that where network googlenet"
+        == "stall_ranks (stalling) where scaling strong, network alexnet over that where network googlenet"
     )
 
 
@@ -129,7 +129,7 @@ def test_a_condition_on_a_share_is_said_in_percent() -> None:
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"table": "staling"}, {}, "[0] (stalls-early).quantity.table: unknown table 'staling', did you mean 'stalling'?"),
-    ({"column": "stal_nodes"}, {}, "column: unknown number in stalling 'stal_nodes', did you mean 'stall_nodes'?"),
+    ({"column": "stal_nodes"}, {}, "column: unknown number in stalling 'stal_nodes', did you mean 'stall_ranks'?"),
     ({"column": "network"}, {}, ".quantity.column: unknown number in stalling 'network'"),
     ({"where": {"scailing": "weak"}}, {}, "where: unknown column of stalling 'scailing', did you mean 'scaling'?"),
     ({"where": {"hardware.devise": "cpu"}}, {}, "did you mean 'hardware.device'?"),

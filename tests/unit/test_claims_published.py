@@ -39,6 +39,7 @@ WAIVED = {
     "hiding-improves-scaling": WORDS,
     "caffe-mpi-scales-best": PICTURE,  # Fig. 3
     "reading-ahead-hides-io": WORDS,
+    "reading-ahead-into-the-gpu-needs-memory": WORDS,
     "alexnet-is-io-bound": "Table VI is of the K80 cluster; of the V100 cluster no time of the data is given",
     "googlenet-and-resnet-wait-for-no-data": WORDS,
     "decoding-costs-scaling": PICTURE,  # Fig. 2

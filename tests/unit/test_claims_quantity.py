@@ -152,12 +152,12 @@ def test_what_was_not_reached_is_that_or_more() -> None:
         "basis": "predicted",
     }
     stalls = [
-        {**curve, "batch": 1, "stall_nodes": 64.0, "stall_nodes_low": 64.0, "stall_nodes_high": 64.0},
-        {**curve, "batch": 2, "stall_nodes": 16.0, "stall_nodes_low": 8.0, "stall_nodes_high": 64.0},
-        {**curve, "batch": 3, "stall_nodes": 16.0, "stall_nodes_low": 8.0, "stall_nodes_high": 32.0},
-        {**curve, "batch": 4, "stall_nodes": math.inf, "stall_nodes_low": math.inf, "stall_nodes_high": math.inf},
+        {**curve, "batch": 1, "stall_ranks": 64.0, "stall_ranks_low": 64.0, "stall_ranks_high": 64.0},
+        {**curve, "batch": 2, "stall_ranks": 16.0, "stall_ranks_low": 8.0, "stall_ranks_high": 64.0},
+        {**curve, "batch": 3, "stall_ranks": 16.0, "stall_ranks_low": 8.0, "stall_ranks_high": 32.0},
+        {**curve, "batch": 4, "stall_ranks": math.inf, "stall_ranks_low": math.inf, "stall_ranks_high": math.inf},
     ]
-    quantity = {"table": "stalling", "column": "stall_nodes", "for_each": "batch", "censored_at": "largest_considered"}
+    quantity = {"table": "stalling", "column": "stall_ranks", "for_each": "batch", "censored_at": "largest_considered"}
     got = found(quantity, stalling=stalls)
     ends = [(number.low, number.high, number.censored) for number in got]
     assert ends == [(64, math.inf, True), (8, math.inf, False), (8, 32, False), (64, math.inf, True)]

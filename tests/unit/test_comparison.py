@@ -28,7 +28,7 @@ from stallpoint.comparison.words import summary
 from stallpoint.comparison.writing import write_comparison
 from stallpoint.errors import InputError
 from stallpoint.models.base.frames import frame
-from stallpoint.models.base.measured import POINT
+from stallpoint.models.base.measured import POINT, SERIES
 from stallpoint.parquet import read, write
 from stallpoint.records import COMPARISON, DISTURBANCES, ENVIRONMENTS, STALLING
 
@@ -68,7 +68,7 @@ def results(
     tidy["runs"] = tidy["runs"].assign(started=tidy["runs"]["started"] + timedelta(days=day))
     curve = tidy["iterations"].query("scaling == 'strong'").iloc[0]
     row = dict.fromkeys([column.name for column in STALLING.columns], np.nan) | {
-        **{name: curve[name] for name in POINT[:7]}, "verdict": verdict, "verdict_nodes": 4, "reached": False,
+        **{name: curve[name] for name in SERIES}, "verdict": verdict, "verdict_ranks": 4, "reached": False,
     }  # fmt: skip
     tidy[STALLING.name] = pd.DataFrame([row])
     tidy[DISTURBANCES.name] = frame(DISTURBANCES, [])

@@ -41,7 +41,7 @@ from stallpoint.runs import run_row
 
 STARTED = datetime(2026, 1, 2, tzinfo=UTC)
 LAYER_COUNT = 3
-TRAIN = "train/*/hardware~cpu/nodes~2/*/*/*/sync~wfbp/*/*"
+TRAIN = "train/*/hardware~cpu/nodes~2/*/*/*/*/sync~wfbp/*/*"
 Change = Callable[[pa.Table], pa.Table]
 
 

@@ -10,7 +10,7 @@ from test_planning import TRAIN
 from stallpoint.conclusions.alike import alike
 from stallpoint.conclusions.answers import answers, leading
 from stallpoint.conclusions.details import details
-from stallpoint.conclusions.numbers import _slow_nodes, conclude
+from stallpoint.conclusions.numbers import _left_out, _slow_nodes, conclude
 from stallpoint.conclusions.page import page
 from stallpoint.conclusions.summary import summary
 from stallpoint.conclusions.words import (
@@ -19,6 +19,7 @@ from stallpoint.conclusions.words import (
     gain_in_words,
     heading,
     helps_in_words,
+    left_out_in_words,
     rivals_in_words,
     sentence,
     throughput_in_words,
@@ -47,9 +48,9 @@ def test_every_curve_says_where_it_stalls_and_why(conclusions: dict[str, Any]) -
     strong = [curve for curve in conclusions["curves"] if curve["scaling"] == "strong"]
     assert len(strong) == 8
     for curve in strong:
-        assert curve["stall_nodes"] == {"value": 4, "low": 4, "high": 4}
+        assert curve["stall_ranks"] == {"value": 4, "low": 4, "high": 4}
         assert (curve["reached"], curve["basis"]) == (True, "predicted")
-        assert [at["nodes"] for at in curve["causes"]] == [2, 4, 8, 16, 32, 64]
+        assert [at["ranks"] for at in curve["causes"]] == [2, 4, 8, 16, 32, 64]
         assert [at["basis"] for at in curve["causes"]] == ["measured"] * 2 + ["predicted"] * 4
         causes = [at["leading"][0]["cause"] for at in curve["causes"]]
         expected = ["communication"] * 6 if curve["sync"] == "naive" else ["matrix shapes"] * 3 + ["communication"] * 3
@@ -58,7 +59,7 @@ def test_every_curve_says_where_it_stalls_and_why(conclusions: dict[str, Any]) -
 
 def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
     weak = next(curve for curve in conclusions["curves"] if curve["scaling"] == "weak")
-    assert weak["stall_nodes"] is None
+    assert weak["stall_ranks"] is None
     assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in details(conclusions)
     (line,) = (line for line in summary(conclusions) if "weak scaling" in line)
     assert line.startswith("alexnet gains up to 4 nodes. On cpu, weak scaling, ")
@@ -78,7 +79,7 @@ def test_storages_are_told_apart_only_by_their_intervals(conclusions: dict[str, 
     verdicts = {
         (row["nodes"], row["storage"]): row["verdict"]
         for row in conclusions["storages"]
-        if (row["order"], row["cache"]) == ("random", "cold")
+        if (row["order"], row["cache"]) == ("shuffled", "cold")
     }
     assert verdicts[4, "local"] == "fastest"
     assert verdicts[4, "shared"] == "slower"
@@ -126,9 +127,9 @@ def test_page_marks_predictions_and_gives_intervals(conclusions: dict[str, Any])
 def test_every_curve_says_how_many_nodes_and_where_the_time_goes(conclusions: dict[str, Any]) -> None:
     text = details(conclusions)
     for curve in conclusions["curves"]:
-        assert curve["crossing_nodes"]["low"] <= curve["crossing_nodes"]["value"] <= curve["crossing_nodes"]["high"]
-        assert curve["crossing_after"] < curve["crossing_nodes"]["value"] <= 2 * curve["crossing_after"]
-        assert curve["worthwhile_nodes"]["value"] in (2, 4, 32)
+        assert curve["crossing_ranks"]["low"] <= curve["crossing_ranks"]["value"] <= curve["crossing_ranks"]["high"]
+        assert curve["crossing_after"] < curve["crossing_ranks"]["value"] <= 2 * curve["crossing_after"]
+        assert curve["worthwhile_ranks"]["value"] in (2, 4, 32)
         for at in curve["critical_path"]:
             assert sum(part["share"]["value"] for part in at["parts"]) == pytest.approx(1)
     assert "- strong, B = 64, wfbp, prefetch 2, local: n = 8 (predicted): fully-connected layers " in text
@@ -202,7 +203,7 @@ def test_causes_that_cannot_be_told_apart_are_all_named() -> None:
 
 def test_one_node_count_is_no_curve() -> None:
     text = details(concluded(study(nodes=(1,), repeats=1), nodes=[]))
-    assert "not known: needs two node counts that were measured or can be predicted" in text
+    assert "not known: needs two worker counts that were measured or can be predicted" in text
     assert "No prediction could be compared" in text
 
 
@@ -243,20 +244,20 @@ def at(nodes: int, speedup: float) -> dict[str, Any]:
 def curve(verdict: str = "scales", nodes: int = 2, **changes: Any) -> dict[str, Any]:
     """A curve that was measured on 1 and 2 nodes."""
     return {
-        "verdict": verdict, "verdict_nodes": nodes, "note": "", "withheld": "", "reached": False, "stall_nodes": None,
+        "verdict": verdict, "verdict_ranks": nodes, "note": "", "withheld": "", "reached": False, "stall_ranks": None,
         "basis": "measured", "largest_measured": 2, "largest_considered": 2, "measured": [at(1, 1.0), at(2, 1.8)],
-        "measured_speedup": at(2, 1.8)["speedup"], "measured_speedup_nodes": 2, "causes": [], "what_if": [],
+        "measured_speedup": at(2, 1.8)["speedup"], "measured_speedup_ranks": 2, "causes": [], "what_if": [],
         "network": "alexnet", "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong",
-        "hardware": "cpu", "measured_stall": [], "deciding_nodes": [], **changes,
+        "hardware": "cpu", "workers_per_node": 1, "measured_stall": [], "deciding_ranks": [], **changes,
     }  # fmt: skip
 
 
 def stall(at_1: float, nowhere: float) -> list[dict[str, Any]]:
     places = ((1, True, at_1), (2, False, nowhere))
-    return [{"nodes": nodes, "stalls": stalls, "probability": share} for nodes, stalls, share in places]
+    return [{"ranks": ranks, "stalls": stalls, "probability": share} for ranks, stalls, share in places]
 
 
-ONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured": [at(1, 1.0)]}
+ONE = {"largest_measured": 1, "measured_speedup_ranks": 1, "measured": [at(1, 1.0)]}
 
 
 @pytest.mark.parametrize(
@@ -266,7 +267,7 @@ ONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured": [at(1, 1.
         (curve("stalls", 2), "stalls at n = 2, speedup 1.8 (1.7–1.9) on n = 2"),
         (curve("stalls", 1), "stalls at n = 1, speedup 1.8 (1.7–1.9) on n = 2"),
         (
-            curve("undecided", 1, measured_stall=stall(0.3, 0.7), deciding_nodes=[1, 2]),
+            curve("undecided", 1, measured_stall=stall(0.3, 0.7), deciding_ranks=[1, 2]),
             "undecided whether n = 2 gains, speedup 1.8 (1.7–1.9) on n = 2; "
             "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; visits to n = 1, 2 would decide",
         ),
@@ -277,9 +278,9 @@ ONE = {"largest_measured": 1, "measured_speedup_nodes": 1, "measured": [at(1, 1.
         (curve("undecided", 0, **ONE), "undecided: only n = 1 was measured"),
         (
             curve("undecided", 0, **{**ONE, "largest_measured": 3}),
-            "undecided: no node count was measured together with its double",
+            "undecided: no worker count was measured together with its double",
         ),
-        (curve("undecided", 0, **ONE, note="needs two node counts"), "undecided: needs two node counts"),
+        (curve("undecided", 0, **ONE, note="needs two worker counts"), "undecided: needs two worker counts"),
         (curve("withheld", 2, note="cells differ"), "withheld: cells differ"),
     ],
 )
@@ -304,14 +305,14 @@ def answer(*curves: dict[str, Any], error: float | None = None) -> dict[str, Any
         (curve("stalls", 2), "Worth up to 2 nodes", "alexnet stops gaining beyond 2 nodes"),
         (curve("stalls", 1), "No gain beyond 1 node", "alexnet stops gaining beyond 1 node"),
         (
-            curve("undecided", 1, deciding_nodes=[1, 2]),
+            curve("undecided", 1, deciding_ranks=[1, 2]),
             "Undecided at 2 nodes",
             "alexnet: undecided whether 2 nodes gain; visits to n = 1, 2 would decide",
         ),
         (
             curve("undecided", 0, **ONE),
             "Undecided",
-            "alexnet: undecided, as no node count was measured together with its double",
+            "alexnet: undecided, as no worker count was measured together with its double",
         ),
         (curve("withheld", 2, note="cells differ"), "Withheld", "alexnet: withheld, as cells differ"),
     ],
@@ -347,7 +348,7 @@ def test_the_fastest_curve_answers_even_if_it_is_undecided() -> None:
 
 
 def test_nothing_is_said_of_counts_that_nobody_measured_but_apart() -> None:
-    stall = {"reached": True, "basis": "predicted", "stall_nodes": {"value": 8, "low": 4, "high": 16}}
+    stall = {"reached": True, "basis": "predicted", "stall_ranks": {"value": 8, "low": 4, "high": 16}}
     beyond = {"largest_considered": 64}
     machines = [MACHINE]
     assert beyond_in_words(answer(curve(**beyond)), machines) == ("beyond 2 nodes", "predicted to gain up to 64")
@@ -372,7 +373,7 @@ def test_what_was_imported_is_not_called_measured() -> None:
 def lost(value: float, verdict: str, *causes: str) -> list[dict[str, Any]]:
     seconds = {"value": value, "low": value / 2, "high": 2 * value}
     leading = [{"cause": cause, "lost_seconds": seconds, "share": 0.1} for cause in causes]
-    return [{"nodes": 2, "basis": "measured", "verdict": verdict, "leading": leading}]
+    return [{"ranks": 2, "basis": "measured", "verdict": verdict, "leading": leading}]
 
 
 def mixed(sure: str, *others: str) -> list[dict[str, Any]]:
@@ -404,7 +405,7 @@ def test_causes_are_those_that_were_measured(causes: list[dict[str, Any]], words
 def test_what_would_help_is_what_gains_for_sure() -> None:
     def scenario(name: str, low: float, value: float, *, scales: bool = True) -> dict[str, Any]:
         gain = {"value": value, "low": low, "high": 2 * value}
-        return {"scenario": name, "nodes": 2, "gain": gain, "scales": scales}
+        return {"scenario": name, "ranks": 2, "gain": gain, "scales": scales}
 
     changes = [
         scenario("as measured", 1.0, 1.0), scenario("bandwidth × 10", 1.2, 1.4), scenario("batch × 4", 1.3, 1.6),
@@ -453,6 +454,14 @@ def test_presets_that_do_the_same_are_named(device: str, expected: list[list[str
     assert sorted(entry["presets"] for entry in alike(runs)) == expected
 
 
+def test_samples_that_were_left_out_are_counted_for_each_storage() -> None:
+    cells = ["train/network~a/storage~disk/nodes~1", "other/storage/storage~disk/nodes~2", "train/storage~b/nodes~1"]
+    visits = pd.DataFrame({"cell": [*cells, "sgemm/network~a"], "left_out": [2, 3, 0, 0]})
+    (found,) = _left_out(visits)
+    assert left_out_in_words(found) == "storage disk: 3 samples that cannot be decoded are left out"
+    assert list(_left_out(visits[2:])) == []
+
+
 def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
     control = {"hardware": "cpu", "agrees": True}
     found = {
@@ -467,6 +476,7 @@ def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
             {"hardware": "cpu", "reason": "another process", "iterations": 1, "cells": 1, "kept": 1},
         ],
         "slow_nodes": [{"hardware": "cpu", "node": "node3", "ratio": 3.04, "visits": 9}],
+        "left_out": [],
         "controls": [control],
         "alike": [{"hardware": "cpu", "presets": ["intelcaffe", "mxnet", "wfbp"]}],
     }

@@ -124,6 +124,12 @@ def test_generated_pages_are_up_to_date(script: str, page: str) -> None:
     assert written.stdout == (ROOT / page).read_text()
 
 
+def test_the_table_of_formats_is_that_of_the_registry() -> None:
+    command = [sys.executable, str(ROOT / "scripts/document_formats.py")]
+    written = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert written.stdout in (ROOT / "docs/extending/storage.md").read_text()
+
+
 def test_records_name_rules_that_exist() -> None:
     rules = set()
     for file in (ROOT / "workflow/rules").glob("*.smk"):

@@ -81,7 +81,7 @@ def test_the_model_reads_as_long_from_imported_runs(tidy: dict[str, pd.DataFrame
         steps = over_ranks(tables["iterations"], tables["layers"])
         data = TrainingData(tables["runs"], steps, tidy["storage_reads"].iloc[:0], seed=0)
         (point,) = measured(steps, seed=0)
-        seconds.append(float(data.seconds(point, 1, point.point.worker_batch)[0]))
+        seconds.append(float(data.seconds(point, (1, 1), point.point.worker_batch)[0]))
     assert seconds[0] == pytest.approx(seconds[1], rel=0.05)
 
 

@@ -28,7 +28,7 @@ from stallpoint.report.interventions import interventions as section
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.study.interventions import intervention_cells
-from stallpoint.turns.choice import curve_of
+from stallpoint.turns.choice import series_of
 from stallpoint.turns.ledger import RECORD, Measurement, round_folder
 from stallpoint.turns.processes import THIS_MACHINE
 from stallpoint.turns.session import take_turns
@@ -201,7 +201,7 @@ def test_interventions_are_no_points_of_any_curve(fitted: dict[str, pd.DataFrame
     predictions = fitted["predictions"].query("nodes == 2")
     assert sorted(predictions["network"]) == ["layer", "loader", "rank", "rank", "send", "send", "update"]
     assert set(predictions.query("sync == 'none'")["network"]) == {"rank", "send"}
-    assert all(curve_of(one) == () for one in interventions(cell("update"), *INTERVENTIONS)[1:] if one.sync != "none")
+    assert all(series_of(one) == () for one in interventions(cell("update"), *INTERVENTIONS)[1:] if one.sync != "none")
 
 
 # --- which there are ------------------------------------------------------------------------------
@@ -271,7 +271,8 @@ def test_the_table_says_whether_both_ways_agree() -> None:
 def test_page_and_conclusions_show_both_ways() -> None:
     row = {
         "network": "alexnet", "hardware": "cpu", "storage": "local", "scaling": "strong", "sync": "naive",
-        "prefetch": 0, "batch": 64, "nodes": 2, "intervention": "no-update", "parts": "update", "agrees": False,
+        "prefetch": 0, "batch": 64, "workers_per_node": 1, "nodes": 2, "ranks": 2,
+        "intervention": "no-update", "parts": "update", "agrees": False,
         "saved": {"value": 0.01, "low": 0.008, "high": 0.012}, "parted": {"value": 0.02, "low": 0.019, "high": 0.021},
     }  # fmt: skip
     html = section({**NOTHING, "interventions": [row]}).html

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
 from stallpoint.models import fit
-from stallpoint.models.answers.amdahl import serial_fraction, speedup_limit, stall_nodes
+from stallpoint.models.answers.amdahl import serial_fraction, speedup_limit, stall_ranks
 
 OPTIONS = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 
@@ -25,13 +25,13 @@ def test_times_that_rise_with_the_nodes_are_wholly_serial() -> None:
 def test_times_that_fall_faster_than_the_nodes_rise_have_no_serial_part() -> None:
     serial = serial_fraction([1, 2, 4], np.array([1.0, 0.45, 0.2]))
     assert serial == 0
-    assert stall_nodes(serial, 0.1) == speedup_limit(serial) == np.inf
+    assert stall_ranks(serial, 0.1) == speedup_limit(serial) == np.inf
 
 
 def test_known_stalling_points() -> None:
     # s = 1/10: S(n) = 10n / (n + 9), S(2n)/S(n) = 2(n + 9) / (2n + 9) = 1.1 at n = 40.5
-    assert stall_nodes(np.array(0.1), 0.1) == pytest.approx(40.5)
-    assert stall_nodes(np.array(1.0), 0.1) == 1
+    assert stall_ranks(np.array(0.1), 0.1) == pytest.approx(40.5)
+    assert stall_ranks(np.array(1.0), 0.1) == 1
     assert speedup_limit(np.array(0.1)) == pytest.approx(10)
 
 
@@ -41,7 +41,7 @@ def test_doubling_at_the_stalling_point_gains_the_threshold(serial: float, thres
     def speedup(nodes: float) -> float:
         return 1 / (serial + (1 - serial) / nodes)
 
-    nodes = float(stall_nodes(np.array(serial), threshold))
+    nodes = float(stall_ranks(np.array(serial), threshold))
     if nodes > 1:
         assert speedup(2 * nodes) / speedup(nodes) == pytest.approx(1 + threshold)
 
@@ -73,7 +73,7 @@ def test_measured_strong_scaling() -> None:
 def test_two_node_counts_are_needed() -> None:
     table = fit(study(nodes=(2,), compute_batches=(16,), **OPTIONS), nodes=[])["amdahl"]
     notes = table.groupby("basis")["note"].unique()
-    assert notes["measured"].tolist() == ["fewer than two different node counts"]
+    assert notes["measured"].tolist() == ["fewer than two different worker counts"]
     assert notes["compute"].tolist() == ["fewer than two different mini-batches"]
     assert table["serial_fraction"].isna().all()
 
@@ -82,4 +82,4 @@ def test_a_curve_without_one_node_counts_from_its_fewest() -> None:
     options = OPTIONS | {"nodes": (2, 4)}
     row: pd.Series = fit(study(**options), nodes=[])["amdahl"].query("basis == 'measured'").iloc[0]
     serial = row["serial_fraction"]
-    assert row["stall_nodes"] == pytest.approx(2 * max(1, float(stall_nodes(np.array(serial), 0.1))))
+    assert row["stall_ranks"] == pytest.approx(2 * max(1, float(stall_ranks(np.array(serial), 0.1))))

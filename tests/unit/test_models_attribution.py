@@ -115,11 +115,11 @@ def test_measured_stall() -> None:
     # t = 64/n + 256 ms: 320, 288, 272; doubling one node gains 11 %, doubling two 6 %.
     layers = (Layer("fc", "fully-connected", 256e-3 / 3, 1e-3 / 3, 4),)
     row = tables(Truth(**FREE, layers=layers, noise=0.001))["stalling"].query("scaling == 'strong'").iloc[0]
-    assert (row["stall_nodes"], row["stall_nodes_low"], row["stall_nodes_high"]) == (2, 2, 2)
+    assert (row["stall_ranks"], row["stall_ranks_low"], row["stall_ranks_high"]) == (2, 2, 2)
     assert row["reached"]
     assert row["basis"] == "measured"
-    assert (row["verdict"], row["verdict_nodes"]) == ("stalls", 2)
-    assert (row["measured_speedup"], row["measured_speedup_nodes"]) == (pytest.approx(320 / 272, rel=0.02), 4)
+    assert (row["verdict"], row["verdict_ranks"]) == ("stalls", 2)
+    assert (row["measured_speedup"], row["measured_speedup_ranks"]) == (pytest.approx(320 / 272, rel=0.02), 4)
     assert row["dominant_cause"] == "matrix shapes"
     assert (row["largest_measured"], row["largest_considered"]) == (4, 64)
     assert row["best_speedup"] == pytest.approx(320 / 260, abs=0.03)
@@ -129,8 +129,8 @@ def test_predicted_stall() -> None:
     # t = 192/n + 48 ms: (192/n + 48)/(96/n + 48) < 1.1 from n = 18 on
     found = tables(Truth(**FREE, layers=(Layer("fc", "fully-connected", 16e-3, 1e-3, 4),)))
     row = found["stalling"].query("scaling == 'strong'").iloc[0]
-    assert (row["reached"], row["stall_nodes"], row["basis"]) == (True, 32, "predicted")
-    assert (row["verdict"], row["verdict_nodes"]) == ("scales", 4)  # as far as was measured
+    assert (row["reached"], row["stall_ranks"], row["basis"]) == (True, 32, "predicted")
+    assert (row["verdict"], row["verdict_ranks"]) == ("scales", 4)  # as far as was measured
 
 
 def test_no_stall() -> None:
@@ -138,7 +138,7 @@ def test_no_stall() -> None:
     found = tables(Truth(**FREE, layers=(Layer("fc", "fully-connected", 4e-3, 1e-3, 4),)))
     row = found["stalling"].query("scaling == 'strong'").iloc[0]
     assert not row["reached"]
-    assert row["stall_nodes"] == row["largest_considered"] == 64
+    assert row["stall_ranks"] == row["largest_considered"] == 64
     assert row["basis"] == "predicted"
 
 
@@ -147,15 +147,15 @@ def test_a_stall_between_two_node_counts_has_an_interval() -> None:
     layers = (Layer("fc", "fully-connected", 256e-3 / 3 * 1.8, 1e-3 / 3 * 1.8, 4),)
     noisy = study(Truth(**FREE, layers=layers, noise=0.1), repeats=3, **ONE)
     row = fit(noisy, nodes=[1, 2, 4, 8])["stalling"].query("scaling == 'strong'").iloc[0]
-    assert row["stall_nodes_low"] < row["stall_nodes_high"]
-    assert {row["stall_nodes_low"], row["stall_nodes_high"]} <= {1, 2, 4, 8}
-    assert (row["verdict"], row["verdict_nodes"]) == ("undecided", 1)
+    assert row["stall_ranks_low"] < row["stall_ranks_high"]
+    assert {row["stall_ranks_low"], row["stall_ranks_high"]} <= {1, 2, 4, 8}
+    assert (row["verdict"], row["verdict_ranks"]) == ("undecided", 1)
 
 
 def test_one_node_count_alone_cannot_be_judged() -> None:
     records = study(nodes=(1,), **ONE)
     row = fit(records, nodes=[])["stalling"].iloc[0]
     assert not row["reached"]
-    assert (row["verdict"], row["verdict_nodes"]) == ("undecided", 0)
+    assert (row["verdict"], row["verdict_ranks"]) == ("undecided", 0)
     assert row["largest_considered"] == 1
     assert row["dominant_cause"] == "not distinguishable"

@@ -3,13 +3,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from synthetic import Truth, study
 
 from stallpoint.errors import InputError
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import Communication, Fit, all_reduce_seconds
-from stallpoint.models.terms.reductions import REDUCTION_LAWS, BySize
+from stallpoint.models.terms.reductions import REDUCTION_LAWS, BySize, law_of
 
 TRUTH = Truth()
 SCHEME = ("cpu", "mpi", "library")
@@ -28,7 +30,7 @@ def fits() -> Communication:
 
 
 def test_each_node_count_has_the_true_latency_and_bandwidth(fits: Communication) -> None:
-    for ranks, fit in fits.by_nodes.items():
+    for (ranks, _), fit in fits.by_place.items():
         assert estimate(fit.alpha)[0] == pytest.approx(2 * (ranks - 1) * TRUTH.alpha, rel=0.05)
         assert estimate(fit.beta)[0] == pytest.approx(2 * (ranks - 1) / ranks * TRUTH.beta, rel=0.05)
         assert fit.points == 5
@@ -45,7 +47,7 @@ def test_the_ring_reaches_node_counts_nobody_ran(fits: Communication) -> None:
 
 
 def test_intervals_hold_the_fit_and_little_more(fits: Communication) -> None:
-    for fit in (*fits.by_nodes.values(), fits.over_nodes):
+    for fit in (*fits.by_place.values(), fits.over_nodes):
         value, low, high = estimate(fit.beta)
         assert low <= value <= high
         assert (high - low) / value < 0.1
@@ -61,7 +63,7 @@ def fit_of_two_ranks(sizes: np.ndarray, seconds: np.ndarray) -> Fit:
         **dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True)),
         nodes=2, ranks=2, cell="c", repeat=1, visit=1, rank=0, sample=0, warmup=False, messages=1,
     )  # fmt: skip
-    return communication.fit(rows, seed=0)[SCHEME].by_nodes[2]
+    return communication.fit(rows, seed=0)[SCHEME].by_place[2, 1]
 
 
 def test_small_messages_count_as_much_as_large_ones() -> None:
@@ -86,14 +88,16 @@ def test_messages_inside_a_node_do_not_speak_for_the_ring() -> None:
     between = calls(nodes=(2, 4), workers_per_node=2)
     fits = communication.fit(pd.concat([inside, between]), seed=0)[SCHEME]
     assert fits.over_nodes.beta[0] == pytest.approx(TRUTH.beta, rel=0.05)
-    assert fits.at(1).ranks == 2
-    assert communication.fit(inside, seed=0)[SCHEME].over_nodes.ranks == 2  # unless nothing else was measured
+    assert fits.at(1, 2).ranks == 2
+    alone = communication.fit(inside, seed=0)[SCHEME]
+    assert alone.over_nodes is None  # links of one level tell nothing of the other
+    assert alone.at(1, 2).ranks == 2
 
 
 def test_rows_of_the_table(fits: Communication) -> None:
     rows = communication.table({SCHEME: fits})
     assert [(row["fit"], row["nodes"], row["ranks"], row["points"]) for row in rows] == [
-        ("nodes", 2, 2, 5), ("nodes", 4, 4, 5), ("ring", 4, 4, 10),
+        ("place", 2, 2, 5), ("place", 4, 4, 5), ("ring", 4, 4, 10),
     ]  # fmt: skip
     assert [(row["piece"], row["from_bytes"]) for row in rows] == [(0, 0.0)] * 3
 
@@ -136,7 +140,7 @@ def test_whether_nodes_reduce_inside_first_comes_out_of_the_records(
     fits = communication.fit(records(truth, (1, 2, 4, 8), workers=4), seed=0)[SCHEME]
     assert fits.over_nodes.laws.name == law
     for n in (16, 64):
-        seconds = all_reduce_seconds(fits.at(n), 4 * n, [2**10, 2**27])[0]
+        seconds = all_reduce_seconds(fits.at(n, 4), 4 * n, [2**10, 2**27])[0]
         assert seconds == pytest.approx(truth(n, np.array([2.0**10, 2.0**27])), rel=0.01)
 
 
@@ -144,7 +148,7 @@ def test_links_inside_and_between_nodes_are_told_apart() -> None:
     fits = communication.fit(records(node_by_node, (1, 2, 4), workers=4), seed=0)[SCHEME]
     assert fits.over_nodes.beta[0] == pytest.approx(1e-9, rel=0.01)
     assert fits.over_nodes.inside is not None
-    assert fits.over_nodes.inside.beta[0] == pytest.approx(0.1e-9, rel=0.01)
+    assert fits.over_nodes.inside.at(4).beta[0] == pytest.approx(0.1e-9, rel=0.01)
 
 
 @pytest.mark.parametrize("law", sorted(set(REDUCTION_LAWS) - {"nodes", "hierarchical"}))
@@ -232,6 +236,22 @@ def test_messages_beside_computing_go_by_the_same_laws() -> None:
     assert links.while_computing.longer.over_nodes.laws is links.over_nodes.laws
 
 
+@given(st.integers(2, 64), st.integers(1, 64))
+def test_servers_of_shares_lie_between_one_server_and_one_on_every_rank(ranks: int, servers: int) -> None:
+    p = np.array(float(ranks))
+    law, one, all_of_them = (
+        law_of(name) for name in (f"sharded-servers-{servers}", "parameter-server", "sharded-servers")
+    )
+    assert law is not None
+    assert one is not None
+    assert all_of_them is not None
+    assert law.latency(p) == one.latency(p) == all_of_them.latency(p)
+    # A server's link carries its share of every message from and to each of the others.
+    assert law.bandwidth(p) == pytest.approx(one.bandwidth(p) / min(servers, ranks))
+    if servers >= ranks:
+        assert law.bandwidth(p) == all_of_them.bandwidth(p)
+
+
 def test_schemes_on_two_ranks_are_what_the_textbook_says() -> None:
     two = np.array(2.0)
     factors = {name: (float(law.latency(two)), float(law.bandwidth(two))) for name, law in REDUCTION_LAWS.items()}
@@ -264,7 +284,7 @@ def test_one_message_size_is_no_answer_for_others() -> None:
 
 def test_equal_times_at_all_sizes_are_all_latency() -> None:
     rows = records(lambda n, sizes: np.full_like(sizes, 1e-3), (2,), workers=1)
-    fit = communication.fit(rows, seed=0)[SCHEME].by_nodes[2]
+    fit = communication.fit(rows, seed=0)[SCHEME].by_place[2, 1]
     assert fit.alpha[0] == pytest.approx(1e-3)
     assert fit.beta[0] == pytest.approx(0, abs=1e-15)
 
@@ -276,7 +296,7 @@ def test_nothing_recorded_gives_no_fit() -> None:
 def test_a_million_rows() -> None:
     few = records(node_by_node, (2,), workers=1)
     many = few.loc[few.index.repeat(10**6 // len(few))].assign(sample=lambda rows: np.arange(len(rows)))
-    fit = communication.fit(many, seed=0)[SCHEME].by_nodes[2]
+    fit = communication.fit(many, seed=0)[SCHEME].by_place[2, 1]
     assert fit.alpha[0] == pytest.approx(105e-6, rel=1e-3)
 
 

@@ -27,7 +27,14 @@ def alone(seconds: Ensemble, **axes: Any) -> Measured:
     """A point on one worker."""
     values = {"hardware": "cpu", "scaling": "strong", "sync": "wfbp", "worker_batch": 64, "ranks": 1, **axes}
     point = Point(
-        network="alexnet", storage="local", prefetch=0, batch=64, nodes=1, global_batch=values["worker_batch"], **values
+        network="alexnet",
+        storage="local",
+        prefetch=0,
+        batch=64,
+        workers_per_node=1,
+        nodes=1,
+        global_batch=values["worker_batch"],
+        **values,
     )
     return Measured(point, (), Parts(iteration_time=seconds))
 
@@ -104,7 +111,7 @@ def curve(speedup: Ensemble, hardware: str = "cpu") -> ScalingCurve:
     )  # fmt: skip
     measured = {
         nodes: Measured(
-            Point("alexnet", hardware, "local", "weak", "wfbp", 0, 64, nodes, nodes, 64 * nodes, 64), (),
+            Point("alexnet", hardware, "local", "weak", "wfbp", 0, 64, 1, nodes, nodes, 64 * nodes, 64), (),
             Parts.measured(**zero, forward=time, iteration_time=time),
         )
         for nodes, time in times.items()

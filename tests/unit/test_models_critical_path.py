@@ -28,7 +28,7 @@ def ensemble(value: float) -> Ensemble:
 
 
 def point(nodes: int) -> Point:
-    return Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, nodes, nodes, 64, 64 // nodes)
+    return Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, 1, nodes, nodes, 64, 64 // nodes)
 
 
 def curve(

@@ -10,7 +10,7 @@ from stallpoint.models.base.measured import Measured, measured, over_ranks
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import data
 from stallpoint.models.terms.batch_law import BatchCurve, choose_kernel
-from stallpoint.models.terms.data import TrainingData, data_share, storage_rates
+from stallpoint.models.terms.data import TrainingData, data_share
 from stallpoint.models.terms.link import Traffic
 
 TRUTH = Truth()
@@ -45,14 +45,29 @@ def point(points: list[Measured], storage: str, prefetch: int) -> Measured:
 def test_time_for_input_grows_as_the_storage_slows(
     tables: dict[str, pd.DataFrame], points: list[Measured], storage: str, ranks: int
 ) -> None:
-    in_line = training_data(tables).seconds(point(points, storage, 0), ranks, 8)
+    in_line = training_data(tables).seconds(point(points, storage, 0), (ranks, 1), 8)
     value, low, high = estimate(in_line)
     assert value == pytest.approx(8 * (TRUTH.read_seconds(storage, ranks) + TRUTH.decode), rel=0.04)
     assert low <= value <= high
 
 
+def test_workers_of_a_node_share_its_disk(tables: dict[str, pd.DataFrame], points: list[Measured]) -> None:
+    reads = tables["storage_reads"]
+    shared = reads[reads["storage"] == "shared"]
+    # As many readers on one node as there were nodes, and a storage that knows no difference between nodes.
+    inside = {**tables, "storage_reads": shared.assign(nodes=1)}
+    at = training_data(inside)
+    for place in ((1, 4), (2, 4)):
+        seconds = at.seconds(point(points, "shared", 0), place, 8)
+        assert seconds[0] == pytest.approx(8 * (TRUTH.read_seconds("shared", 4) + TRUTH.decode), rel=0.04)
+    both = pd.concat([shared.assign(nodes=1), shared[shared["nodes"] > 1]])
+    seconds = training_data({**tables, "storage_reads": both}).seconds(point(points, "shared", 0), (2, 4), 8)
+    slower = TRUTH.read_seconds("shared", 4) * TRUTH.read_seconds("shared", 2) / TRUTH.read
+    assert seconds[0] == pytest.approx(8 * (slower + TRUTH.decode), rel=0.04)
+
+
 def test_reader_threads_share_the_work(tables: dict[str, pd.DataFrame], points: list[Measured]) -> None:
-    ahead = training_data(tables).seconds(point(points, "local", 2), 1, 8)
+    ahead = training_data(tables).seconds(point(points, "local", 2), (1, 1), 8)
     assert ahead[0] == pytest.approx(8 * (TRUTH.read + TRUTH.decode) / 2, rel=0.03)
 
 
@@ -60,7 +75,7 @@ def test_without_records_of_the_storage_it_is_taken_to_keep_pace(
     tables: dict[str, pd.DataFrame], points: list[Measured]
 ) -> None:
     none = {**tables, "storage_reads": tables["storage_reads"].iloc[:0]}
-    seconds = training_data(none).seconds(point(points, "shared", 0), 4, 8)
+    seconds = training_data(none).seconds(point(points, "shared", 0), (4, 1), 8)
     assert seconds[0] == pytest.approx(8 * (TRUTH.read + TRUTH.decode), rel=0.03)
 
 
@@ -68,41 +83,14 @@ def test_the_cached_pass_speaks_when_training_read_from_the_cache(
     tables: dict[str, pd.DataFrame], points: list[Measured]
 ) -> None:
     cached = {**tables, "iterations": tables["iterations"].assign(read=lambda rows: rows["read"] / 10)}
-    seconds = training_data(cached).seconds(point(points, "shared", 0), 4, 8)
+    seconds = training_data(cached).seconds(point(points, "shared", 0), (4, 1), 8)
     assert seconds[0] == pytest.approx(8 * (TRUTH.read / 10 + TRUTH.decode), rel=0.03)  # no contention there
 
 
 def test_unknown_without_a_cell_to_learn_from(tables: dict[str, pd.DataFrame], points: list[Measured]) -> None:
     cells = tables["iterations"].query("storage == 'shared'")["cell"].unique()
-    seconds = training_data(tables).seconds(point(points, "shared", 0), 4, 8, without=list(cells))
+    seconds = training_data(tables).seconds(point(points, "shared", 0), (4, 1), 8, without=list(cells))
     assert np.isnan(seconds).all()
-
-
-def test_storage_rates_count_all_nodes(tables: dict[str, pd.DataFrame]) -> None:
-    rates = pd.DataFrame(storage_rates(tables["storage_reads"], seed=0))
-    rates = rates.set_index(["storage", "nodes", "order", "cache"])
-    for storage in ("local", "shared"):
-        row = rates.loc[(storage, 4, "random", "cold")]
-        assert row["samples_per_second"] == pytest.approx(4 / TRUTH.read_seconds(storage, 4), rel=0.03)
-        assert row["samples_per_second_low"] <= row["samples_per_second"] <= row["samples_per_second_high"]
-        assert row["bytes_per_second"] == pytest.approx(1e5 * row["samples_per_second"])
-        assert row["latency_p50"] < row["latency_p95"] < row["latency_p99"]
-        assert row["resident"] == 0.0
-
-
-def test_time_between_reads_counts_in_the_rate(tables: dict[str, pd.DataFrame]) -> None:
-    reads = tables["storage_reads"].query("storage == 'local' and nodes == 1")
-    idle = reads.assign(start=reads["start"] * 2)
-    rate = pd.DataFrame(storage_rates(idle, seed=0)).set_index(["order", "cache"])["samples_per_second"]
-    assert rate["random", "cold"] == pytest.approx(0.5 / TRUTH.read, rel=0.03)
-
-
-def test_the_slowest_rank_decides_the_rate(tables: dict[str, pd.DataFrame]) -> None:
-    reads = tables["storage_reads"].query("storage == 'local' and nodes == 4")
-    slow = np.where(reads["rank"] == 2, 3.0, 1.0)
-    uneven = reads.assign(seconds=reads["seconds"] * slow, start=reads["start"] * slow)
-    rate = pd.DataFrame(storage_rates(uneven, seed=0)).set_index(["order", "cache"])["samples_per_second"]
-    assert rate["random", "cold"] == pytest.approx(4 / TRUTH.read / 3, rel=0.03)
 
 
 def test_share_of_waiting_for_data(points: list[Measured]) -> None:
@@ -163,7 +151,7 @@ def test_impossible_reads_are_refused_by_name(tables: dict[str, pd.DataFrame]) -
 
 def test_reads_that_took_no_time_slow_nothing(tables: dict[str, pd.DataFrame], points: list[Measured]) -> None:
     instant = {**tables, "storage_reads": tables["storage_reads"].assign(seconds=0.0)}
-    seconds = training_data(instant).seconds(point(points, "shared", 0), 4, 8)
+    seconds = training_data(instant).seconds(point(points, "shared", 0), (4, 1), 8)
     assert seconds[0] == pytest.approx(8 * (TRUTH.read + TRUTH.decode), rel=0.03)
 
 

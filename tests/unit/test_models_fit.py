@@ -14,7 +14,7 @@ from stallpoint.records import MODEL_TABLES, TABLES
 
 NODES = [1, 2, 4, 8]
 
-UNTOUCHED = {"disturbances", "interventions"}
+UNTOUCHED = {"break_even", "disturbances", "interventions"}
 """Tables of what the made-up study does not have: nothing was watched there, and nothing left out."""
 
 
@@ -87,7 +87,11 @@ def test_tables_read_a_few_cells_at_a_time_give_the_same_numbers(
         pd.testing.assert_frame_equal(table, fitted[name])
 
 
-@pytest.mark.parametrize("empty", ["sgemm", "collectives", "storage_reads", "copies", "layers", "iterations"])
+RECORDS = ["sgemm", "collectives", "copies", "layers", "iterations"]
+OF_STORAGES = ["storage_reads", "storage_passes", "storage_operations"]
+
+
+@pytest.mark.parametrize("empty", [*RECORDS, *OF_STORAGES])
 def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.DataFrame], empty: str) -> None:
     fitted = fit({**tables, empty: tables[empty].iloc[:0]}, nodes=NODES)
     emptied = {name for name, table in fitted.items() if table.empty} - UNTOUCHED
@@ -110,6 +114,8 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
             "sgemm": {"sgemm_speedup", "matrix_products", "curve_distances"},
             "collectives": {"communication", "validation"},
             "storage_reads": {"storage_rates", "traffic"},
+            "storage_passes": {"storage_rates"},
+            "storage_operations": {"storage_operation_rates"},
             "copies": {"copy_rates"},
             "layers": {
                 "layer_scaling",

@@ -48,16 +48,16 @@ def test_communication_bound_after_scaling_to_only_4_to_8_nodes(table: pd.DataFr
     """Section II: "Depending on the model size, the training problem becomes communication bound after scaling to only
     4 to 8 nodes"; on the K80 of the paper's cluster."""
     figure = of(table, 3, network, DEFAULTS[network])
-    assert 4 <= figure["crossing_nodes"].iloc[0] < 8.5
+    assert 4 <= figure["crossing_ranks"].iloc[0] < 8.5
     assert figure.loc[4, "compute"] > figure.loc[4, "communication"]
     assert figure.loc[16, "compute"] < figure.loc[16, "communication"]
-    assert figure["stall_nodes"].iloc[0] == 8
+    assert figure["stall_ranks"].iloc[0] == 8
 
 
 def test_faster_compute_units_are_communication_bound_sooner(table: pd.DataFrame) -> None:
     """Section II: "Ironically, faster compute units [...] increase the fundamental problem"."""
     crossings = [
-        of(table, 3, "alexnet", 256, unit)["crossing_nodes"].iloc[0] for unit in ("cpu", "k80", "knl", "titanx")
+        of(table, 3, "alexnet", 256, unit)["crossing_ranks"].iloc[0] for unit in ("cpu", "k80", "knl", "titanx")
     ]
     assert crossings == sorted(crossings, reverse=True)
 
@@ -66,7 +66,7 @@ def test_shallow_networks_scale_worse_than_deep_ones(table: pd.DataFrame) -> Non
     """Section II: "shallow networks with many neurons per layer (like AlexNet) scale worse than deep networks"."""
     for batch, unit in ((256, "k80"), (256, "cpu"), (1024, "k80")):
         alexnet, googlenet = (of(table, 3, network, batch, unit) for network in DEFAULTS)
-        assert alexnet["crossing_nodes"].iloc[0] < googlenet["crossing_nodes"].iloc[0]
+        assert alexnet["crossing_ranks"].iloc[0] < googlenet["crossing_ranks"].iloc[0]
 
 
 def test_the_tree_moves_the_crossing_by_a_small_factor_only(table: pd.DataFrame) -> None:
@@ -74,7 +74,7 @@ def test_the_tree_moves_the_crossing_by_a_small_factor_only(table: pd.DataFrame)
     only = {"batches": {network: [batch] for network, batch in DEFAULTS.items()}}
     server = pd.DataFrame(figures({**PAPER, "preset": {"value": "parameter-server"}, "figures": {3: only}}))
     for network, batch in DEFAULTS.items():
-        tree, central = (of(found, 3, network, batch)["crossing_nodes"].iloc[0] for found in (table, server))
+        tree, central = (of(found, 3, network, batch)["crossing_ranks"].iloc[0] for found in (table, server))
         assert 1 < tree / central < 2
 
 
@@ -92,7 +92,7 @@ def test_free_communication_stalls_beyond_8_nodes(table: pd.DataFrame, network: 
     """Section III-C: "the stalling scalability beyond 8 nodes (or b < 32)"."""
     figure = of(table, 4, network, 256)
     assert (figure["communication"] == 0).all()
-    assert figure["stall_nodes"].iloc[0] == 8
+    assert figure["stall_ranks"].iloc[0] == 8
     assert figure.loc[figure["worker_batch"] >= 32, "speedup"].to_numpy() == pytest.approx([1, 2, 4, 8])
     assert (figure.loc[figure["worker_batch"] < 32, "speedup"] == 8).all()
 
@@ -108,7 +108,7 @@ def test_4096_samples_scale_almost_perfectly_up_to_128_nodes(table: pd.DataFrame
     for network in DEFAULTS:
         figure = of(table, 11, network, 4096)
         assert figure.loc[128, "speedup"] == pytest.approx(128, rel=0.01)
-        assert figure["stall_nodes"].iloc[0] == 128
+        assert figure["stall_ranks"].iloc[0] == 128
 
 
 @pytest.mark.parametrize(("network", "serial"), [("alexnet", 0.001), ("googlenet", 0.003)])

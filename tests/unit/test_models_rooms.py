@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 MODELS = Path(__file__).parents[2] / "src/stallpoint/models"
-FLOORS = ("base", "terms", "taskgraph", "iteration", "scaling", "answers")
+FLOORS = ("base", "terms", "taskgraph", "iteration", "scaling", "convergence", "answers")
 """From the ground up; a room knows of those below."""
 EVERYWHERE = {"fit", "table"}
 """What a module's main function is called where its name says of what."""

@@ -42,12 +42,12 @@ def test_what_follows_from_probabilities(
     shares: tuple[float, ...], nodes: int, likely: list[int], verdict: tuple[str, int], deciding: list[int]
 ) -> None:
     found = Stall.of(gains(*shares), 2 ** len(shares), 0.1)
-    assert (found.nodes, found.likely, found.verdict, found.deciding) == (nodes, likely, verdict, deciding)
+    assert (found.ranks, found.likely, found.verdict, found.deciding) == (nodes, likely, verdict, deciding)
 
 
 def test_nothing_is_decided_without_a_doubling() -> None:
     found = Stall.of({}, 4, 0.1)
-    assert (found.nodes, found.reached, found.verdict, found.deciding) == (4, False, ("undecided", 0), [])
+    assert (found.ranks, found.reached, found.verdict, found.deciding) == (4, False, ("undecided", 0), [])
 
 
 @given(draws, st.floats(0.01, 0.9), st.floats(0.01, 0.9))
@@ -63,7 +63,7 @@ def test_asking_for_more_never_makes_a_later_stall_more_probable(
         inside = [stall.probabilities[n] for n in stall.likely]
         assert sum(inside) >= 0.9 - 1e-9
         assert sum(inside) - min(inside) < 0.9
-        assert stall.nodes in range(min(stall.likely), max(stall.likely) + 1)
+        assert stall.ranks in range(min(stall.likely), max(stall.likely) + 1)
 
 
 # --- planted truths -------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def planted(
         seconds = truth(n) * np.exp(noise * random.standard_normal())
         spread = np.exp((stated or noise) * np.concatenate([[0.0], random.standard_normal(REPLICATES)]))
         whole = nodes[-1]
-        point = Point("made-up", "cpu", "local", "strong", "wfbp", 0, whole, n, n, whole, whole // n)
+        point = Point("made-up", "cpu", "local", "strong", "wfbp", 0, whole, 1, n, n, whole, whole // n)
         measured[n] = Measured(point, (), Parts(iteration_time=seconds * spread))
     rates = underlying(ScalingCurve(measured, {next(iter(nodes)): measured[nodes[0]]}))  # type: ignore[dict-item]
     return Stall.of({n: rates[2 * n] - rates[n] for n in nodes[:-1]}, nodes[-1], 0.1)
@@ -110,7 +110,7 @@ def test_a_whole_curve_tells_what_no_doubling_tells_alone() -> None:
 def test_one_visit_of_noisy_jobs_neither_hides_a_stall_nor_decides() -> None:
     # What one visit cannot know is taken for 6 %, and is 10 %.
     found = [planted(amdahl(128), NINE, 0.1, seed, stated=0.065) for seed in range(8)]
-    assert np.median([stall.nodes for stall in found]) == 128
+    assert np.median([stall.ranks for stall in found]) == 128
     assert sum(128 in stall.likely for stall in found) >= 7
     assert all(stall.verdict in (("stalls", 128), ("undecided", stall.likely[0])) for stall in found)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
 from stallpoint.models import fit
-from stallpoint.models.answers.stalling import crossing, tables, worthwhile_nodes
+from stallpoint.models.answers.stalling import crossing, tables, worthwhile_ranks
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
@@ -28,7 +28,7 @@ def curve(seconds: list[float], factor: float = 1.0, noise: float = 0.1) -> Scal
     """Strong scaling over `COUNTS`: all of an iteration forward pass, a tenth of it communication beside."""
 
     def at(nodes: int, whole: float) -> Measured:
-        point = Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, nodes, nodes, 64, 64 // nodes)
+        point = Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, 1, nodes, nodes, 64, 64 // nodes)
         ensembles = dict.fromkeys(NAMES, np.zeros(1 + REPLICATES))
         spread = np.concatenate([[1.0], np.linspace(1 - noise, 1 + noise, REPLICATES)])
         ensembles |= {"forward": whole * spread, "iteration_time": whole * spread}
@@ -52,15 +52,15 @@ def row(seconds: list[float], *, threshold: float = 0.1, efficiency: float = 0.5
 @given(times, st.floats(0.01, 0.98), st.floats(0.01, 0.98))
 def test_stalling_comes_no_later_when_more_is_asked_for(seconds: list[float], one: float, other: float) -> None:
     low, high = sorted([one, other])
-    assert row(seconds, threshold=high)["stall_nodes"] <= row(seconds, threshold=low)["stall_nodes"]
-    assert row(seconds, efficiency=high)["worthwhile_nodes"] <= row(seconds, efficiency=low)["worthwhile_nodes"]
+    assert row(seconds, threshold=high)["stall_ranks"] <= row(seconds, threshold=low)["stall_ranks"]
+    assert row(seconds, efficiency=high)["worthwhile_ranks"] <= row(seconds, efficiency=low)["worthwhile_ranks"]
 
 
 @settings(max_examples=8, deadline=None)
 @given(times, st.sampled_from([2.0**power for power in (-20, -3, 1, 10)]))
 def test_the_unit_of_time_does_not_matter(seconds: list[float], factor: float) -> None:
     before, after = row(seconds), row(seconds, factor=factor)
-    for name in ("stall_nodes", "reached", "crossing_nodes", "worthwhile_nodes", "best_speedup", "dominant_cause"):
+    for name in ("stall_ranks", "reached", "crossing_ranks", "worthwhile_ranks", "best_speedup", "dominant_cause"):
         assert before[name] == after[name]
 
 
@@ -92,7 +92,7 @@ def test_communication_that_takes_longer_from_the_start_crosses_there() -> None:
 
 def test_worthwhile_nodes_end_where_the_efficiency_first_falls_short() -> None:
     efficiencies = np.array([[1.0, 0.9, 0.4, 0.6], [1.0, 0.4, 0.9, 0.9], [1.0, 0.9, 0.8, 0.7]])
-    assert worthwhile_nodes(COUNTS, efficiencies, 0.5).tolist() == [2, 1, 8]
+    assert worthwhile_ranks(COUNTS, efficiencies, 0.5).tolist() == [2, 1, 8]
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +107,8 @@ def test_the_crossing_of_a_made_up_cluster(fitted: pd.DataFrame) -> None:
     found = fitted.iloc[0]
     n = np.arange(1, 33, 0.01)
     compute, communication = 192 / n + 9, 2 * (n - 1) * (0.2 + 16 / n)
-    assert found["crossing_nodes"] == pytest.approx(n[np.argmax(communication > compute)], rel=0.05)
-    assert found["crossing_nodes_low"] <= found["crossing_nodes"] <= found["crossing_nodes_high"]
+    assert found["crossing_ranks"] == pytest.approx(n[np.argmax(communication > compute)], rel=0.05)
+    assert found["crossing_ranks_low"] <= found["crossing_ranks"] <= found["crossing_ranks_high"]
     assert found["crossing_after"] == 8
 
 
@@ -116,7 +116,7 @@ def test_the_worthwhile_nodes_of_a_made_up_cluster(fitted: pd.DataFrame) -> None
     n = np.array([1, 2, 4, 8, 16, 32])
     iteration = 192 / n + 9 + 2 * (n - 1) * (0.2 + 16 / n)
     efficiency = iteration[0] / iteration / n
-    assert fitted.iloc[0]["worthwhile_nodes"] == n[efficiency >= 0.5].max() == 4
+    assert fitted.iloc[0]["worthwhile_ranks"] == n[efficiency >= 0.5].max() == 4
 
 
 @pytest.mark.parametrize("broken", [0.0, np.nan, -1.0, np.inf])
@@ -129,7 +129,7 @@ def test_times_that_cannot_be_are_refused(broken: float) -> None:
         assert note == "the iteration time on n = 1 is not a positive number"
     assert not found["stalling"]["reached"].any()
     assert (
-        found["stalling"][["stall_nodes", "crossing_nodes", "worthwhile_nodes", "best_speedup"]].isna().all(axis=None)
+        found["stalling"][["stall_ranks", "crossing_ranks", "worthwhile_ranks", "best_speedup"]].isna().all(axis=None)
     )
     assert found["critical_path"].empty
     assert found["next_cells"].empty
@@ -145,11 +145,11 @@ def test_a_broken_larger_count_is_left_out() -> None:
 
 def test_one_node_count_says_what_is_missing() -> None:
     found = fit(study(nodes=(1,), **ONE), nodes=[])["stalling"].iloc[0]
-    assert found["note"] == "needs two node counts that were measured or can be predicted"
+    assert found["note"] == "needs two worker counts that were measured or can be predicted"
     apart = study(nodes=(1, 4), **ONE)
     apart["collectives"] = apart["collectives"].iloc[:0]
     note = fit(apart, nodes=[])["stalling"].iloc[0]["note"]
-    assert note == "needs a node count and its double, measured or predicted"
+    assert note == "needs a worker count and its double, measured or predicted"
 
 
 # --- the verdict: of what was measured alone ------------------------------------------------------
@@ -164,12 +164,12 @@ def test_predictions_do_not_count_for_the_verdict() -> None:
         *[("known", 1, True), ("known", 2, True), ("known", 4, True), ("known", 8, False)],
     ]
     assert sum(p["probability"] for p in probabilities) == pytest.approx(2)
-    assert (found["reached"], found["stall_nodes"], found["basis"]) == (True, 4, "predicted")
-    assert (found["verdict"], found["verdict_nodes"]) == ("scales", 4)
-    assert (found["measured_speedup"], found["measured_speedup_nodes"]) == (pytest.approx(3.2), 4)
+    assert (found["reached"], found["stall_ranks"], found["basis"]) == (True, 4, "predicted")
+    assert (found["verdict"], found["verdict_ranks"]) == ("scales", 4)
+    assert (found["measured_speedup"], found["measured_speedup_ranks"]) == (pytest.approx(3.2), 4)
     (found,), _ = tables([whole], 0.1, 0.5)
-    assert (found["verdict"], found["verdict_nodes"]) == ("stalls", 4)
-    assert (found["measured_speedup"], found["measured_speedup_nodes"]) == (pytest.approx(8 / 2.45), 8)
+    assert (found["verdict"], found["verdict_ranks"]) == ("stalls", 4)
+    assert (found["measured_speedup"], found["measured_speedup_ranks"]) == (pytest.approx(8 / 2.45), 8)
 
 
 # --- disturbed iterations -------------------------------------------------------------------------

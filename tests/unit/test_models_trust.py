@@ -50,7 +50,7 @@ def test_workers_compute_no_faster_than_one_in_isolation(factor: float, told: bo
     (isolated,) = compute.passes("alexnet", "cpu", 8)[:1]  # type: ignore[index]
 
     def point(nodes: int) -> Point:
-        return Point("alexnet", "cpu", "local", "strong", "naive", 0, 64, nodes, nodes, 64, 64 // nodes)
+        return Point("alexnet", "cpu", "local", "strong", "naive", 0, 64, 1, nodes, nodes, 64, 64 // nodes)
 
     def predicted(nodes: int, seconds: float) -> Predicted:
         half = np.full(1 + REPLICATES, seconds / 2)

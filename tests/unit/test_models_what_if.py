@@ -105,7 +105,7 @@ def test_what_cannot_be_predicted_says_why(table: pd.DataFrame) -> None:
     (small,) = rows(table, "batch × 0.01").to_dict("records")
     assert small["note"] == "its mini-batch is no whole number for every worker"
     known = table[table["note"] == ""]
-    assert known[["iteration", "speedup", "gain", "stall_nodes"]].notna().all(axis=None)
+    assert known[["iteration", "speedup", "gain", "stall_ranks"]].notna().all(axis=None)
 
 
 def test_gains_refer_to_the_cluster_as_it_is(table: pd.DataFrame) -> None:
@@ -118,7 +118,7 @@ def test_gains_refer_to_the_cluster_as_it_is(table: pd.DataFrame) -> None:
 
 
 def test_better_links_let_it_stall_later(table: pd.DataFrame) -> None:
-    stalls = [rows(table, name)["stall_nodes"].iloc[0] for name in (AS_MEASURED, "bandwidth × 4", "link 5 µs, 5 GB/s")]
+    stalls = [rows(table, name)["stall_ranks"].iloc[0] for name in (AS_MEASURED, "bandwidth × 4", "link 5 µs, 5 GB/s")]
     assert stalls == sorted(stalls)
     assert stalls[0] < stalls[-1]
 

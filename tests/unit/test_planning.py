@@ -13,14 +13,15 @@ from scipy.stats import t as student_t
 
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.errors import InputError
-from stallpoint.parquet import write_cell
+from stallpoint.models.terms.peaks import TRAINING
+from stallpoint.parquet import write, write_cell
 from stallpoint.planning import durations, precision, work
 from stallpoint.planning.budget import check_budget
 from stallpoint.planning.durations import Durations, Sitting, Took
 from stallpoint.planning.expected import DEFAULTS, Expectations, Expected, Interval
 from stallpoint.planning.plan import FILE, LEAST_MINUTES, Plan, planned, read
 from stallpoint.planning.plan_text import text
-from stallpoint.records import RUNS
+from stallpoint.records import LARGEST_BATCH, RUNS
 from stallpoint.runs import run_row
 from stallpoint.turns.agenda import Limits
 from stallpoint.turns.ledger import Measurement
@@ -255,6 +256,28 @@ def test_the_plan_in_words(tmp_path: Path) -> None:
     assert lines[6].startswith("  in all: 1 job, 16 min 20 s [")
     assert lines[-1] == "  expected from earlier visits to the same cell (4 cells)"
     assert text(Plan("tiny", [])) == "  to measure now: nothing"
+
+
+def test_mini_batches_that_may_not_fit_are_named_and_none_is_left_out(tmp_path: Path) -> None:
+    def expected(b: int, **known: object) -> list[str]:
+        row: dict[str, object] = dict.fromkeys((column.name for column in LARGEST_BATCH.columns), math.nan)
+        row |= {name: getattr(TRAIN, name) for name in TRAINING} | {"memory": "host", "note": "", "basis": "predicted"}
+        row |= {"largest_batch": 100.0, "largest_batch_low": 90.0, "largest_batch_high": 110.0, **known}
+        write(LARGEST_BATCH, [row], tmp_path / "models/largest_batch.parquet")
+        plan = a_plan([replace(TRAIN, worker_batch=b)], tmp_path)
+        assert len(plan.jobs[0].orders) == 1
+        assert all(f"memory: {line}" in text(plan) for line in plan.memory)
+        return list(plan.memory)
+
+    (tmp_path / "models").mkdir()
+    assert expected(90) == []
+    ((may,), (fail,)) = expected(100), expected(111)
+    assert may.endswith("b = 100 may fail: host memory, up to 100 [90, 110] is predicted to fit")
+    assert "b = 111 is expected to fail" in fail
+    (failed,) = expected(64, smallest_failed=64.0, basis="measured")
+    assert failed.endswith("b = 64 is expected to fail: b = 64 ran out of memory")
+    assert expected(63, smallest_failed=64.0, basis="measured") == []
+    assert expected(10**6, hardware="another") == []
 
 
 def test_plans_are_kept_one_after_the_other(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
         ({"like": "ddp", "gradient_bits": 16}, "presets.mine.backend: ddp goes with"),
         ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring adds whole gradients"),
         ({"like": "wfbp", "segment_bytes": 3}, "presets.mine.segment_bytes: a multiple of 4 bytes"),
+        ({"like": "wfbp", "servers": 2}, "presets.mine.servers: a number of ranks, 0 for all, for reduction: sharded-"),
+        ({"like": "sharded-servers", "servers": -1}, "presets.mine.servers: a number of ranks"),
         ({"like": "parameter-server", "top_k": 0.1}, "presets.mine.reduction: a parameter-server sends weights back"),
         ({"like": "horovod", "start": "never"}, "presets.mine.start: never goes with device_prefetch alone"),
     ],

@@ -60,8 +60,8 @@ def card(conclusions: Conclusions, *changes: dict[str, object]) -> str:
 
 def test_a_card_says_what_was_measured_and_apart_what_is_predicted(conclusions: Conclusions) -> None:
     first = conclusions["answers"][0]
-    beyond = {"state": "predicted", "from": 2, "to": 16, "stall_nodes": None, "why": ""}
-    text = card(conclusions, {"state": "scales", "nodes": 2, "beyond": beyond})
+    beyond = {"state": "predicted", "from": 2, "to": 16, "stall_ranks": None, "why": ""}
+    text = card(conclusions, {"state": "scales", "ranks": 2, "beyond": beyond})
     assert "alexnet gains up to 2 nodes on cpu." in text
     order = [
         "Scales to 2 nodes measured",
@@ -103,13 +103,14 @@ DISTURBED = {"hardware": "cpu", "reason": "steal", "iterations": 3, "cells": 2, 
 
 
 PLANNED = {
-    "hardware": "cpu", "kind": "train", "nodes": 4, "cells": 3, "cells_as_planned": 2, "used_seconds": 45.0,
+    "hardware": "cpu", "kind": "train", "nodes": 4, "workers_per_node": 1, "cells": 3, "cells_as_planned": 2,
+    "used_seconds": 45.0,
     "used_node_hours": 0.05, "planned_seconds": {"value": 60.0, "low": 30.0, "high": 120.0},
 }  # fmt: skip
 
 
 def test_how_sure_it_is_has_a_section(conclusions: Conclusions) -> None:
-    points = [{"nodes": 1}, {"nodes": 2, "speedup": SPEEDUP, "half_width": 0.056}]
+    points = [{"ranks": 1}, {"ranks": 2, "speedup": SPEEDUP, "half_width": 0.056}]
     curve = {**conclusions["curves"][0], "measured": points}
     ended = [{"hardware": "cpu", "ended": "budget", "cells": 7, "visits": 25}]
     found = {**conclusions, "curves": [curve], "ended": ended, "disturbances": [DISTURBED], "controls": [CONTROL]}
@@ -187,7 +188,7 @@ def test_the_cost_of_timing_and_the_closure_stand_there_with_warnings(conclusion
 
 
 def test_an_unbounded_interval_is_infinite(conclusions: Conclusions) -> None:
-    curve = {**conclusions["curves"][0], "reached": True, "stall_nodes": {"value": 4.0, "low": 2.0, "high": None}}
+    curve = {**conclusions["curves"][0], "reached": True, "stall_ranks": {"value": 4.0, "low": 2.0, "high": None}}
     assert "4 (2–∞)" in words(curves({**conclusions, "curves": [curve]}).html)
 
 
@@ -258,12 +259,12 @@ def test_raw_tables_hold_some_rows_of_each_and_name_the_file(tables: Tables) -> 
 
 
 def test_raw_tables_say_units_and_have_no_numbers_that_json_lacks(tables: Tables) -> None:
-    frame = tables["stalling"].assign(crossing_nodes=float("inf"), worthwhile_nodes=float("nan"))
+    frame = tables["stalling"].assign(crossing_ranks=float("inf"), worthwhile_ranks=float("nan"))
     _, data = raw_tables({"stalling": frame, "storage_rates": tables["storage_rates"]})
     names = [column["name"] for column in data["stalling"]["columns"]]
     first = dict(zip(names, data["stalling"]["rows"][0], strict=True))
-    assert first["crossing_nodes"] == "∞"
-    assert first["worthwhile_nodes"] is None
+    assert first["crossing_ranks"] == "∞"
+    assert first["worthwhile_ranks"] is None
     units = {column["name"]: column["unit"] for column in data["storage_rates"]["columns"]}
     assert units["latency_p50"] == "s"
 

@@ -161,7 +161,7 @@ def test_choosing_changes_cards_charts_and_tables_and_stays_in_the_address(wide:
         ("hardware", "gpu", {"extrapolation"}),
         # These are of all storages together, or of none.
         ("storage", "shared", {"roofline", "all-reduce", "free-communication", "layer-share", "layer-speedup",
-                               "sgemm", "amdahl", "turns", "extrapolation"}),
+                               "sgemm", "amdahl", "memory", "turns", "extrapolation"}),
     ):  # fmt: skip
         page.get_by_text(value, exact=True).first.click()
         drawn(page)
@@ -388,10 +388,10 @@ def test_the_page_computes_what_the_model_says(wide: Page, tables: Tables) -> No
     grid = tables["what_if_grid"]
     curve = wide.evaluate("whatIf[0]")
     here = grid[(grid["network"] == curve["network"]) & (grid["hardware"] == curve["hardware"])]
-    for nodes, batch in here[["nodes", "batch_factor"]].drop_duplicates().itertuples(index=False):
-        at = here[(here["nodes"] == nodes) & (here["batch_factor"] == batch)]
+    for ranks, batch in here[["ranks", "batch_factor"]].drop_duplicates().itertuples(index=False):
+        at = here[(here["ranks"] == ranks) & (here["batch_factor"] == batch)]
         change = {"bandwidth": 3.3, "latency": 0.4, "compute_speed": 1.7, "gradient_bytes": 0.6, "batch": float(batch)}
-        said = wide.evaluate("([n, change]) => samplesPerSecond(whatIf[0], n, change)", [int(nodes), change])
+        said = wide.evaluate("([n, change]) => samplesPerSecond(whatIf[0], n, change)", [int(ranks), change])
         factors = {"gradient_bytes": 0.6, "compute": 1 / 1.7, "latency": 0.4, "transfer": 1 / 3.3}
         expected = at["global_batch"].iloc[0] / interpolated(at, factors)
         assert said == pytest.approx(expected, rel=1e-3)

@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -130,11 +131,17 @@ QUIET, USUAL_NOISE, LOUD = NOISES[0], NOISES[1], NOISES[2]
 STALLS, SCALES = ("stalls", 8), ("scales", 32)
 
 
+@cache
+def recorded_steps(stall: int, noise: Noise, trial: int) -> pd.DataFrame:
+    """What was measured of such a curve, the same whatever is made of it."""
+    return steps({"": amdahl(stall)}, NODES, noise, np.random.default_rng([128, trial]))
+
+
 def verdict(stall: int, noise: Noise, trial: int = 0) -> tuple[object, object]:
     """The verdict on a curve by Amdahl's law, and the nodes that it names."""
-    points = measured(steps({"": amdahl(stall)}, NODES, noise, np.random.default_rng([128, trial])), trial)
+    points = measured(recorded_steps(stall, noise, trial), trial)
     (row,), _ = stalling(planted_curves(points), THRESHOLD, 0.5)
-    return row["verdict"], row["verdict_nodes"]
+    return row["verdict"], row["verdict_ranks"]
 
 
 @changed([*SCATTER, *FITTING])
@@ -264,7 +271,7 @@ def answers(tables: Mapping[str, pd.DataFrame]) -> Answers:
     first = found["next_cells"].query("rank_in_curve == 1")
     return Answers(
         float(found["validation"]["error"].abs().max()),
-        _tuples(found["stalling"], "sync", "scaling", "verdict", "verdict_nodes", "stall_nodes"),
+        _tuples(found["stalling"], "sync", "scaling", "verdict", "verdict_ranks", "stall_ranks"),
         set(_tuples(causes, "sync", "scaling", "nodes", "cause")),
         _tuples(first, "sync", "scaling", "kind", "nodes", "worker_batch"),
     )

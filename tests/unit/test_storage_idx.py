@@ -41,7 +41,8 @@ def test_samples_are_the_images_and_labels_of_the_files(tmp_path: Path, packed: 
         assert [stored.label(index) for index in range(stored.samples)] == [0, 1, 2, 3, 4]
         assert stored.read(3) == bytes([30]) * 28 * 28
         assert stored.in_memory == packed
-        assert stored.largest_label == 4
+        assert (stored.extent(3) is None) == packed
+        assert stored.classes == 5
     assert prepare(Storage("s", tmp_path, "idx"), generate=None, seed=0)["bytes"] == 5 * 28 * 28
     assert not (tmp_path / INDEX_FILE).exists(), "the folder is the system's"
 

@@ -2,23 +2,40 @@ import os
 import re
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from launching import run_job
 
 from stallpoint import parquet
 from stallpoint.cells import StorageCell
-from stallpoint.measure.storage_reads import drop, resident_share
-from stallpoint.records import STORAGE_READS
+from stallpoint.errors import EXIT_BAD_INPUT
+from stallpoint.measure.origin import Source
+from stallpoint.measure.storage_reads import DROP_CACHES, _fresh, _parts, drop, resident_share
+from stallpoint.records import RUNS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS, VISITS
 from stallpoint.storage import Storage
-from stallpoint.storage.generate import prepare
-from stallpoint.storage.samples import Extent
+from stallpoint.storage.generate import MARKER_FILE, prepare
+from stallpoint.storage.samples import INDEX_FILE, Extent
 
 pytestmark = pytest.mark.ranks
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
+Key = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True)
+class Visited:
+    """What a visit left: the passes and their reads by order, state of the page cache, readers and rank."""
+
+    storage: Storage
+    printed: str
+    passes: dict[Key, dict[str, Any]]
+    reads: dict[Key, list[dict[str, Any]]]
+    operations: list[dict[str, Any]]
 
 
 def cold_share(folder: Path) -> float:
@@ -39,43 +56,143 @@ SampleSet.read = slow
 """A worker that still reads in one order when others are ready for the next."""
 
 
-@pytest.mark.parametrize(
-    ("name", "body"),
-    [("files", ""), ("files", FIRST_IS_SLOW), ("tar", ""), ("tokens", "")],
-    ids=["files", "files-slow", "tar", "tokens"],
-)
-def test_two_workers_read_cold_and_warm_in_both_orders(tmp_path: Path, name: str, body: str) -> None:
+def visited(tmp_path: Path, *, name: str, body: str = "", generate: int = 16, **settings: Any) -> Visited:
+    """Two workers visit a cell of a generated storage once."""
     storage = Storage("synthetic", tmp_path / "set", name)
-    prepare(storage, generate=16, seed=1)
+    prepare(storage, generate=generate, seed=1)
     cell = StorageCell(
         "cpu", 2, 1, 1, "cpu", 1, 1, "float32", True,
-        storage="synthetic", storage_path=str(storage.path), storage_format=name, samples=6,
+        storage="synthetic", storage_path=str(storage.path), storage_format=name, samples=6, **settings,
     )  # fmt: skip
     folder = tmp_path / "raw" / cell.path
     status, printed = run_job(cell, folder, ranks=2, body=body)
     assert status == 0, printed
-    assert re.fullmatch(r"(read \d+/24 after .*\n)+", printed)
-
-    passes = defaultdict(list)
+    reads = defaultdict(list)
     for row in parquet.read(STORAGE_READS, folder / "storage_reads.parquet").to_pylist():
-        passes[row["order"], row["cache"], row["rank"]].append(row)
-        assert row["start"] >= 0
-        assert row["seconds"] > 0
-    assert len(passes) == 8
-    for (_, cache, _), rows in passes.items():
+        reads[row["order"], row["cache"], row["readers"], row["rank"]].append(row)
+    rows = parquet.read(STORAGE_PASSES, folder / "storage_passes.parquet").to_pylist()
+    passes = {(row["order"], row["cache"], row["readers"], row["rank"]): row for row in rows}
+    assert set(passes) == set(reads)
+    operations = parquet.read(STORAGE_OPERATIONS, folder / "storage_operations.parquet").to_pylist()
+    return Visited(storage, printed, passes, dict(reads), operations)
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [("files", ""), ("files", FIRST_IS_SLOW), ("tar", ""), ("mapped", ""), ("tokens", "")],
+    ids=["files", "files-slow", "tar", "mapped", "tokens"],
+)
+def test_two_workers_read_cold_and_warm_in_all_orders(tmp_path: Path, name: str, body: str) -> None:
+    found = visited(tmp_path, name=name, body=body)
+    assert re.fullmatch(r"(pass \d+/6 after .*\n)+", found.printed)
+    assert len(found.reads) == 3 * 2 * 2
+    for key, rows in found.reads.items():
         assert [row["sample"] for row in rows] == list(range(6))
         assert [row["start"] for row in rows] == sorted(row["start"] for row in rows)
-        resident = sum(row["resident"] for row in rows) / len(rows)
+        assert all(row["start"] >= 0 and row["seconds"] > 0 for row in rows)
+        resident, cold = found.passes[key]["resident"], key[1] == "cold"
         # Dropping pages is advice to the kernel, which may keep a few; the record says how many.
-        assert resident > 0.95 if cache == "warm" else resident <= cold_share(tmp_path) + 0.25
-    images = storage.open()
+        assert resident <= cold_share(tmp_path) + 0.25 if cold else resident > 0.95
+        assert found.passes[key]["bytes"] == sum(row["bytes"] for row in rows)
+    images = found.storage.open()
     sizes = [images.extent(index).size for index in range(images.samples)]
     for cache in ("cold", "warm"):
-        in_order = [row["bytes"] for rank in (0, 1) for row in passes["sequential", cache, rank]]
+        in_order = [row["bytes"] for rank in (0, 1) for row in found.reads["sequential", cache, 1, rank]]
         assert in_order == sizes[:12]
-    assert [row["bytes"] for row in passes["random", "cold", 1]] == [
-        row["bytes"] for row in passes["random", "warm", 1]
-    ]
+    for order in ("shuffled", "random"):
+        cold, warm = ([row["bytes"] for row in found.reads[order, cache, 1, 1]] for cache in ("cold", "warm"))
+        assert cold == warm
+
+
+@pytest.mark.parametrize("drop_caches", [False, True])
+def test_a_pass_says_where_its_bytes_came_from(tmp_path: Path, drop_caches: bool) -> None:
+    found = visited(tmp_path, name="files", drop_caches=drop_caches)
+    for (order, cache, _, _), row in found.passes.items():
+        assert row["filesystem"] == Source(tmp_path).type
+        assert row["source"] == ""  # anonymised
+        assert row["set_bytes"] == found.storage.open().total_bytes
+        assert row["memory_bytes"] == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        assert row["node_bytes"] == sum(found.passes[order, cache, 1, rank]["bytes"] for rank in (0, 1))
+        dropped = drop_caches and cache == "cold" and os.access(DROP_CACHES, os.W_OK)
+        assert row["metadata"] == ("cold" if dropped else "warm")
+        if cache == "warm":
+            assert row["origin"] in ("page cache", "unknown")
+        elif cold_share(tmp_path) == 0 and order != "random":  # where two may draw the same
+            assert row["origin"] in ("local device", "mixed", "network", "unknown")
+            assert row["process_bytes"] is None or row["process_bytes"] > 0
+
+
+ONE_IS_WARM = """
+from pathlib import Path
+from stallpoint.measure import storage_reads
+prepare = storage_reads._Visit._prepare
+def warm_on_rank_1(self, one):
+    found = prepare(self, one)
+    if one.cache == "untouched":
+        storage_reads.drop(storage_reads._files(self._stored, one.indices))
+        self._world.comm.Barrier()
+        if self._world.rank == 1:
+            [self._stored.read(index) for index in one.indices]
+    return found
+storage_reads._Visit._prepare = warm_on_rank_1
+"""
+"""A page cache that holds what one of two workers reads, before a pass that looks at nothing."""
+
+
+def test_a_page_cache_that_is_warm_for_one_worker_is_told(tmp_path: Path) -> None:
+    found = visited(tmp_path, name="files", generate=64, body=ONE_IS_WARM)
+    cold, warm = (found.passes["shuffled", "untouched", 1, rank] for rank in (0, 1))
+    assert (cold["metadata"], cold["resident"]) == ("unknown", None)
+    if cold_share(tmp_path) == 0:
+        assert cold["origin"] in ("local device", "mixed")
+        assert cold["process_bytes"] >= 0.5 * cold["bytes"]
+    assert warm["origin"] in ("page cache", "unknown")
+    assert warm["process_bytes"] in (0, None)
+
+
+def test_untouched_files_are_those_that_no_other_pass_or_visit_opens() -> None:
+    parts = [_parts(64, 4, rank, 2, seed=1) for rank in (0, 1)]
+    taken = {index for part in parts for order in ("sequential", "shuffled", "random") for index in part[order]}
+    rest = parts[0]["rest"]
+    assert rest == parts[1]["rest"]
+    assert taken | set(rest) == set(range(64))
+    assert not taken & set(rest)
+    assert not set(parts[0]["shuffled"]) & set(parts[1]["shuffled"])
+    opened: set[int] = set()
+    for visit in range(1, len(rest) // 8 + 1):
+        for rank in (0, 1):
+            fresh = _fresh(parts[rank], visit, rank, 2)
+            assert len(fresh) == 4
+            assert not opened & set(fresh)
+            opened |= set(fresh)
+    assert _fresh(parts[0], len(rest) // 8 + 1, 0, 2) == []
+
+
+def test_several_readers_read_the_same_samples_beside_one(tmp_path: Path) -> None:
+    found = visited(tmp_path, name="files", readers=3)
+    assert {readers for _, _, readers, _ in found.passes} == {1, 3}
+    for (order, cache, readers, rank), rows in found.reads.items():
+        alone = found.reads[order, cache, 1, rank]
+        assert [row["bytes"] for row in rows] == [row["bytes"] for row in alone]
+        together = [one["start"] + one["seconds"] > other["start"] for one, other in pairwise(rows)]
+        assert readers > 1 or not any(together)
+
+
+def test_what_is_no_reading_is_timed_apart(tmp_path: Path) -> None:
+    size = 3 * 2**20 + 17
+    found = visited(tmp_path, name="files", checkpoint_bytes=size)
+    counts = Counter((row["operation"], row["metadata"], row["rank"]) for row in found.operations)
+    for rank in (0, 1):
+        assert counts["stat", "warm", rank] == counts["open", "warm", rank] == counts["decode", "warm", rank] == 6
+        assert counts["stat", "cold", rank] == 0  # nothing was dropped
+    checkpoints = [row for row in found.operations if row["operation"].startswith("checkpoint")]
+    assert [(row["operation"], row["rank"], row["bytes"]) for row in checkpoints] == [
+        ("checkpoint write", 0, size), ("checkpoint read", 0, size),
+    ]  # fmt: skip
+    assert all(row["seconds"] > 0 for row in found.operations)
+    assert sorted(path.name for path in found.storage.path.iterdir() if path.is_file()) == sorted(
+        [INDEX_FILE, MARKER_FILE]
+    )
 
 
 def test_resident_pages_are_counted_and_asking_reads_none(tmp_path: Path) -> None:
@@ -105,3 +222,70 @@ if os.getuid() == 0:
 print(resident_share([Extent(Path("/etc/passwd"), 0, 100)]))
 """
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "None\n"
+
+
+def cell_of(storage: Storage, nodes: int, samples: int) -> StorageCell:
+    return StorageCell(
+        "cpu", nodes, 1, 1, "cpu", 1, 1, "float32", True,
+        storage="synthetic", storage_path=str(storage.path), storage_format=storage.format, samples=samples,
+    )  # fmt: skip
+
+
+def test_where_the_library_hides_extents_it_is_not_said_what_is_in_the_page_cache(tmp_path: Path) -> None:
+    storage = Storage("synthetic", tmp_path / "set", "lmdb")
+    prepare(storage, generate=6, seed=1)
+    cell = cell_of(storage, 1, 6)
+    status, printed = run_job(cell, tmp_path / cell.path, ranks=1)
+    assert status == 0, printed
+    passes = parquet.read(STORAGE_PASSES, tmp_path / cell.path / "storage_passes.parquet").to_pylist()
+    assert {row["resident"] for row in passes} == {None}
+    assert parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").num_rows == len(passes) * 6
+
+
+def test_samples_that_were_left_out_are_in_the_record(tmp_path: Path) -> None:
+    storage = Storage("synthetic", tmp_path / "set", "files")
+    prepare(storage, generate=6, seed=1)
+    storage.open().extent(4).path.write_bytes(b"no image")
+    prepare(storage, generate=None, seed=1, most_corrupt=1)
+    cell = cell_of(storage, 1, 6)
+    status, printed = run_job(cell, tmp_path / cell.path, ranks=1)
+    assert status == 0, printed
+    (visit,) = parquet.read(VISITS, tmp_path / cell.path / "visits.parquet").to_pylist()
+    assert visit["left_out"] == 1
+    assert parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").num_rows == 3 * 2 * 5
+
+
+def test_fewer_samples_than_workers_are_said_in_words(tmp_path: Path) -> None:
+    storage = Storage("synthetic", tmp_path / "set", "files")
+    prepare(storage, generate=1, seed=1)
+    cell = cell_of(storage, 2, 6)
+    status, printed = run_job(cell, tmp_path / cell.path, ranks=2)
+    assert status == 0, printed
+    (run,) = parquet.read(RUNS, tmp_path / cell.path / "runs.parquet").to_pylist()
+    assert (run["status"], run["reason"]) == (
+        "failed", "storage synthetic has 1 samples, fewer than the 2 workers that read at once, each its own"
+    )  # fmt: skip
+
+
+GOES_AWAY = """
+import os
+from stallpoint.storage.samples import SampleSet
+read, done = SampleSet.read, []
+def once_more(self, index):
+    done.append(index)
+    if len(done) == 9:
+        os.rename(self.path, self.path.with_name("gone"))
+    return read(self, index)
+SampleSet.read = once_more
+"""
+
+
+def test_a_storage_that_goes_away_ends_the_job_in_words_and_is_no_cells_result(tmp_path: Path) -> None:
+    storage = Storage("synthetic", tmp_path / "set", "files")
+    prepare(storage, generate=8, seed=1)
+    cell = cell_of(storage, 1, 8)
+    status, printed = run_job(cell, tmp_path / cell.path, ranks=1, body=GOES_AWAY)
+    assert status == EXIT_BAD_INPUT, printed
+    assert not (tmp_path / cell.path / "runs.parquet").exists()
+    assert re.search(r"set/class\d+/sample\d+.jpg: cannot be read \(No such file or directory\)", printed)
+    assert "Traceback" not in printed

@@ -89,6 +89,26 @@ def test_workers_per_node_multiply_the_ranks() -> None:
     assert [(cell.ranks, cell.worker_batch) for cell in cells] == [(4, 2), (8, 1)]
 
 
+def test_workers_per_node_are_an_axis_up_to_those_of_the_hardware() -> None:
+    hardware = {"gpus": {"device": "cuda", "nodes": 2, "workers_per_node": 4}}
+    expanded = study(
+        hardware=hardware,
+        matrix=[
+            block(hardware="gpus", nodes=1, workers_per_node=[1, 2, 4, 8]),
+            block(hardware="gpus", nodes=2, workers_per_node=4),
+        ],
+        exclude=["workers_per_node == 2"],
+        collectives={},
+    )
+    assert [(cell.nodes, cell.workers_per_node, cell.ranks) for cell in train_cells(expanded)] == [
+        (1, 1, 1), (1, 4, 4), (2, 4, 8),
+    ]  # fmt: skip
+    assert reasons(expanded) == ["excluded: workers_per_node == 2", "8 workers on a node, but hardware gpus has 4"]
+    assert {(cell.nodes, cell.workers_per_node) for cell in expanded.of_kind("collectives")} == {(1, 4), (2, 4)}
+    assert all("/workers_per_node~" in cell.path for cell in train_cells(expanded))
+    assert "2 × 4" in expanded.plan()
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -324,11 +344,11 @@ def itself() -> list[Any]:
         ),
         (
             {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(backend="ddp")]}}},
-            "hardware.cpu.collectives[0].backend: unknown backend 'ddp'; known: mpi, torch",
+            "hardware.cpu.collectives[0].backend: unknown backend 'ddp'; known: mpi, mpi-copied, torch",
         ),
         (
             {"storage": {"disk": {"path": "images", "format": "file"}}},
-            "storage.disk.format: unknown format 'file', did you mean 'files'?; known: files, idx, tar, raw, tokens",
+            "storage.disk.format: unknown format 'file', did you mean 'files'?; known: files, idx, tar, lmdb,",
         ),
         (
             {"presets": {"mine": {"like": "wfbp", "grouping": "layers"}}},
@@ -336,7 +356,7 @@ def itself() -> list[Any]:
         ),
         (
             {"presets": {"mine": {"like": "ddp", "backend": "ddp"}}},
-            "presets.mine.backend: unknown backend 'ddp'; known: mpi, torch",
+            "presets.mine.backend: unknown backend 'ddp'; known: mpi, mpi-copied, torch",
         ),
         ({"include": [block(nodes=1, sync="wfpb")]}, "include[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
         ({"archives": ["other.zip"]}, "archives: those of other studies cannot be taken here"),
@@ -383,7 +403,7 @@ def test_imported_runs_are_cells_and_the_same_axes_again_are_repeats() -> None:
     first, second = expanded.cells.values()
     assert (first.kind, first.ranks, first.repeat, second.repeat) == ("imported-train", 2, 1, 2)
     assert first.path == (
-        "imported-train/network~own-network/hardware~old/nodes~2/batch~32/storage~nfs/scaling~weak/sync~wfbp/"
+        "imported-train/network~own-network/hardware~old/nodes~2/workers_per_node~1/batch~32/storage~nfs/scaling~weak/sync~wfbp/"
         "prefetch~1/repeat~1"
     )
     assert (first.files, second.files) == (["trace.txt"], ["again0.txt", "again1.txt"])

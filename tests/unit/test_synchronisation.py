@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from ipaddress import IPv4Interface
+from itertools import count
+from typing import cast
 
 import pytest
 import torch
@@ -12,9 +15,11 @@ from torch import nn
 
 from stallpoint.measure import constants
 from stallpoint.measure.clock import HostClock
+from stallpoint.measure.synchronisation.communicator import Communicator, Staged
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.rendezvous import common_network
+from stallpoint.measure.synchronisation.streams import HostStream
 from stallpoint.networks.layers import Layer, layers
 
 pytestmark = pytest.mark.ranks
@@ -67,14 +72,16 @@ class Noting:
 
     updates = False
 
-    def __init__(self, sizes: Mapping[int, int]) -> None:
+    def __init__(self, sizes: Mapping[int, int], asked: list[str] | None = None) -> None:
         self.sizes = sizes
+        self.asked = [] if asked is None else asked
         self.numbers: list[int] = []
 
     def send(self, message: Message) -> int:
         if message.number not in self.sizes:
             raise OSError("the network is down")
         self.numbers.append(message.number)
+        self.asked.append(f"send {message.number}")
         return self.sizes[message.number]
 
 
@@ -108,6 +115,86 @@ def test_what_goes_wrong_on_the_way_is_raised_where_it_is_waited_for(during_back
     with pytest.raises(OSError, match="the network is down"):
         sends.finish()
     sends.close(wait=False)
+
+
+class NotingStream(HostStream):
+    """A stream that notes what is asked of it, and marks in seconds that count up."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked = asked
+        self.seconds = count()
+
+    def note(self) -> int:
+        return self._mark("note")
+
+    def mark(self) -> int:
+        return self._mark("mark")
+
+    def wait(self, written: int) -> None:
+        self.asked.append(f"wait for {written // 10**9}")
+
+    def join(self) -> None:
+        self.asked.append("join")
+
+    def drain(self) -> None:
+        pytest.fail("the host waits for the messages of an iteration")
+
+    def _mark(self, what: str) -> int:
+        second = next(self.seconds)
+        self.asked.append(f"{what} {second}")
+        return second * 10**9
+
+
+@pytest.mark.parametrize(
+    ("during_backward", "asked"),
+    [
+        (True, "note 0,wait for 0,mark 1,send 0,mark 2,note 3,wait for 3,mark 4,send 1,mark 5,join"),
+        (False, "note 0,wait for 0,mark 1,send 0,mark 2,wait for 0,mark 3,send 1,mark 4,join"),
+    ],
+)
+def test_messages_wait_for_gradients_and_the_update_for_messages_in_the_devices_own_order(
+    during_backward: bool, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr("stallpoint.measure.synchronisation.engine.stream_for", lambda _: NotingStream(done))
+    exchange = Noting({0: 100, 1: 60}, done)
+    sends = engine(exchange, [[2], [1, 0]], during_backward=during_backward)
+    sends._clock._start = 0  # type: ignore[attr-defined]
+    sends.ready(2)
+    while during_backward and "mark 2" not in done:
+        time.sleep(0.001)
+    sends.ready(1)
+    sends.ready(0)
+    sends.finish()
+    assert ",".join(done) == asked
+    sent = sends.sent()
+    assert [(sent[layer].start, sent[layer].end) for layer in (2, 1, 0)] == (
+        [(1, 2), (4, 5), (4, 5)] if during_backward else [(1, 2), (3, 4), (3, 4)]
+    )
+    sends.close(wait=True)
+
+
+class Doubling:
+    """A communicator of which two ranks have the same values; it keeps what it is given."""
+
+    ranks, rank = 2, 0
+
+    def __init__(self) -> None:
+        self.given: list[torch.Tensor] = []
+
+    def all_reduce(self, values: torch.Tensor) -> int:
+        self.given.append(values)
+        values *= 2
+        return values.nbytes
+
+
+def test_copied_messages_travel_in_memory_of_their_own() -> None:
+    inner = Doubling()
+    copied = Staged(cast(Communicator, inner), fresh=True)
+    values = torch.arange(6.0)
+    assert [copied.all_reduce(values) for _ in range(3)] == [24] * 3
+    assert values.tolist() == [0, 8, 16, 24, 32, 40]
+    assert len({values.data_ptr(), *(given.data_ptr() for given in inner.given)}) == 4
 
 
 def interfaces(**addresses: str) -> dict[str, IPv4Interface]:

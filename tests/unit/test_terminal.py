@@ -5,8 +5,14 @@ import pytest
 from stallpoint import terminal
 from stallpoint.terminal import Measuring, cell_in_words, failure, in_round_words, opening
 
-NAIVE = "train/network~alexnet/hardware~cpu/nodes~2/batch~16/storage~jpeg/scaling~strong/sync~naive/prefetch~1/repeat~1"
-ALONE = "train/network~alexnet/hardware~cpu/nodes~1/batch~4/storage~jpeg/scaling~compute/sync~none/prefetch~1/repeat~1"
+NAIVE = (
+    "train/network~alexnet/hardware~cpu/nodes~2/workers_per_node~1/batch~16/storage~jpeg/"
+    "scaling~strong/sync~naive/prefetch~1/repeat~1"
+)
+ALONE = (
+    "train/network~alexnet/hardware~cpu/nodes~1/workers_per_node~1/batch~4/storage~jpeg/"
+    "scaling~compute/sync~none/prefetch~1/repeat~1"
+)
 SGEMM = "sgemm/network~alexnet/hardware~cpu/repeat~1"
 
 
@@ -80,7 +86,10 @@ def test_other_lines_say_nothing(line: str) -> None:
         (ALONE, "alexnet computing, b = 4, 1 node"),
         (SGEMM, "sgemm alexnet, 1 node"),
         ("storage/storage~jpeg/hardware~cpu/nodes~2/repeat~1", "storage jpeg, 2 nodes"),
-        ("collectives/hardware~cpu/nodes~4/backend~mpi/reduction~library/repeat~1", "collectives, 4 nodes"),
+        (
+            "collectives/hardware~cpu/nodes~4/workers_per_node~1/backend~mpi/reduction~library/repeat~1",
+            "collectives, 4 nodes",
+        ),
     ],
 )
 def test_cells_in_words(path: str, words: str) -> None:

@@ -26,7 +26,7 @@ from stallpoint.networks import find
 from stallpoint.networks.layers import Loss, layers
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS, Preset
-from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
+from stallpoint.records import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 
@@ -96,7 +96,8 @@ def sent_bytes(preset: Preset, ranks: int, size: int) -> float:
     if preset.reduction == "parameter-server":
         return size * (ranks - 1)  # the weights, to each of the others
     if preset.reduction == "sharded-servers":
-        return size * 2 * (ranks - 1) / ranks  # shares to the other servers, then this one's sums to each of them
+        servers = min(preset.servers or ranks, ranks)
+        return size * (servers - 1 + ranks - 1) / servers  # shares to the other servers, then its sums to each worker
     if preset.top_k < 1:
         return size / 4 * preset.top_k * (4 + preset.gradient_bits / 8)
     if preset.gradient_bits < 32:
@@ -155,6 +156,15 @@ def test_one_worker_has_nothing_to_communicate(cell: TrainCell, tmp_path: Path) 
     assert list(iterations["communication"]) == [0, 0]
     assert per_layer["all_reduce_start"].isna().all()
     assert per_layer["all_reduce_end"].isna().all()
+
+    (memory,) = read(PEAK_MEMORY, tmp_path / "cell" / "peak_memory.parquet").to_pylist()
+    (machine,) = read(ENVIRONMENTS, tmp_path / "cell" / "environments.parquet").to_pylist()
+    size = find(cell.network).gradient_bytes
+    assert memory["gradients"] == memory["optimiser"] == size
+    assert memory["weights"] >= size, "buffers count as well"
+    known = sum(memory[name] for name in ("process", "weights", "gradients", "optimiser"))
+    assert known < memory["host_peak"] < machine["available_memory"] <= machine["memory_bytes"]
+    assert memory["device_peak"] is machine["gpu_available_memory"] is None
 
     (row,) = read(INSTRUMENTATION, tmp_path / "cell" / "instrumentation.parquet").to_pylist()
     assert row["layers"] == row["turns"] == len(layers(find(cell.network).outline())), "each is called once"

@@ -15,7 +15,7 @@ from stallpoint.records import PAPER_FIGURES
 from stallpoint.study import expand
 
 STUDIES = [
-    ("keuper-2016", "xeon"), ("shi-2018", "v100-4gpu"), ("dlbs", "gpu"), ("guide", "gpu"), ("gpu-site", "a100"),
+    ("keuper-2016", "xeon"), ("shi-2018", "v100"), ("dlbs", "gpu"), ("guide", "gpu"), ("gpu-site", "a100"),
 ]  # fmt: skip
 
 

@@ -6,6 +6,11 @@ localrules:
 
 
 rule prepare_storage:
+    input:
+        # Entries of one set (staged, and where it is) are made ready one after the other.
+        lambda wildcards: [
+            f"{RESULTS}/storage/{name}.json" for name in STUDY.same_set_before(wildcards.storage)
+        ],
     output:
         manifest=f"{RESULTS}/storage/{{storage}}.json",
     log:

@@ -16,7 +16,7 @@ from stallpoint.cells import Cell
 from stallpoint.claims.reading import is_file
 from stallpoint.kinds import cell_from_json
 from stallpoint.parquet import read, write
-from stallpoint.records import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS, TABLES
+from stallpoint.records import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS, STORAGE_PASSES, TABLES
 
 
 def without_names(rows: pa.Table, table: str, names: Names) -> pa.Table:
@@ -36,6 +36,7 @@ def _columns(names: Names) -> dict[str, dict[str, Callable[[str], str]]]:
         RUNS.name: {"reason": names.text, "source": names.text, "settings": lambda text: _settings(text, names)},
         ENVIRONMENTS.name: {"node": names.node, "mpi_library": names.text, "mpi_parameters": names.text},
         SLURM_JOBS.name: {"node_list": names.node_list},
+        STORAGE_PASSES.name: {"source": lambda text: ""},
         ACCOUNTING.name: {"node_list": names.node_list},
     }
 
@@ -63,6 +64,8 @@ def _settings(text: str, names: Names) -> str:
     cell = json.loads(text)
     if "storage_path" in cell:
         cell["storage_path"] = names.path(cell["storage_path"])
+    if "stage_to" in cell:
+        cell["stage_to"] = names.path(cell["stage_to"])
     if "files" in cell:
         cell["files"] = [names.path(file) for file in cell["files"]]
     if cell.get("own_network"):
@@ -80,7 +83,7 @@ def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, A
     """A study's configuration with every path in it replaced, as cells and records have them."""
     changed: dict[str, Any] = deepcopy(dict(config))
     for entry in changed["storage"].values():
-        entry["path"] = names.path(entry["path"])
+        entry |= {key: names.path(entry[key]) for key in ("path", "stage_to") if key in entry}
     for entry in changed["hardware"].values():
         for trace in entry.get("traces", []):
             files = trace["files"] if isinstance(trace["files"], list) else [trace["files"]]

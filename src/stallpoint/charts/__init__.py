@@ -225,6 +225,16 @@ _CHARTS = (
         "levels off at 1 over its serial fraction. Curves end where each worker has one sample.",
     ),
     Chart(
+        "memory",
+        COMPUTE,
+        "Memory of training",
+        "Keuper & Pfreundt (2016), footnote 10",
+        ("memory", "largest_batch"),
+        "Most memory that a worker needed to train, by its mini-batch: points with 90 % intervals are measured, dashed "
+        "lines are fixed + slope · b, up to the largest b that fits or four times the largest that was measured. The "
+        "grey line is what a worker may use. Pointing at a point shows what takes it.",
+    ),
+    Chart(
         "data-share",
         DATA,
         "Wait for training data",

@@ -10,8 +10,10 @@ import pandas as pd
 from stallpoint.charts import NoData, Tables, axes, marks
 from stallpoint.charts.frames import compact, most, rows, with_interval
 from stallpoint.numerals import number
+from stallpoint.study.plan import in_place
+from stallpoint.workers import place_in_words
 
-CURVE = ["hardware", "backend", "reduction", "nodes"]
+CURVE = ["hardware", "backend", "reduction", "nodes", "ranks"]
 BUSY = ", while computing (points only: lines are fitted to idle workers)"
 TIME_LABEL = (
     "datum.value >= 1 ? format(datum.value, '~g') + ' s' : datum.value >= 0.001 ? format(1e3 * datum.value, '~g') + "
@@ -41,10 +43,11 @@ def _frame(tables: Tables) -> pd.DataFrame:
     """Measured points and fitted lines, with their panels."""
     measured = _measured(tables)
     frame = pd.concat([measured, _fitted(tables, measured)])
-    scheme = frame["reduction"].where(frame["backend"] == "mpi", frame["backend"]).replace("library", "MPI library")
+    scheme = frame["reduction"].replace("library", "MPI library").where(frame["backend"] != "torch", "torch")
+    scheme += (frame["backend"] == "mpi-copied").map({False: "", True: ", copied"})
     frame = frame.assign(panel=frame["hardware"] + "\n" + scheme + frame["busy"].map({False: "", True: BUSY}))
-    frame = frame.sort_values([*CURVE[:-1], "busy", "nodes", "message_bytes"], kind="stable")
-    return frame.assign(nodes=frame["nodes"].astype(str))
+    frame = frame.sort_values([*CURVE[:-2], "busy", "ranks", "nodes", "message_bytes"], kind="stable")
+    return frame.assign(nodes=[in_place((n, p // n)) for n, p in zip(frame["nodes"], frame["ranks"], strict=True)])
 
 
 def _panels(frame: pd.DataFrame, title: str, labels: alt.Axis) -> alt.FacetChart:
@@ -75,12 +78,13 @@ def _panels(frame: pd.DataFrame, title: str, labels: alt.Axis) -> alt.FacetChart
 
 
 def finding(tables: Tables) -> str:
-    """The best rate of a large message, on the most nodes, and what a small one takes."""
+    """The best rate of a large message, on the most workers, and what a small one takes."""
     frame = _measured(tables).query("not busy")
-    frame = frame[frame["nodes"] == frame["nodes"].max()]
+    frame = frame[frame["ranks"] == frame["ranks"].max()]
     best = most(frame.assign(rate=frame["message_bytes"] / frame["value"] / 1e9), "rate")
     takes = f"takes {number(1e6 * frame['value'].min(), 2)} µs at least"
-    return f"On {best['nodes']} nodes an all-reduce moves at most {number(best['rate'], 2)} GB/s and {takes}"
+    place = place_in_words(int(best["ranks"]), int(best["ranks"] // best["nodes"]))
+    return f"On {place} an all-reduce moves at most {number(best['rate'], 2)} GB/s and {takes}"
 
 
 def _measured(tables: Tables) -> pd.DataFrame:
@@ -108,9 +112,9 @@ def _several_ranks(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
-    """The fit of each node count on idle ranks, over the measured sizes."""
+    """The fit of each place on idle ranks, over the measured sizes."""
     fits = tables.get("communication", pd.DataFrame(columns=["fit", "alpha"]))
-    fits = fits[(fits["fit"] == "nodes") & fits["alpha"].notna()]
+    fits = fits[(fits["fit"] == "place") & fits["alpha"].notna()]
     if fits.empty:
         return measured.iloc[:0]
     sizes = np.geomspace(measured["message_bytes"].min(), measured["message_bytes"].max(), 40)

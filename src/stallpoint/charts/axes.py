@@ -72,6 +72,16 @@ def counts_x(
     return alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(values=values, format="d", grid=False))
 
 
+def workers(frame: pd.DataFrame) -> str:
+    """What the places of curves are counted in: nodes, or workers where a node has several on any of the curves."""
+    return "nodes" if (frame["workers_per_node"].dropna() == 1).all() else "workers"
+
+
+def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
+    """The workers of places on curves, log2, as `workers` calls them."""
+    return counts_x(frame, "ranks", workers(frame), beyond=beyond)
+
+
 def nodes_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
     """The nodes, log2."""
     return counts_x(frame, "nodes", "nodes", beyond=beyond)

@@ -1,30 +1,31 @@
-"""What costs the time at each node count."""
+"""What costs the time at each number of workers."""
 
 from __future__ import annotations
 
 import altair as alt
 import pandas as pd
 
-from stallpoint.charts import NoData, Tables, marks
-from stallpoint.charts.frames import AXES, arrange, compact, leading_first, most, rows, with_interval
+from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts.frames import AXES, arrange, at_place, compact, leading_first, most, rows, with_interval
 from stallpoint.presets import NONE
 
-CELLS = "train cells with scaling strong or weak on two nodes or more"
+CELLS = "train cells with scaling strong or weak on two workers or more"
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """For each node count a bar for each cause, with its interval; gains (negative losses) stand below zero."""
+    """For each number of workers a bar for each cause, with its interval; gains (negative losses) stand below zero."""
     frame = leading_first(arrange(_causes(tables), single=True), tables)
+    counted = axes.workers(frame)
     frame = frame.assign(
         value=100 * frame["share"], low=100 * frame["share_low"], high=100 * frame["share_high"],
         shown=with_interval(frame, "lost", "s"),
     )  # fmt: skip
-    columns = ["panel", "nodes", "cause", "basis", "value", "low", "high", "shown", "verdict", "lead"]
+    columns = ["panel", "ranks", "cause", "basis", "value", "low", "high", "shown", "verdict", "lead"]
     frame = compact(frame, columns)
     colour = marks.colour(frame, "cause")
-    x, beside = marks.bars_x("nodes", "nodes"), alt.XOffset("cause:N", sort=list(colour["scale"]["domain"]))
+    x, beside = marks.bars_x("ranks", counted), alt.XOffset("cause:N", sort=list(colour["scale"]["domain"]))
     y = alt.Y("value:Q", title="time lost [% of iteration]", scale=alt.Scale(zero=True))
-    tips = marks.tips(cause="cause", nodes="nodes", basis="basis", value="lost [%]",
+    tips = marks.tips(cause="cause", ranks=counted, basis="basis", value="lost [%]",
                       shown="lost (90 % interval)", verdict="verdict")  # fmt: skip
     base = alt.Chart().encode(x=x, xOffset=beside)
     layers = [
@@ -43,7 +44,7 @@ def _causes(tables: Tables) -> pd.DataFrame:
         raise NoData(f"no {CELLS}")
     # All causes of an iteration are shares of the same time.
     seconds = (frame["lost"] / frame["share"]).where(frame["share"] != 0)
-    iteration = seconds.groupby([frame[axis] for axis in (*AXES, "nodes")]).transform("median")
+    iteration = seconds.groupby([frame[axis] for axis in (*AXES, "ranks")]).transform("median")
     return frame.assign(
         share_low=frame["lost_low"] / iteration,
         share_high=frame["lost_high"] / iteration,
@@ -53,13 +54,13 @@ def _causes(tables: Tables) -> pd.DataFrame:
 def finding(tables: Tables) -> str:
     """The dominant cause that costs most where it was measured, of the fastest curves; else that nothing dominates."""
     frame = leading_first(_causes(tables), tables).query("lead and basis == 'measured'")
-    frame = frame[frame["nodes"] == frame.groupby(list(AXES))["nodes"].transform("max")]
+    frame = frame[frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max")]
     dominant = frame[frame["verdict"] == "dominant"]
     if frame.empty:
         return ""
     if dominant.empty:
-        nodes = "/".join(str(n) for n in sorted(frame["nodes"].unique()))
-        return f"No single cause dominates at {nodes} nodes: their intervals overlap"
+        counts = "/".join(str(n) for n in sorted(frame["ranks"].unique()))
+        return f"No single cause dominates at {counts} {axes.workers(frame)}: their intervals overlap"
     worst = most(dominant, "share")
     costs = f"{worst['cause']} costs most, {100 * worst['share']:.0f} % of each iteration"
-    return f"{worst['network']}: {costs} at {worst['nodes']} nodes"
+    return f"{worst['network']}: {costs} at {at_place(worst)}"

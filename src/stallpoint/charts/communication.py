@@ -5,30 +5,31 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.charts import NoData, Tables, marks
-from stallpoint.charts.frames import arrange, compact, leading_first, least, rows
+from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts.frames import AXES, arrange, at_place, compact, leading_first, least, most, rows
 from stallpoint.numerals import number
 from stallpoint.presets import NONE
 
-CELLS = "train cells with scaling strong or weak on two nodes or more"
+CELLS = "train cells with scaling strong or weak on two workers or more"
 COMPUTE = ("forward", "backward", "update")
 HIDDEN, EXPOSED = "hidden communication", "exposed communication"
 KINDS = ("compute", "communication")
 CROSSES = "▲"
-"""Stands above the first node count at which communication takes longer than compute."""
+"""Stands above the first number of workers at which communication takes longer than compute."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Bars of compute beside bars of communication, hidden and exposed on each other, for each node count."""
+    """Bars of compute beside bars of communication, hidden and exposed on each other, for each number of workers."""
     frame = leading_first(arrange(_times(tables), single=True), tables)
+    counted = axes.workers(frame)
     frame = compact(
-        frame, ["panel", "nodes", "basis", "kind", "time", "value", "order", "top", "shown", "crosses", "lead"]
+        frame, ["panel", "ranks", "basis", "kind", "time", "value", "order", "top", "shown", "crosses", "lead"]
     )
     colour = marks.colour(frame, "time")
-    x, beside = marks.bars_x("nodes", "nodes"), alt.XOffset("kind:N", sort=list(KINDS))
+    x, beside = marks.bars_x("ranks", counted), alt.XOffset("kind:N", sort=list(KINDS))
     y = alt.Y("value:Q", title="time in one iteration [s]", axis=alt.Axis(format="~g"))
     stacked = alt.Chart().encode(x=x, xOffset=beside, y=y, order="order:Q", detail="time:N")
-    tips = marks.tips(time="time", nodes="nodes", basis="basis", shown="time")
+    tips = marks.tips(time="time", ranks=counted, basis="basis", shown="time")
     layers = [
         *marks.bars(stacked, colour, 0.9, tips),
         alt.Chart().mark_text(style="row", dy=-9).encode(x=x, y=marks.at(y, "top"), text="crosses:N"),
@@ -49,9 +50,9 @@ def _times(tables: Tables) -> pd.DataFrame:
     if not (of["communication"] > 0).any():
         raise NoData(f"no {CELLS}")
     above = of["communication"] > compute
-    curve = [frame[axis] for axis in ("network", "hardware", "storage", "scaling", "sync", "prefetch", "batch")]
-    first = frame["nodes"].where(above).groupby(curve).transform("min")
-    crosses = (frame["nodes"] == first).map({True: CROSSES, False: ""})
+    curve = [frame[axis] for axis in AXES]
+    first = frame["ranks"].where(above).groupby(curve).transform("min")
+    crosses = (frame["ranks"] == first).map({True: CROSSES, False: ""})
     none, unsaid = pd.Series(0.0, index=frame.index), pd.Series("", index=frame.index)
     stacks = (
         ("compute", KINDS[0], none, compute, unsaid),
@@ -72,7 +73,7 @@ def finding(tables: Tables) -> str:
     frame = leading_first(_times(tables), tables).query("lead")
     crossing = frame[frame["crosses"] != ""]
     if crossing.empty:
-        return f"Communication stays below compute up to {frame['nodes'].max()} nodes"
-    first = least(crossing, "nodes")
+        return f"Communication stays below compute up to {at_place(most(frame, 'ranks'))}"
+    first = least(crossing, "ranks")
     predicted = " (predicted)" if first["basis"] == "predicted" else ""
-    return f"{first['network']}: communication takes longer than compute from {first['nodes']} nodes on{predicted}"
+    return f"{first['network']}: communication takes longer than compute from {at_place(first)} on{predicted}"

@@ -10,7 +10,7 @@ from stallpoint.charts.frames import FILTERS, compact, least, most, rows
 from stallpoint.numerals import number
 
 CELLS = "convergence cells"
-RUN = ["network", "hardware", "storage", "sync", "recipe", "nodes", "batch", "trial", "seed"]
+RUN = ["network", "hardware", "storage", "sync", "recipe", "nodes", "ranks", "batch", "trial", "seed"]
 SERIES = RUN[:-2]
 AGAINST = {"samples": "samples seen", "seconds": "seconds of training"}
 
@@ -63,10 +63,12 @@ def tuned(frame: pd.DataFrame, value: str) -> pd.DataFrame:
 def _lines(tables: Tables) -> pd.DataFrame:
     """The evaluations of the best trials, each with its series: B, and whatever else varies."""
     frame = tuned(rows(tables, "convergence", CELLS), "validation_accuracy")
-    apart = [axis for axis in ("storage", "sync", "recipe", "nodes") if frame[axis].nunique() > 1]
+    several = (frame["ranks"] > frame["nodes"]).any()
+    units = {"storage": "", "sync": "", "recipe": "", "nodes": " nodes", **({"ranks": " workers"} if several else {})}
     series = "B = " + frame["batch"].astype(str)
-    for axis in apart:
-        series = series + " · " + (frame[axis].astype(str) + (" nodes" if axis == "nodes" else ""))
+    for axis, unit in units.items():
+        if frame[axis].nunique() > 1:
+            series = series + " · " + frame[axis].astype(str) + unit
     accuracy = 100 * frame["validation_accuracy"]
     return frame.assign(
         series=series,

@@ -1,32 +1,33 @@
-"""Where the time of an iteration goes, by node count."""
+"""Where the time of an iteration goes, by workers."""
 
 from __future__ import annotations
 
 import altair as alt
 import pandas as pd
 
-from stallpoint.charts import Tables, marks
-from stallpoint.charts.frames import AXES, arrange, compact, leading_first, most, rows, with_interval
+from stallpoint.charts import Tables, axes, marks
+from stallpoint.charts.frames import AXES, arrange, at_place, compact, leading_first, most, rows, with_interval
 from stallpoint.presets import NONE
 
 CELLS = "train cells with scaling strong or weak"
 WRITTEN = 0.08
 """Parts of at least this share of the highest bar have their percentage written in them."""
-COLUMNS = ["panel", "nodes", "part", "basis", "value", "percent", "low", "high", "shown", "written"]
+COLUMNS = ["panel", "ranks", "part", "basis", "value", "percent", "low", "high", "shown", "written"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Stacked seconds of the iteration, one bar for each node count; parts that never take time are left out."""
+    """Stacked seconds of the iteration, one bar for each number of workers; parts that never take time are left out."""
     frame = rows(tables, "critical_path", CELLS)
     frame = frame[(frame["sync"] != NONE) & (frame.groupby("part")["share"].transform("max") > 0)]
     frame = leading_first(arrange(frame, single=True), tables)
+    counted = axes.workers(frame)
     colour = marks.colour(frame, "part")
     frame = _stacked(frame, list(colour["scale"]["domain"]))
-    x = marks.bars_x("nodes", "nodes")
+    x = marks.bars_x("ranks", counted)
     y = alt.Y("bottom:Q", title="time of an iteration [s]", axis=alt.Axis(format="~g"))
     bars = alt.Chart().encode(x=x, y=y, y2="top:Q")
-    width = marks.bar_width(frame, "nodes")
-    tips = marks.tips(part="part", nodes="nodes", basis="basis", shown="time (90 % interval)", percent="share [%]")
+    width = marks.bar_width(frame, "ranks")
+    tips = marks.tips(part="part", ranks=counted, basis="basis", shown="time (90 % interval)", percent="share [%]")
     layers = [
         *marks.bars(bars, colour, width, tips),
         alt.Chart().mark_rule(style="interval", xOffset=alt.expr("datum.shift")).encode(
@@ -48,8 +49,8 @@ def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
     """
     order = frame["part"].map(parts.index)
     frame = frame.assign(order=order, first=range(len(frame)))
-    frame = frame.sort_values(["panel", "nodes", "order"], kind="stable")
-    top = frame.groupby(["panel", "nodes"])["seconds"].cumsum()
+    frame = frame.sort_values(["panel", "ranks", "order"], kind="stable")
+    top = frame.groupby(["panel", "ranks"])["seconds"].cumsum()
     highest = top.groupby(frame["panel"]).transform("max")
     large = frame["seconds"] >= WRITTEN * highest
     known = frame["seconds_low"].notna() & (frame["seconds"] >= WRITTEN / 4 * highest)
@@ -72,17 +73,21 @@ def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """The cause outside computing with the largest share of an iteration, on the most nodes of each fastest curve."""
+    """The cause outside computing with the largest share of an iteration, on the most workers of each fastest curve."""
     frame = rows(tables, "critical_path", CELLS)
     frame = leading_first(frame[frame["sync"] != NONE], tables)
-    frame = frame[frame["lead"] & (frame["nodes"] == frame.groupby(list(AXES))["nodes"].transform("max"))]
+    frame = frame[frame["lead"] & (frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max"))]
     waits = frame[frame["cause"].isin(["communication", "training data", "straggling"])]
     if waits.empty:
         return ""
-    shares = waits.groupby(["network", "hardware", "nodes", "basis", "cause"], sort=False)["share"].sum().reset_index()
+    shares = (
+        waits.groupby(["network", "hardware", "ranks", "workers_per_node", "basis", "cause"], sort=False)["share"]
+        .sum()
+        .reset_index()
+    )
     worst = most(shares, "share")
     several = frame["hardware"].nunique() > 1
     place = f"{worst['network']} on {worst['hardware']}" if several else worst["network"]
     predicted = " (predicted)" if worst["basis"] == "predicted" else ""
     takes = f"{worst['cause']} takes {100 * worst['share']:.0f} % of each iteration"
-    return f"{place}: {takes} at {worst['nodes']} nodes{predicted}"
+    return f"{place}: {takes} at {at_place(worst)}{predicted}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import arrange, compact, estimate, most, rows
+from stallpoint.charts.frames import arrange, at_place, compact, estimate, most, rows
 from stallpoint.numerals import number
 
 FLAT = 1.0
@@ -13,13 +13,14 @@ FLAT = 1.0
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A curve for each storage over the nodes."""
+    """A curve for each storage over the workers."""
     cells = "train cells with scaling strong or weak"
     frame = rows(tables, "data_share", cells)
     frame = estimate(frame[frame["scaling"] != "compute"], "share", "%", scale=100)
     if frame.empty:
         raise NoData(f"no {cells}")
     frame = arrange(frame.assign(name=frame["storage"], storage=""), single=True)
+    counted = axes.workers(frame)
     frame = frame.assign(basis="measured", curve=frame["panel"])
     frame["storage"] = frame["name"]
     if frame["high"].max() < FLAT:
@@ -30,7 +31,8 @@ def draw(tables: Tables) -> alt.FacetChart:
         [
             "panel",
             "storage",
-            "nodes",
+            "ranks",
+            "workers_per_node",
             "worker_batch",
             "basis",
             "value",
@@ -42,12 +44,16 @@ def draw(tables: Tables) -> alt.FacetChart:
             "curve",
         ],
     )
-    x = axes.nodes_x(frame)
+    x = axes.ranks_x(frame)
     top = min(100.0, max(frame["high"].max() * 1.05, 1.0))
     y = alt.Y("value:Q", title="data wait [% of iteration]", scale=alt.Scale(domain=[0, top]))
     base = marks.only("measured").encode(x=x, color=marks.colour(frame, "storage"))
     tips = marks.tips(
-        storage="storage", nodes="nodes", worker_batch="b [samples]", shown="share (90 % interval)", wait="wait"
+        storage="storage",
+        ranks=counted,
+        worker_batch="b [samples]",
+        shown="share (90 % interval)",
+        wait="wait",
     )
     curve = alt.Detail(["network:N", "curve:N"])
     layers = [
@@ -68,4 +74,4 @@ def finding(tables: Tables) -> str:
     if 100 * frame["share_high"].max() < FLAT:
         return f"Workers wait for training data in less than {FLAT:.0f} % of any iteration: it costs nothing here"
     where = f"{worst['network']} from {worst['storage']}"
-    return f"{where}: workers wait {100 * worst['share']:.0f} % of each iteration at {worst['nodes']} nodes"
+    return f"{where}: workers wait {100 * worst['share']:.0f} % of each iteration at {at_place(worst)}"

@@ -9,7 +9,7 @@ from stallpoint.charts import NoData, Tables, marks
 from stallpoint.charts.frames import compact, rows
 from stallpoint.numerals import number
 
-CELLS = "train cells at four or more node counts, nor external table with so many worker counts"
+CELLS = "train cells at four or more numbers of workers, nor external table with so many worker counts"
 
 
 def draw(tables: Tables) -> alt.FacetChart:

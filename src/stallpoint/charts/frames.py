@@ -14,12 +14,13 @@ from stallpoint.charts import NoData, Tables
 from stallpoint.numerals import number
 from stallpoint.presets import NONE
 from stallpoint.records import SERIES
+from stallpoint.workers import place_in_words
 
 AXES = tuple(column.name for column in SERIES)
 FILTERS = ("network", "hardware", "storage")
 """Axes by which readers of the report choose what is shown."""
 PANEL_AXES = ("network", "hardware", "scaling")
-APART = ("storage", "batch", "prefetch")
+APART = ("storage", "batch", "prefetch", "workers_per_node")
 """Axes that, where they vary, panels are named by: colours are for presets."""
 
 
@@ -38,12 +39,16 @@ def text_of(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
         return symbol + frame["batch"].astype(str)
     if axis == "prefetch":
         return ("prefetch " + frame["prefetch"].astype(str)).where(frame["prefetch"] > 0, "no prefetch")
+    if axis == "workers_per_node":
+        several = frame[axis].map({1: " worker per node"}).fillna(" workers per node")
+        return frame[axis].astype(str) + several
     return frame[axis].astype(str) + (" scaling" if axis == "scaling" else "")
 
 
 def label(frame: pd.DataFrame, axes: list[str]) -> pd.Series[str]:
-    """One text for each row from the given axes, joined by a dot."""
-    texts = [text_of(frame, axis) for axis in axes]
+    """One text for each row from the given axes, joined by a dot; one worker on every node is not worth saying."""
+    told = [axis for axis in axes if axis != "workers_per_node" or (frame[axis] > 1).any()]
+    texts = [text_of(frame, axis) for axis in told]
     joined = pd.Series("", index=frame.index)
     for i, text in enumerate(texts):
         joined = joined + (" · " if i else "") + text
@@ -62,7 +67,7 @@ def arrange(frame: pd.DataFrame, *, single: bool = False) -> pd.DataFrame:
     apart = [axis for axis in (*APART, *(["sync"] if single else [])) if varies(frame, axis)]
     first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *apart])
     panelled = frame.assign(panel=first + "\n" + second, series=frame["sync"])
-    return panelled.sort_values([*AXES, "nodes"], kind="stable")
+    return panelled.sort_values([*AXES, "ranks"], kind="stable")
 
 
 def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> list[str]:
@@ -101,6 +106,11 @@ def compact(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     return kept.reset_index(drop=True)
 
 
+def at_place(row: Any) -> str:
+    """Where a row of a curve is, in words: ``4 nodes``, or ``8 workers (2 nodes)``."""
+    return place_in_words(int(row["ranks"]), int(row["workers_per_node"]))
+
+
 def most(frame: pd.DataFrame, column: str) -> Any:
     """The row with the largest value in a column; the first of several."""
     return frame.sort_values(column, ascending=False, kind="stable").iloc[0]
@@ -114,8 +124,8 @@ def least(frame: pd.DataFrame, column: str) -> Any:
 def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """`frame` with ``lead``: whether its curve is the fastest of its network and hardware; those rows come first.
 
-    The fastest is the one with the most samples per second on any node count that was measured, as on the cards of the
-    report; where none was measured, on any that is predicted.
+    The fastest is the one with the most samples per second on any number of workers that was measured, as on the cards
+    of the report; where none was measured, on any that is predicted.
     """
     curves = frame[list(AXES)].drop_duplicates()
     known = tables.get("predictions")
@@ -149,7 +159,7 @@ def against_measured(frame: pd.DataFrame) -> pd.DataFrame:
         found=with_interval(frame, "measured", "s"),
         off=[f"{error:+.1%}" for error in frame["error"]],
         named=[
-            f"{network}, n = {nodes}" if abs(error) > FAR else ""
-            for network, nodes, error in zip(frame["network"], frame["nodes"], frame["error"], strict=True)
+            f"{network}, n = {ranks}" if abs(error) > FAR else ""
+            for network, ranks, error in zip(frame["network"], frame["ranks"], frame["error"], strict=True)
         ],
     )

@@ -8,11 +8,11 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, marks, theme
-from stallpoint.charts.frames import AXES, compact, label, rows, with_interval
+from stallpoint.charts.frames import AXES, at_place, compact, label, rows, with_interval
 from stallpoint.numerals import number
 
 CHOICE = ["network", "hardware", "sync"]
-POINT = [*AXES, "nodes"]
+POINT = [*AXES, "nodes", "ranks"]
 WIDTH, ROW_HEIGHT = 680, 17
 FINEST = 0.004
 """Layers are drawn together until their bar has this share of the iteration."""
@@ -22,7 +22,7 @@ LANES = ["computing", "communicating"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Bars of one run at a time, which a menu selects: for each network, hardware and preset that on most nodes."""
+    """Bars of one run at a time, which a menu selects: for each network, hardware and preset that on most workers."""
     of_rank = dict(iter(rows(tables, "median_layers", CELLS).groupby(["cell", "rank"])))
     bars = []
     for _, row in _runs(tables).iterrows():
@@ -87,7 +87,8 @@ def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
         f"\niteration {iteration:.0f} of visit {visit:.0f}: {number(1e3 * wall)} ms, the median of {many:.0f}"
         for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "of"]].to_numpy().tolist()
     ]
-    return place + ": " + series + " · " + chosen["nodes"].astype(str) + " nodes" + which + _costs(tables, chosen)
+    where = [at_place(run) for _, run in chosen.iterrows()]
+    return place + ": " + series + " · " + where + which + _costs(tables, chosen)
 
 
 def _costs(tables: Tables, chosen: pd.DataFrame) -> pd.Series[str]:
@@ -157,6 +158,6 @@ def finding(tables: Tables) -> str:
         return ""
     run = first.iloc[0]
     return (
-        f"{run['network']}, {run['sync']} on {run['nodes']} nodes: of {number(1e3 * sending, 2)} ms of communication "
+        f"{run['network']}, {run['sync']} on {at_place(run)}: of {number(1e3 * sending, 2)} ms of communication "
         f"{100 * exposed / sending:.0f} % is exposed, the rest runs beside the backward pass"
     )

@@ -25,7 +25,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         series=frame["network"] + ", B = " + frame["global_batch"].astype(str),
         value=frame["speedup"],
         shown=[number(value) for value in frame["speedup"]],
-        stall=[number(nodes) for nodes in frame["stall_nodes"]],
+        stall=[number(nodes) for nodes in frame["stall_ranks"]],
         basis="published",
     )
     # Amdahl's law knows no mini-batch.

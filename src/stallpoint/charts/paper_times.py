@@ -17,7 +17,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = rows(tables, "paper_figures", "published parameters")
     frame = frame[frame["figure"] == FIGURE]
     panel = frame["network"] + " · " + frame["hardware"].str.upper()
-    frame = frame.assign(panel=panel, at=[number(nodes) for nodes in frame["crossing_nodes"]])
+    frame = frame.assign(panel=panel, at=[number(nodes) for nodes in frame["crossing_ranks"]])
     compute = frame.assign(time="compute, B = " + frame["global_batch"].astype(str), value=frame["compute"])
     traffic = frame.assign(time="communication", value=frame["communication"]).drop_duplicates(["panel", "nodes"])
     times = pd.concat([compute, traffic])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 
-from stallpoint.charts import NoData, Tables, marks
-from stallpoint.charts.frames import ENDS, NEARBY, against_measured, compact, most, rows
+from stallpoint.charts import NoData, Tables, axes, marks
+from stallpoint.charts.frames import ENDS, NEARBY, against_measured, at_place, compact, most, rows
 
 NAMES = {"measured": "measured", "held_out": "predicted"}
 """Iteration times of the table that are compared, and what they are called here."""
@@ -14,6 +14,7 @@ NAMES = {"measured": "measured", "held_out": "predicted"}
 def draw(tables: Tables) -> alt.FacetChart:
     """One point for each combination that was both predicted and measured, a panel for each hardware."""
     frame = rows(tables, "predictions", "train cells")
+    counted = axes.workers(frame)
     renamed = {f"{of}_iteration{end}": f"{to}{end}" for of, to in NAMES.items() for end in ("", "_low", "_high")}
     frame = frame.rename(columns=renamed)
     frame = frame[frame["predicted"].notna() & frame["measured"].notna()]
@@ -25,10 +26,10 @@ def draw(tables: Tables) -> alt.FacetChart:
             frame[f"{name}_{end}"] = frame[f"{name}_{end}"].fillna(frame[name])
     x, y, drawn = marks.agreement(frame, " iteration", "s")
     tips = marks.tips(
-        network="network", series="series", nodes="nodes", found="measured (90 % interval)",
+        network="network", series="series", ranks=counted, found="measured (90 % interval)",
         shown="predicted (90 % interval)", off="prediction off by",
     )  # fmt: skip
-    drawn = compact(drawn, ["panel", "network", "series", "nodes", "basis", *ENDS, "shown", "found", "off", *NEARBY])
+    drawn = compact(drawn, ["panel", "network", "series", "ranks", "basis", *ENDS, "shown", "found", "off", *NEARBY])
     return marks.panels(marks.compared(frame, x, y, tips), drawn)
 
 
@@ -40,5 +41,5 @@ def finding(tables: Tables) -> str:
     worst = most(errors.assign(off=errors["error"].abs()), "off")
     return (
         f"Predictions are {100 * errors['error'].abs().median():.0f} % off in the median, most for {worst['network']} "
-        f"({worst['sync']}) at {worst['nodes']} node{'' if worst['nodes'] == 1 else 's'}: {100 * worst['error']:+.0f} %"
+        f"({worst['sync']}) at {at_place(worst)}: {100 * worst['error']:+.0f} %"
     )

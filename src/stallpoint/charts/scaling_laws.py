@@ -19,11 +19,13 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = rows(tables, "scaling_laws", CELLS)
     frame = arrange(frame[frame["law"] == "chosen"])
     if frame[RATE].isna().all():
-        raise NoData(f"no {CELLS} at three or more node counts")
+        raise NoData(f"no {CELLS} at three or more numbers of workers")
     curves = pd.concat([estimate(frame, name).assign(basis=basis) for basis, name in BASES.items()])
-    x, y = axes.nodes_x(curves), axes.log10_y(axes.reach(curves), TITLE)
+    x, y = axes.ranks_x(curves), axes.log10_y(axes.reach(curves), TITLE)
     colour, shape = marks.by_preset(curves)
-    tips = marks.tips(series="series", nodes="nodes", basis="basis", shown="samples/s (90 % interval)", note="law")
+    tips = marks.tips(
+        series="series", ranks=axes.workers(frame), basis="basis", shown="samples/s (90 % interval)", note="law"
+    )
     dash = alt.StrokeDash(
         "basis:N",
         scale=alt.Scale(domain=list(BASES), range=[theme.SOLID, theme.DASHED, theme.DOTTED]),
@@ -37,5 +39,5 @@ def draw(tables: Tables) -> alt.FacetChart:
         marks.error_bars(measured, y),
         marks.points(measured, y, shape).encode(tooltip=tips),
     ]
-    columns = ["panel", "series", "nodes", "basis", "value", "low", "high", "shown", "note"]
+    columns = ["panel", "series", "ranks", "basis", "value", "low", "high", "shown", "note"]
     return marks.panels(layers, compact(axes.clipped(curves, y), columns))

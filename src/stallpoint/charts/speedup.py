@@ -1,4 +1,4 @@
-"""Speedup against nodes, measured and predicted (Keuper & Pfreundt, Fig. 1; Shi et al., Figs. 2 to 4)."""
+"""Speedup against workers, measured and predicted (Keuper & Pfreundt, Fig. 1; Shi et al., Figs. 2 to 4)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pandas as pd
 from stallpoint.charts import NoData, Tables, axes, marks
 from stallpoint.charts.frames import AXES, FILTERS, arrange, compact, estimate, leading_first, rows, with_interval
 from stallpoint.presets import NONE
+from stallpoint.workers import place_in_words
 
 CELLS = "train cells with scaling strong or weak"
 TITLE = "speedup relative to {}"
-"""Title of the axis; the node count it refers to is that of the study."""
+"""Title of the axis; the count it refers to is that of the study."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -31,21 +32,22 @@ def finding(tables: Tables) -> str:
     curves = leading_first(rows(tables, "stalling", CELLS), tables).query("lead")
     words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided at", "withheld": "withheld"}
     said = [
-        f"{one['network']} {words[one['verdict']]}" + ("" if one["verdict"] == "withheld" else f" {_nodes(one)}")
+        f"{one['network']} {words[one['verdict']]}" + ("" if one["verdict"] == "withheld" else f" {_place(one)}")
         for _, one in curves.iterrows()
     ]
     more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
     return "; ".join(said[:MOST_NAMED]) + more
 
 
-def _nodes(one: Any) -> str:
-    count = int(one["verdict_nodes"]) * (2 if one["verdict"] == "undecided" else 1)
-    return f"{count} node{'' if count == 1 else 's'}"
+def _place(one: Any) -> str:
+    count = int(one["verdict_ranks"]) * (2 if one["verdict"] == "undecided" else 1)
+    return place_in_words(count, int(one["workers_per_node"]))
 
 
 def _relative(predictions: pd.DataFrame) -> str:
-    fewest = predictions.groupby(list(AXES))["nodes"].min().unique()
-    return "1 node" if list(fewest) == [1] else "the fewest nodes"
+    fewest = predictions.groupby(list(AXES))["ranks"].min().unique()
+    one = axes.workers(predictions).removesuffix("s")
+    return f"1 {one}" if list(fewest) == [1] else f"the fewest {one}s"
 
 
 MOST_NAMED = 4
@@ -66,14 +68,14 @@ def curves(
         raise NoData(f"no {CELLS} whose speedup is known")
     y = axes.ratio_y(axes.reach(known), title.format(_relative(predictions)))
     stalls = _stalls(tables, predictions, bottom=y["scale"]["domain"][0])
-    x = axes.nodes_x(known, beyond=stalls["nodes"])
+    x = axes.ranks_x(known, beyond=stalls["ranks"])
     least, most = x["scale"]["domain"]
     stalls = stalls.assign(low=stalls["low"].clip(least, most), high=stalls["high"].clip(least, most))
-    frame = pd.concat([axes.clipped(known, y), marks.ideal_rows(known, "nodes"), stalls])
-    frame = compact(frame, ["panel", "series", "nodes", "basis", "value", "low", "high", "shown", "cause", "start"])
+    frame = pd.concat([axes.clipped(known, y), marks.ideal_rows(known, "ranks"), stalls])
+    frame = compact(frame, ["panel", "series", "ranks", "basis", "value", "low", "high", "shown", "cause", "start"])
     colour, shape = marks.by_preset(known)
     variants = known["series"].nunique() > known["sync"].nunique()
-    tips = marks.tips(series="series", nodes="nodes", basis="basis", shown="speedup (90 % interval)")
+    tips = marks.tips(series="series", ranks=axes.workers(known), basis="basis", shown="speedup (90 % interval)")
     measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
     lines = alt.Chart().transform_filter("datum.basis == 'measured' || datum.basis == 'predicted'")
     stall = marks.only("stall").encode(color=colour)
@@ -95,7 +97,19 @@ def curves(
 
 def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.DataFrame:
     """Stalling points that were reached, at the bottom of the panel of their curve."""
-    columns = ["panel", "series", "basis", "nodes", "value", "low", "high", "shown", "cause", *FILTERS]
+    columns = [
+        "panel",
+        "series",
+        "basis",
+        "ranks",
+        "workers_per_node",
+        "value",
+        "low",
+        "high",
+        "shown",
+        "cause",
+        *FILTERS,
+    ]
     stalling = tables.get("stalling")
     if stalling is None or stalling.empty:
         return pd.DataFrame(columns=columns, dtype=float)
@@ -103,11 +117,11 @@ def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.Data
     points = stalling[stalling["reached"].astype(bool)].merge(names, on=list(AXES))
     points = points.assign(
         basis="stall",
-        nodes=points["stall_nodes"],
+        ranks=points["stall_ranks"],
         value=bottom,
-        low=points["stall_nodes_low"].fillna(points["stall_nodes"]),
-        high=points["stall_nodes_high"].fillna(points["stall_nodes"]),
-        shown=with_interval(points, "stall_nodes", "nodes"),
+        low=points["stall_ranks_low"].fillna(points["stall_ranks"]),
+        high=points["stall_ranks_high"].fillna(points["stall_ranks"]),
+        shown=with_interval(points, "stall_ranks", axes.workers(predictions)),
         cause=points["dominant_cause"],
     )
     return points[columns]

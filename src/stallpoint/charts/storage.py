@@ -8,18 +8,23 @@ import pandas as pd
 from stallpoint.charts import Tables, axes, marks, theme
 from stallpoint.charts.frames import compact, estimate, rows, with_interval
 from stallpoint.numerals import number
+from stallpoint.origins import in_words
 
 PERCENTILES = {"latency_p50": "median of a sample", "latency_p95": "95th percentile", "latency_p99": "99th percentile"}
 ROW = 26
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A row for each storage, order and state of the page cache, the fastest first; a point for each node count."""
+    """A row for each storage, order, state of the page cache and number of readers, the fastest first.
+
+    A point for each number of nodes; where some have several workers, for each number of workers.
+    """
     frame = _rates(tables)
     order = list(frame.groupby("reading", sort=False)["value"].max().sort_values(ascending=False, kind="stable").index)
     scale, axis = axes.log10(axes.reach(frame), "~s")
     x = alt.X("value:Q", title="reading rate of all nodes together [samples/s]", scale=scale, axis=axis)
-    columns = ["panel", "reading", "storage", "nodes", "value", "low", "high", "shown", "bytes_read", "resident"]
+    shown = ["shown", "bytes_read", "resident", "came"]
+    columns = ["panel", "reading", "storage", "nodes", "value", "low", "high", *shown]
     clipped = frame.assign(low=frame["low"].clip(*scale["domain"]), high=frame["high"].clip(*scale["domain"]))
     frame = compact(clipped, [*columns, *PERCENTILES])
     colour = marks.colour(frame, "nodes", "nodes")
@@ -28,7 +33,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     base = alt.Chart().encode(y=y, yOffset=beside, color=colour)
     tips = marks.tips(
         reading="reading", nodes="nodes", shown="rate (90 % interval)", bytes_read="bytes (90 % interval)",
-        resident="in the page cache before", **PERCENTILES,
+        came="the bytes came", resident="in the page cache before", **PERCENTILES,
     )  # fmt: skip
     shape = alt.Shape("nodes:N", scale=theme.shapes("nodes", colour["scale"]), legend=colour["legend"])
     layers = [
@@ -42,25 +47,35 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 def _rates(tables: Tables) -> pd.DataFrame:
     frame = estimate(rows(tables, "storage_rates", "storage cells"), "samples_per_second", "samples/s")
-    frame = frame.sort_values(["hardware", "storage", "order", "cache", "nodes"], kind="stable")
+    frame = frame.sort_values(["hardware", "storage", "order", "cache", "readers", "ranks"], kind="stable")
+    several = frame["readers"].nunique() > 1
+    readers = [f" · {readers} readers" if several else "" for readers in frame["readers"]]
     return frame.assign(
         panel=frame["hardware"],
-        reading=frame["storage"] + " · " + frame["order"] + " · " + frame["cache"],
-        nodes=frame["nodes"].astype(str),
+        reading=frame["storage"] + " · " + frame["order"] + " · " + frame["cache"] + readers,
+        came=[in_words(*pair) for pair in zip(frame["origin"], frame["server_cache"], strict=True)],
+        nodes=list(map(_place, frame["nodes"], frame["workers_per_node"])),
         bytes_read=with_interval(frame, "bytes_per_second", "MB/s", scale=1e-6),
-        resident=[f"{100 * share:.0f} %" for share in frame["resident"]],
+        resident=["not known" if share != share else f"{100 * share:.0f} %" for share in frame["resident"]],
         **{name: [f"{number(seconds * 1e3)} ms" for seconds in frame[name]] for name in PERCENTILES},
     )
 
 
+def _place(nodes: int, workers_per_node: int) -> str:
+    return str(nodes) if workers_per_node == 1 else f"{nodes} × {workers_per_node} workers"
+
+
 def finding(tables: Tables) -> str:
-    """The fastest and the slowest storage, read cold at random where that was measured."""
+    """The fastest and the slowest storage, read cold and shuffled where that was measured; and which may be caches."""
     frame = _rates(tables)
-    cold = frame[(frame["cache"] == "cold") & (frame["order"] == "random")]
-    best = (cold if len(cold) else frame).groupby("storage")["value"].max().sort_values(ascending=False)
+    cold = frame[(frame["cache"] == "cold") & (frame["order"] == "shuffled")]
+    compared = cold if len(cold) else frame
+    best = compared.sort_values("value", ascending=False, kind="stable").drop_duplicates("storage")
+    names, values = list(best["storage"]), list(best["value"])
     if len(best) < 2:
-        return f"{best.index[0]} delivers {number(best.iloc[0], 2)} samples/s"
-    how = " when read cold" if len(cold) else ""
-    return (
-        f"{best.index[0]} delivers {number(best.iloc[0] / best.iloc[-1], 2)} times the samples of {best.index[-1]}{how}"
-    )
+        found = f"{names[0]} delivers {number(values[0], 2)} samples/s"
+    else:
+        how = " when read cold" if len(cold) else ""
+        found = f"{names[0]} delivers {number(values[0] / values[-1], 2)} times the samples of {names[-1]}{how}"
+    doubtful = sorted(set(best.loc[~best["of_storage"].astype(bool), "storage"]))
+    return f"{found}; caches may have answered for {' and '.join(doubtful)}" if doubtful else found

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import compact, estimate, label, leading_first, most, rows
+from stallpoint.charts.frames import at_place, compact, estimate, label, leading_first, most, rows
 from stallpoint.numerals import number
 from stallpoint.presets import NONE
 
@@ -15,16 +15,17 @@ MEASURES = ("samples per second", "efficiency [%]", "node-hours per million samp
 PER_MILLION = 1e6 / 3600
 LABELS = "datum.value < 1e4 ? format(datum.value, '~g') : format(datum.value, '~s')"
 """Thousands are shortened; thousandths are not, as 200m reads like millions."""
-COLUMNS = ["panel", "network", "series", "nodes", "basis", "value", "low", "high", "shown"]
+COLUMNS = ["panel", "network", "series", "ranks", "basis", "value", "low", "high", "shown"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each measure (and hardware entry), a line for each network."""
     frame = _measures(tables)
-    x, y = axes.nodes_x(frame), y_axis()
+    counted = axes.workers(frame)
+    x, y = axes.ranks_x(frame), y_axis()
     frame = compact(frame, COLUMNS)
     colour = marks.colour(frame, "network")
-    tips = marks.tips(network="network", series="curve", nodes="nodes", basis="basis", shown="(90 % interval)")
+    tips = marks.tips(network="network", series="curve", ranks=counted, basis="basis", shown="(90 % interval)")
     measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
     layers = [
         marks.band(predicted, y),
@@ -64,14 +65,14 @@ def _measures(tables: Tables) -> pd.DataFrame:
     several = leads["hardware"].nunique() > 1
     frame["panel"] = frame["measure"] + (("\n" + frame["hardware"]) if several else "")
     order = frame["measure"].map(MEASURES.index)
-    return frame.assign(order=order).sort_values(["order", "hardware", "network", "nodes"], kind="stable")
+    return frame.assign(order=order).sort_values(["order", "hardware", "network", "ranks"], kind="stable")
 
 
 def _of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
     """A frame for each measure; the ends of what falls with the iteration time change places."""
     time = {end: leads[f"{basis}_iteration{end}"] for end in ("", "_low", "_high")}
     swapped = {"": "", "_low": "_high", "_high": "_low"}
-    more = leads["nodes"] / leads.groupby(["network", "hardware"])["nodes"].transform("min")
+    more = leads["ranks"] / leads.groupby(["network", "hardware"])["ranks"].transform("min")
     quantities = (
         {end: leads["global_batch"] / time[swapped[end]] for end in time},
         {end: 100 * leads[f"{basis}_speedup{end}"] / more for end in time},
@@ -84,16 +85,17 @@ def _of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
 
 
 def finding(tables: Tables) -> str:
-    """What a sample costs on the most measured nodes, beside the fewest, where that differs most."""
+    """What a sample costs on the most measured workers, beside the fewest, where that differs most."""
     frame = _measures(tables).query("basis == 'measured'")
-    cost = frame[frame["measure"] == MEASURES[2]].sort_values("nodes")
+    cost = frame[frame["measure"] == MEASURES[2]].sort_values("ranks")
     curves = cost.groupby(["network", "hardware"])
-    ends = {"first": curves["value"].first(), "last": curves["value"].last(), "nodes": curves["nodes"].last()}
-    known = pd.DataFrame(ends).reset_index().query("nodes > 1")
+    ends = {"first": curves["value"].first(), "last": curves["value"].last()}
+    ends |= {name: curves[name].last() for name in ("ranks", "workers_per_node")}
+    known = pd.DataFrame(ends).reset_index().query("ranks > 1")
     if known.empty:
         return ""
     worst = most(known.assign(ratio=known["last"] / known["first"]), "ratio")
-    ratio, nodes = number(worst["ratio"], 2), worst["nodes"]
+    ratio, place = number(worst["ratio"], 2), at_place(worst)
     if ratio == "1":
-        return f"{worst['network']}: a sample costs as many node-hours at {nodes} nodes as on the fewest"
-    return f"{worst['network']}: a sample costs {ratio} times the node-hours at {nodes} nodes"
+        return f"{worst['network']}: a sample costs as many node-hours at {place} as on the fewest"
+    return f"{worst['network']}: a sample costs {ratio} times the node-hours at {place}"

@@ -6,23 +6,24 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks
-from stallpoint.charts.frames import compact, estimate, most
+from stallpoint.charts.frames import at_place, compact, estimate, most
 from stallpoint.charts.throughput import CELLS, fastest, y_axis
 from stallpoint.numerals import number
 
 FLOPS, LINK = "model FLOP/s of a worker", "bandwidth of the gradients"
 MEASURES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
 """Measure -> column, and the unit where nothing is rated."""
-COLUMNS = ["panel", "network", "series", "nodes", "value", "low", "high", "shown"]
+COLUMNS = ["panel", "network", "series", "ranks", "value", "low", "high", "shown"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each measure (and hardware entry), a line for each network."""
     frame = _measures(tables)
-    x, y = axes.nodes_x(frame), y_axis()
+    counted = axes.workers(frame)
+    x, y = axes.ranks_x(frame), y_axis()
     frame = compact(frame, COLUMNS)
     colour = marks.colour(frame, "network")
-    tips = marks.tips(network="network", series="curve", nodes="nodes", shown="(90 % interval)")
+    tips = marks.tips(network="network", series="curve", ranks=counted, shown="(90 % interval)")
     layers = [
         alt.Chart().mark_line().encode(x=x, y=y, color=colour),
         marks.error_bars(alt.Chart().encode(x=x, color=colour), y),
@@ -41,7 +42,7 @@ def _measures(tables: Tables) -> pd.DataFrame:
     several = leads["hardware"].nunique() > 1
     frame["panel"] = frame["measure"] + " [" + frame["unit"] + "]" + (("\n" + frame["hardware"]) if several else "")
     order = frame["measure"].map(list(MEASURES).index)
-    return frame.assign(order=order).sort_values(["order", "hardware", "network", "nodes"], kind="stable")
+    return frame.assign(order=order).sort_values(["order", "hardware", "network", "ranks"], kind="stable")
 
 
 def _of(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
@@ -53,11 +54,10 @@ def _of(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """The lowest share of the rated FLOP/s on the most nodes."""
+    """The lowest share of the rated FLOP/s on the most workers."""
     frame = _measures(tables).query("measure == @FLOPS and unit == '% of rated'")
     if frame.empty:
         return ""
-    last = frame[frame["nodes"] == frame.groupby(["network", "hardware"])["nodes"].transform("max")]
+    last = frame[frame["ranks"] == frame.groupby(["network", "hardware"])["ranks"].transform("max")]
     least = most(last.assign(unused=-last["value"]), "unused")
-    nodes = f"{least['nodes']} node{'s' if least['nodes'] > 1 else ''}"
-    return f"{least['network']}: {number(least['value'])} % of the rated FLOP/s on {nodes}"
+    return f"{least['network']}: {number(least['value'])} % of the rated FLOP/s on {at_place(least)}"

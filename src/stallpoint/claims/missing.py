@@ -16,20 +16,21 @@ _TRAIN, _SGEMM, _COLLECTIVES, _STORAGE = (KINDS[name].missing for name in ("trai
 CELLS = {
     "layer_scaling": f"{_TRAIN} on one worker, at several b (scaling compute)",
     "halvings": f"{_TRAIN} on one worker or {_SGEMM}, at two b",
-    "amdahl": f"{_TRAIN} on one worker at two b (scaling compute), or on two node counts (strong)",
+    "amdahl": f"{_TRAIN} on one worker at two b (scaling compute), or on two numbers of workers (strong)",
     "sgemm_speedup": _SGEMM,
     "matrix_products": _SGEMM,
     "curve_distances": f"{_SGEMM} and {_TRAIN} on one worker that share two b",
     "communication": _COLLECTIVES,
     "storage_rates": _STORAGE,
     "data_share": _TRAIN,
+    "break_even": f"{_TRAIN} on a storage that is staged and on the same set where it is shared",
     "hidden_communication": f"{_TRAIN} on more than one worker (and of the same with sync: none)",
     "comparisons": f"{_TRAIN} that differ in storage, sync or prefetch alone",
     "traffic": f"{_TRAIN} on more than one worker and {_STORAGE}",
     "what_if": "scenarios under what_if",
     "network_layers": f"{_TRAIN} of a network",
     "extrapolations": "external tables",
-    "law_validation": f"external tables, or {_TRAIN} on many node counts",
+    "law_validation": f"external tables, or {_TRAIN} on many numbers of workers",
 }
 """What fills each table; those not named here: train cells with scaling strong or weak."""
 _CURVE = f"{_TRAIN} (strong or weak scaling)"

@@ -14,9 +14,10 @@ from stallpoint.comparison.change import BETTER, WORSE, beside_others, changes, 
 from stallpoint.comparison.reading import Results
 from stallpoint.comparison.settings import differences
 from stallpoint.errors import InputError
-from stallpoint.models.base.measured import POINT, SERIES
+from stallpoint.models.base.measured import PLACELESS, POINT, SERIES
 from stallpoint.models.base.statistics import groups
 from stallpoint.records import COMPARISON, STALLING
+from stallpoint.workers import curves_of
 
 LOWER, HIGHER = "lower", "higher"
 MOVED = (WORSE, BETTER, LOWER, HIGHER)
@@ -123,7 +124,7 @@ def _layers(found: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _speedups(points: pd.DataFrame) -> pd.DataFrame:
-    """The family of speedups over the fewest nodes that both studies measured; what slows all points cancels."""
+    """The family of speedups over the fewest workers that both studies measured; what slows all points cancels."""
     rows = list(_speedup_rows(points[points["scaling"] != "compute"]))
     if not rows:
         return pd.DataFrame()
@@ -132,17 +133,26 @@ def _speedups(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _speedup_rows(points: pd.DataFrame) -> Iterator[dict[str, object]]:
-    for _, curve in groups(points, SERIES):
-        base, *others = records(curve.sort_values("nodes"))
+    for base, others, per_node in _curves(points):
         for other in others:
             larger = other["global_batch"] / base["global_batch"]
             errors = np.array([base["error"], other["error"]]) ** 2
             freedom = errors.sum() ** 2 / (errors**2 / [base["freedom"], other["freedom"]]).sum()
             yield {
                 **other,
+                "workers_per_node": per_node,
                 **{study: larger * base[study] / other[study] for study in ("old", "new")},
                 "log": base["log"] - other["log"], "error": np.sqrt(errors.sum()), "freedom": freedom,
             }  # fmt: skip
+
+
+def _curves(points: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]], int]]:
+    """The fewest workers of each scaling curve, its other points, and the workers of a full node."""
+    for _, series in groups(points, PLACELESS):
+        at = {(row["nodes"], row["workers_per_node"]): row for row in records(series)}
+        for per_node, places in curves_of(at).items():
+            base, *others = (at[place] for place in places)
+            yield base, others, per_node
 
 
 def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Iterator[dict[str, object]]:
@@ -160,8 +170,8 @@ def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Itera
 
 
 def _verdict(row: Mapping[str, object], study: str) -> str:
-    said, nodes = str(row[f"verdict_{study}"]), row[f"verdict_nodes_{study}"]
-    return {"stalls": f"stalls at {nodes:g}", "scales": f"scales to {nodes:g}"}.get(said, said)
+    said, ranks = str(row[f"verdict_{study}"]), row[f"verdict_ranks_{study}"]
+    return {"stalls": f"stalls at {ranks:g}", "scales": f"scales to {ranks:g}"}.get(said, said)
 
 
 def _unlike(known: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:

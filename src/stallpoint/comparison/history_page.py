@@ -103,7 +103,7 @@ def _pace_rows(machine: PastMachine) -> pd.DataFrame:
 
 def _rate_rows(rows: pd.DataFrame) -> pd.DataFrame:
     varying = [axis for axis in AXES if varies(rows, axis)]
-    series = label(rows, varying) + (" · " if varying else "") + "n = " + rows["nodes"].astype(str)
+    series = label(rows, varying) + (" · " if varying else "") + "n = " + rows["ranks"].astype(str)
     return rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(series=series)
 
 

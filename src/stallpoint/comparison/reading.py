@@ -24,7 +24,7 @@ NEEDED: dict[Table, tuple[str, ...]] = {
     ENVIRONMENTS: ("cell", "node"),
     ITERATIONS: (*_ROW, *TIMES, *READING),
     LAYERS: (*_ROW, "rank", "layer", "layer_type", "forward", "backward"),
-    STALLING: (*SERIES, "verdict", "verdict_nodes"),
+    STALLING: (*SERIES, "verdict", "verdict_ranks"),
     DISTURBANCES: ("cell", "iteration", "left_out"),
 }
 """Tables that are read, and their columns that have to be there: archives of earlier versions may lack others."""

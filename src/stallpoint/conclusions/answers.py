@@ -25,12 +25,12 @@ def answers(curves: Sequence[Curve], errors: Sequence[Mapping[str, Any]]) -> lis
 
 
 def leading(curves: Sequence[Curve]) -> Curve:
-    """The curve with the largest throughput at any node count that was measured."""
+    """The curve with the largest throughput at any number of workers that was measured."""
     return max(curves, key=_fastest)
 
 
 def _fastest(curve: Curve, end: str = "value") -> float:
-    """The largest throughput at any measured node count, or the `end` (low or high) of its interval there."""
+    """The largest throughput at any measured number of workers, or the `end` (low or high) of its interval there."""
     rates = [at["samples_per_second"] for at in curve["measured"] if at["samples_per_second"]]
     best = max(rates, key=lambda rate: rate["value"] or 0.0, default=None)
     return float(best[end] or 0.0) if best else 0.0
@@ -46,18 +46,22 @@ def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answe
     best = leading(alike)
     at = _decisive(best)
     return {
-        **{name: best[name] for name in (*PLACE, "sync", "prefetch", "batch")},
+        **{name: best[name] for name in (*PLACE, "sync", "prefetch", "batch", "workers_per_node")},
         "curves": len(alike),
         "as_fast": may_be_as_fast(best, alike),
-        "differ": [name for name in ("sync", "prefetch", "batch") if len({curve[name] for curve in alike}) > 1],
+        "differ": [
+            name
+            for name in ("sync", "prefetch", "batch", "workers_per_node")
+            if len({curve[name] for curve in alike}) > 1
+        ],
         "state": best["verdict"],
-        "nodes": best["verdict_nodes"],
-        "why_withheld": best["note"] if best["verdict"] == "withheld" or not best["verdict_nodes"] else "",
+        "ranks": best["verdict_ranks"],
+        "why_withheld": best["note"] if best["verdict"] == "withheld" or not best["verdict_ranks"] else "",
         "base": best["measured"][0] if best["measured"] else None,
         "at": at,
         "likely": best["measured_stall"],
-        "deciding": best["deciding_nodes"],
-        "cause": _cause(best, at["nodes"]) if at else None,
+        "deciding": best["deciding_ranks"],
+        "cause": _cause(best, at["ranks"]) if at else None,
         "beyond": _beyond(best),
         "helps": _helps(best),
         "model_error": off[place]["median_error"] if (place := (best["network"], best["hardware"])) in off else None,
@@ -66,44 +70,44 @@ def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answe
 
 def _decisive(curve: Curve) -> Mapping[str, Any] | None:
     """The measured point that shows the verdict: where it scales to or stalls, or the double in question."""
-    larger = {at["nodes"]: at for at in curve["measured"][1:]}
-    nodes = curve["verdict_nodes"]
-    for wanted in (2 * nodes, nodes) if curve["verdict"] == "undecided" else (nodes, 2 * nodes):
+    larger = {at["ranks"]: at for at in curve["measured"][1:]}
+    ranks = curve["verdict_ranks"]
+    for wanted in (2 * ranks, ranks) if curve["verdict"] == "undecided" else (ranks, 2 * ranks):
         if wanted in larger:
             found: Mapping[str, Any] = larger[wanted]
             return found
     return larger[max(larger)] if larger else None
 
 
-def _cause(curve: Curve, nodes: int) -> dict[str, Any] | None:
+def _cause(curve: Curve, ranks: int) -> dict[str, Any] | None:
     """What costs most against ideal scaling at a measured count: where it stalls at the double, if measured."""
-    measured = {at["nodes"]: at for at in curve["causes"] if at["basis"] == "measured"}
-    doubled = 2 * nodes if curve["verdict"] == "stalls" else nodes
-    at = measured.get(doubled, measured.get(nodes))
+    measured = {at["ranks"]: at for at in curve["causes"] if at["basis"] == "measured"}
+    doubled = 2 * ranks if curve["verdict"] == "stalls" else ranks
+    at = measured.get(doubled, measured.get(ranks))
     if at is None:
         return None
-    return {"nodes": at["nodes"], "verdict": at["verdict"], "leading": at["leading"]}
+    return {"ranks": at["ranks"], "verdict": at["verdict"], "leading": at["leading"]}
 
 
 def _beyond(curve: Curve) -> dict[str, Any]:
-    """What is said of node counts nobody measured."""
+    """What is said of worker counts nobody measured."""
     largest = curve["largest_measured"]
-    found = {"from": largest, "to": curve["largest_considered"], "stall_nodes": None, "why": ""}
+    found = {"from": largest, "to": curve["largest_considered"], "stall_ranks": None, "why": ""}
     if curve["withheld"]:
         return found | {"state": "withheld", "why": curve["withheld"]}
     if curve["largest_considered"] <= largest or curve["verdict"] in ("stalls", "withheld"):
         return found | {"state": "nothing"}
-    stalls = curve["stall_nodes"] if curve["reached"] and curve["basis"] == "predicted" else None
-    return found | {"state": "predicted", "stall_nodes": stalls}
+    stalls = curve["stall_ranks"] if curve["reached"] and curve["basis"] == "predicted" else None
+    return found | {"state": "predicted", "stall_ranks": stalls}
 
 
 def _helps(curve: Curve) -> list[dict[str, Any]]:
-    """Changes of the cluster by what they gain on the largest measured node count, the most first.
+    """Changes of the cluster by what they gain on the most workers measured, the most first.
 
-    Faster compute units alone make one node faster as well: they help training, not its scaling.
+    Faster compute units alone make one worker faster as well: they help training, not its scaling.
     """
     gains = [
-        {"scenario": entry["scenario"], "nodes": entry["nodes"], "gain": entry["gain"]}
+        {"scenario": entry["scenario"], "ranks": entry["ranks"], "gain": entry["gain"]}
         for entry in curve["what_if"]
         if entry["scales"] and entry["gain"] and (entry["gain"]["low"] or 0.0) > 1 + LEAST_GAIN
     ]

@@ -11,6 +11,7 @@ from stallpoint.conclusions.words import (
     INSTRUMENTATION_CAPTION,
     INSTRUMENTATION_HEAD,
     INTERVENTIONS_HEAD,
+    at_count,
     crossing_in_words,
     error_in_words,
     instrumentation_rows,
@@ -28,6 +29,7 @@ from stallpoint.conclusions.words import (
 from stallpoint.markdown import plain
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.numerals import interval, number
+from stallpoint.origins import BEYOND_CACHE, in_words
 
 REVERSED = {"value": "value", "low": "high", "high": "low"}
 """Which end of an interval is which once its sign is changed."""
@@ -38,18 +40,20 @@ def details(conclusions: Conclusions) -> str:
     covered, threshold = (f"{100 * conclusions[name]:.0f} %" for name in ("interval", "threshold"))
     blocks = [
         "# Details",
-        f"Intervals, in brackets, cover {covered}. A curve stalls at the node count from which doubling the nodes "
-        f"gains less than {threshold} in throughput. Nodes are worth paying for while a sample costs at most "
-        f"{number(1 / conclusions['efficiency'])} times the node-seconds it costs on the fewest. *Predicted* means: "
+        f"Intervals, in brackets, cover {covered}. A curve stalls at the number n of workers from which doubling "
+        f"them gains less than {threshold} in throughput. Workers are worth paying for while a sample costs at most "
+        f"{number(1 / conclusions['efficiency'])} times the worker-seconds it costs on the fewest. *Predicted* means: "
         "by the DAG model, not measured; its intervals hold the uncertainty of its inputs, not that of the model.",
         *_trust_blocks(conclusions),
         *_scaling_blocks(conclusions["curves"]),
         *_intervention_blocks(conclusions["interventions"]),
         *claims.blocks(conclusions["claims"]),
         *_amdahl_blocks(conclusions["amdahl"]),
+        *_memory_blocks(conclusions["memory"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
         *_feeding_blocks(conclusions["curves"]),
+        *_break_even_blocks(conclusions["break_even"]),
         *_instrumentation_blocks(conclusions["instrumentation"]),
         *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
@@ -81,7 +85,7 @@ def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
                     crossing_in_words(curve),
                     worthwhile_in_words(curve),
                     interval(curve["best_speedup"]),
-                    f"{percent(curve['data_wait']['share'])} at n = {curve['data_wait']['nodes']}",
+                    f"{percent(curve['data_wait']['share'])} at {at_count(curve, curve['data_wait']['ranks'])}",
                 ]
                 for curve in here
             ),
@@ -97,13 +101,13 @@ def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _path_in_words(curve: Mapping[str, Any]) -> str:
-    path = {at["nodes"]: at for at in curve["critical_path"]}
+    path = {at["ranks"]: at for at in curve["critical_path"]}
     if not path:
         return "not known"
-    doubled = 2 * int(curve["stall_nodes"]["value"]) if curve["reached"] else None
+    doubled = 2 * int(curve["stall_ranks"]["value"]) if curve["reached"] else None
     at = path[doubled if doubled in path else max(path)]
     parts = [f"{part['part']} {percent(part['share'])}" for part in at["parts"] if _counts(part["share"])]
-    return f"n = {at['nodes']} ({at['basis']}): {', '.join(parts)}"
+    return f"{at_count(curve, at['ranks'])} ({at['basis']}): {', '.join(parts)}"
 
 
 def _intervention_blocks(found: list[dict[str, Any]]) -> Iterator[str]:
@@ -114,16 +118,16 @@ def _intervention_blocks(found: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _communication_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
-    lines = [f"- {series(curve)}: {_cost_in_words(at)}" for curve in curves for at in curve["communication"]]
+    lines = [f"- {series(curve)}: {_cost_in_words(curve, at)}" for curve in curves for at in curve["communication"]]
     if lines:
         yield "What communication costs an iteration: what it takes beyond the same training without communication:"
         yield "\n".join(lines)
 
 
-def _cost_in_words(at: Mapping[str, Any]) -> str:
+def _cost_in_words(curve: Mapping[str, Any], at: Mapping[str, Any]) -> str:
     cost, isolated = (interval(at[name], 1e3, " ms") for name in ("cost", "isolated"))
     hidden = _hidden_in_words(at["hidden"])
-    return f"n = {at['nodes']}: {cost}; its isolated messages take {isolated}, of which {hidden}"
+    return f"{at_count(curve, at['ranks'])}: {cost}; its isolated messages take {isolated}, of which {hidden}"
 
 
 def _hidden_in_words(hidden: Estimate) -> str:
@@ -142,27 +146,29 @@ def _counts(share: Estimate | None) -> bool:
 
 def _what_if_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
     rows = [
-        [series(curve), entry["scenario"], *_scenario_in_words(entry)] for curve in curves for entry in curve["what_if"]
+        [series(curve), entry["scenario"], *_scenario_in_words(curve, entry)]
+        for curve in curves
+        for entry in curve["what_if"]
     ]
     if rows:
         yield "What if the cluster were different (predicted; throughput over that predicted for it as measured):"
         yield markdown_table(["curve", "scenario", "throughput, on the largest measured n", "stalls at n"], rows)
 
 
-def _scenario_in_words(entry: Mapping[str, Any]) -> list[str]:
+def _scenario_in_words(curve: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
     if entry["note"]:
         return [f"not known: {entry['note']}", ""]
-    stalls = interval(entry["stall_nodes"]) if entry["stall_nodes"] else f"not up to {entry['largest_considered']}"
-    return [f"× {interval(entry['gain'])}, n = {entry['nodes']}" if entry["gain"] else "not known", stalls]
+    stalls = interval(entry["stall_ranks"]) if entry["stall_ranks"] else f"not up to {entry['largest_considered']}"
+    return [f"× {interval(entry['gain'])}, {at_count(curve, entry['ranks'])}" if entry["gain"] else "not known", stalls]
 
 
 def _cause_table(curves: list[dict[str, Any]]) -> str:
-    nodes = sorted({at["nodes"] for curve in curves for at in curve["causes"]})
+    counts = sorted({at["ranks"] for curve in curves for at in curve["causes"]})
     rows = []
     for curve in curves:
-        found = {at["nodes"]: _leading(at) for at in curve["causes"]}
-        rows.append([series(curve), *(found.get(n, "") for n in nodes)])
-    return markdown_table(["curve", *(f"n = {n}" for n in nodes)], rows)
+        found = {at["ranks"]: _leading(at) for at in curve["causes"]}
+        rows.append([series(curve), *(found.get(n, "") for n in counts)])
+    return markdown_table(["curve", *(f"n = {n}" for n in counts)], rows)
 
 
 def _leading(at: Mapping[str, Any]) -> str:
@@ -194,7 +200,31 @@ def _what(row: Mapping[str, Any]) -> str:
 def _limits(row: Mapping[str, Any]) -> list[str]:
     if row["note"]:
         return [f"not fitted: {row['note']}", "", ""]
-    return [interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_nodes")]
+    return [interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_ranks")]
+
+
+def _memory_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Memory"
+        yield (
+            "The largest mini-batch b of a worker that fits into its memory: *measured* between what was trained and "
+            "what ran out of memory, or *predicted* by fixed + slope · b."
+        )
+        yield markdown_table(
+            ["network", "hardware", "workers a node", "preset", "prefetch", "memory", "GiB available", "GiB fixed",
+             "MiB a sample", "largest b", ""],
+            (
+                [
+                    row["network"], row["hardware"], str(row["workers_per_node"]), row["sync"], str(row["prefetch"]),
+                    row["memory"], number(row["available"] / 2**30) if row["available"] else "",
+                    interval(row["fixed"], 2**-30) if row["fixed"] else "",
+                    interval(row["slope"], 2**-20) if row["slope"] else "",
+                    interval(row["largest_batch"]) if row["largest_batch"] else "",
+                    f"{row['basis']}: {row['note']}" if row["note"] else row["basis"],
+                ]
+                for row in rows
+            ),
+        )  # fmt: skip
 
 
 def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
@@ -226,14 +256,23 @@ def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
     if not rows:
         return
     yield "## Storages"
-    yield "Samples per second read by all nodes together, at the largest node count."
+    yield (
+        "Samples per second read by all nodes together, at the largest node count. What came from a cache, or may "
+        "have, is not the storage's speed."
+    )
+    if small := sorted({row["storage"] for row in rows if row["set_over_memory"] < BEYOND_CACHE}):
+        yield (
+            f"Smaller than {number(BEYOND_CACHE)} times the memory of the nodes, which MLPerf Storage asks for, so "
+            f"that caches may hold much of it: {', '.join(small)}."
+        )
     largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: row["nodes"])}
     yield markdown_table(
-        ["hardware", "nodes", "order", "page cache", "storage", "samples/s", ""],
+        ["hardware", "nodes", "workers", "order", "page cache", "readers", "storage", "samples/s", "came", ""],
         (
             [
-                row["hardware"], str(row["nodes"]), row["order"], row["cache"], row["storage"],
-                interval(row["samples_per_second"]), row["verdict"],
+                row["hardware"], str(row["nodes"]), str(row["nodes"] * row["workers_per_node"]), row["order"],
+                row["cache"], str(row["readers"]), row["storage"], interval(row["samples_per_second"]),
+                in_words(row["origin"], row["server_cache"]), row["verdict"],
             ]
             for row in rows
             if row["nodes"] == largest[row["hardware"]]
@@ -264,7 +303,7 @@ def _fed(curve: Mapping[str, Any], at: Mapping[str, Any]) -> list[str]:
     mark = "*" if at["basis"] == "predicted" else ""
     busy, expected, needed = percent(at["utilisation"]), percent(at["predicted_utilisation"]), at["readers_needed"]
     return [
-        curve["network"], curve["hardware"], series(curve), str(at["nodes"]), str(at["worker_batch"]),
+        curve["network"], curve["hardware"], series(curve), str(at["ranks"]), str(at["worker_batch"]),
         f"{mark}{busy}{mark}", "" if mark else expected, str(at["readers"]), interval(needed),
     ]  # fmt: skip
 
@@ -281,6 +320,29 @@ def _starves(at: Mapping[str, Any]) -> bool:
     """Whether data surely does not keep workers busy there."""
     busy = at["utilisation"]
     return busy is not None and (busy["high"] or 1.0) < BUSY
+
+
+def _break_even_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Staging"
+        yield (
+            "Copying a shared set to the nodes' own disks costs its time once, and saves in each epoch of the set what "
+            "workers wait less for data. *Undecided*: what an epoch saves is not told from nothing."
+        )
+        yield markdown_table(
+            [
+                "network", "hardware", "curve", "n", "instead of", "staging, s", "wait in an epoch, shared, s",
+                "staged, s", "staging", "after epochs",
+            ],
+            (
+                [
+                    row["network"], row["hardware"], series(row), str(row["nodes"]), row["shared"],
+                    *(interval(row[name]) for name in ("staging", "shared_wait", "staged_wait")),
+                    row["verdict"], interval(row["epochs"]) if row["epochs"] else "–",
+                ]
+                for row in rows
+            ),
+        )  # fmt: skip
 
 
 def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:

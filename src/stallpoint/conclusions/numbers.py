@@ -16,6 +16,7 @@ from stallpoint.conclusions.answers import answers
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
+from stallpoint.models.terms.peaks import TRAINING
 
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
 """Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
@@ -56,7 +57,9 @@ def conclude(
         "curves": curves,
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": errors,
+        "memory": list(_memory(tables["largest_batch"])),
         "storages": list(_storages(tables["storage_rates"])),
+        "break_even": list(_break_even(tables["break_even"])),
         "interventions": list(_interventions(tables["interventions"])),
         "machines": list(_machines(tables["runs"], tables["environments"])),
         "controls": [
@@ -69,6 +72,7 @@ def conclude(
         "alike": list(alike(tables["runs"])),
         "disturbances": list(_disturbances(tables["disturbances"])),
         "slow_nodes": list(_slow_nodes(tables["visits"], tables["environments"])),
+        "left_out": list(_left_out(tables["visits"])),
         "ended": list(_ended(tables["runs"], tables["visits"])),
         "planned": list(_planned(tables["runs"])),
         "instrumentation": list(_instrumentation(tables["instrumentation"])),
@@ -110,29 +114,29 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     )
     for row in _rows(tables["stalling"]):
         key = tuple(row[name] for name in SERIES)
-        widest = max(shares[key], key=lambda share: share["nodes"])
+        widest = max(shares[key], key=lambda share: share["ranks"])
         yield {
             **{name: row[name] for name in SERIES},
-            "stall_nodes": _estimate(row, "stall_nodes") if row["reached"] else None,
-            "stall_not_below": None if row["reached"] or row["note"] else int(row["stall_nodes_low"]),
+            "stall_ranks": _estimate(row, "stall_ranks") if row["reached"] else None,
+            "stall_not_below": None if row["reached"] or row["note"] else int(row["stall_ranks_low"]),
             "reached": bool(row["reached"]),
             "verdict": row["verdict"],
-            "verdict_nodes": int(row["verdict_nodes"]),
+            "verdict_ranks": int(row["verdict_ranks"]),
             **_probabilities(stalls.get(key, [])),
             "measured_speedup": _estimate(row, "measured_speedup"),
-            "measured_speedup_nodes": int(row["measured_speedup_nodes"]),
+            "measured_speedup_ranks": int(row["measured_speedup_ranks"]),
             "measured": list(_measured(points.get(key, []))),
             "basis": row["basis"],
             "note": row["note"],
             "withheld": row["withheld"],
             "dominant_cause": row["dominant_cause"],
-            "crossing_nodes": _estimate(row, "crossing_nodes"),
+            "crossing_ranks": _estimate(row, "crossing_ranks"),
             "crossing_after": _number(row["crossing_after"]),
-            "worthwhile_nodes": _estimate(row, "worthwhile_nodes"),
+            "worthwhile_ranks": _estimate(row, "worthwhile_ranks"),
             "best_speedup": _estimate(row, "best_speedup"),
             "largest_measured": int(row["largest_measured"]),
             "largest_considered": int(row["largest_considered"]),
-            "data_wait": {"nodes": int(widest["nodes"]), "share": _estimate(widest, "share")},
+            "data_wait": {"ranks": int(widest["ranks"]), "share": _estimate(widest, "share")},
             "feeding": list(_feeding(fed.get(key, []))),
             "causes": list(_causes(causes.get(key, []))),
             "critical_path": list(_critical_path(paths.get(key, []))),
@@ -145,22 +149,22 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
 def _probabilities(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """P(stall = n) of what was measured and of all that is known, and which counts would decide what was measured."""
     found = {
-        of: {int(row["nodes"]): float(row["probability"]) for row in rows if row["of"] == of}
+        of: {int(row["ranks"]): float(row["probability"]) for row in rows if row["of"] == of}
         for of in ("measured", "known")
     }
     outcomes = {
         f"{of}_stall": [
-            {"nodes": nodes, "stalls": nodes != max(stall), "probability": stall[nodes]} for nodes in sorted(stall)
+            {"ranks": ranks, "stalls": ranks != max(stall), "probability": stall[ranks]} for ranks in sorted(stall)
         ]
         for of, stall in found.items()
     }
     measured = found["measured"]
-    return {**outcomes, "deciding_nodes": Stall(dict(sorted(measured.items()))).deciding if measured else []}
+    return {**outcomes, "deciding_ranks": Stall(dict(sorted(measured.items()))).deciding if measured else []}
 
 
 def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Each measured node count, rising; speedup and efficiency refer to the fewest nodes."""
-    known = sorted((row for row in rows if not math.isnan(row["measured_speedup"])), key=lambda row: row["nodes"])
+    """Each measured number of workers, rising; speedup and efficiency refer to the fewest."""
+    known = sorted((row for row in rows if not math.isnan(row["measured_speedup"])), key=lambda row: row["ranks"])
     for row in known:
         seconds = _estimate(row, "measured_iteration")
         first = row is known[0]
@@ -185,11 +189,11 @@ def _over(amount: float, seconds: Estimate | None) -> Estimate | None:
 
 
 def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The parts of an iteration at each node count, largest first."""
-    for nodes in sorted({row["nodes"] for row in rows}):
-        here = sorted((row for row in rows if row["nodes"] == nodes), key=lambda row: -row["share"])
+    """The parts of an iteration at each number of workers, largest first."""
+    for ranks in sorted({row["ranks"] for row in rows}):
+        here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["share"])
         parts = [{"part": r["part"], "seconds": _estimate(r, "seconds"), "share": _estimate(r, "share")} for r in here]
-        yield {"nodes": int(nodes), "basis": here[0]["basis"], "parts": parts}
+        yield {"ranks": int(ranks), "basis": here[0]["basis"], "parts": parts}
 
 
 def _communication(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -197,28 +201,28 @@ def _communication(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in rows:
         if cost := _estimate(row, "cost"):
             isolated, hidden = _estimate(row, "isolated"), _estimate(row, "hidden")
-            yield {"nodes": int(row["nodes"]), "cost": cost, "isolated": isolated, "hidden": hidden}
+            yield {"ranks": int(row["ranks"]), "cost": cost, "isolated": isolated, "hidden": hidden}
 
 
 def _interventions(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """What leaving each thing out saves, and what the critical path says of it."""
     for row in _rows(table):
-        labels = {name: row[name] for name in (*SERIES, "nodes", "intervention", "parts", "agrees")}
+        labels = {name: row[name] for name in (*SERIES, "nodes", "ranks", "intervention", "parts", "agrees")}
         yield labels | {name: _estimate(row, name) for name in ("saved", "parted")}
 
 
-def _what_if(rows: list[dict[str, Any]], nodes: int) -> Iterator[dict[str, Any]]:
-    """Each scenario: what it gains on the largest measured node count, and where it stalls."""
+def _what_if(rows: list[dict[str, Any]], ranks: int) -> Iterator[dict[str, Any]]:
+    """Each scenario: what it gains on the most workers measured, and where it stalls."""
     for scenario in dict.fromkeys(row["scenario"] for row in rows):
         of_scenario = [row for row in rows if row["scenario"] == scenario]
-        there = [row for row in of_scenario if row["nodes"] == nodes]
+        there = [row for row in of_scenario if row["ranks"] == ranks]
         first = of_scenario[0]
         yield {
             "scenario": scenario,
-            "nodes": nodes,
+            "ranks": ranks,
             "gain": _estimate(there[0], "gain") if there else None,
-            "stall_nodes": _estimate(first, "stall_nodes") if first["reached"] else None,
-            "largest_considered": int(max(row["nodes"] for row in of_scenario)),
+            "stall_ranks": _estimate(first, "stall_ranks") if first["reached"] else None,
+            "largest_considered": int(max(row["ranks"] for row in of_scenario)),
             "note": first["note"],
             "scales": bool(first["compute_speed"] == 1),
         }
@@ -229,17 +233,17 @@ def _next_cell(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     if not rows:
         return None
     best = min(rows, key=lambda row: row["rank_in_curve"])
-    names = ("kind", "nodes", "worker_batch", "width", "expected_width", "node_hours")
+    names = ("kind", "nodes", "ranks", "worker_batch", "width", "expected_width", "node_hours")
     return {name: best[name] for name in names} | {"narrows": bool(best["narrowing"] > 0)}
 
 
 def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """For each node count the dominant cause, or those that cannot be told apart, largest first."""
-    for nodes in sorted({row["nodes"] for row in rows}):
-        here = sorted((row for row in rows if row["nodes"] == nodes), key=lambda row: -row["lost"])
+    """For each number of workers the dominant cause, or those that cannot be told apart, largest first."""
+    for ranks in sorted({row["ranks"] for row in rows}):
+        here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["lost"])
         leading = [row for row in here if row["verdict"] != "minor"]
         yield {
-            "nodes": int(nodes),
+            "ranks": int(ranks),
             "basis": here[0]["basis"],
             "verdict": leading[0]["verdict"],
             "leading": [
@@ -252,7 +256,7 @@ def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _amdahl(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for row in _rows(table):
         labels = {name: row[name] for name in ("network", "hardware", "basis", "layer_type", "series", "note")}
-        quantities = {name: _estimate(row, name) for name in ("serial_fraction", "speedup_limit", "stall_nodes")}
+        quantities = {name: _estimate(row, name) for name in ("serial_fraction", "speedup_limit", "stall_ranks")}
         yield {**labels, **quantities, "points": int(row["points"])}
 
 
@@ -283,15 +287,26 @@ def _feeding(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """How busy training data keeps the workers of a curve, and by how many readers."""
     for row in rows:
         yield {
-            **{name: int(row[name]) for name in ("nodes", "worker_batch", "readers")},
+            **{name: int(row[name]) for name in ("nodes", "ranks", "worker_batch", "readers")},
             "basis": row["basis"],
             **{name: _estimate(row, name) for name in ("utilisation", "predicted_utilisation", "readers_needed")},
         }
 
 
+def _memory(largest: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The largest mini-batch of each training, and what memory it needs."""
+    for row in _rows(largest):
+        yield {
+            **{name: row[name] for name in (*TRAINING, "memory", "basis", "note")},
+            **{name: _number(row[name]) for name in ("available", "largest_measured", "smallest_failed")},
+            **{name: _estimate(row, name) for name in ("fixed", "slope", "largest_batch")},
+        }
+
+
 def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """For each way of reading the storages' rates, and whether their intervals lie apart from the fastest's."""
-    for (hardware, nodes, order, cache), rows in groups(rates, ["hardware", "nodes", "order", "cache"]):
+    way = ["hardware", "nodes", "workers_per_node", "order", "cache", "readers"]
+    for (hardware, nodes, workers, order, cache, readers), rows in groups(rates, way):
         ranked = _rows(rows.sort_values("samples_per_second", ascending=False))
         for row in ranked:
             slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
@@ -299,12 +314,28 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
             yield {
                 "hardware": hardware,
                 "nodes": int(nodes),
+                "workers_per_node": int(workers),
                 "order": order,
                 "cache": cache,
+                "readers": int(readers),
                 "storage": row["storage"],
+                "origin": row["origin"],
+                "server_cache": row["server_cache"],
+                "of_storage": bool(row["of_storage"]),
+                "set_over_memory": float(row["set_over_memory"]),
                 "samples_per_second": _estimate(row, "samples_per_second"),
                 "verdict": "fastest" if row is ranked[0] else other,
             }
+
+
+def _break_even(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Whether, and after how many epochs, staging a storage has paid."""
+    for row in _rows(rows):
+        yield {
+            **{name: row[name] for name in (*SERIES, "shared", "verdict")},
+            "nodes": int(row["nodes"]),
+            **{name: _estimate(row, name) for name in ("staging", "shared_wait", "staged_wait", "epochs")},
+        }
 
 
 def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -350,19 +381,20 @@ def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]
 
 
 def _planned(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """For each hardware, kind and node count what its visits were expected to take, and took: seconds, node-hours.
+    """For each hardware, kind and place what its visits were expected to take, and took: seconds, node-hours.
 
     Ends of intervals are added: what is wrong with one expectation is wrong with others. A job has the nodes of its
     largest cell, whatever is visited.
     """
     measured = runs[(runs["ended"].fillna("") != "") & runs["planned"].notna()]
     most = measured.groupby("hardware")["nodes"].max()
-    for (hardware, kind, nodes), rows in groups(measured, ["hardware", "kind", "nodes"]):
+    for (hardware, kind, nodes, workers), rows in groups(measured, ["hardware", "kind", "nodes", "workers_per_node"]):
         sums = {name: float(rows[name].sum()) for name in ("planned", "planned_low", "planned_high", "duration")}
         yield {
             "hardware": hardware,
             "kind": kind,
             "nodes": int(nodes),
+            "workers_per_node": int(workers),
             "cells": len(rows),
             "planned_seconds": _estimate(sums, "planned"),
             "used_seconds": sums["duration"],
@@ -382,6 +414,14 @@ def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "cells": int(rows["cell"].nunique()),
             "kept": kept,
         }
+
+
+def _left_out(visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Storages with samples that cannot be decoded, and how many of them were left out at most."""
+    rows = visits[visits["left_out"] > 0]
+    storages = rows["cell"].str.extract(r"(?:^|/)storage~([^/]+)", expand=False)
+    for storage, samples in rows.groupby(storages)["left_out"].max().items():
+        yield {"storage": storage, "samples": int(samples)}
 
 
 def _slow_nodes(visits: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:

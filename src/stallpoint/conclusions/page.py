@@ -25,6 +25,7 @@ from stallpoint.conclusions.words import (
     trust_lines,
 )
 from stallpoint.numerals import interval, number
+from stallpoint.origins import in_words
 
 HEAD = ["network", "verdict", "samples/s", "speedup (90 % CI)", "efficiency", "largest loss", "fastest preset"]
 
@@ -62,8 +63,8 @@ def _answers(conclusions: Conclusions) -> Iterator[str]:
     yield markdown_table(HEAD, (_row(answer, machines) for answer in answers))
     threshold = f"{100 * conclusions['threshold']:.0f} %"
     yield (
-        f"Training stalls where doubling the nodes gains less than {threshold} in throughput. All of this was "
-        f"{_sources(answers, machines)}; speedup and efficiency refer to the fewest nodes."
+        f"Training stalls where doubling the workers gains less than {threshold} in throughput. All of this was "
+        f"{_sources(answers, machines)}; speedup and efficiency refer to the fewest workers."
     )
 
 
@@ -106,14 +107,15 @@ def _data(conclusions: Conclusions) -> Iterator[str]:
     if waits:
         most = max(waits, key=lambda wait: wait["share"]["value"] or 0.0)
         yield f"waiting for data takes at most {interval(most['share'], 100, ' %')} of an iteration"
-    cold = [row for row in conclusions["storages"] if (row["order"], row["cache"]) == ("random", "cold")]
+    cold = [row for row in conclusions["storages"] if (row["order"], row["cache"]) == ("shuffled", "cold")]
     for hardware in dict.fromkeys(row["hardware"] for row in cold):
         here = [row for row in cold if row["hardware"] == hardware and row["verdict"] == "fastest"]
         if here:
             row = max(here, key=lambda row: int(row["nodes"]))
             rate = interval(row["samples_per_second"])
             where = f"{row['storage']} on {row['hardware']}, {count(row['nodes'], 'node')}"
-            yield f"fastest to read in random order, cold: {where}, {rate} samples/s"
+            came = in_words(row["origin"], row["server_cache"])
+            yield f"fastest to read shuffled, page cache cold: {where}, {rate} samples/s, {came}"
 
 
 def _trust(conclusions: Conclusions) -> Iterator[str]:

@@ -10,6 +10,7 @@ from stallpoint.conclusions.words import (
     gain_in_words,
     imported_beside,
     instrumentation_warnings,
+    left_out_in_words,
     machine_in_words,
     mistrusted,
     sentence,
@@ -35,6 +36,8 @@ def warnings(conclusions: Conclusions) -> Iterator[str]:
         yield f"warning: {hardware}: verdicts are withheld, as cells that do the same differ"
     for entry in conclusions["slow_nodes"]:
         yield f"warning: {entry['hardware']}: {slow_node_in_words(entry)}"
+    for entry in conclusions["left_out"]:
+        yield f"warning: {left_out_in_words(entry)}"
     for entry in conclusions["ended"]:
         if entry["ended"] in ("budget", "most visits"):
             yield f"warning: {entry['hardware']}: the precision was not reached"

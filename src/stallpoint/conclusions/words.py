@@ -9,76 +9,92 @@ from typing import Any
 from stallpoint.conclusions.alike import alike_in_words
 from stallpoint.conclusions.numbers import Estimate
 from stallpoint.numerals import interval, number
+from stallpoint.workers import place_in_words
 
 LEAST_NAMED = 0.01
-"""Probability below which a node count is not named."""
+"""Probability below which a number of workers is not named."""
+
+
+def at_count(curve: Mapping[str, Any], ranks: int | str) -> str:
+    """A place, or several, of a curve: ``n = 4`` in nodes of one worker each, else ``8 workers (2 nodes)``."""
+    per_node = curve["workers_per_node"]
+    if per_node == 1:
+        return f"n = {ranks}"
+    return f"{ranks} workers" if isinstance(ranks, str) else place_in_words(ranks, per_node)
 
 
 def verdict_in_short(curve: Mapping[str, Any]) -> str:
     """The verdict in a few words, without its reason."""
-    nodes = curve["verdict_nodes"]
+    ranks = curve["verdict_ranks"]
+    here, double = at_count(curve, ranks), at_count(curve, 2 * ranks)
     return {
-        "stalls": f"stalls at n = {nodes}",
-        "scales": f"scales to n = {nodes}",
-        "undecided": f"undecided whether n = {2 * nodes} gains" if nodes else "undecided",
+        "stalls": f"stalls at {here}",
+        "scales": f"scales to {here}",
+        "undecided": f"undecided whether {double} gains" if ranks else "undecided",
         "withheld": "withheld",
     }[curve["verdict"]]
 
 
 def reason_in_words(curve: Mapping[str, Any]) -> str:
     """What the verdict rests on: the speedup measured there and the probabilities, or what is missing."""
-    if curve["verdict"] == "withheld" or (curve["note"] and not curve["verdict_nodes"]):
+    if curve["verdict"] == "withheld" or (curve["note"] and not curve["verdict_ranks"]):
         return str(curve["note"])
-    if not curve["verdict_nodes"]:
+    if not curve["verdict_ranks"]:
         largest = curve["largest_measured"]
-        return "only n = 1 was measured" if largest == 1 else "no node count was measured together with its double"
-    measured = {at["nodes"]: at["speedup"] for at in curve["measured"][1:]}
-    # Where it stalls on the fewest nodes, or gains nothing for sure, the doubled count says so.
-    nodes = curve["verdict_nodes"]
-    if curve["verdict"] == "undecided" or nodes not in measured:
-        nodes *= 2
-    if nodes not in measured:
-        nodes, measured = curve["measured_speedup_nodes"], {curve["measured_speedup_nodes"]: curve["measured_speedup"]}
-    return f"speedup {interval(measured[nodes])} on n = {nodes}{_probably(curve)}"
+        return "only n = 1 was measured" if largest == 1 else NO_DOUBLE
+    measured = {at["ranks"]: at["speedup"] for at in curve["measured"][1:]}
+    # Where it stalls on the fewest workers, or gains nothing for sure, the doubled count says so.
+    ranks = curve["verdict_ranks"]
+    if curve["verdict"] == "undecided" or ranks not in measured:
+        ranks *= 2
+    if ranks not in measured:
+        ranks, measured = curve["measured_speedup_ranks"], {curve["measured_speedup_ranks"]: curve["measured_speedup"]}
+    return f"speedup {interval(measured[ranks])} on {at_count(curve, ranks)}{_probably(curve)}"
 
 
-def unit_in_words(answer: Mapping[str, Any], machines: Iterable[Mapping[str, Any]], nodes: int) -> str:
-    """``2 nodes``; ``2 processes`` where all workers ran on one machine, whatever the study calls them."""
+NO_DOUBLE = "no worker count was measured together with its double"
+
+
+def unit_in_words(answer: Mapping[str, Any], machines: Iterable[Mapping[str, Any]], ranks: int) -> str:
+    """``2 nodes``, or ``8 workers (2 nodes)``; ``2 processes`` where all workers of nodes that have one each ran on one
+    machine, whatever the study calls them."""
     one = any(at["hardware"] == answer["hardware"] and at["machines"] < at["nodes"] for at in machines)
-    return count(nodes, "process") if one else count(nodes, "node")
+    if one and answer["workers_per_node"] == 1:
+        return count(ranks, "process")
+    return place_in_words(ranks, answer["workers_per_node"])
 
 
 def heading(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> str:
     """The state of an answer in a few words."""
-    nodes = answer["nodes"]
-    here, double = (unit_in_words(answer, machines, n) for n in (nodes, 2 * nodes))
-    first = bool(answer["base"]) and nodes == answer["base"]["nodes"]
+    ranks = answer["ranks"]
+    here, double = (unit_in_words(answer, machines, n) for n in (ranks, 2 * ranks))
+    first = bool(answer["base"]) and ranks == answer["base"]["ranks"]
     return {
         "stalls": f"No gain beyond {here}" if first else f"Worth up to {here}",
         "scales": f"Scales to {here}",
-        "undecided": f"Undecided at {double}" if nodes else "Undecided",
+        "undecided": f"Undecided at {double}" if ranks else "Undecided",
         "withheld": "Withheld",
     }[answer["state"]]
 
 
 def sentence(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> str:
     """The answer as a sentence without its subject's place."""
-    nodes, network = answer["nodes"], answer["network"]
-    here, double = (unit_in_words(answer, machines, n) for n in (nodes, 2 * nodes))
+    ranks, network = answer["ranks"], answer["network"]
+    here, double = (unit_in_words(answer, machines, n) for n in (ranks, 2 * ranks))
     if answer["why_withheld"]:
         return f"{network}: {answer['state']}, as {answer['why_withheld']}"
-    if not nodes:
-        return f"{network}: undecided, as no node count was measured together with its double"
-    deciding = ", ".join(map(str, answer["deciding"]))
+    if not ranks:
+        return f"{network}: undecided, as {NO_DOUBLE}"
+    deciding = at_count(answer, ", ".join(map(str, answer["deciding"])))
     return {
         "stalls": f"{network} stops gaining beyond {here}",
         "scales": f"{network} gains up to {here}",
-        "undecided": f"{network}: undecided whether {double} gain; visits to n = {deciding} would decide",
+        "undecided": f"{network}: undecided whether {double} gain; visits to {deciding} would decide",
     }[answer["state"]]
 
 
 def throughput_in_words(answer: Mapping[str, Any]) -> str:
-    """``15 → 22 samples/s``: on the fewest nodes, and where the verdict was seen."""
+    """``15 → 22 samples/s``: on the fewest workers, and where the verdict was seen."""
     base, at = answer["base"], answer["at"]
     if not base:
         return "not known"
@@ -90,7 +106,7 @@ def gain_in_words(answer: Mapping[str, Any]) -> str:
     """Efficiency, speedup with its interval, and seconds of an iteration, where the verdict was seen."""
     base, at = answer["base"], answer["at"]
     if not at:
-        return "one node count was measured"
+        return "one worker count was measured"
     seconds = " → ".join(number(point["seconds"]["value"], 2) for point in (base, at))
     speedup, _, ends = interval(at["speedup"]).partition(" (")
     efficiency = 100 * at["efficiency"]["value"]
@@ -121,13 +137,14 @@ def beyond_in_words(answer: Mapping[str, Any], machines: Sequence[Mapping[str, A
     """Where nobody measured, and what is said of it; empty where nothing is."""
     beyond = answer["beyond"]
     where = f"beyond {unit_in_words(answer, machines, beyond['from'])}"
+    workers = " workers" if answer["workers_per_node"] > 1 else ""
     if beyond["state"] == "withheld":
         return where, f"withheld: {beyond['why']}"
     if beyond["state"] == "nothing":
         return where, ""
-    if beyond["stall_nodes"]:
-        return where, f"predicted to stall at {interval(beyond['stall_nodes'])}"
-    return where, f"predicted to gain up to {beyond['to']}"
+    if beyond["stall_ranks"]:
+        return where, f"predicted to stall at {interval(beyond['stall_ranks'])}{workers}"
+    return where, f"predicted to gain up to {beyond['to']}{workers}"
 
 
 MOST_HELPS = 2
@@ -135,12 +152,12 @@ MOST_HELPS = 2
 
 
 def helps_in_words(answer: Mapping[str, Any]) -> str:
-    """What would help most where most nodes were measured, as predicted; empty where nothing would."""
+    """What would help most where most workers were measured, as predicted; empty where nothing would."""
     told = answer["helps"][:MOST_HELPS]
     if answer["beyond"]["state"] == "withheld" or not told:
         return ""
     gains = (f"{entry['scenario']} +{100 * (entry['gain']['value'] - 1):.0f} %" for entry in told)
-    return f"{'; '.join(gains)} (predicted, n = {told[0]['nodes']})"
+    return f"{'; '.join(gains)} (predicted, {at_count(answer, told[0]['ranks'])})"
 
 
 def machine_in_words(machine: Mapping[str, Any]) -> str:
@@ -176,16 +193,19 @@ def trust_in_words(answer: Mapping[str, Any], conclusions: Mapping[str, Any]) ->
 
 def likely_in_words(answer: Mapping[str, Any]) -> str:
     """The two most probable outcomes of an answer that is undecided; empty for others."""
-    return probabilities_in_words(answer["likely"], most=2) if answer["state"] == "undecided" else ""
+    return probabilities_in_words(answer, answer["likely"], most=2) if answer["state"] == "undecided" else ""
 
 
-def probabilities_in_words(outcomes: Iterable[Mapping[str, Any]], most: int | None = None) -> str:
+def probabilities_in_words(
+    curve: Mapping[str, Any], outcomes: Iterable[Mapping[str, Any]], most: int | None = None
+) -> str:
     """Where it stalls by what was measured, the most probable first: "stalls at n = 8: 60 %, ..."."""
     told = sorted(outcomes, key=lambda entry: -entry["probability"])[:most]
     named = [entry for entry in told if entry["probability"] >= LEAST_NAMED]
     words = {True: "stalls at", False: "no stall up to"}
     return ", ".join(
-        f"{words[entry['stalls']]} n = {entry['nodes']}: {chance_in_words(entry['probability'])}" for entry in named
+        f"{words[entry['stalls']]} {at_count(curve, entry['ranks'])}: {chance_in_words(entry['probability'])}"
+        for entry in named
     )
 
 
@@ -200,27 +220,27 @@ def _probably(curve: Mapping[str, Any]) -> str:
         return ""
     if curve["verdict"] != "undecided":
         return f", {chance_in_words(max(entry['probability'] for entry in curve['measured_stall']))} sure"
-    deciding = ", ".join(map(str, curve["deciding_nodes"]))
-    return f"; {probabilities_in_words(curve['measured_stall'])}; visits to n = {deciding} would decide"
+    deciding = at_count(curve, ", ".join(map(str, curve["deciding_ranks"])))
+    return f"; {probabilities_in_words(curve, curve['measured_stall'])}; visits to {deciding} would decide"
 
 
 def verdict_in_words(curve: Mapping[str, Any]) -> str:
     """What was measured of one curve."""
-    told = curve["verdict"] != "withheld" and curve["verdict_nodes"]
+    told = curve["verdict"] != "withheld" and curve["verdict_ranks"]
     return f"{verdict_in_short(curve)}{', ' if told else ': '}{reason_in_words(curve)}"
 
 
 def predicted_in_words(curve: Mapping[str, Any]) -> str:
-    """What is predicted beyond the measured nodes; empty where nothing is, or where it stalls before."""
+    """What is predicted beyond what was measured; empty where nothing is, or where it stalls before."""
     if curve["note"] or curve["verdict"] in ("stalls", "withheld"):
         return ""
     if curve["reached"]:
-        stall = curve["stall_nodes"]
-        there = stall["value"] == stall["low"] == stall["high"] == curve["verdict_nodes"]
-        where = "there" if there else f"at n = {interval(stall)}"
+        stall = curve["stall_ranks"]
+        there = stall["value"] == stall["low"] == stall["high"] == curve["verdict_ranks"]
+        where = "there" if there else f"at {at_count(curve, interval(stall))}"
         return f"predicted to stall {where}" if curve["basis"] == "predicted" else ""
     largest = curve["largest_considered"]
-    return f"predicted not to stall up to n = {largest}" if largest > curve["largest_measured"] else ""
+    return f"predicted not to stall up to {at_count(curve, largest)}" if largest > curve["largest_measured"] else ""
 
 
 ENDED = {
@@ -271,6 +291,7 @@ def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:
     for entry in conclusions["slow_nodes"]:
         visits = count(entry["visits"], "visit")
         yield f"{entry['hardware']}: {slow_node_in_words(entry)} (sentinel, median of {visits})"
+    yield from map(left_out_in_words, conclusions["left_out"])
     if controls := conclusions["controls"]:
         agree = sum(bool(entry["agrees"]) for entry in controls)
         verb = "agrees" if len(controls) == 1 else "agree"
@@ -283,6 +304,12 @@ def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:
 def half_widths(curves: Iterable[Mapping[str, Any]]) -> list[float]:
     """Half-widths of the intervals of all measured speedups, over their values."""
     return [at["half_width"] for curve in curves for at in curve["measured"] if at["half_width"] is not None]
+
+
+def left_out_in_words(entry: Mapping[str, Any]) -> str:
+    """What the data of a storage lacks."""
+    verb = "is" if entry["samples"] == 1 else "are"
+    return f"storage {entry['storage']}: {count(entry['samples'], 'sample')} that cannot be decoded {verb} left out"
 
 
 def count(number: int, what: str) -> str:
@@ -304,8 +331,10 @@ def percent(estimate: Estimate | None) -> str:
 
 def series(curve: Mapping[str, Any]) -> str:
     """Which curve of a network on a hardware entry it is."""
+    per_node = f", {curve['workers_per_node']} workers per node" if curve["workers_per_node"] > 1 else ""
     return (
-        f"{curve['scaling']}, {batch_in_words(curve)}, {curve['sync']}, {prefetch_in_words(curve)}, {curve['storage']}"
+        f"{curve['scaling']}, {batch_in_words(curve)}, {curve['sync']}, {prefetch_in_words(curve)}, "
+        f"{curve['storage']}{per_node}"
     )
 
 
@@ -330,34 +359,34 @@ def rivals_in_words(answer: Mapping[str, Any]) -> str:
 def stall_in_words(curve: Mapping[str, Any]) -> str:
     """Where a curve stalls, or why nobody knows."""
     if curve["reached"]:
-        where = interval(curve["stall_nodes"])
+        where = interval(curve["stall_ranks"])
         return f"{where}, measured" if curve["basis"] == "measured" else f"{where}, predicted, not measured"
     if curve["note"]:
         return f"not known: {curve['note']}"
     largest = curve["largest_considered"]
     below = f", interval from {curve['stall_not_below']}" if curve["stall_not_below"] < largest else ""
     beyond = f" (beyond {curve['largest_measured']} predicted, not measured)"
-    return f"not reached up to n = {largest}{below}{beyond if largest > curve['largest_measured'] else ''}"
+    return f"not reached up to {at_count(curve, largest)}{below}{beyond if largest > curve['largest_measured'] else ''}"
 
 
 def crossing_in_words(curve: Mapping[str, Any]) -> str:
     """Where communication takes as long as compute."""
-    crossing = curve["crossing_nodes"]
+    crossing = curve["crossing_ranks"]
     if crossing is None:
         return "not known"
     if crossing["value"] is None:
-        return f"not up to n = {curve['largest_considered']}"
+        return f"not up to {at_count(curve, curve['largest_considered'])}"
     after = curve["crossing_after"]
-    beside = f", interpolated from n = {after:.0f} on" if after is not None else ""
+    beside = f", interpolated from {at_count(curve, round(after))} on" if after is not None else ""
     return f"{interval(crossing)}{beside}"
 
 
 def worthwhile_in_words(curve: Mapping[str, Any]) -> str:
-    """The most nodes worth paying for; all that are known may be."""
-    nodes = curve["worthwhile_nodes"]
-    if nodes is None or curve["note"]:
+    """The most workers worth paying for; all that are known may be."""
+    ranks = curve["worthwhile_ranks"]
+    if ranks is None or curve["note"]:
         return "not known"
-    return f"{interval(nodes)}{' or more' if nodes['value'] == curve['largest_considered'] else ''}"
+    return f"{interval(ranks)}{' or more' if ranks['value'] == curve['largest_considered'] else ''}"
 
 
 INTERVENTIONS_HEAD = ["cell", "left out", "saves", "parts that should go with it", "they take", "agree"]
@@ -365,7 +394,7 @@ INTERVENTIONS_HEAD = ["cell", "left out", "saves", "parts that should go with it
 
 def intervention_in_words(row: Mapping[str, Any]) -> list[str]:
     """The cells of a row under `INTERVENTIONS_HEAD`."""
-    where = f"{row['network']} on {row['hardware']}, {series(row)}, n = {row['nodes']}"
+    where = f"{row['network']} on {row['hardware']}, {series(row)}, {at_count(row, row['ranks'])}"
     saved, parted = (interval(row[name], 1e3, " ms") for name in ("saved", "parted"))
     return [where, row["intervention"], saved, row["parts"], parted, "yes" if row["agrees"] else "no"]
 
@@ -374,14 +403,14 @@ def next_in_words(curve: Mapping[str, Any]) -> str:
     """The cell to measure next, what it is expected to tell, and what it costs."""
     cell = curve["next_cell"]
     if cell is None:
-        return f"not known: {curve['note'] or 'no doubling of the nodes is known'}"
+        return f"not known: {curve['note'] or 'no doubling of the workers is known'}"
     if not cell["narrows"]:
         return (
             f"no cell would tell more; the stalling point is known within a factor of {number(2 ** cell['width'], 2)}"
         )
     what = {
-        "train": f"training on n = {cell['nodes']}",
-        "collectives": f"the collectives on n = {cell['nodes']}",
+        "train": f"training on {at_count(curve, cell['ranks'])}",
+        "collectives": f"the collectives on {at_count(curve, cell['ranks'])}",
         "compute": f"compute at b = {cell['worker_batch']} on one worker",
     }[cell["kind"]]
     return (

@@ -14,7 +14,14 @@ Mark: TypeAlias = Any
 """What a clock's `mark` returns; only that clock can read it."""
 
 host_mark = time.perf_counter_ns
-"""The host's time, whatever the device: for what threads do besides the computation, such as communication."""
+"""The host's time, whatever the device."""
+
+
+def event_mark() -> Mark:
+    """A CUDA event behind the work queued so far in the current stream."""
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
 
 
 class Clock(Protocol):
@@ -31,9 +38,6 @@ class Clock(Protocol):
 
     def seconds(self, mark: Mark) -> float:
         """Time of a mark since the start."""
-
-    def host_seconds(self, mark: int) -> float:
-        """Time of a `host_mark` since the start."""
 
 
 class HostClock:
@@ -55,29 +59,21 @@ class HostClock:
         """Time of a mark since the start."""
         return float(mark - self._start) * 1e-9
 
-    host_seconds = seconds
-
 
 class CudaClock:
     """Events in the current stream: taking one waits for nothing.
 
-    The stream is idle when an iteration starts, so that the start is the same moment on the host and on
-    the device, and times of both can be compared.
+    The stream is idle when an iteration starts, so that it starts on the device when it does on the host.
     """
+
+    mark = staticmethod(event_mark)
 
     def __init__(self) -> None:
         self.start()
 
     def start(self) -> None:
         """Begin an iteration; the stream must be idle (see `wait`)."""
-        self._host_start = host_mark()
         self._start = self.mark()
-
-    def mark(self) -> Mark:
-        """An event behind the work queued so far."""
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
 
     def wait(self) -> None:
         """Until the device is idle."""
@@ -86,10 +82,6 @@ class CudaClock:
     def seconds(self, mark: Mark) -> float:
         """Time of a mark since the start."""
         return float(self._start.elapsed_time(mark)) * 1e-3
-
-    def host_seconds(self, mark: int) -> float:
-        """Time of a `host_mark` since the start."""
-        return (mark - self._host_start) * 1e-9
 
 
 def clock_for(device: torch.device) -> Clock:

@@ -86,7 +86,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
     """Train until the run ends, and keep every evaluation; goes on from a checkpoint that an earlier visit left."""
     memory.keep_freed()
     known, device, preset = network_of(cell), device_of(cell), preset_from(cell.preset)
-    training, validation, largest = _samples(cell)
+    training, validation, labels = _samples(cell)
     if cell.batch > len(training):
         raise CannotRun(
             f"B = {cell.batch}, but storage {cell.storage} has {len(training)} training samples; a batch of at most "
@@ -113,9 +113,10 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         run = _resumed(cell, world, keep, network, optimisers[0])
         if isinstance(known.takes, Images):
             with trainer.aside() as aside:
-                check_labels(classes, aside, known, device, largest, cell.storage)
+                check_labels(classes, aside, known, device, labels, cell.storage)
         evaluation = stack.enter_context(closing(_evaluation(cell, world, device, classes, validation)))
         pipeline = stack.enter_context(_training_pipeline(cell, world, device, training, run.step))
+        keep.left_out = pipeline.left_out
         ahead = preset.device_prefetch and cell.prefetch > 0
         next_batch = stack.enter_context(on_device(pipeline, ahead=ahead, device=device))
         progress = Progress("step", [1.0] * steps, silent=world.rank > 0)
@@ -148,14 +149,13 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
 
 
 def _samples(cell: ConvergenceCell) -> tuple[Indices, Indices, int]:
-    """Indices of the training and the validation samples in their storages, and the largest label of both."""
+    """Indices of the training and the validation samples in their storages, and the classes that their labels need."""
     with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
         if cell.validation_share:
-            return *split(stored.samples, cell.validation_share), stored.largest_label
+            return *split(stored.samples, cell.validation_share), stored.classes
         held = Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format)
         with closing(held.open()) as apart:
-            largest = max(stored.largest_label, apart.largest_label)
-            return np.arange(stored.samples), np.arange(apart.samples), largest
+            return np.arange(stored.samples), np.arange(apart.samples), max(stored.classes, apart.classes)
 
 
 def _training_pipeline(
@@ -215,7 +215,7 @@ def _state(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def _save(file: Path, cell: ConvergenceCell, run: Run, network: nn.Module, optimiser: RecipeOptimiser) -> None:
     """Write a checkpoint of a run that was just evaluated: all ranks are equal."""
     weights = {name: values.detach().cpu() for name, values in _state(network)}
-    momenta = [values.cpu() for values in optimiser.state()]
+    momenta = [values.cpu() for values in optimiser.state]
     checkpoint.write(file, cell, {"run": vars(run), "weights": weights, "optimiser": momenta})
 
 

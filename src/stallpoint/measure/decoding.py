@@ -12,6 +12,7 @@ from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Images, Inputs, Tokens
 from stallpoint.storage import SampleSet
 from stallpoint.storage.images import ImageSet
+from stallpoint.storage.tensors import SyntheticTensors
 from stallpoint.storage.tokens import TokenSequences
 
 # Mean and standard deviation of ImageNet's channels (red, green, blue) on the scale 0..1.
@@ -49,6 +50,8 @@ def decoder(stored: SampleSet, takes: Inputs) -> Decoder:
         return ImageDecoder(stored, takes)
     if isinstance(takes, Tokens) and isinstance(stored, TokenSequences):
         return TokenDecoder(stored, takes)
+    if isinstance(stored, SyntheticTensors):
+        return MadeBefore(takes)
     raise InputError(f"{stored.path}: holds {stored.kind}, but the network takes {takes}")
 
 
@@ -57,6 +60,12 @@ class ImageDecoder:
 
     def __init__(self, images: ImageSet, takes: Images) -> None:
         self._images, self._size, self._channels = images, takes.size, takes.channels
+        if takes.classes and images.classes > takes.classes:
+            first = next(index for index in range(images.samples) if images.label(index) >= takes.classes)
+            raise InputError(
+                f"{images.name(first)}: has label {images.label(first)}, but the network has {takes.classes} classes "
+                "(from 0)"
+            )
 
     def buffers(self, batch: int) -> Buffers:
         """float32 [b, channels, size, size] and int64 [b]."""
@@ -72,6 +81,30 @@ class ImageDecoder:
             np.multiply(decoded, _SCALE, out=pixels)
             pixels += _SHIFT
         buffers.labels[place] = self._images.label(index)
+
+
+class MadeBefore:
+    """Copies one sample that was made in memory."""
+
+    def __init__(self, takes: Inputs) -> None:
+        random = np.random.default_rng(0)
+        if isinstance(takes, Images):
+            self._inputs: npt.NDArray[Any] = random.standard_normal(
+                (takes.channels, takes.size, takes.size), np.float32
+            )
+            self._labels: npt.NDArray[np.int64] = np.zeros((), np.int64)
+        else:
+            tokens = random.integers(0, takes.vocabulary, takes.length + 1)
+            self._inputs, self._labels = tokens[:-1], tokens[1:]
+
+    def buffers(self, batch: int) -> Buffers:
+        """Inputs and labels as the network takes them."""
+        inputs, labels = (np.empty((batch, *part.shape), part.dtype) for part in (self._inputs, self._labels))
+        return Buffers(inputs, labels)
+
+    def decode(self, index: int, data: bytes, buffers: Buffers, place: int) -> None:
+        """The same for all of them."""
+        buffers.inputs[place], buffers.labels[place] = self._inputs, self._labels
 
 
 class TokenDecoder:

@@ -16,18 +16,21 @@ import torch
 import stallpoint
 from stallpoint.cells import Cell
 from stallpoint.errors import CannotRun
-from stallpoint.measure import mpi_parameters, precision
+from stallpoint.measure import available_memory, mpi_parameters, precision
 from stallpoint.measure.caches import caches
 from stallpoint.measure.device import device_of
 from stallpoint.measure.libraries import libraries
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.rated_clocks import cpu_clocks
-from stallpoint.measure.sensors import gpu_max_clock
+from stallpoint.measure.sensors import gpu_max_clock, kernel_id
 from stallpoint.measure.world import World
 
 
-def describe(cell: Cell, world: World) -> dict[str, Any]:
-    """This rank's row of `records.ENVIRONMENTS`, less cell and rank; all ranks call it together."""
+def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dict[str, Any]:
+    """This rank's row of `records.ENVIRONMENTS`, less cell and rank; all ranks call it together.
+
+    A scheduler may have given the cell less than all `memory_of_node`, bytes.
+    """
     commit, dirty = _own_git_state()
     device = device_of(cell)
     known = caches(device)
@@ -44,7 +47,12 @@ def describe(cell: Cell, world: World) -> dict[str, Any]:
         "load_average": os.getloadavg()[0],
         "core_cache_bytes": known.core,
         "cache_bytes": known.largest,
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": node_memory(),
+        "available_memory": available_memory.of_host(
+            world.comm.allgather(kernel_id()).count(kernel_id()),
+            memory_of_node and memory_of_node // cell.workers_per_node,
+        ),
+        "gpu_available_memory": available_memory.of_gpu(device),
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -107,3 +115,8 @@ def choose_gpu(world: World) -> None:
     node.Free()
     if len(set(used)) < len(used):
         raise CannotRun(f"{len(used)} workers on a node with {len(set(used))} GPU(s) they can use (device: cuda)")
+
+
+def node_memory() -> int:
+    """Memory of this node, bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

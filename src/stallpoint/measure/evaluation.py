@@ -119,12 +119,12 @@ class Evaluation:
 
 
 def check_labels(
-    classes: Classes, network: nn.Module, known: Network, device: torch.device, largest: int, storage: str
+    classes: Classes, network: nn.Module, known: Network, device: torch.device, labels: int, storage: str
 ) -> None:
-    """Raise `CannotRun` where a storage's `largest` label is none of the network's classes."""
+    """Raise `CannotRun` where a storage's `labels` need more classes than the network tells apart."""
     logits = classes.of(network, *known.takes.example(2, device))
-    if largest >= logits.shape[1]:
+    if labels > logits.shape[1]:
         raise CannotRun(
-            f"storage {storage}: labels up to {largest}, but network {known.name} tells {logits.shape[1]} classes "
+            f"storage {storage}: labels up to {labels - 1}, but network {known.name} tells {logits.shape[1]} classes "
             f"apart (0 to {logits.shape[1] - 1}); another network or other labels are needed"
         )

@@ -3,9 +3,9 @@
 How a visit can end:
 
 - *ok*: the folder holds every table of the cell's kind.
-- *failed*: the cell cannot run here (`CannotRun`, out of memory); the folder holds `runs` with the reason, and
-  the ranks go on to the next visit. Where a rank fails while others wait for it inside MPI,
-  the ranks can only be ended by force; `stallpoint.turns.ends` tells that apart from other ends.
+- *failed*: the cell cannot run here (`CannotRun`, out of memory); the folder holds `runs` with the reason, and the
+  ranks go on to the next visit. Where a rank fails while others wait for it inside MPI, the ranks can only be ended
+  by force; `stallpoint.turns.ends` tells that apart from other ends.
 - *error* (`InputError`, a defect): a message, an exit status, no folder. Rows measured until then go where those
   of an interrupted job go (`interruption`).
 """
@@ -28,7 +28,7 @@ import torch
 
 from stallpoint import parquet
 from stallpoint.cells import Cell
-from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError
+from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, refusal
 from stallpoint.kinds import kind_of
 from stallpoint.measure import environment, kernels, precision, slurm
 from stallpoint.measure.device import device_of
@@ -38,7 +38,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Sensors, kernel_id
 from stallpoint.measure.sentinel import sentinel_of
 from stallpoint.measure.world import World, first_process
-from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, VISITS, Table
+from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, VISITS, Table
 from stallpoint.runs import run_row, write_failure
 from stallpoint.turns.ledger import checkpoint_of
 
@@ -47,6 +47,10 @@ _GRACE = 10.0
 """How long a rank that cannot go on waits for the others to end too, before it ends them, in s."""
 
 Measure = Callable[[Any, World, Recorder], None]
+Prepare = Callable[[Any, Recorder], Any]
+"""What a visit does before it measures: gives the cell as it is on this node, and may add rows."""
+_OPTIONAL = (SLURM_JOBS, STAGING)
+"""Tables that only visits with rows of them have."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +70,14 @@ def run(
     visit: int = 1,
     turn: int = 1,
     beside: int = 0,
+    prepare: Prepare = lambda cell, _: cell,
 ) -> None:
     """Visit one cell and write the visit's `folder`.
 
-    Every process of the launched job calls this, or of `world` where MPI was started before. `measure` gets the cell,
-    the world and a recorder for its rank's rows. It is the cell's `visit`-th visit, and the `turn`-th of all cells
-    that take turns; `beside` others are visited meanwhile. Leaves by `SystemExit` when it ends in an error.
+    Every process of the launched job calls this, or of `world` where MPI was started before. `measure` gets the cell as
+    `prepare` makes it, the world and a recorder for its rank's rows. It is the cell's `visit`-th visit, and the
+    `turn`-th of all cells that take turns; `beside` others are visited meanwhile. Leaves by `SystemExit` when it ends
+    in an error.
     """
     started = datetime.now(UTC)
     try:
@@ -84,7 +90,7 @@ def run(
             write_failure(cell, folder, started, str(error))
         return
     recorder = Recorder(cell, world.rank, visit, checkpoint_of(folder))
-    _Visit(cell, folder, started, turn, beside, world, recorder).run(measure)
+    _Visit(cell, folder, started, turn, beside, world, recorder, prepare).run(measure)
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,7 @@ class _Visit:
     beside: int
     world: World
     recorder: Recorder
+    prepare: Prepare
 
     def run(self, measure: Measure) -> None:
         """Measure, agree with the other ranks on how it ended, and write."""
@@ -122,14 +129,17 @@ class _Visit:
         torch.set_num_threads(self.cell.threads_per_worker)
         precision.allow_only(self.cell.precision)
         kernels.choose(self.cell)
-        self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world))
-        if self.world.rank == 0 and (job := slurm.own_job()):
+        job = slurm.own_job() if self.world.rank == 0 else None
+        given = self.world.comm.bcast(slurm.memory_of_node(job))
+        self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, given))
+        if job:
             self.recorder.add(SLURM_JOBS, **job)
         self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
+        cell = self.prepare(self.cell, self.recorder)
         sentinel = sentinel_of(self.world, device_of(self.cell))
         before = sentinel.run()
         self.recorder.prepared = datetime.now(UTC)
-        measure(self.cell, self.world, self.recorder)
+        measure(cell, self.world, self.recorder)
         after = sentinel.run()
         with Sensors() as sensors:
             where = {"cpus": sensors.cpus, "node_busy_error": sensors.node_busy_error, "kernel": kernel_id()}
@@ -137,6 +147,7 @@ class _Visit:
             VISITS, turn=self.turn, beside=self.beside, began=self.started,
             duration=(datetime.now(UTC) - self.started).total_seconds(),
             preparing=(self.recorder.prepared - self.started).total_seconds(), measuring=self.recorder.measuring,
+            left_out=self.recorder.left_out,
             **where, threads=self.cell.threads_per_worker,
             product_before=before["product_seconds"], product_after=after["product_seconds"],
             all_reduce_before=before["all_reduce_seconds"], all_reduce_after=after["all_reduce_seconds"],
@@ -148,8 +159,9 @@ class _Visit:
         return pa.concat_tables(map(_from_bytes, parts)) if parts else None
 
     def _write(self, tables: dict[str, pa.Table]) -> None:
-        if not tables[SLURM_JOBS.name].num_rows:
-            del tables[SLURM_JOBS.name]
+        for table in _OPTIONAL:
+            if table.name in tables and not tables[table.name].num_rows:
+                del tables[table.name]
         parquet.write_cell(self.folder, {RUNS.name: [run_row(self.cell, self.started)], **tables})
 
     def _save_rows(self) -> str:
@@ -196,6 +208,8 @@ def _attempt(step: Callable[[], None]) -> _Problem | None:
     except InputError as error:
         return _Problem(EXIT_BAD_INPUT, str(error))
     except Exception as error:
+        if isinstance(error, OSError) and (why := refusal(error)):
+            return _Problem(EXIT_BAD_INPUT, f"{error.filename}: {why}" if error.filename else why)
         if _out_of_memory(error):
             return _Problem(EXIT_FAILED, f"out of memory: {str(error).splitlines()[0]}")
         return _Problem(EXIT_DEFECT, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")

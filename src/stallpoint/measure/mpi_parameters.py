@@ -52,8 +52,9 @@ LIBRARIES = (
     Library(
         version="MPICH",
         prefix="",
-        # Not the network device's own algorithms; and an error where the one chosen does not fit, not another one.
-        common={"MPIR_CVAR_DEVICE_COLLECTIVES": "none", "MPIR_CVAR_COLLECTIVE_FALLBACK": "error"},
+        # Not the network device's own algorithms. Where the chosen one does not fit (Rabenseifner's with fewer values
+        # than ranks) MPICH takes another one. MPIR_CVAR_COLLECTIVE_FALLBACK=error would end its own MPI_Init.
+        common={"MPIR_CVAR_DEVICE_COLLECTIVES": "none"},
         schemes={
             "ring": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"},
             "recursive-doubling": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "recursive_doubling"},
@@ -106,7 +107,7 @@ def in_force(reduction: str) -> str:
     if not wanted:
         return ""
     if not _library().readable:
-        return " ".join(f"{name}={value} (as set; this library does not tell)" for name, value in wanted.items())
+        return " ".join(f"{name}={value} (not readable)" for name, value in wanted.items())
     return " ".join(f"{name}={value}" for name, value in read(wanted).items())
 
 

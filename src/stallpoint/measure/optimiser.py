@@ -19,6 +19,10 @@ WEIGHT_DECAY = 0.0005
 class Optimiser(Protocol):
     """What updates weights."""
 
+    @property
+    def state(self) -> Iterable[torch.Tensor]:
+        """What it keeps from step to step."""
+
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
         """Update these parameters, as far as they have gradients; some of all, where others follow."""
 
@@ -34,6 +38,11 @@ class Sgd:
         self._momenta = {id(weights): torch.zeros_like(weights) for weights in moved}
         device = moved[0].device if moved else None
         self._scale = torch.full((), loss_scale, device=device) if loss_scale != 1 else None
+
+    @property
+    def state(self) -> Iterable[torch.Tensor]:
+        """What it keeps from step to step."""
+        return self._momenta.values()
 
     @torch.no_grad()
     def step(self, parameters: Sequence[nn.Parameter]) -> None:

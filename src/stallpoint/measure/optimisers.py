@@ -38,14 +38,15 @@ class RecipeOptimiser:
             if weights.grad is not None:
                 self._move(weights, weights.grad / self._scale)
 
-    def state(self) -> list[torch.Tensor]:
-        """What it remembers between steps."""
+    @property
+    def state(self) -> Sequence[torch.Tensor]:
+        """What it keeps from step to step."""
         return [*self._means.values(), *self._squares.values()]
 
     @torch.no_grad()
     def restore(self, state: Sequence[torch.Tensor]) -> None:
-        """Remember what `state` gave."""
-        for kept, values in zip(self.state(), state, strict=True):
+        """Keep what `state` gave."""
+        for kept, values in zip(self.state, state, strict=True):
             kept.copy_(values)
 
     def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:

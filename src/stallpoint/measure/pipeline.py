@@ -28,7 +28,7 @@ class MiniBatch:
     """One worker's mini-batch of b samples; valid until the next one is asked for."""
 
     inputs: torch.Tensor
-    """As the network takes them: float32 [b, 3, size, size], normalised, or tokens int64 [b, length]."""
+    """As the network takes them: float32 [b, channels, size, size], normalised, or tokens int64 [b, length]."""
     labels: torch.Tensor
     """int64 [b], or [b, length]."""
     read: float
@@ -99,6 +99,8 @@ class InputPipeline:
         order: Order | None = None,
     ) -> None:
         self._stored = storage.open()
+        self.left_out = self._stored.left_out
+        """As `SampleSet.left_out`."""
         self._decoder = decoder(self._stored, takes)
         self._order = order or SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
         # Memory for each mini-batch ahead and for that in use: fresh memory would cost page faults.

@@ -34,6 +34,8 @@ class Recorder:
         """When the ranks began to measure together; until then they prepare."""
         self.measuring = 0.0
         """Time spent on what is measured itself, warm-up included, s."""
+        self.left_out = 0
+        """Samples of the storage that cannot be decoded and are left out of it."""
         self._blocks: dict[str, list[_Block]] = {}
 
     def add(self, table: Table, **values: object) -> None:
@@ -80,5 +82,5 @@ def _constants(cell: Cell, rank: int) -> dict[str, Any]:
     constants: dict[str, Any] = {axis: getattr(cell, axis) for axis in cell.axes}
     if isinstance(cell, TrainCell):
         constants |= {"worker_batch": cell.worker_batch, "global_batch": cell.global_batch}
-    of_cell = {"cell": cell.path, "kind": cell.kind, "hardware": cell.hardware, "nodes": cell.nodes}
-    return constants | of_cell | {"rank": rank, "ranks": cell.ranks}
+    of_cell = {name: getattr(cell, name) for name in ("kind", "hardware", "nodes", "workers_per_node", "ranks")}
+    return constants | of_cell | {"cell": cell.path, "rank": rank}

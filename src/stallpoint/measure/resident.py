@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -14,10 +15,14 @@ from stallpoint.measure import constants
 from stallpoint.networks import Network
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Resident:
     network: nn.Module
     initial: dict[str, torch.Tensor]
+    device: torch.device
+
+
+_kept: WeakSet[_Resident] = WeakSet()
 
 
 def network(known: Network, seed: int, device: torch.device) -> nn.Module:
@@ -32,10 +37,22 @@ def network(known: Network, seed: int, device: torch.device) -> nn.Module:
     return resident.network
 
 
+def held_bytes(device: torch.device) -> int:
+    """What networks on `device` take between visits: their values, and those they begin with."""
+    return sum(
+        values.nbytes + one.initial[name].nbytes
+        for one in _kept
+        if one.device == device
+        for name, values in _state(one.network)
+    )
+
+
 @lru_cache(constants.NETWORKS_KEPT)
 def _built(known: Hashable, seed: int, device: torch.device) -> _Resident:
     built = cast(Network, known).build(seed).to(device)
-    return _Resident(built, {name: values.detach().clone() for name, values in _state(built)})
+    one = _Resident(built, {name: values.detach().clone() for name, values in _state(built)}, device)
+    _kept.add(one)
+    return one
 
 
 def _state(built: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

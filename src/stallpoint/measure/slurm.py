@@ -7,12 +7,15 @@ runs; where it cannot be asked, the variables that Slurm sets stand in (Snakemak
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from typing import Any
 
 _PATIENCE = 10
 """How long to wait for Slurm's controller, s."""
+_UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"""Of memory as Slurm writes it."""
 
 
 def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
@@ -21,6 +24,14 @@ def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
     if not job:
         return None
     return {"slurm_job_id": job, **_from_variables(variables), **from_scontrol(_asked(job))}
+
+
+def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
+    """Bytes of each node that a job (as `own_job` gives it) asked for; None outside Slurm, or where it did not ask."""
+    found = re.search(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGT]?)", str((job or {}).get("requested", "")))
+    if not found or not job or not job["nodes"]:
+        return None
+    return int(float(found[1]) * _UNITS[found[2]] / job["nodes"])
 
 
 def _asked(job: str) -> str:

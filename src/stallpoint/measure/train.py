@@ -27,19 +27,22 @@ from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Optimiser, Sgd
+from stallpoint.measure.peak_memory import PeakMemory
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.precision import forward_context, loss_scale
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Sensors, between
+from stallpoint.measure.substitutes import FixedMiniBatch
 from stallpoint.measure.synchronisation import Sent
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset, preset_from
-from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY
 from stallpoint.storage import Storage
+from stallpoint.storage.memory import OneBatch
 
 PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 """What an iteration does, one after the other; together they are its time."""
@@ -135,6 +138,15 @@ class Trainer:
         self._synchronisation.clear()
         self._synchronisation.learn(times.gradient_ready)
         return Iteration(self._phase_columns(batch, loss, ends, sent), self._layer_columns(times, sent), times.turns)
+
+    @property
+    def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
+        """Tensors of training by what they are; for gradients, gone between iterations, parameters of the same size."""
+        return {
+            "weights": (*self._network.parameters(), *self._network.buffers()),
+            "gradients": self._parameters,
+            "optimiser": self._optimiser.state,
+        }
 
     @contextmanager
     def aside(self) -> Iterator[nn.Module]:
@@ -243,15 +255,18 @@ def iterations(
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
+    trained = resident.network(network, cell.seed, device)
+    peak = PeakMemory(device)
     with (
         _pipeline(change.pipeline, cell, world, network.takes, before, device) as pipeline,
         on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
-            resident.network(network, cell.seed, device), world, preset, device,
+            trained, world, preset, device,
             precision=cell.precision, warmup=cell.warmup, change=change,
         ) as trainer,
         Sensors(gpu=device.index) as sensors,
     ):  # fmt: skip
+        keep.left_out = pipeline.left_out
         progress = Progress("iteration", [1] * count, silent=world.rank > 0)
         world.comm.Barrier()
         begun, keep.prepared = host_mark(), datetime.now(UTC)
@@ -266,6 +281,7 @@ def iterations(
             if not math.isfinite(measured.phases["loss"]):
                 raise CannotRun(f"the loss of iteration {iteration} is {measured.phases['loss']}: training diverges")
             progress.tell(iteration + 1)
+        keep.add(PEAK_MEMORY, **peak.row(trainer.tensors))
         if preset.communicates and not change.empty_messages:
             trainer.check_weights()
 
@@ -283,8 +299,11 @@ def on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) -> 
 def _pipeline(
     kind: type[InputPipeline], cell: TrainCell, world: World, takes: Inputs, begin: int, device: torch.device
 ) -> InputPipeline:
+    storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)
+    if storage.kind is OneBatch and kind is InputPipeline:
+        kind = FixedMiniBatch
     return kind(
-        Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
+        storage,
         takes=takes,
         batch=cell.worker_batch,
         rank=world.rank,

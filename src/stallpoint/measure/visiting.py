@@ -20,6 +20,7 @@ from stallpoint.cells import Cell
 from stallpoint.errors import CannotRun
 from stallpoint.kinds import cell_from_json, kind_of
 from stallpoint.measure import job
+from stallpoint.measure.staging import Staging
 from stallpoint.measure.world import World, first_process
 from stallpoint.turns.processes import CANNOT_RUN, ENDED, READY
 
@@ -39,18 +40,26 @@ def serve(ranks: int, per_node: int, reduction: str) -> None:
         _answer(READY)
     else:
         threading.Thread(target=_leave_unread, daemon=True).start()
+    with Staging(world) as staging:
+        _visits(world, per_node, staging)
+
+
+def _visits(world: World, per_node: int, staging: Staging) -> None:
+    """Visit cells as ordered."""
     parts: dict[tuple[int, int, int, str], World | None] = {}
     while orders := _next(world):
         exit_code, first = 0, []
-        for order in orders:
-            cell, node = cell_from_json(order["cell"]), int(order["node"])
+        cells = [cell_from_json(order["cell"]) for order in orders]
+        prepared = [staging.stage(cell) for cell in cells]
+        for order, cell, prepare in zip(orders, cells, prepared, strict=True):
+            node = int(order["node"])
             shape = node, cell.nodes, cell.workers_per_node, cell.scheme
             ranks_of_cell = members(cell, per_node, node)
             first.append(ranks_of_cell[0])
             if shape not in parts:
                 parts[shape] = world.part(ranks_of_cell, cell.scheme)
             if part := parts[shape]:  # one order at most has a part for this rank
-                exit_code = _visit(cell, order, part, beside=len(orders) - 1)
+                exit_code = _visit(cell, order, part, prepare, beside=len(orders) - 1)
         job.all_arrive(world.comm, math.inf)
         if codes := world.comm.gather(exit_code):
             _answer(f"{ENDED}{' '.join(str(codes[rank]) for rank in first)}")
@@ -65,12 +74,12 @@ def members(cell: Cell, per_node: int, node: int = 0) -> list[int]:
     return [number * per_node + worker for number in nodes for worker in range(cell.workers_per_node)]
 
 
-def _visit(cell: Cell, order: dict[str, Any], part: World, *, beside: int) -> int:
+def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare, *, beside: int) -> int:
     """Visit the cell; exit status of the visit, the same on all ranks that took part."""
     try:
         job.run(
             cell, kind_of(cell).measure(), Path(order["folder"]), part,
-            visit=order["visit"], turn=order["turn"], beside=beside,
+            visit=order["visit"], turn=order["turn"], beside=beside, prepare=prepare,
         )  # fmt: skip
     except SystemExit as end:
         return int(end.code or 0)

@@ -80,8 +80,9 @@ def _wrong_size(size: int, expected: int) -> str:
         return f"{problem}: mpirun or srun was told another number of processes (-n {expected} would be right)"
     if int(os.environ.get("SLURM_NTASKS", "1")) > 1:
         return (
-            f"{problem}: srun started every task as an MPI job of its own; it needs the PMIx plugin the MPI library "
-            "was built for (srun --mpi=pmix; srun --mpi=list shows those there are)"
+            f"{problem}: srun started every task as an MPI job of its own; it needs the plugin that the MPI library "
+            "speaks to (srun --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH and Intel MPI; srun --mpi=list shows those "
+            "there are)"
         )
     return (
         f"{problem}: either no mpirun or srun launched it, or one of another MPI library than mpi4py uses "

@@ -12,6 +12,7 @@ from stallpoint import disturbances
 from stallpoint.models.answers import (
     amdahl,
     attribution,
+    break_even,
     comparisons,
     controls,
     critical_path,
@@ -21,9 +22,11 @@ from stallpoint.models.answers import (
     halvings,
     hidden_communication,
     interventions,
+    largest_batch,
     median_iterations,
     next_cells,
     stalling,
+    time_to_accuracy,
     traffic,
     trust,
     utilisation,
@@ -35,11 +38,12 @@ from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import frame, of_types
 from stallpoint.models.base.measured import Measured, measured, over_ranks, presets
 from stallpoint.models.base.statistics import groups
+from stallpoint.models.convergence import noise_scale, steps
 from stallpoint.models.iteration import tables as predictions
-from stallpoint.models.iteration.cluster import Cluster
+from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.prediction import DagModel, learning
 from stallpoint.models.scaling import curves as scaling_curves
-from stallpoint.models.terms import communication, copies, data, matrix_products, pace
+from stallpoint.models.terms import communication, copies, data, matrix_products, pace, peaks, storage
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
 from stallpoint.presets import PRESETS, Preset
@@ -67,11 +71,12 @@ def fit(
 
     `tidy` holds every tidy table by name, empty ones included; those of `trainings.COLUMNS` may come as `parts`
     instead, with whole cells each, so that they need not fit into memory. `nodes` are the node counts to predict beside
-    the measured ones; a curve stalls where doubling the nodes gains less than `threshold` in throughput, and nodes are
+    the measured ones; a curve stalls where doubling the workers gains less than `threshold` in throughput, and they are
     worthwhile while a sample costs at most 1/`efficiency` as much as on the fewest. Storages in `shared_links` are
     reached over the link that carries the gradients. `scenarios` are what-ifs, in which `known_presets` may be named
-    (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. Larger node counts
-    than `calibration_nodes` (the fewest two, unless given) are predicted from those alone for validation.
+    (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. What trained on
+    more nodes than `calibration_nodes` (on more workers than the fewest two counts, unless given) is predicted from the
+    rest alone for validation.
     `multiply_adds`, `rated` and `epoch_samples` as `utilisation.table` takes them. The same records and `seed` give the
     same numbers.
     """
@@ -80,8 +85,7 @@ def fit(
     runs = tidy["runs"]
     every = map(_typed, [tidy] if parts is None else parts)
     reduced, disturbed, intervened, counts, shown = _reduced(every, tidy["visits"], runs)
-    steps = reduced.steps
-    points = measured(steps, seed)
+    points = measured(reduced.steps, seed)
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
     links = communication.fit(tidy["collectives"], seed, tidy["contention"])
     paces = pace.fit(tidy["contention"], seed)
@@ -104,16 +108,24 @@ def fit(
     # Without communication ranks train nothing together: such a curve explains others and answers nothing itself.
     training = [curve for curve in curves if cluster.communicates(curve.measured[curve.base].point)]
     trained = [measured for measured in points if cluster.communicates(measured.point)]
+    # Each training point on every curve it is of, others for themselves.
+    placed = [
+        *(one for one in points if one.point.scaling not in SCALINGS or not cluster.communicates(one.point)),
+        *(at for curve in training for at in curve.measured.values()),
+    ]
     checked = controls.table(points)
     stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
+    to_target = steps.steps_of(tidy["convergence_runs"], seed)
+    times, accuracy_stalls = time_to_accuracy.tables(training, to_target, cluster.presets, threshold)
+    memory = peaks.fit(tidy["peak_memory"], runs, seed)
     shown_ranks, shown_layers = median_iterations.tables(shown)
     rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
         "layer_scaling": layer_scaling(compute, counts),
         "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
         "matrix_products": matrix_products.table(tidy["sgemm"], libraries, seed),
         "communication": communication.table(links),
-        "predictions": predictions.predictions(curves, steps),
+        "predictions": predictions.predictions(curves, reduced.steps),
         "validation": validation.table(reduced, points, calibration_nodes, cluster_of),
         "layer_predictions": predictions.layer_predictions(curves, reduced.first_ranks),
         "layer_times": predictions.layer_times(reduced.first_ranks),
@@ -129,8 +141,9 @@ def fit(
         "what_if": what_if.table(cluster, training, scenarios, nodes, threshold),
         "what_if_grid": grid.table(cluster, training, nodes) if scenarios else [],
         "next_cells": next_cells.table(training, runs, links, cluster.presets, threshold, available or {}, seed),
-        "storage_rates": data.storage_rates(tidy["storage_reads"], seed),
-        "data_share": data.data_share(points),
+        "storage_rates": storage.storage_rates(tidy["storage_reads"], tidy["storage_passes"], seed),
+        "storage_operation_rates": storage.storage_operation_rates(tidy["storage_operations"], seed),
+        "data_share": data.data_share(placed),
         "feeding": feeding.table(training, runs),
         "rates": scaling_curves.rates(training),
         "scaling_laws": scaling_curves.scaling_laws(training),
@@ -139,9 +152,17 @@ def fit(
         "hidden_communication": hidden_communication.table(curves, points, cluster.presets),
         "interventions": interventions.table(curves, points, intervened, cluster.presets, seed),
         "comparisons": comparisons.table(trained),
-        "traffic": traffic.table(points, compute.layers, tidy["storage_reads"], epoch_samples),
+        "traffic": traffic.table(placed, compute.layers, tidy["storage_reads"], epoch_samples),
+        "break_even": break_even.table(points, runs, tidy["staging"], seed),
         "copy_rates": copies.copy_rates(tidy["copies"], seed),
-        "utilisation": utilisation.table(points, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
+        "utilisation": utilisation.table(placed, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
+        "memory": peaks.table(memory),
+        "largest_batch": largest_batch.table(memory, runs, tidy["environments"]),
+        "steps_to_target": steps.table(to_target, threshold),
+        "noise_scale": noise_scale.table(tidy["gradient_noise"], seed),
+        "critical_batches": noise_scale.critical_batches(to_target, tidy["gradient_noise"], seed),
+        "time_to_accuracy": times,
+        "accuracy_stalling": accuracy_stalls,
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
 
@@ -178,13 +199,13 @@ def _part(part: Mapping[str, pd.DataFrame], visits: pd.DataFrame, in_full: froze
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
     good, layers, left_out = (disturbances.without(rows, found) for rows in (iterations, layers, intervened))
-    steps = [
+    changed = [
         over_ranks(rows, layers.iloc[:0]).assign(intervention=name) for name, rows in groups(left_out, "intervention")
     ]
     return _Reduced(
         trainings(good, layers),
         found,
-        pd.concat(steps) if steps else left_out.iloc[:0],
+        pd.concat(changed) if changed else left_out.iloc[:0],
         disturbances.counts(iterations, found),
         median_iterations.of_cells(in_full, good, layers),
     )

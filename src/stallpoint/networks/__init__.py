@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stallpoint.errors import InputError
-from stallpoint.networks.inputs import Images, Inputs, Tokens
+from stallpoint.networks.inputs import FASHION_CLASSES, IMAGENET_CLASSES, Images, Inputs, Tokens
 from stallpoint.networks.own import own_network
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="alexnet",
             build_function="alexnet:alexnet",
-            takes=Images(227),
+            takes=Images(227, IMAGENET_CLASSES),
             parameters=60_965_224,
             largest_layer_bytes=151_011_328,
             multiply_adds=724_406_816,
@@ -121,7 +121,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="googlenet",
             build_function="googlenet:googlenet",
-            takes=Images(224),
+            takes=Images(224, IMAGENET_CLASSES),
             parameters=13_378_280,
             largest_layer_bytes=8_392_704,
             multiply_adds=1_591_044_096,
@@ -139,7 +139,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="resnet50",
             build_function="resnet:resnet50",
-            takes=Images(224),
+            takes=Images(224, IMAGENET_CLASSES),
             parameters=25_557_032,
             largest_layer_bytes=9_437_184,
             multiply_adds=3_857_973_248,
@@ -153,7 +153,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="vgg16",
             build_function="vgg:vgg16",
-            takes=Images(224),
+            takes=Images(224, IMAGENET_CLASSES),
             parameters=138_357_544,
             largest_layer_bytes=411_058_176,
             multiply_adds=15_470_264_320,
@@ -169,7 +169,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="vit-b-16",
             build_function="vit_b_16:vit_b_16",
-            takes=Images(224),
+            takes=Images(224, IMAGENET_CLASSES),
             parameters=86_567_656,
             largest_layer_bytes=9_449_472,
             multiply_adds=17_563_828_224,
@@ -197,7 +197,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="alexnet-owt",
             build_function="alexnet:one_weird_trick",
-            takes=Images(224),
+            takes=Images(224, IMAGENET_CLASSES),
             parameters=61_100_840,
             largest_layer_bytes=151_011_328,
             multiply_adds=714_188_480,
@@ -211,7 +211,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="vgg19",
             build_function="vgg:vgg19",
-            takes=Images(224),
+            takes=Images(224, IMAGENET_CLASSES),
             parameters=143_667_240,
             largest_layer_bytes=411_058_176,
             multiply_adds=19_632_062_464,
@@ -225,7 +225,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="resnet101",
             build_function="resnet:resnet101",
-            takes=Images(224),
+            takes=Images(224, IMAGENET_CLASSES),
             parameters=44_549_160,
             largest_layer_bytes=9_437_184,
             multiply_adds=7_570_194_432,
@@ -239,7 +239,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="resnet152",
             build_function="resnet:resnet152",
-            takes=Images(224),
+            takes=Images(224, IMAGENET_CLASSES),
             parameters=60_192_808,
             largest_layer_bytes=9_437_184,
             multiply_adds=11_282_415_616,
@@ -253,7 +253,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="inception-v3",
             build_function="inception_v3:inception_v3",
-            takes=Images(299),
+            takes=Images(299, IMAGENET_CLASSES),
             parameters=27_161_264,
             largest_layer_bytes=9_830_400,
             multiply_adds=5_718_899_296,
@@ -268,7 +268,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="squeezenet",
             build_function="squeezenet:squeezenet",
-            takes=Images(224),
+            takes=Images(224, IMAGENET_CLASSES),
             parameters=1_248_424,
             largest_layer_bytes=2_052_000,
             multiply_adds=818_924_576,
@@ -282,7 +282,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         RegisteredNetwork(
             name="lenet",
             build_function="lenet:lenet",
-            takes=Images(28, channels=1),
+            takes=Images(28, FASHION_CLASSES, channels=1),
             parameters=431_080,
             largest_layer_bytes=1_602_000,
             multiply_adds=2_293_000,

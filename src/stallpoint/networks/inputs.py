@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 if TYPE_CHECKING:
     import torch
 
+IMAGENET_CLASSES = 1000
+"""Classes of the challenge's images (Russakovsky et al., 2015)."""
+FASHION_CLASSES = 10
+"""Classes of Fashion-MNIST (Xiao et al., 2017), as many as MNIST's."""
+
 
 @dataclass(frozen=True)
 class Images:
@@ -17,6 +22,8 @@ class Images:
 
     size: int
     """Rows and columns, pixels."""
+    classes: int | None = None
+    """Classes that the network tells apart; None where nobody says."""
     channels: int = 3
     """3 (red, green, blue) or 1 (grey)."""
 

@@ -225,7 +225,7 @@ SHI = Paper(
         Exhibit(
             "Table V", "table-5", "Measurements that the DAG model predicts from", "measurements.table",
             ("predictions", "critical_path", "storage_rates"),
-            "The paper says how each is measured; ours are the values, on the fewest nodes that communicate.",
+            "The paper says how each is measured; ours are the values, on the fewest workers that communicate.",
         ),
         Exhibit(
             "Table VI", "table-6", "Trace of one iteration of AlexNet", "trace.table",
@@ -238,9 +238,9 @@ SHI = Paper(
         ),
         Exhibit(
             "Fig. 2", "fig-02", "Weak scaling within one machine", "scaling.one_machine",
-            ("predictions", "runs", "environments"),
-            "Frameworks are the presets that do what they do. Hardware entries of one machine differ in "
-            "workers_per_node. What is predicted (dashed) stands beside what was measured.",
+            ("predictions",),
+            "Frameworks are the presets that do what they do. What is predicted (dashed) stands beside what was "
+            "measured.",
         ),
         Exhibit(
             "Fig. 3", "fig-03", "Weak scaling over machines", "scaling.several_machines", ("predictions",),

@@ -20,7 +20,7 @@ from stallpoint.typeset import Typeset
 FILE = "keuper-2016-exhibits"
 CELLS = "convergence cells at two mini-batches or more"
 OF_PAPER = "alexnet"
-CURVE = ["network", "hardware", "storage", "sync", "recipe", "nodes"]
+CURVE = ["network", "hardware", "storage", "sync", "recipe", "nodes", "ranks"]
 
 
 def figure(material: Material) -> Made:

@@ -15,7 +15,7 @@ from stallpoint.records import SERIES
 
 DATA = "data"
 CELLS = "train cells with scaling: strong and one batch, on two storages"
-POINT = [*(column.name for column in SERIES), "nodes"]
+POINT = [*(column.name for column in SERIES), "nodes", "ranks"]
 
 
 def figure(material: Material) -> Made:

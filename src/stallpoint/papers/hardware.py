@@ -6,6 +6,7 @@ import pandas as pd
 
 from stallpoint.models.terms.matrix_products import in_precision, machine
 from stallpoint.numerals import number
+from stallpoint.origins import in_words
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import environments, machines
 from stallpoint.typeset import Typeset
@@ -54,15 +55,15 @@ def _ours(material: Material, hardware: str, row: str) -> str:
 
 
 def _fits(material: Material, hardware: str) -> pd.DataFrame:
-    """The fits of single node counts: the piece of the largest messages of each scheme."""
+    """The fits of single places: the piece of the largest messages of each scheme."""
     fits = material.tables["communication"]
-    fits = fits[(fits["hardware"] == hardware) & (fits["fit"] == "nodes") & (fits["beta"] > 0)]
-    return fits.sort_values("piece").drop_duplicates(["backend", "reduction", "nodes"], keep="last")
+    fits = fits[(fits["hardware"] == hardware) & (fits["fit"] == "place") & (fits["beta"] > 0)]
+    return fits.sort_values("piece").drop_duplicates(["backend", "reduction", "nodes", "ranks"], keep="last")
 
 
 def _links(fits: pd.DataFrame) -> list[str]:
-    """The fastest scheme of each node count."""
-    best = fits.sort_values("beta").drop_duplicates("nodes").sort_values("nodes")
+    """The fastest scheme of each place."""
+    best = fits.sort_values("beta").drop_duplicates(["nodes", "ranks"]).sort_values(["nodes", "ranks"])
     return [
         f"all-reduce of {fit['ranks']} workers, nodes: {fit['nodes']} {_speed(1 / fit['beta'])}"
         for fit in best.to_dict("records")
@@ -93,11 +94,11 @@ def _copied(material: Material, hardware: str) -> list[str]:
 
 def _storage(material: Material, hardware: str) -> str:
     rates = material.tables["storage_rates"]
-    rates = rates[(rates["hardware"] == hardware) & (rates["order"] == "sequential")]
+    rates = rates[(rates["hardware"] == hardware) & (rates["order"] == "sequential") & (rates["readers"] == 1)]
     coldest = rates.sort_values(["storage", "resident", "nodes"], kind="stable").drop_duplicates("storage")
     return "; ".join(
         f"{rate['storage']} {_speed(rate['bytes_per_second'])}"
-        + (f", {rate['resident']:.0%} from the page cache" if rate["resident"] > 0.01 else "")
+        + ("" if rate["of_storage"] else f", {in_words(rate['origin'], rate['server_cache'])}")
         for rate in coldest.to_dict("records")
     )
 

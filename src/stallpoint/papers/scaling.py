@@ -9,13 +9,12 @@ import pandas as pd
 
 from stallpoint.charts import axes, speedup
 from stallpoint.charts import marks as chart_marks
-from stallpoint.charts.frames import arrange, compact, estimate
+from stallpoint.charts.frames import AXES, arrange, compact, estimate
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import (
     KEUPER_NETWORKS,
     SHI_NETWORKS,
     lacking,
-    machines,
     marks,
     rows,
     said,
@@ -37,24 +36,22 @@ def strong(material: Material) -> Made:
 
 
 def one_machine(material: Material) -> Made:
-    """Fig. 2: hardware entries of the same processor, one node each, with different numbers of workers."""
-    cells = f"{WEAK} on nodes: 1, on hardware entries of one machine with workers_per_node: 1, 2, 4"
+    """Fig. 2: the part of the curves inside a node."""
+    cells = f"{WEAK} on nodes: 1, with workers_per_node: 1, 2, 4"
     frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak", "nodes": 1})
     frame = frame[frame["measured_iteration"].notna()]
-    processors = {name: machine.processor for name, machine in machines(material).items()}
-    frame = frame.assign(hardware=frame["hardware"].map(processors))
-    series = ["network", "hardware", "storage", "sync", "prefetch", "batch"]
-    curves = pd.concat([_over_fewest(frame, series, basis) for basis in ("measured", "predicted")])
+    curves = _with_several(_speedups(frame, ["measured", "predicted"]))
     if curves.empty:
         raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
     return Made(_chart(arrange(curves), ["measured", "predicted"]), lacking(curves, SHI_NETWORKS, cells))
 
 
 def several_machines(material: Material) -> Made:
-    """Fig. 3: over one machine, whatever its number of workers."""
+    """Fig. 3: full nodes over one of them, whatever its number of workers."""
     cells = f"{WEAK} on nodes: 1, 2, 4"
     frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak"})
-    curves = _with_several(_speedups(frame, ["measured"]))
+    frame = frame[frame["ranks"] == frame["nodes"] * frame["workers_per_node"]]
+    curves = _over_fewest(frame)
     if curves.empty:
         raise Missing(f"no {cells} of {' or '.join(SHI_NETWORKS)}")
     return Made(_chart(arrange(curves), ["measured"]), lacking(curves, SHI_NETWORKS, cells))
@@ -90,23 +87,21 @@ def _speedups(frame: pd.DataFrame, bases: Sequence[str]) -> pd.DataFrame:
     return pd.concat([estimate(frame, f"{basis}_speedup").assign(basis=basis) for basis in bases])
 
 
-def _over_fewest(frame: pd.DataFrame, series: list[str], basis: str) -> pd.DataFrame:
-    """Throughput over that of the fewest workers of each series, with the interval of the time alone."""
-    seconds, speedup = f"{basis}_iteration", f"{basis}_speedup"
-    frame = frame[frame[seconds].notna()]
-    frame = frame.sort_values([*series, "ranks"], kind="stable").drop_duplicates([*series, "ranks"])
+def _over_fewest(frame: pd.DataFrame) -> pd.DataFrame:
+    """Measured throughput over that on the fewest of these rows of each curve, with the interval of the time alone."""
+    seconds = "measured_iteration"
+    frame = frame[frame[seconds].notna()].sort_values([*AXES, "ranks"], kind="stable")
     rate = frame["global_batch"] / frame[seconds]
-    least = rate.groupby([frame[name] for name in series]).transform("first")
+    least = rate.groupby([frame[name] for name in AXES]).transform("first")
     ends = {"": rate, "_low": frame["global_batch"] / frame[f"{seconds}_high"]}
     ends["_high"] = frame["global_batch"] / frame[f"{seconds}_low"]
-    frame = frame.assign(scaling="weak", **{f"{speedup}{end}": value / least for end, value in ends.items()})
-    return _with_several(estimate(frame, speedup).assign(basis=basis))
+    frame = frame.assign(**{f"speedup{end}": value / least for end, value in ends.items()})
+    return _with_several(estimate(frame, "speedup").assign(basis="measured"))
 
 
 def _with_several(curves: pd.DataFrame) -> pd.DataFrame:
     """Only the series that have two counts of workers or more."""
-    series = ["network", "hardware", "storage", "scaling", "sync", "prefetch", "batch"]
-    return curves[curves.groupby(series)["ranks"].transform("nunique") > 1]
+    return curves[curves.groupby(list(AXES))["ranks"].transform("nunique") > 1]
 
 
 def _chart(curves: pd.DataFrame, bases: Sequence[str]) -> alt.FacetChart:

@@ -10,7 +10,7 @@ from stallpoint.charts.communication import CELLS, COMPUTE, EXPOSED
 from stallpoint.charts.frames import arrange, compact, rows
 from stallpoint.numerals import number
 
-CURVE = ["network", "hardware", "scaling", "sync", "batch", "nodes"]
+CURVE = ["network", "hardware", "scaling", "sync", "batch", "workers_per_node", "ranks"]
 TIMES = {"communication": "communication", "exposed_communication": EXPOSED}
 
 
@@ -26,9 +26,11 @@ def draw(tables: Tables) -> alt.FacetChart:
     # Communication hidden all but completely would stretch the axis over many empty decades.
     times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]
     arranged = arrange(times.assign(storage="", prefetch=0), single=True)
-    frame = compact(arranged, ["panel", "nodes", "basis", "time", "value", "shown"])
-    x, y = axes.nodes_x(frame), axes.log10_y(frame["value"], "time in one iteration [s]")
-    tips = marks.tips(time="time", nodes="nodes", basis="basis", shown="median (range over storages and prefetch)")
+    frame = compact(arranged, ["panel", "ranks", "workers_per_node", "basis", "time", "value", "shown"])
+    x, y = axes.ranks_x(frame), axes.log10_y(frame["value"], "time in one iteration [s]")
+    tips = marks.tips(
+        time="time", ranks=axes.workers(frame), basis="basis", shown="median (range over storages and prefetch)"
+    )
     colour = marks.colour(frame, "time")
     line = alt.Chart().encode(x=x, y=y, color=colour, strokeDash=marks.dashes())
     exposed = f"datum.time == '{EXPOSED}'"

@@ -9,16 +9,16 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.exchange.layer_trace import TracedLayer, from_text
+from stallpoint.models.base.measured import PLACELESS
 from stallpoint.papers import Made, Material
 from stallpoint.papers.study import rows
-from stallpoint.records import SERIES
 from stallpoint.typeset import Typeset
 
 FILE = "shi-2018-table-vi"
 CELLS = "train cells on two workers or more"
 PUBLISHED, OURS = "published", "ours"
 TIMES = ("forward", "backward", "comm.")
-POINT = [*(column.name for column in SERIES), "nodes"]
+POINT = [*PLACELESS, "nodes", "ranks"]
 
 
 def table(material: Material) -> Made:
@@ -54,7 +54,7 @@ def _run(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Layers of the run nearest to theirs: two workers if there are, weak before strong, overlapping before naive."""
     several = frame[frame["ranks"] > 1]
     frame = several if len(several) else frame
-    points = frame[[*POINT, "ranks"]].drop_duplicates().assign(
+    points = frame[POINT].drop_duplicates().assign(
         two=lambda p: p["ranks"] != 2, strong=lambda p: p["scaling"] != "weak", naive=lambda p: p["sync"] == "naive",
         ahead=lambda p: p["prefetch"] == 0,
     )  # fmt: skip

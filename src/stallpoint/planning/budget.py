@@ -9,6 +9,7 @@ from stallpoint.errors import InputError
 from stallpoint.planning.expected import Interval
 from stallpoint.planning.plan import Job, Order, Plan, bases, total
 from stallpoint.planning.plan_text import count, in_time, rests_on
+from stallpoint.workers import place_in_words
 
 NAMED = 5
 """Groups of cells that are named as those that take most."""
@@ -68,7 +69,7 @@ def _problem(job: Job) -> str:
 def _name(order: Order) -> str:
     cell = order.cell
     what = [cell.kind, *([cell.network] if hasattr(cell, "network") else [])]
-    return f"{' '.join(what)} on {count('node', cell.nodes)}"
+    return f"{' '.join(what)} on {place_in_words(cell.ranks, cell.workers_per_node)}"
 
 
 def _given(job: Job) -> str:

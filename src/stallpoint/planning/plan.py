@@ -21,7 +21,7 @@ from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS
 from stallpoint.parquet import atomic
-from stallpoint.planning import precision
+from stallpoint.planning import memory, precision
 from stallpoint.planning.durations import FOLDER, Durations, Sitting, Took
 from stallpoint.planning.expected import BASES, Expectations, Expected, Interval, around
 from stallpoint.planning.work import BETWEEN, FACTOR, START
@@ -64,11 +64,12 @@ class Order:
 
 @dataclass(frozen=True)
 class Row:
-    """Cells of one kind, hardware and node count."""
+    """Cells of one kind, hardware and place."""
 
     kind: str
     hardware: str
     nodes: int
+    workers_per_node: int
     cells: int
     visits: int
     seconds: Interval
@@ -130,6 +131,8 @@ class Plan:
     """Jobs may run at the same time, on a cluster; else one after the other."""
     asks: Mapping[str, str] | None = None
     """What is asked of the scheduler beside wall time and nodes (partition, account), as the profile says it."""
+    memory: Sequence[str] = ()
+    """Mini-batches that may not fit, in words."""
 
     @property
     def orders(self) -> Iterator[Order]:
@@ -146,12 +149,12 @@ class Plan:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """By kind, hardware and nodes."""
-        groups: dict[tuple[str, str, int], list[tuple[Order, int]]] = {}
+        """By kind, hardware, nodes and workers on each."""
+        groups: dict[tuple[str, str, int, int], list[tuple[Order, int]]] = {}
         for job in self.jobs:
             for order in job.orders:
                 cell = order.cell
-                groups.setdefault((cell.kind, cell.hardware, cell.nodes), []).append((order, job.nodes))
+                groups.setdefault((cell.kind, cell.hardware, *cell.place), []).append((order, job.nodes))
         kinds = list(KINDS)
         return [
             Row(
@@ -183,7 +186,11 @@ class Plan:
             "study": self.study,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "rows": [
-                {**_values(row, "kind", "hardware", "nodes", "cells", "visits"), **_took(row)} for row in self.rows
+                {
+                    **_values(row, "kind", "hardware", "nodes", "workers_per_node", "cells", "visits"),
+                    **_took(row),
+                }
+                for row in self.rows
             ],
             "jobs": [
                 {
@@ -205,6 +212,7 @@ class Plan:
             },
             "asks": dict(self.asks or {}),
             "basis": self.basis,
+            "memory": list(self.memory),
         }
 
     @property
@@ -275,7 +283,8 @@ def planned(
             orders.append(Order(one.cell, done, max(0, least - done), expected, further))
         starts = len({forced(one.cell.scheme) for one in block})
         jobs.append(Job(name, orders, limits, max(one.cell.nodes for one in block), start.times(starts), between))
-    return Plan(study, jobs, together, asks)
+    cells = (one.cell for block in blocks.values() for one in block)
+    return Plan(study, jobs, together, asks, memory.expected(cells, results / "models"))
 
 
 def read(file: Path) -> list[dict[str, Any]]:

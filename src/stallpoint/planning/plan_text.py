@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping
 from stallpoint.durations import in_words
 from stallpoint.planning.expected import DEFAULTS, Interval
 from stallpoint.planning.plan import Plan
+from stallpoint.study.plan import in_place
 
 JOBS = 5
 """Jobs that are named."""
+LINES = 10
+"""Mini-batches named that may not fit into memory."""
 _BASES = {
     "cell": "earlier visits to the same cell",
-    "nodes": "visits to similar cells on as many nodes",
+    "nodes": "visits to similar cells on as many nodes and workers",
     "network": "visits to similar cells",
     "kind": "visits to cells of the same kind",
     "hardware": "visits to other cells of the hardware",
@@ -31,10 +34,13 @@ def _table(plan: Plan) -> Iterator[str]:
     first = max(len("collectives"), *(len(row.kind) for row in plan.rows)) + 2
     second = max(len("hardware"), *(len(row.hardware) for row in plan.rows)) + 2
     third = max(len(in_time(row.seconds)) for row in plan.rows) + 2
-    yield f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>5}{'cells':>8}{'visits':>8}  {'time':<{third}}node-hours"
-    for row in plan.rows:
+    places = [in_place((row.nodes, row.workers_per_node)) for row in plan.rows]
+    width = max(map(len, ["nodes", *places]))
+    head = f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>{width}}{'cells':>8}{'visits':>8}"
+    yield f"{head}  {'time':<{third}}node-hours"
+    for row, at in zip(plan.rows, places, strict=True):
         yield (
-            f"  {row.kind:<{first}}{row.hardware:<{second}}{row.nodes:>5}{row.cells:>8}{row.visits:>8}  "
+            f"  {row.kind:<{first}}{row.hardware:<{second}}{at:>{width}}{row.cells:>8}{row.visits:>8}  "
             f"{in_time(row.seconds):<{third}}{_hours(row.node_hours)}"
         )
 
@@ -52,6 +58,9 @@ def _totals(plan: Plan) -> Iterator[str]:
     if plan.asks:
         yield "    " + ", ".join(f"{name}: {value}" for name, value in plan.asks.items())
     yield f"  expected from {rests_on(plan.basis)}"
+    yield from (f"  memory: {line}" for line in plan.memory[:LINES])
+    if len(plan.memory) > LINES:
+        yield f"  memory: and {len(plan.memory) - LINES} more"
 
 
 def rests_on(basis: Mapping[str, int]) -> str:

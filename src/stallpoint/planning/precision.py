@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from statistics import NormalDist
 
 from stallpoint.cells import Cell
-from stallpoint.turns.choice import FEWEST, MOST, curve_of
+from stallpoint.turns.choice import FEWEST, MOST, series_of
 
 NOISE = {"own nodes": (0.03, 0.08), "shared": (0.08, 0.2)}
 """How far visits to one cell differ where nothing is known of it, and how far they may: standard deviation of the
@@ -47,6 +47,6 @@ def compared(cells: Iterable[Cell]) -> set[str]:
     """Paths of the cells that a speedup is made of."""
     curves: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
-        if key := curve_of(cell):
+        if key := series_of(cell):
             curves.setdefault(key, []).append(cell)
     return {cell.path for curve in curves.values() if len(curve) > 1 for cell in curve}

@@ -17,6 +17,8 @@ from stallpoint.cells import Cell, CollectivesCell, ConvergenceCell, CopiesCell,
 from stallpoint.networks import NETWORKS
 from stallpoint.presets import preset_from
 from stallpoint.records import NETWORK_LAYERS
+from stallpoint.storage import FORMATS, SampleSet
+from stallpoint.storage.images import EncodedImages
 
 FACTOR = 2.5
 """Times from stated rates are right to within this factor, up or down, nine times out of ten."""
@@ -41,9 +43,8 @@ UPDATE_BYTES = 5
 """Times that an update reads or writes as many bytes as there are gradients: weights, momentum, gradients."""
 COPIES = 0.5
 """Seconds for one copy of each sort: 0.1 to 0.4 GB at 10e9 B/s, by several numbers of threads."""
-SAMPLE = {"files": 0.01, "tar": 0.01}
-"""Seconds that a reader takes to read and decode one image; other formats are decoded already (`SAMPLE_DECODED`)."""
-SAMPLE_DECODED = 0.001
+SAMPLE_ENCODED, SAMPLE_DECODED = 0.01, 0.001
+"""Seconds that a reader takes to read and decode one image, and for one sample that is decoded already."""
 EPOCH_SAMPLES = {"idx": 60_000}
 """Training samples of a storage before anybody looked into it, by format: MNIST's, or else `EPOCH_IMAGES`."""
 EPOCH_IMAGES = 1_281_167
@@ -57,6 +58,8 @@ ROW = 0.25
 """Seconds of a burst of all-reduces and of the one beside computing, unless one message takes longer."""
 READ = 0.002
 """Seconds to read one sample, of cold and warm ones on average."""
+WRITING = 2e8
+"""B/s at which a checkpoint is written and read back."""
 START = 10.0
 """Seconds until processes have started: imports, MPI."""
 BETWEEN = 0.2
@@ -121,7 +124,8 @@ def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
         rows = sum(ROW * crowd + 4 * _all_reduce(bytes_, cell.ranks) for bytes_ in cell.message_bytes)
         return VISIT + (1 + cell.samples) * rows
     if isinstance(cell, StorageCell):
-        return VISIT + 4 * cell.samples * READ * crowd
+        passes = 6 * len({1, cell.readers}) + 2  # three orders, cold and warm; looking up files, decoding
+        return VISIT + passes * cell.samples * READ * crowd + 2 * (cell.checkpoint_bytes or 0) / WRITING
     if isinstance(cell, CopiesCell):
         return VISIT + (1 + cell.samples) * COPIES * crowd
     return VISIT  # of a kind that nothing is known of until it was visited
@@ -133,7 +137,8 @@ def _iteration(cell: TrainCell | ConvergenceCell, size: Size, crowd: float) -> f
         computing = operations / CUDA_RATES[cell.precision]
     else:
         computing = operations / (CPU_RATE * cell.threads_per_worker) + UPDATE_BYTES * size.gradient_bytes / MEMORY
-    reading = cell.worker_batch * SAMPLE.get(cell.storage_format, SAMPLE_DECODED) / max(1, cell.readers)
+    encoded = issubclass(FORMATS.get(cell.storage_format, SampleSet), EncodedImages)
+    reading = cell.worker_batch * (SAMPLE_ENCODED if encoded else SAMPLE_DECODED) / max(1, cell.readers)
     busy = max(computing, reading) if cell.prefetch else computing + reading
     sent = size.gradient_bytes if preset_from(cell.preset).communicates else 0.0
     return ITERATION + crowd * busy + _all_reduce(sent, cell.ranks)

@@ -77,5 +77,5 @@ def _lead(study: str, conclusions: Conclusions) -> str:
     covered, threshold = 100 * conclusions["interval"], 100 * conclusions["threshold"]
     return (
         f"Study {study}. In parentheses: {covered:.0f} % confidence intervals. Training stalls where doubling the "
-        f"nodes gains less than {threshold:.0f} % in throughput."
+        f"workers gains less than {threshold:.0f} % in throughput."
     )

@@ -21,6 +21,7 @@ from stallpoint.conclusions.words import (
     helps_in_words,
     imported_beside,
     instrumentation_warnings,
+    left_out_in_words,
     likely_in_words,
     machine_in_words,
     mistrusted,
@@ -82,19 +83,20 @@ def _card(name: str, answers: Sequence[Answer], conclusions: Conclusions) -> str
     title = f"{first['network']} on {first['hardware']}"
     further = "".join(_further(one, machines) for one in answers[1:])
     curves = sum(one["curves"] for one in answers)
+    over = "nodes" if all(one["workers_per_node"] == 1 for one in answers) else "workers"
     fastest = f", the {verdict.MOST_CURVES} fastest" if curves > verdict.MOST_CURVES else ""
     return (
         f'<article class="card"{belongs_to(first | {"storage": ""})}><h3>{escape(title)}</h3>'
         f"{_answer(first, answers, machines)}"
         f'<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
-        f'<p class="beside"><span class="soft">speedup over nodes{fastest}</span>{downloads(name, title)}</p>'
+        f'<p class="beside"><span class="soft">speedup over {over}{fastest}</span>{downloads(name, title)}</p>'
         f'{further}<p class="trust"><a href="#sure">{escape(trust_in_words(first, conclusions))}</a></p></article>'
     )
 
 
 def _answer(one: Answer, answers: Sequence[Answer], machines: Machines) -> str:
     """What was measured of one scaling and storage, by the fastest curve; then what is predicted."""
-    told = not one["why_withheld"] and one["nodes"]
+    told = not one["why_withheld"] and one["ranks"]
     source = f' <span class="tag">{source_in_words(one, machines)}</span>' if told else ""
     where, beyond = beyond_in_words(one, machines)
     lines = {
@@ -127,6 +129,8 @@ def _further(one: Answer, machines: Machines) -> str:
 def _which(one: Answer, answers: Sequence[Answer]) -> str:
     """Which curve leads: its mini-batch and preset, and whatever else its rivals or the card's other answers vary."""
     texts = [f"{one['scaling']} scaling", batch_in_words(one), one["sync"]]
+    if one["workers_per_node"] > 1:
+        texts.append(f"{one['workers_per_node']} workers per node")
     if "prefetch" in one["differ"]:
         texts.append(prefetch_in_words(one))
     if len({other["storage"] for other in answers}) > 1:
@@ -143,6 +147,7 @@ def _warnings(conclusions: Conclusions) -> Iterator[str]:
     for hardware in mistrusted(conclusions):
         texts.append((f"{hardware}: cells that do the same differ, so verdicts are withheld", "sure"))
     texts += [(f"{one['hardware']}: {slow_node_in_words(one)}", "sure") for one in conclusions["slow_nodes"]]
+    texts += [(left_out_in_words(one), "sure") for one in conclusions["left_out"]]
     for entry in conclusions["ended"]:
         if entry["ended"] in ("budget", "most visits"):
             texts.append((f"{entry['hardware']}: the precision was not reached", "sure"))

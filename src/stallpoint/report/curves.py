@@ -10,6 +10,7 @@ import pandas as pd
 from stallpoint.charts.frames import AXES, label
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.conclusions.words import (
+    at_count,
     crossing_in_words,
     next_in_words,
     stall_in_words,
@@ -38,17 +39,18 @@ def curves(conclusions: Conclusions) -> Section:
 def _row(curve: Mapping[str, Any]) -> list[str]:
     return [
         verdict_in_words(curve), _stall(curve), curve["dominant_cause"], crossing_in_words(curve),
-        worthwhile_in_words(curve), interval(curve["best_speedup"]), _wait(curve["data_wait"]), next_in_words(curve),
+        worthwhile_in_words(curve), interval(curve["best_speedup"]), _wait(curve), next_in_words(curve),
     ]  # fmt: skip
 
 
 def _stall(curve: Mapping[str, Any]) -> str:
     if curve["reached"]:
-        return f"{interval(curve['stall_nodes'])}, {curve['basis']}"
+        return f"{interval(curve['stall_ranks'])}, {curve['basis']}"
     if curve["note"]:
         return stall_in_words(curve)
     return f"not up to {curve['largest_considered']}, measured up to {curve['largest_measured']}"
 
 
-def _wait(wait: Mapping[str, Any]) -> str:
-    return f"{interval(wait['share'], 100, ' %')} at n = {wait['nodes']}"
+def _wait(curve: Mapping[str, Any]) -> str:
+    wait = curve["data_wait"]
+    return f"{interval(wait['share'], 100, ' %')} at {at_count(curve, wait['ranks'])}"

@@ -52,19 +52,19 @@ def _menu(batches: list[float]) -> str:
 
 
 def _curve(rows: pd.DataFrame) -> dict[str, Any]:
-    """One curve: its name, the ticks of each axis, and for each mini-batch and node count the times in their order."""
+    """One curve: its name, the ticks of each axis, and for each mini-batch and worker count the times in order."""
     first = rows.iloc[0]
     points = [
         {
             "batch": float(at["batch_factor"].iloc[0]),
-            "nodes": int(at["nodes"].iloc[0]),
+            "ranks": int(at["ranks"].iloc[0]),
             "samples": int(at["global_batch"].iloc[0]),
             "seconds": [float(f"{one:.5g}") for one in at.sort_values(list(INTERPOLATED))["iteration"]],
         }
-        for _, at in rows.groupby(["batch_factor", "nodes"])
+        for _, at in rows.groupby(["batch_factor", "ranks"])
     ]
     return {
-        "name": label(rows.iloc[:1], ["network", "hardware", "scaling", "sync", "batch"]).iloc[0],
+        "name": label(rows.iloc[:1], ["network", "hardware", "scaling", "sync", "batch", "workers_per_node"]).iloc[0],
         "network": str(first["network"]),
         "hardware": str(first["hardware"]),
         "ticks": [sorted(map(float, rows[name].unique())) for name in INTERPOLATED],

@@ -48,7 +48,7 @@ def write_slides(conclusions: Conclusions, tables: Tables, folder: Path) -> None
 
 
 def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
-    """The slide of one answer as a Vega-Lite spec: what the card says, and the speedup over nodes."""
+    """The slide of one answer as a Vega-Lite spec: what the card says, and the speedup over workers."""
     lines = list(_lines(answer, conclusions))
     chart = to_spec(verdict.draw(tables, answer["network"], answer["hardware"]))
     config = theme.config()

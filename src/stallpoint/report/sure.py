@@ -14,6 +14,7 @@ from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.conclusions.words import ENDED, disturbed_in_words, mistrusted
 from stallpoint.numerals import interval, number
 from stallpoint.report.html import Section, paragraph, table
+from stallpoint.study.plan import in_place
 
 
 def sure(conclusions: Conclusions) -> Section:
@@ -59,7 +60,7 @@ def _planned(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             ["hardware", "kind", "nodes", "cells", "planned [s]", "used [s]", "used [node-hours]", "cells as planned"],
             [
                 [
-                    row["hardware"], row["kind"], str(row["nodes"]), str(row["cells"]),
+                    row["hardware"], row["kind"], in_place((row["nodes"], row["workers_per_node"])), str(row["cells"]),
                     interval(row["planned_seconds"]), number(row['used_seconds']), number(row['used_node_hours']),
                     str(row["cells_as_planned"]),
                 ]
@@ -75,9 +76,9 @@ def _speedups(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         names = label(pd.DataFrame([curve for curve, _ in rows]), list(AXES))
         yield "<h3>Measured speedups</h3>"
         yield table(
-            ["curve", "nodes", "speedup", "half-width"],
+            ["curve", "workers", "speedup", "half-width"],
             [
-                [name, str(at["nodes"]), interval(at["speedup"]), _percent(at["half_width"])]
+                [name, str(at["ranks"]), interval(at["speedup"]), _percent(at["half_width"])]
                 for name, (_, at) in zip(names, rows, strict=True)
             ],
             [curve for curve, _ in rows],

@@ -1,4 +1,4 @@
-"""How well larger node counts were predicted from smaller ones."""
+"""How well more workers were predicted from fewer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ FILE = "models/validation.parquet"
 
 
 def validation(tables: Tables) -> Section:
-    """Errors of the predictions from smaller node counts, beside published ones."""
+    """Errors of the predictions from fewer workers, beside published ones."""
     rows = tables.get("validation")
     if rows is None or rows.empty:
-        text = paragraph("No training on more nodes than the fewest two was measured.")
+        text = paragraph("No training on more workers than the fewest two counts was measured.")
     else:
         known = ", ".join(sorted(set(rows["calibration"])))
-        words = f"Predicted with the training on {known} nodes known, and nothing of the training on more."
+        words = f"Predicted with the training on {known} workers known, and nothing of the training on more."
         lines = accuracy.rows(rows)
         about = [{} if network == accuracy.ALL else {"network": network} for network, *_ in lines]
         text = paragraph(" ".join([words, accuracy.repeatability(rows), f"{accuracy.PUBLISHED}."]))

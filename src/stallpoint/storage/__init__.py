@@ -1,7 +1,8 @@
 """Where the training set lies, and in which format.
 
-A new format is a file beside this one with a subclass of `images.ImageSet` or `tokens.TokenSequences` (or, for
-samples of another kind, `samples.SampleSet`), and a line in `FORMATS`.
+A new format is a file beside this one with a subclass of `images.EncodedImages`, `images.ImageSet` or
+`tokens.TokenSequences` (or, for samples of another kind, `samples.SampleSet`), and a line in `FORMATS`; documentation
+and schema follow from that.
 """
 
 from __future__ import annotations
@@ -12,9 +13,17 @@ from pathlib import Path
 from stallpoint.errors import InputError
 from stallpoint.storage.files import ImageFiles
 from stallpoint.storage.idx import IdxImages
+from stallpoint.storage.lmdb import LmdbImages
+from stallpoint.storage.mapped import MappedImages
+from stallpoint.storage.memory import OneBatch
+from stallpoint.storage.parquet import ParquetImages
 from stallpoint.storage.raw import RawImages
 from stallpoint.storage.samples import SampleSet
+from stallpoint.storage.sounds import SoundFiles
 from stallpoint.storage.tar import TarShards
+from stallpoint.storage.tensors import SyntheticTensors
+from stallpoint.storage.texts import TextFiles
+from stallpoint.storage.tfrecord import TfRecords
 from stallpoint.storage.tokens import TokenSequences
 
 __all__ = ["FORMATS", "SampleSet", "Storage"]
@@ -23,8 +32,16 @@ FORMATS: dict[str, type[SampleSet]] = {
     "files": ImageFiles,
     "idx": IdxImages,
     "tar": TarShards,
+    "lmdb": LmdbImages,
+    "parquet": ParquetImages,
+    "tfrecord": TfRecords,
     "raw": RawImages,
+    "mapped": MappedImages,
     "tokens": TokenSequences,
+    "texts": TextFiles,
+    "sounds": SoundFiles,
+    "synthetic": SyntheticTensors,
+    "memory": OneBatch,
 }
 """Formats by the name a study gives them."""
 

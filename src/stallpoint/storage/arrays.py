@@ -1,15 +1,17 @@
 """Array files (``.npy``) that hold one sample after another.
 
 They are read in pieces, not memory-mapped: a mapped page cannot be dropped from the page cache, and cold reads could
-not be measured.
+not be measured (format ``mapped`` gives its pages up after each read).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stallpoint.errors import InputError
 
@@ -21,3 +23,15 @@ def array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[Any]]:
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not a readable array file ({error})") from error
     return found
+
+
+def new_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
+    """An array file of that size, without values yet."""
+    np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
+
+
+def write_rows(path: Path, first: int, rows: Sequence[bytes]) -> None:
+    """Put rows into an array file, from row `first` on."""
+    with path.open("r+b") as file:
+        file.seek(array(path).offset + first * len(rows[0]))
+        file.writelines(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -12,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from stallpoint.errors import InputError
+from stallpoint.errors import InputError, Unreadable
+from stallpoint.measure.progress import Progress
 from stallpoint.parquet import atomic
 from stallpoint.storage import Storage
-from stallpoint.storage.images import ImageSet
-from stallpoint.storage.raw import RawImages, Squares
+from stallpoint.storage.convert import converted_samples
 from stallpoint.storage.samples import SampleSet, Shape
-from stallpoint.storage.synthetic import synthetic_images, synthetic_sequences
-from stallpoint.storage.tokens import Sequences, TokenSequences
 
 MARKER_FILE = "stallpoint-generated.json"
 """Says which synthetic set a folder holds; folders without it are never overwritten."""
@@ -29,20 +28,60 @@ _GENERATOR = 1
 """Version of the generator: raised when the same seed gives other samples."""
 
 
-def prepare(storage: Storage, *, generate: int | None, seed: int, shape: Shape | None = None) -> dict[str, Any]:
+def prepare(
+    storage: Storage, *, generate: int | None, seed: int, shape: Shape | None = None, most_corrupt: int = 0
+) -> dict[str, Any]:
     """Make the storage ready and return its manifest (what is in it, with a checksum).
 
     With `generate` the folder becomes a synthetic set of so many samples (of `shape`, or the format's usual one),
-    unless it is that already, whole: a set that was damaged is written anew. Raises `InputError` where the folder
-    holds something else, has no samples, or one cannot be decoded.
+    unless it is that already, whole: a set that was damaged is written anew. Samples that cannot be decoded, up to
+    `most_corrupt`, are left out of its index; above 0 all are tried. Raises `InputError` where the folder holds
+    something else, has no samples, not all that it was made with, or more that cannot be decoded.
     """
     if generate is not None:
         is_there = _wanted(storage, generate, seed, shape) == _marked(storage) and _is_whole(storage, generate)
         if not is_there:
             write_synthetic(storage, generate, seed, shape)
-    if storage.kind.is_at(storage.path):
+    corrupt: dict[int, str] = {}
+    if storage.kind.in_folder and storage.kind.is_at(storage.path):
         storage.kind.index(storage.path)
-    return _manifest(storage)
+        if most_corrupt:
+            corrupt = _corrupt(storage, most_corrupt)
+            storage.kind.index(storage.path, without=corrupt)
+    return {**_manifest(storage), "corrupt": len(corrupt), "corrupt_samples": list(corrupt.values())}
+
+
+def _corrupt(storage: Storage, most: int) -> dict[int, str]:
+    """Samples that cannot be decoded, and why; `InputError` where there are more than `most`."""
+    stored = storage.open()
+    found: dict[int, str] = {}
+    progress = Progress("decode", [1] * stored.samples)
+    with closing(stored), ThreadPoolExecutor() as pool:
+        for index, why in enumerate(pool.map(lambda index: _wrong(stored, index), range(stored.samples))):
+            progress.tell(index + 1)
+            if why:
+                found[index] = why
+    if len(found) > most:
+        raise InputError(
+            f"storage {storage.name}: {len(found)} of {stored.samples} samples cannot be decoded, more than its "
+            f"most_corrupt: {most}; the first: {'; '.join(list(found.values())[:3])}"
+        )
+    if found and not os.access(storage.path, os.W_OK):
+        raise InputError(
+            f"storage {storage.name}: {storage.path} cannot be written; leaving samples out needs its index"
+        )
+    return found
+
+
+def _wrong(stored: SampleSet, index: int) -> str:
+    """Why a sample cannot be decoded; empty where it can."""
+    try:
+        _checked(stored, index)
+    except Unreadable:
+        raise
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def write_synthetic(storage: Storage, samples: int, seed: int, shape: Shape | None = None) -> None:
@@ -54,12 +93,7 @@ def write_synthetic(storage: Storage, samples: int, seed: int, shape: Shape | No
         )
     with atomic(storage.path) as scratch:
         kind, made = storage.kind, _shape(storage, shape)
-        if issubclass(kind, TokenSequences) and isinstance(made, Sequences):
-            kind.write(scratch, synthetic_sequences(samples, seed, made), samples, made)
-        elif issubclass(kind, RawImages) and isinstance(made, Squares):
-            kind.write(scratch, synthetic_images(samples, seed), samples, made)
-        elif issubclass(kind, ImageSet):
-            kind.write(scratch, synthetic_images(samples, seed), samples)
+        kind.write(scratch, kind.synthetic(samples, seed, made), samples, made)
         (scratch / MARKER_FILE).write_text(json.dumps(_wanted(storage, samples, seed, shape)))
 
 
@@ -98,7 +132,8 @@ def _is_whole(storage: Storage, samples: int) -> bool:
 def _manifest(storage: Storage) -> dict[str, Any]:
     """What the storage holds; reads and decodes `CHECKED` samples on the way."""
     stored = storage.open()
-    sizes = [stored.extent(index).size for index in range(stored.samples)]
+    _check_converted(storage, stored.samples + stored.left_out)
+    sizes = [stored.size(index) for index in range(stored.samples)]
     checked = sorted({int(index) for index in np.linspace(0, stored.samples - 1, CHECKED)})
     with closing(stored):
         checksum = _checksum(stored, sizes, checked)
@@ -116,6 +151,15 @@ def _manifest(storage: Storage) -> dict[str, Any]:
         "checked": len(checked),
         "checksum": checksum,
     }
+
+
+def _check_converted(storage: Storage, samples: int) -> None:
+    """Raise `InputError` where a folder that a converter made has not all its samples any more."""
+    if (said := converted_samples(storage.path)) not in (None, samples):
+        raise InputError(
+            f"storage {storage.name}: {storage.path} has {samples} of the {said} samples that it was converted with; "
+            "files are missing: convert it again"
+        )
 
 
 def _checksum(stored: SampleSet, sizes: Sequence[int], checked: Sequence[int]) -> str:

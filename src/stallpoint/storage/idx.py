@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,20 +19,26 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.errors import InputError
-from stallpoint.storage.images import ImageSet, Pixels
-from stallpoint.storage.samples import Entry
+from stallpoint.storage.images import ImageSet, Pixels, decode_image
+from stallpoint.storage.samples import Entry, Extent, Made, Shape
 
 IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
 _UNSIGNED_BYTE = 8
+_HEADS = {IMAGES: 16, LABELS: 8}
+"""Bytes before the first value."""
 SIDE = 28
-"""Rows and columns of generated images."""
+"""Rows and columns of images that are written."""
+_WRITTEN = "train"
+"""NAME of sets that are written."""
 
 
 class IdxImages(ImageSet):
     """Grey images in an IDX file."""
 
-    layout = f"NAME{IMAGES} and NAME{LABELS}, as they are or with .gz; a path may end in NAME where there are several"
-    keep_open = True
+    layout = (
+        f"NAME{IMAGES} and NAME{LABELS}, grey, as MNIST is handed out, also with .gz; the path ends in NAME where a "
+        "folder holds several"
+    )
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -51,8 +57,8 @@ class IdxImages(ImageSet):
         """Whether a sample is read from memory, as its file is compressed."""
         return self._content is not None
 
-    @staticmethod
-    def scan(path: Path) -> Iterator[Entry]:
+    @classmethod
+    def scan(cls, path: Path) -> Iterator[Entry]:
         """The images of the file, one after another."""
         images, labels = _file(path, IMAGES), _file(path, LABELS)
         if not images:
@@ -63,22 +69,29 @@ class IdxImages(ImageSet):
         if shape[:1] != count:
             raise InputError(f"{images}: {shape[0]} images, but {labels.name} has {count[0]} labels")
         size = math.prod(shape[1:])
-        for file, expected in ((images, 16 + shape[0] * size), (labels, 8 + count[0])):
+        for file, expected in ((images, _HEADS[IMAGES] + shape[0] * size), (labels, _HEADS[LABELS] + count[0])):
             there = len(_whole(file)) if file.suffix == ".gz" else file.stat().st_size
             if there != expected:
                 raise InputError(f"{file}: has {there:,} bytes where its header says {expected:,}")
-        for number, label in enumerate(_whole(labels)[8:]):
-            yield Entry(images.name, 16 + number * size, size, label)
+        for number, label in enumerate(_whole(labels)[_HEADS[LABELS] :]):
+            yield Entry(images.name, _HEADS[IMAGES] + number * size, size, label)
 
     @classmethod
-    def index(cls, path: Path) -> None:
-        """Nothing: two files are looked through at once, and their folder is often the system's."""
+    def index(cls, path: Path, without: Collection[int] = ()) -> None:
+        """Nothing: two files are looked through at once, and their folder is often the system's.
+
+        All their samples can be decoded.
+        """
+
+    def extent(self, index: int) -> Extent | None:
+        """As `SampleSet.extent`; None where the file is compressed."""
+        return None if self.in_memory else super().extent(index)
 
     def read(self, index: int) -> bytes:
         """The sample's pixels."""
         if self._content is None:
             return super().read(index)
-        extent = self.extent(index)
+        extent = self._extent(index)
         return self._content[extent.offset : extent.offset + extent.size]
 
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
@@ -90,19 +103,31 @@ class IdxImages(ImageSet):
             grey = np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BILINEAR))
         return np.broadcast_to(grey, (3, size, size))
 
-    @staticmethod
-    def write(path: Path, images: Iterable[tuple[bytes, int]], samples: int) -> None:
-        """The given JPEGs, grey and of 28 x 28 pixels, for `generate`."""
-        from stallpoint.storage.images import decode_image
+    @classmethod
+    def stored(cls, data: bytes, name: str, shape: Shape | None) -> bytes:
+        """The mean of the colours of a JPEG or PNG, `SIDE` x `SIDE` pixels."""
+        grey: Pixels = decode_image(data, SIDE, name).mean(axis=0).astype(np.uint8)
+        return grey.tobytes()
 
+    @classmethod
+    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+        """Both files with their headers, of the size that they are going to have."""
         path.mkdir(parents=True)
-        with (path / f"generated{IMAGES}").open("wb") as pixels, (path / f"generated{LABELS}").open("wb") as labels:
-            pixels.write(_head(samples, SIDE, SIDE))
-            labels.write(_head(samples))
-            for number, (data, label) in enumerate(images):
-                colours = decode_image(data, SIDE, f"image {number}")
-                pixels.write(colours.mean(axis=0).astype(np.uint8).tobytes())
-                labels.write(bytes([label % 256]))
+        for ending, sizes in ((IMAGES, (samples, SIDE, SIDE)), (LABELS, (samples,))):
+            with (path / f"{_WRITTEN}{ending}").open("wb") as file:
+                file.write(_head(*sizes))
+                file.truncate(file.tell() + math.prod(sizes))
+
+    @classmethod
+    def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
+        """Pixels and labels, at their places."""
+        for ending, size, rows in (
+            (IMAGES, SIDE * SIDE, [pixels for pixels, _ in part]),
+            (LABELS, 1, [bytes([label % 256]) for _, label in part]),
+        ):
+            with (path / f"{_WRITTEN}{ending}").open("r+b") as file:
+                file.seek(_HEADS[ending] + first * size)
+                file.writelines(rows)
 
 
 def _file(path: Path, ending: str) -> Path | None:

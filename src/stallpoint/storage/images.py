@@ -5,16 +5,16 @@ from __future__ import annotations
 import io
 from abc import abstractmethod
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stallpoint.errors import InputError
-from stallpoint.storage.samples import SampleSet
+from stallpoint.storage.samples import Made, SampleSet, Shape
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
+_PNG = b"\x89PNG"
 _CHECKED_SIZE = 64
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
@@ -29,18 +29,29 @@ class ImageSet(SampleSet):
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
         """The sample's pixels [3, size, size] from its stored bytes; `InputError` names the file of a bad image."""
 
-    @staticmethod
-    @abstractmethod
-    def write(path: Path, images: Iterable[tuple[bytes, int]], samples: int) -> None:
-        """Write a new folder `path` with the given JPEGs and their labels, `samples` in all."""
+    @classmethod
+    def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
+        """JPEGs and their classes."""
+        from stallpoint.storage.synthetic import synthetic_images
+
+        return synthetic_images(samples, seed)
 
     def check(self, index: int, data: bytes) -> None:
         """Decode the image; `InputError` names the file of a bad one."""
         self.decode(index, data, _CHECKED_SIZE)
 
-    def facts(self) -> dict[str, int]:
-        """How many classes there are."""
-        return {"classes": len({self.label(index) for index in range(self.samples)})}
+
+class EncodedImages(ImageSet):
+    """Images that are kept as they are handed out: JPEG or PNG."""
+
+    def decode(self, index: int, data: bytes, size: int) -> Pixels:
+        """Decode the JPEG or PNG."""
+        return decode_image(data, size, self.name(index))
+
+
+def suffix_of(data: bytes) -> str:
+    """How the name of a file with such an image ends."""
+    return ".png" if data.startswith(_PNG) else ".jpg"
 
 
 def decode_image(data: bytes, size: int, name: str) -> Pixels:
@@ -53,7 +64,8 @@ def decode_image(data: bytes, size: int, name: str) -> Pixels:
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (size, size))
-            pixels = np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))
+            colours = image if image.mode == "RGB" else image.convert("RGB")  # which would copy
+            pixels = np.asarray(colours.resize((size, size), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error
         raise InputError(f"{name}: not a readable image ({why})") from error

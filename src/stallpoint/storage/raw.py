@@ -6,7 +6,7 @@ So did Caffe-MPI and MXNet in Shi et al. (2018), section V, who convert the trai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,11 @@ import numpy as np
 
 from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Images, Inputs
-from stallpoint.storage.arrays import array
+from stallpoint.storage.arrays import array, new_array, write_rows
 from stallpoint.storage.images import ImageSet, Pixels, decode_image
-from stallpoint.storage.samples import Entry, Shape
+from stallpoint.storage.samples import Entry, Made, Shape
+
+IMAGES, LABELS = "images.npy", "labels.npy"
 
 
 @dataclass(frozen=True)
@@ -39,23 +41,22 @@ class RawImages(ImageSet):
 
     shape = Squares
     layout = "images.npy, uint8 [samples, 3, height, width], and labels.npy, int64 [samples]"
-    keep_open = True
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._shape: tuple[int, ...] = array(path / "images.npy").shape[1:] if self.samples else (3, 0, 0)
+        self._shape: tuple[int, ...] = array(path / IMAGES).shape[1:] if self.samples else (3, 0, 0)
 
-    @staticmethod
-    def scan(path: Path) -> Iterator[Entry]:
+    @classmethod
+    def scan(cls, path: Path) -> Iterator[Entry]:
         """The images of the array, one after another."""
-        if not (path / "images.npy").exists():
+        if not (path / IMAGES).exists():
             return
-        images, labels = array(path / "images.npy"), array(path / "labels.npy")
+        images, labels = array(path / IMAGES), array(path / LABELS)
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != 3 or len(labels) != len(images):
-            raise InputError(f"{path}: not a raw storage; expected {RawImages.layout}")
+            raise InputError(f"{path}: not a raw storage; expected {cls.layout}")
         size = int(np.prod(images.shape[1:]))
         for number, label in enumerate(labels):
-            yield Entry("images.npy", images.offset + number * size, size, int(label))
+            yield Entry(IMAGES, images.offset + number * size, size, int(label))
 
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
         """The central [3, size, size] of the stored pixels, without a copy."""
@@ -66,17 +67,22 @@ class RawImages(ImageSet):
         pixels: Pixels = np.frombuffer(data, np.uint8).reshape(self._shape)
         return pixels[:, top : top + size, left : left + size]
 
-    @staticmethod
-    def write(path: Path, images: Iterable[tuple[bytes, int]], samples: int, shape: Squares = Squares()) -> None:
-        """Decode the JPEGs and write their pixels."""
+    @classmethod
+    def stored(cls, data: bytes, name: str, shape: Shape | None) -> bytes:
+        """The pixels of a JPEG or PNG."""
+        assert isinstance(shape, Squares)
+        return decode_image(data, shape.image_size, name).tobytes()
+
+    @classmethod
+    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+        """Arrays of the size that they are going to have."""
+        assert isinstance(shape, Squares)
         path.mkdir(parents=True)
-        size = shape.image_size
-        pixels = np.lib.format.open_memmap(
-            path / "images.npy", mode="w+", dtype=np.uint8, shape=(samples, 3, size, size)
-        )
-        labels = np.empty(samples, np.int64)
-        for number, (data, label) in enumerate(images):
-            pixels[number] = decode_image(data, size, f"image {number}")
-            labels[number] = label
-        pixels.flush()
-        np.save(path / "labels.npy", labels)
+        new_array(path / IMAGES, np.uint8, (samples, 3, shape.image_size, shape.image_size))
+        new_array(path / LABELS, np.int64, (samples,))
+
+    @classmethod
+    def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
+        """Pixels and labels, at their places."""
+        write_rows(path / IMAGES, first, [data for data, _ in part])
+        write_rows(path / LABELS, first, [np.int64(label).tobytes() for _, label in part])

@@ -1,28 +1,36 @@
-"""A training set as every format shows it: samples that are byte ranges of files, each with a label."""
+"""A training set as every format shows it: samples, each with a label; mostly byte ranges of files."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stallpoint.errors import InputError
+from stallpoint.errors import InputError, Unreadable
 from stallpoint.networks.inputs import Inputs
 from stallpoint.parquet import atomic
 
 INDEX_FILE = "stallpoint-index.parquet"
 
 _NUMBERS = ("offset", "size", "label")
+_LEFT_OUT = b"stallpoint_left_out"
+"""Key of the index's metadata."""
 
+PART = 1000
+"""Samples that are written at once, and that a file holds where a set is cut into files: about 110 MB of ImageNet."""
+
+Made: TypeAlias = tuple[bytes, int]
+"""The bytes and the label of a sample that is to be written."""
 
 REPAIR = "to look through the storage again, and to make a generated one anew: snakemake -R prepare_storage"
 
@@ -38,7 +46,10 @@ class Extent:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of an index: a sample's extent (file relative to the storage) and label."""
+    """One line of an index: a sample's extent (file relative to the storage) and label.
+
+    Formats whose library hides extents say here by what it finds the sample instead.
+    """
 
     file: str
     offset: int
@@ -63,23 +74,32 @@ class SampleSet(ABC):
     """
 
     kind: ClassVar[str]
-    """What the samples are: ``images`` or ``tokens``, as networks take them."""
+    """What the samples are: ``images`` or ``tokens``, as networks take them, or what only storage cells read."""
     layout: ClassVar[str]
-    """What the format expects in its folder, for messages."""
+    """What the format expects in its folder, for messages and documentation."""
     shape: ClassVar[type[Shape] | None] = None
     """What generated samples can be asked to be; None: they are of many shapes, as ImageNet's are."""
-    keep_open: ClassVar[bool]
+    in_folder: ClassVar[bool] = True
+    """Whether a storage of the format is a folder; without one, nothing is read."""
+    keep_open: ClassVar[bool] = True
     """Whether files stay open between reads: they hold many samples each."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         index = path / INDEX_FILE
-        table = _read_index(index) if index.exists() else _to_table(self.scan(path))
+        table = _read_index(index) if self.in_folder and index.exists() else _to_table(self.scan(path))
         files = table["file"].combine_chunks()
         self._files: list[str] = files.dictionary.to_pylist()
         self._file: npt.NDArray[np.int32] = files.indices.to_numpy()
-        self._offset, self._size, self._label = (table[name].to_numpy() for name in ("offset", "size", "label"))
+        self._offset, self._size, self._label = (table[name].to_numpy() for name in _NUMBERS)
+        self.left_out = int((table.schema.metadata or {}).get(_LEFT_OUT, 0))
+        """Samples that are in the folder and, as they cannot be decoded, not in its index."""
         self._open: dict[int, int] = {}
+
+    @classmethod
+    def feeds(cls, takes: type[Inputs]) -> bool:
+        """Whether networks that take inputs of this kind can be fed from it."""
+        return cls.kind == takes.kind
 
     @property
     def samples(self) -> int:
@@ -91,31 +111,48 @@ class SampleSet(ABC):
         """Size of all samples together."""
         return int(self._size.sum())
 
-    def extent(self, index: int) -> Extent:
-        """Where the sample lies."""
-        return Extent(self.path / self._files[self._file[index]], int(self._offset[index]), int(self._size[index]))
+    @property
+    def classes(self) -> int:
+        """Classes that its labels need: one more than the largest of them."""
+        return int(self._label.max()) + 1
+
+    def size(self, index: int) -> int:
+        """Bytes of the sample."""
+        return int(self._size[index])
+
+    def extent(self, index: int) -> Extent | None:
+        """The bytes that are read for the sample; None where the format's library hides them, or nothing is read."""
+        return self._extent(index)
 
     def label(self, index: int) -> int:
         """Class of the sample, from 0."""
         return int(self._label[index])
 
-    @property
-    def largest_label(self) -> int:
-        """Largest class of any sample."""
-        return int(self._label.max())
+    def name(self, index: int) -> str:
+        """The sample, for messages."""
+        extent = self._extent(index)
+        return f"{extent.path}, sample at byte {extent.offset}" if self.keep_open else str(extent.path)
 
     def files(self) -> list[Path]:
         """All files that hold samples."""
         return [self.path / file for file in self._files]
 
     def read(self, index: int) -> bytes:
-        """The sample as it is stored: input only, no decoding."""
-        extent = self.extent(index)
+        """The sample as it is stored: input only, no decoding.
+
+        Raises `Unreadable` where the file system refuses, `InputError` where the file ends before the sample does.
+        """
+        # Of an open file no path is made: that would take longer than much of a read from the page cache.
+        file, size = self._open.get(int(self._file[index])), int(self._size[index])
+        with suppress(OSError):  # which is said below
+            if file is not None and len(data := os.pread(file, size, int(self._offset[index]))) == size:
+                return data
+        extent = self._extent(index)
         try:
             with self._descriptor(int(self._file[index]), extent.path) as file:
                 data = os.pread(file, extent.size, extent.offset)
         except OSError as error:
-            raise InputError(f"{extent.path}: cannot be read ({error.strerror}); {REPAIR}") from error
+            raise Unreadable(f"{extent.path}: cannot be read ({error.strerror}); {REPAIR}") from error
         if len(data) < extent.size:
             raise InputError(f"{extent.path}: ends before byte {extent.offset + extent.size}; {REPAIR}")
         return data
@@ -124,6 +161,9 @@ class SampleSet(ABC):
         """Close the files kept open."""
         while self._open:
             os.close(self._open.popitem()[1])
+
+    def _extent(self, index: int) -> Extent:
+        return Extent(self.path / self._files[self._file[index]], int(self._offset[index]), self.size(index))
 
     @contextmanager
     def _descriptor(self, number: int, path: Path) -> Iterator[int]:
@@ -143,31 +183,69 @@ class SampleSet(ABC):
     @classmethod
     def is_at(cls, path: Path) -> bool:
         """Whether there is anything that the samples could be in."""
-        return path.is_dir()
+        return not cls.in_folder or path.is_dir()
 
     @property
     def in_memory(self) -> bool:
         """Whether samples are read from memory: how fast a file is read cannot be told by them."""
-        return False
+        return not self.in_folder
 
-    @staticmethod
+    @classmethod
     @abstractmethod
-    def scan(path: Path) -> Iterable[Entry]:
+    def scan(cls, path: Path) -> Iterable[Entry]:
         """Find all samples below `path`, in a fixed order."""
 
     @abstractmethod
     def check(self, index: int, data: bytes) -> None:
         """Decode the sample from its stored bytes; `InputError` names the file of a bad one."""
 
-    @abstractmethod
     def facts(self) -> dict[str, int]:
-        """What the format knows of its samples beside their number and sizes."""
+        """What is known of its samples beside their number and sizes: how many classes there are."""
+        return {"classes": len(np.unique(self._label))}
 
     @classmethod
-    def index(cls, path: Path) -> None:
-        """Look through `path` and keep what was found in its index file, where the folder can be written."""
-        if os.access(path, os.W_OK):
+    def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
+        """Samples that are made up, the same for the same `seed`, as they are before `stored`."""
+        raise NotImplementedError
+
+    @classmethod
+    def stored(cls, data: bytes, name: str, shape: Shape | None) -> bytes:
+        """What the format keeps of the sample `data`, called `name` in messages."""
+        return data
+
+    @classmethod
+    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+        """Make the new folder `path` ready for so many samples (of `shape`, where the format has one)."""
+        path.mkdir(parents=True)
+
+    @classmethod
+    def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
+        """Write samples `first`, `first` + 1, ..., as `stored`; once more gives the same, and parts come in any order.
+
+        `first` is a multiple of `PART`, and all parts but the last have so many samples.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def write(cls, path: Path, made: Iterable[Made], samples: int, shape: Shape | None = None) -> None:
+        """Write a new folder `path` with what was `made`, `samples` in all."""
+        cls.begin(path, samples, shape)
+        coming = iter(made)
+        for first in range(0, samples, PART):
+            part = enumerate(islice(coming, PART), first)
+            cls.write_part(path, first, [(cls.stored(data, f"sample {n}", shape), label) for n, (data, label) in part])
+
+    @classmethod
+    def index(cls, path: Path, without: Collection[int] = ()) -> None:
+        """Look through `path` and keep what was found in its index file, where the folder can be written.
+
+        Samples `without` are left out of it, by their numbers before.
+        """
+        if cls.in_folder and os.access(path, os.W_OK):
             table = _to_table(cls.scan(path))
+            if without:
+                table = table.take([index for index in range(table.num_rows) if index not in without])
+                table = table.replace_schema_metadata({_LEFT_OUT: str(len(without))})
             with atomic(path / INDEX_FILE) as scratch:
                 pq.write_table(table, scratch)
 
@@ -175,7 +253,11 @@ class SampleSet(ABC):
 def _to_table(entries: Iterable[Entry]) -> pa.Table:
     """An index as an Arrow table, file names as a dictionary."""
     rows = list(entries)
-    files = pa.array([entry.file for entry in rows], pa.string()).dictionary_encode()
+    try:
+        files = pa.array([entry.file for entry in rows], pa.string()).dictionary_encode()
+    except UnicodeEncodeError as error:
+        name = error.object.encode(errors="surrogateescape")
+        raise InputError(f"{name!r}: a file name that is no UTF-8; rename it (convmv renames many)") from None
     numbers = {name: pa.array([getattr(entry, name) for entry in rows], pa.int64()) for name in _NUMBERS}
     return pa.table({"file": files, **numbers})
 

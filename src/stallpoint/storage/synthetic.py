@@ -1,8 +1,9 @@
-"""Synthetic training sets: images of ImageNet's dimensions, and texts whose tokens are as frequent as words are."""
+"""Synthetic training sets: images of ImageNet's dimensions, texts whose tokens are as frequent as words are, sounds."""
 
 from __future__ import annotations
 
 import io
+import wave
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,8 @@ import numpy.typing as npt
 from stallpoint.storage.tokens import Sequences
 
 CLASSES = 10
+SOUND_RATE = 16_000
+"""Values of a second of sound."""
 _CHUNK = 64
 _ZIPF_SHIFT = 2.7
 """Mandelbrot's: the most frequent words of a language are less frequent than 1 / rank says (Mandelbrot, 1953)."""
@@ -55,3 +58,22 @@ def synthetic_sequences(samples: int, seed: int, shape: Sequences) -> Iterator[n
         sequence = np.concatenate([last, drawn.clip(max=shape.vocabulary - 1)])
         last = sequence[-1:]
         yield sequence
+
+
+def synthetic_texts(samples: int, seed: int) -> Iterator[tuple[bytes, int]]:
+    """Texts as long as the film reviews of Maas et al. (2011), some 1,300 letters, and their classes."""
+    for number in range(samples):
+        random = np.random.default_rng([seed, number])
+        letters = random.choice(np.frombuffer(b"etaoinshrdlu     ", np.uint8), int(random.lognormal(7.0, 0.6)) + 1)
+        yield letters.tobytes(), number % CLASSES
+
+
+def synthetic_sounds(samples: int, seed: int) -> Iterator[tuple[bytes, int]]:
+    """WAV files as the words of Warden (2018), one second of 16 bits at 16 kHz, and their classes."""
+    for number in range(samples):
+        random = np.random.default_rng([seed, number])
+        data = io.BytesIO()
+        with wave.open(data, "wb") as file:
+            file.setparams((1, 2, SOUND_RATE, 0, "NONE", "not compressed"))
+            file.writeframes(random.normal(0, 3000, SOUND_RATE).astype("<i2").tobytes())
+        yield data.getvalue(), number % CLASSES

@@ -8,51 +8,44 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from stallpoint.errors import InputError
-from stallpoint.storage.images import IMAGE_SUFFIXES, ImageSet, Pixels, decode_image
-from stallpoint.storage.samples import Entry
+from stallpoint.parquet import atomic
+from stallpoint.storage.images import IMAGE_SUFFIXES, EncodedImages, suffix_of
+from stallpoint.storage.samples import PART, Entry, Made
+from stallpoint.storage.shards import shards
 
-SHARD_SAMPLES = 1000
-"""Samples in one shard: about 110 MB of ImageNet."""
 
-
-class TarShards(ImageSet):
+class TarShards(EncodedImages):
     """Images in uncompressed tar files."""
 
     layout = "uncompressed .tar files with NAME.jpg and NAME.cls members"
-    keep_open = True
 
-    @staticmethod
-    def scan(path: Path) -> Iterator[Entry]:
+    @classmethod
+    def scan(cls, path: Path) -> Iterator[Entry]:
         """Images in all shards of the folder, in the order of the shards' names."""
-        for shard in sorted(path.glob("*.tar")):
+        for shard in shards(path, ".tar"):
             try:
                 with tarfile.open(shard, "r:") as tar:
                     yield from _scan_shard(tar, shard.name)
+                    ended = shard.stat().st_size >= tar.offset + tarfile.BLOCKSIZE
             except (tarfile.TarError, ValueError) as error:
                 raise InputError(f"{shard}: not a readable, uncompressed tar file ({error})") from error
+            if not ended:
+                raise InputError(f"{shard}: ends without the block of zeros that ends a tar file; it is cut off")
 
-    def decode(self, index: int, data: bytes, size: int) -> Pixels:
-        """Decode the JPEG or PNG."""
-        extent = self.extent(index)
-        return decode_image(data, size, f"{extent.path}, image at byte {extent.offset}")
-
-    @staticmethod
-    def write(path: Path, images: Iterable[tuple[bytes, int]], samples: int) -> None:
-        """Shards of `SHARD_SAMPLES` samples."""
-        path.mkdir(parents=True)
-        numbered = enumerate(images)
-        shard = 0
-        while members := list(islice(numbered, SHARD_SAMPLES)):
-            with tarfile.open(path / f"shard{shard:05d}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
-                for number, (data, label) in members:
-                    _add(tar, f"{number:07d}.jpg", data)
-                    _add(tar, f"{number:07d}.cls", str(label).encode())
-            shard += 1
+    @classmethod
+    def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
+        """One shard."""
+        with (
+            atomic(path / f"shard{first // PART:05d}.tar") as shard,
+            tarfile.open(shard, "w", format=tarfile.USTAR_FORMAT) as tar,
+        ):
+            for number, (data, label) in enumerate(part, first):
+                _add(tar, f"{number:07d}{suffix_of(data)}", data)
+                _add(tar, f"{number:07d}.cls", str(label).encode())
 
 
 def _scan_shard(tar: tarfile.TarFile, shard: str) -> list[Entry]:

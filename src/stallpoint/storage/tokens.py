@@ -6,7 +6,7 @@ label, that of the token before it. A network that takes shorter sequences gets 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Inputs, Tokens
-from stallpoint.storage.arrays import array
-from stallpoint.storage.samples import Entry, SampleSet, Shape
+from stallpoint.storage.arrays import array, new_array, write_rows
+from stallpoint.storage.samples import Entry, Made, SampleSet, Shape
 
 FILE = "tokens.npy"
 
@@ -33,6 +33,11 @@ class Sequences(Shape):
     def __str__(self) -> str:
         return f"sequences of {self.sequence_length} tokens out of {self.vocabulary}"
 
+    @property
+    def dtype(self) -> type[np.uint16 | np.uint32]:
+        """Of the smallest numbers that are enough."""
+        return np.uint16 if self.vocabulary <= 2**16 else np.uint32
+
     def suits(self, takes: Inputs) -> bool:
         """Whether they are as long as the network's, and it knows all their tokens."""
         return (
@@ -46,7 +51,6 @@ class TokenSequences(SampleSet):
     kind = "tokens"
     shape = Sequences
     layout = f"{FILE}, uint16 or uint32 [samples, length + 1]"
-    keep_open = True
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -55,14 +59,14 @@ class TokenSequences(SampleSet):
         self.length = tokens.shape[1] - 1
         """Tokens of a sequence that have a label."""
 
-    @staticmethod
-    def scan(path: Path) -> Iterator[Entry]:
+    @classmethod
+    def scan(cls, path: Path) -> Iterator[Entry]:
         """The sequences of the array, one after another."""
         if not (path / FILE).exists():
             return
         tokens = array(path / FILE)
         if tokens.dtype not in (np.uint16, np.uint32) or tokens.ndim != 2 or tokens.shape[1] < 2:
-            raise InputError(f"{path}: not a storage of tokens; expected {TokenSequences.layout}")
+            raise InputError(f"{path}: not a storage of tokens; expected {cls.layout}")
         size = tokens.shape[1] * tokens.itemsize
         for number in range(len(tokens)):
             yield Entry(FILE, tokens.offset + number * size, size, 0)
@@ -83,13 +87,23 @@ class TokenSequences(SampleSet):
         """How long the sequences are."""
         return {"sequence_length": self.length}
 
-    @staticmethod
-    def write(path: Path, sequences: Iterable[npt.NDArray[np.int64]], samples: int, shape: Sequences) -> None:
-        """Write a new folder `path` with the given sequences (one token more than have a label), `samples` in all."""
+    @classmethod
+    def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterator[Made]:
+        """A text whose tokens are as frequent as words are, cut into sequences."""
+        from stallpoint.storage.synthetic import synthetic_sequences
+
+        assert isinstance(shape, Sequences)
+        for sequence in synthetic_sequences(samples, seed, shape):
+            yield sequence.astype(shape.dtype).tobytes(), 0
+
+    @classmethod
+    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+        """An array of the size that it is going to have."""
+        assert isinstance(shape, Sequences)
         path.mkdir(parents=True)
-        dtype = np.uint16 if shape.vocabulary <= 2**16 else np.uint32
-        size = samples, shape.sequence_length + 1
-        tokens = np.lib.format.open_memmap(path / FILE, mode="w+", dtype=dtype, shape=size)
-        for number, sequence in enumerate(sequences):
-            tokens[number] = sequence
-        tokens.flush()
+        new_array(path / FILE, shape.dtype, (samples, shape.sequence_length + 1))
+
+    @classmethod
+    def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
+        """Sequences, at their places."""
+        write_rows(path / FILE, first, [data for data, _ in part])

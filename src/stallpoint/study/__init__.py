@@ -6,6 +6,7 @@ is to run. Archives of other studies are handed in by whoever reads them: nothin
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,13 @@ class Study:
         shared = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
         own = [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
         return [*own, *(pair for archive in self.archives for pair in archive.shared_links)]
+
+    def same_set_before(self, storage: str) -> list[str]:
+        """The storage entry right before this one that names the same folder, if there is any."""
+        folders = {name: os.path.realpath(entry["path"]) for name, entry in self.config["storage"].items()}
+        names = [name for name, folder in folders.items() if folder == folders[storage]]
+        place = names.index(storage)
+        return names[place - 1 : place] if place else []
 
     def of_kind(self, kind: str) -> list[Cell]:
         """The cells of one kind of job, in the order of the study."""

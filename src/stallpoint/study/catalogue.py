@@ -46,6 +46,10 @@ LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
 """Libraries of kernels that a hardware entry turns on or off, and the device that computes with each."""
 
 
+NODE_DISK = "$TMPDIR"
+"""Where storages are staged to, unless their entries say so."""
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """What the names in a study stand for; every name that it uses is there."""
@@ -120,6 +124,11 @@ def shape(entry: Mapping[str, Any]) -> Shape | None:
     return of_format(**{key: entry[key] for key in SHAPE_KEYS[of_format] if key in entry}) if of_format else None
 
 
+def staging(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What cells are told of staging by a storage entry."""
+    return {"stage_to": entry.get("stage_to", NODE_DISK), "stage_keep": entry["stage_keep"]} if entry["stage"] else {}
+
+
 def _uses(
     config: Mapping[str, Any], networks: Collection[str], presets: Collection[str], recipes: Collection[str]
 ) -> dict[str, Collection[str]]:
@@ -129,6 +138,7 @@ def _uses(
         **{f"{section}[].{axis}": names for section in CELLS_OF for axis, names in axes.items()},
         "convergence[].recipe": recipes,
         "sgemm.networks": networks,
+        "storage_reads.also": config["storage"],
         "what_if[].sync": presets,
         "hardware.<name>.traces[].sync": presets,
     }
@@ -139,7 +149,7 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
     wrong = []
     for key, names in uses.items():
         last = key.rsplit(".", 1)[1]
-        what = {"sync": "preset", "networks": "network"}.get(last, last)
+        what = {"sync": "preset", "networks": "network", "also": "storage"}.get(last, last)
         for where, value in _values(config, key.replace("[]", ".[]").split(".")):
             wrong += [unknown(name, list(names), where, what) for name in as_list(value) if name not in names]
     if wrong:
@@ -200,12 +210,23 @@ def _check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
     """A folder, however it is spelt, holds one set of samples; only a text that is generated has a shape of its own."""
     owners: dict[str, str] = {}
     for name, entry in storage.items():
+        if not FORMATS[entry["format"]].in_folder:
+            if entry["path"] or "generate" in entry:
+                which = "path" if entry["path"] else "generate"
+                raise InputError(f"storage.{name}.{which}: format {entry['format']} has no folder; leave it out")
+            continue
+        if not entry["path"].strip():
+            raise InputError(f"storage.{name}: missing path; format {entry['format']} is a folder")
         other = owners.setdefault(os.path.realpath(entry["path"]), name)
         first, path = storage[other], f"storage.{name}.path: {entry['path']}"
         if first["format"] != entry["format"]:
             raise InputError(f"{path} already holds the {first['format']} samples of storage.{other}")
         if {"generate"} <= first.keys() & entry.keys() and _generated(first) != _generated(entry):
             raise InputError(f"{path} already holds the samples that storage.{other} generates, which are others")
+        if first["most_corrupt"] != entry["most_corrupt"]:
+            raise InputError(f"{path} is that of storage.{other}, but most_corrupt is another; they share an index")
+        if not entry["stage"] and (said := [key for key in ("stage_to", "stage_keep") if entry.get(key)]):
+            raise InputError(f"storage.{name}.{said[0]}: only says how a storage is staged that has stage: true")
         for of_format, keys in SHAPE_KEYS.items():
             here = FORMATS[entry["format"]].shape is of_format and "generate" in entry
             if not here and (said := [key for key in keys if key in entry]):
@@ -225,7 +246,7 @@ def _unfit(
         held = FORMATS[entry["format"]]
         made = shape(entry) if "generate" in entry else None
         for network, takes in networks.items():
-            if takes.kind != held.kind:
+            if not held.feeds(type(takes)):
                 yield (network, name), f"network {network} takes {takes.kind}, but storage {name} holds {held.kind}"
             elif made and not made.suits(takes):
                 yield (network, name), f"network {network} takes {takes}, but storage {name} holds {made}"

@@ -11,12 +11,12 @@ from typing import Any
 from stallpoint.cells import ConvergenceCell
 from stallpoint.configuration import known
 from stallpoint.errors import InputError
-from stallpoint.networks import NETWORKS
 from stallpoint.recipes import to_values
+from stallpoint.storage import FORMATS
 from stallpoint.study.catalogue import Catalogue, as_list
-from stallpoint.study.matrix import LeftOut
+from stallpoint.study.matrix import LeftOut, full, impossible
 
-AXES = ("network", "hardware", "nodes", "batch", "storage", "sync", "recipe")
+AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "sync", "recipe")
 MOST_RUNS = 100_000
 """Runs of one block."""
 
@@ -30,8 +30,9 @@ def convergence_cells(
     for index, block in enumerate(config["convergence"]):
         where = f"convergence[{index}]"
         _check(block, catalogue, where)
-        for values in product(*(as_list(block[axis]) for axis in AXES)):
-            axes = dict(zip(AXES, values, strict=True))
+        named = [axis for axis in AXES if axis in block]
+        for values in product(*(as_list(block[axis]) for axis in named)):
+            axes = full(dict(zip(named, values, strict=True)), catalogue)
             if reason := _impossible(axes, block, catalogue):
                 left_out.append(LeftOut(axes, reason))
                 continue
@@ -46,32 +47,33 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
     """Raise `InputError` for what no combination of the block could run with."""
     if isinstance(block["validation"], str):
         known(block["validation"], list(catalogue.storage), f"{where}.validation", "storage")
+    validation = block["validation"] if isinstance(block["validation"], str) else []
+    for key, names in (("storage", block["storage"]), ("validation", validation)):
+        for name in as_list(names):
+            entry = catalogue.storage[name]
+            if not FORMATS[entry["format"]].in_folder:
+                raise InputError(f"{where}.{key}: storage {name} holds random numbers, of which nothing can be learned")
+            if entry["stage"]:
+                raise InputError(
+                    f"{where}.{key}: storage {name} is staged, and runs to a target are not; name an entry with the "
+                    "same path and without stage"
+                )
     for sync in as_list(block["sync"]):
         if not catalogue.presets[sync].communicates:
             raise InputError(f"{where}.sync: preset {sync} sends nothing: its ranks would train networks of their own")
     trials = sum(len(catalogue.recipes[recipe].points()) for recipe in as_list(block["recipe"]))
-    others = math.prod(len(as_list(block[axis])) for axis in AXES if axis != "recipe")
+    others = math.prod(len(as_list(block[axis])) for axis in AXES if axis in block and axis != "recipe")
     if (runs := trials * others * block["seeds"]) > MOST_RUNS:
         raise InputError(f"{where}: {runs:,} runs; at most {MOST_RUNS:,} of one block")
 
 
 def _impossible(axes: Mapping[str, Any], block: Mapping[str, Any], catalogue: Catalogue) -> str | None:
     """Why a combination cannot run; None when it can, as far as the study tells."""
-    hardware, batch = catalogue.hardware[axes["hardware"]], axes["batch"]
-    for storage in (axes["storage"], block["validation"]):
-        if unfit := catalogue.unfit.get((axes["network"], storage)):
-            return unfit
-    if axes["nodes"] > hardware["nodes"]:
-        return f"{axes['nodes']} nodes, but hardware {axes['hardware']} has {hardware['nodes']}"
-    ranks = axes["nodes"] * hardware["workers_per_node"]
-    if batch < ranks:
-        return f"b < 1: batch {batch} on {ranks} workers"
-    if batch % ranks:
-        return f"batch {batch} is not divisible by {ranks} workers"
-    network = NETWORKS.get(axes["network"])
-    if network and batch // ranks < network.smallest_batch:
-        return f"b = {batch // ranks}, but network {network.name} trains on {network.smallest_batch} samples at least"
-    samples = catalogue.storage[axes["storage"]].get("generate")
+    if unfit := catalogue.unfit.get((axes["network"], _validation(axes, block))):
+        return unfit
+    if reason := impossible({**axes, "scaling": "strong"}, catalogue):
+        return reason
+    samples, batch = catalogue.storage[axes["storage"]].get("generate"), axes["batch"]
     if samples and batch > (there := training_samples(samples, _share(block))):
         return f"B = {batch}, but storage {axes['storage']} has {there} training samples"
     return None
@@ -86,13 +88,19 @@ def _share(block: Mapping[str, Any]) -> float:
     return 0.0 if isinstance(block["validation"], str) else float(block["validation"])
 
 
+def _validation(axes: Mapping[str, Any], block: Mapping[str, Any]) -> str:
+    """The storage that validation samples are read from."""
+    return str(block["validation"] if isinstance(block["validation"], str) else axes["storage"])
+
+
 def _runs(
     axes: Mapping[str, Any], block: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue
 ) -> Iterator[ConvergenceCell]:
     training = catalogue.storage[axes["storage"]]
-    validation_storage = block["validation"] if isinstance(block["validation"], str) else axes["storage"]
+    validation_storage = _validation(axes, block)
     validation = catalogue.storage[validation_storage]
-    common = catalogue.common(axes["hardware"], nodes=axes["nodes"], repeat=1, visits=1)
+    place = {axis: axes[axis] for axis in ("nodes", "workers_per_node")}
+    common = catalogue.common(axes["hardware"], **place, repeat=1, visits=1)
     points = catalogue.recipes[axes["recipe"]].points()
     for (trial, recipe), seed in product(enumerate(points, 1), range(block["seeds"])):
         yield ConvergenceCell(

@@ -34,7 +34,7 @@ def _collectives_cell(
     catalogue: Catalogue, hardware: str, log: Mapping[str, Any], where: str
 ) -> ImportedCollectivesCell:
     """The cell of one entry of ``collectives``, which stands at `where`."""
-    common = catalogue.common(hardware, nodes=log["nodes"], repeat=1, visits=1)
+    common = catalogue.common(hardware, nodes=log["nodes"], repeat=1, visits=1, **_workers(log))
     if log["nodes"] * common["workers_per_node"] == 1:
         raise InputError(f"{where}: one worker has nothing to all-reduce")
     return ImportedCollectivesCell(
@@ -46,10 +46,15 @@ def _collectives_cell(
     )
 
 
+def _workers(entry: Mapping[str, Any]) -> dict[str, int]:
+    """How many workers took part on each node, where the entry says it; else as many as its hardware has."""
+    return {"workers_per_node": entry["workers_per_node"]} if "workers_per_node" in entry else {}
+
+
 def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], where: str) -> ImportedTrainCell:
     """The cell of one entry of ``traces``, which stands at `where`."""
     compute, batch = trace["scaling"] == "compute", trace["batch"]
-    workers = {"workers_per_node": 1} if compute else {}
+    workers = {"workers_per_node": 1} if compute else _workers(trace)
     common = catalogue.common(hardware, nodes=1 if compute else trace["nodes"], repeat=1, visits=1, **workers)
     ranks = common["nodes"] * common["workers_per_node"]
     if trace["scaling"] == "strong" and batch % ranks:

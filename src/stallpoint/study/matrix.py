@@ -11,12 +11,13 @@ from stallpoint.cells import TrainCell
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.presets import NONE, Preset
-from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.catalogue import Catalogue, as_list, staging
 from stallpoint.study.conditions import Row, condition
 from stallpoint.study.interventions import intervention_cells
 
-AXES = ("network", "hardware", "nodes", "batch", "storage", "scaling", "sync", "prefetch")
-COLUMNS = {**dict.fromkeys(AXES, str), **dict.fromkeys(("nodes", "batch", "prefetch", "worker_batch", "ranks"), float)}
+AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")
+_NUMBERS = ("nodes", "workers_per_node", "batch", "prefetch", "worker_batch", "ranks")
+COLUMNS = {**dict.fromkeys(AXES, str), **dict.fromkeys(_NUMBERS, float)}
 """What conditions can ask for, names or numbers."""
 MOST_SAID = 80
 """Characters of a wrong condition that a message repeats."""
@@ -35,15 +36,15 @@ def training_cells(config: Mapping[str, Any], catalogue: Catalogue) -> tuple[dic
     """The training cells of ``matrix`` and ``include`` by their paths, and what is left out of both."""
     train: dict[str, TrainCell] = {}
     left_out: list[LeftOut] = []
-    for combination in _without_excluded(_combinations(config), config, catalogue, left_out):
-        if reason := _impossible(combination, catalogue):
+    for combination in _without_excluded(_combinations(config, catalogue), config, left_out):
+        if reason := impossible(combination, catalogue):
             left_out.append(LeftOut(combination, reason))
             continue
         for cell in _with_interventions(combination, config, catalogue):
             train.setdefault(cell.path, cell)
     for entry in config["include"]:
-        combination = {**{name: config[name] for name in SETTINGS}, **entry}
-        if reason := _impossible(combination, catalogue):
+        combination = {**{name: config[name] for name in SETTINGS}, **full(entry, catalogue)}
+        if reason := impossible(combination, catalogue):
             left_out.append(LeftOut(combination, reason))
             continue
         cells = list(_with_interventions(combination, config, catalogue))
@@ -53,16 +54,22 @@ def training_cells(config: Mapping[str, Any], catalogue: Catalogue) -> tuple[dic
     return train, tuple(left_out)
 
 
-def _combinations(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[dict[str, Any]]:
     """Every block of the matrix, multiplied out."""
     for block in config["matrix"]:
         settings = {name: block.get(name, config[name]) for name in SETTINGS}
-        for values in product(*(as_list(block[axis]) for axis in AXES)):
-            yield {**dict(zip(AXES, values, strict=True)), **settings}
+        axes = [axis for axis in AXES if axis in block]
+        for values in product(*(as_list(block[axis]) for axis in axes)):
+            yield {**full(dict(zip(axes, values, strict=True)), catalogue), **settings}
 
 
-def _ranks(combination: Mapping[str, Any], catalogue: Catalogue) -> int:
-    return int(combination["nodes"] * catalogue.hardware[combination["hardware"]]["workers_per_node"])
+def full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    """`axes` with as many workers on a node as the hardware has there, where they do not say."""
+    return {"workers_per_node": catalogue.hardware[axes["hardware"]]["workers_per_node"], **axes}
+
+
+def _ranks(combination: Mapping[str, Any]) -> int:
+    return int(combination["nodes"] * combination["workers_per_node"])
 
 
 def _worker_batch(combination: Mapping[str, Any], ranks: int) -> int:
@@ -72,12 +79,12 @@ def _worker_batch(combination: Mapping[str, Any], ranks: int) -> int:
 
 
 def _without_excluded(
-    combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], catalogue: Catalogue, left_out: list[LeftOut]
+    combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], left_out: list[LeftOut]
 ) -> Iterator[dict[str, Any]]:
     """The combinations that meet none of the conditions under ``exclude``."""
     conditions = {text: _condition(index, text) for index, text in enumerate(config["exclude"])}
     for combination in combinations:
-        row = _row(combination, catalogue) if conditions else {}
+        row = _row(combination) if conditions else {}
         if met := next((text for text, meets in conditions.items() if meets(row)), ""):
             left_out.append(LeftOut(combination, f"excluded: {met}"))
         else:
@@ -91,21 +98,23 @@ def _condition(index: int, text: str) -> Callable[[Row], bool]:
         raise InputError(f"exclude[{index}]: {text[:MOST_SAID]!r}: {error}") from None
 
 
-def _row(combination: Mapping[str, Any], catalogue: Catalogue) -> Row:
+def _row(combination: Mapping[str, Any]) -> Row:
     """What conditions can ask for: the axes, all workers, and one worker's mini-batch."""
-    ranks = _ranks(combination, catalogue)
+    ranks = _ranks(combination)
     axes = {axis: combination[axis] for axis in AXES}
     return {**axes, "ranks": ranks, "worker_batch": _worker_batch(combination, ranks)}
 
 
-def _impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | None:
+def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | None:
     """Why a combination cannot run; None when it can."""
     if unfit := catalogue.unfit.get((combination["network"], combination["storage"])):
         return unfit
-    available = catalogue.hardware[combination["hardware"]]["nodes"]
-    nodes, batch, ranks = combination["nodes"], combination["batch"], _ranks(combination, catalogue)
-    if combination["scaling"] != "compute" and nodes > available:
-        return f"{nodes} nodes, but hardware {combination['hardware']} has {available}"
+    hardware = catalogue.hardware[combination["hardware"]]
+    batch, ranks = combination["batch"], _ranks(combination)
+    if combination["scaling"] != "compute":
+        for axis, what in (("nodes", "nodes"), ("workers_per_node", "workers on a node")):
+            if combination[axis] > hardware[axis]:
+                return f"{combination[axis]} {what}, but hardware {combination['hardware']} has {hardware[axis]}"
     if combination["scaling"] != "weak":
         if batch < ranks:
             return f"b < 1: batch {batch} on {ranks} workers"
@@ -132,9 +141,9 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
     """One cell for each repeat. Compute cells stand alone: one worker, nothing to synchronise, batch = b."""
     storage = catalogue.storage[combination["storage"]]
     compute = combination["scaling"] == "compute"
-    alone_or_together = {"nodes": 1, "workers_per_node": 1} if compute else {"nodes": combination["nodes"]}
-    common = catalogue.common(combination["hardware"], **alone_or_together)
-    worker_batch = _worker_batch(combination, _ranks(combination, catalogue))
+    place = {axis: 1 if compute else combination[axis] for axis in ("nodes", "workers_per_node")}
+    common = catalogue.common(combination["hardware"], **place)
+    worker_batch = _worker_batch(combination, _ranks(combination))
     preset = asdict(Preset() if compute else catalogue.presets[combination["sync"]])
     for repeat in range(1, combination["repeats"] + 1):
         yield TrainCell(
@@ -153,6 +162,7 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
             storage_format=storage["format"],
             preset=preset,
             own_network=catalogue.own_networks.get(combination["network"]),
+            **staging(storage),
             **common,
         )
 

@@ -23,7 +23,7 @@ def check_paths(config: Mapping[str, Any]) -> None:
     Whether a file is there is left to those who read it: an archive has none of those that records came from.
     """
     files = list(_files(config))
-    storages = [(f"storage.{name}.path", entry["path"]) for name, entry in config["storage"].items()]
+    storages = [(f"storage.{name}.path", path) for name, entry in config["storage"].items() if (path := entry["path"])]
     # What is no zip is said where they are opened.
     archives = [(f"archives[{place}]", _path(entry)) for place, entry in enumerate(config["archives"])]
     wrong = [f"{where}: {why}" for where, path in (*files, *archives, *storages) if (why := _impossible(path))]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stallpoint.cells import Cell
 from stallpoint.kinds import KINDS
 from stallpoint.study.matrix import LeftOut
+from stallpoint.workers import Place
 
 if TYPE_CHECKING:
     from stallpoint.study import Archive, Study
@@ -27,16 +28,23 @@ def plan_of(study: Study) -> str:
 
 
 def _counts(cells: Iterable[Cell]) -> Iterator[str]:
-    counts = Counter((cell.kind, cell.hardware, cell.nodes) for cell in cells)
+    counts = Counter((cell.kind, cell.hardware, cell.place) for cell in cells)
     if not counts:
         return
     first = max(len("collectives"), *(len(kind) for kind, _, _ in counts)) + 2
     second = max(len("hardware"), *(len(hardware) for _, hardware, _ in counts)) + 2
-    yield f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>5}{'cells':>8}"
-    for (kind, hardware, nodes), count in sorted(
+    third = max(len("nodes"), *(len(in_place(at)) for _, _, at in counts))
+    yield f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>{third}}{'cells':>8}"
+    for (kind, hardware, at), count in sorted(
         counts.items(), key=lambda item: (list(KINDS).index(item[0][0]), item[0])
     ):
-        yield f"  {kind:<{first}}{hardware:<{second}}{nodes:>5}{count:>8}"
+        yield f"  {kind:<{first}}{hardware:<{second}}{in_place(at):>{third}}{count:>8}"
+
+
+def in_place(at: Place) -> str:
+    """A place as the column ``nodes`` of a plan says it: ``4``, or ``4 × 8`` with 8 workers on each."""
+    nodes, workers = at
+    return str(nodes) if workers == 1 else f"{nodes} × {workers}"
 
 
 def _archive(archive: Archive) -> str:
@@ -52,7 +60,8 @@ def reasons(left_out: tuple[LeftOut, ...]) -> list[str]:
 
 
 def _example(entry: LeftOut) -> str:
-    named = ("network", "hardware", "nodes", "batch", "scaling")
+    several = ["workers_per_node"] if entry.axes["workers_per_node"] > 1 else []
+    named = ("network", "hardware", "nodes", *several, "batch", "scaling")
     return ", ".join(f"{axis} {entry.axes[axis]}" for axis in named if axis in entry.axes)
 
 

@@ -14,7 +14,8 @@ from stallpoint.cells import (
     StorageCell,
     TrainCell,
 )
-from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.storage import FORMATS
+from stallpoint.study.catalogue import Catalogue, as_list, staging
 
 
 def supporting_cells(
@@ -23,7 +24,7 @@ def supporting_cells(
     """What the training cells call for: sgemm, collectives (but those `imported`), storage and copies cells."""
     trained = dict.fromkeys((cell.network, cell.hardware) for cell in train)
     reduced = sorted(_reductions(train, catalogue) - _reduced_elsewhere(imported))
-    read = sorted({(cell.storage, cell.hardware, cell.nodes) for cell in train})
+    read = sorted(_read(config, catalogue, train))
     for repeat in range(1, config["repeats"] + 1):
         if "sgemm" in config:
             for network, hardware in trained:
@@ -39,23 +40,30 @@ def supporting_cells(
                     ),
                 )
         if "collectives" in config:
-            for hardware, nodes, backend, reduction in reduced:
+            for hardware, nodes, workers, backend, reduction in reduced:
                 yield CollectivesCell(
                     backend=backend,
                     reduction=reduction,
                     message_bytes=_message_sizes(config["collectives"]),
                     samples=config["collectives"]["samples"],
-                    **catalogue.common(hardware, nodes=nodes, repeat=repeat, **_visits(config["collectives"])),
+                    **catalogue.common(
+                        hardware, nodes=nodes, workers_per_node=workers, repeat=repeat, **_visits(config["collectives"])
+                    ),
                 )
         if "storage_reads" in config:
-            for storage, hardware, nodes in read:
+            section = config["storage_reads"]
+            for storage, hardware, nodes, workers in read:
+                memory = catalogue.storage[storage].get("server_memory_gb")
                 yield StorageCell(
                     storage=storage,
                     storage_path=catalogue.storage[storage]["path"],
                     storage_format=catalogue.storage[storage]["format"],
-                    samples=config["storage_reads"]["samples"],
+                    **{name: section[name] for name in ("samples", "readers", "drop_caches")},
+                    checkpoint_bytes=section.get("checkpoint_bytes"),
+                    server_memory=None if memory is None else memory * 1e9,
+                    **staging(catalogue.storage[storage]),
                     **catalogue.common(
-                        hardware, nodes=nodes, workers_per_node=1, repeat=repeat, **_visits(config["storage_reads"])
+                        hardware, nodes=nodes, workers_per_node=workers, repeat=repeat, **_visits(section)
                     ),
                 )
         if "copies" in config:
@@ -68,25 +76,31 @@ def supporting_cells(
                 )
 
 
+def _read(
+    config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell]
+) -> set[tuple[str, str, int, int]]:
+    """Storage, hardware, nodes and workers on each of what is read alone: what cells train from, and what none does."""
+    also = as_list(config.get("storage_reads", {}).get("also", []))
+    places = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storage) for cell in train}
+    read = {(storage, *place) for *place, trained in places for storage in (trained, *also)}
+    return {one for one in read if FORMATS[catalogue.storage[one[0]]["format"]].in_folder}
+
+
 def _visits(section: Mapping[str, Any]) -> dict[str, int]:
     """How often the cells of a section are visited, where it says so."""
     return {"visits": section["visits"]} if "visits" in section else {}
 
 
-def _reductions(train: Iterable[TrainCell], catalogue: Catalogue) -> set[tuple[str, int, str, str]]:
-    """Hardware, nodes, backend and reduction scheme of the training cells that communicate."""
-    found = {(cell.hardware, cell.nodes, cell.sync) for cell in train if cell.ranks > 1}
-    used = ((hardware, nodes, catalogue.presets[sync]) for hardware, nodes, sync in found)
-    return {
-        (hardware, nodes, preset.communicator, preset.reduction)
-        for hardware, nodes, preset in used
-        if preset.communicates
-    }
+def _reductions(train: Iterable[TrainCell], catalogue: Catalogue) -> set[tuple[str, int, int, str, str]]:
+    """Hardware, nodes, workers per node, backend and reduction scheme of the training cells that communicate."""
+    found = {((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in train if cell.ranks > 1}
+    used = ((place, catalogue.presets[sync]) for place, sync in found)
+    return {(*place, preset.communicator, preset.scheme) for place, preset in used if preset.communicates}
 
 
-def _reduced_elsewhere(imported: Iterable[Cell]) -> set[tuple[str, int, str, str]]:
+def _reduced_elsewhere(imported: Iterable[Cell]) -> set[tuple[str, int, int, str, str]]:
     return {
-        (cell.hardware, cell.nodes, cell.backend, cell.reduction)
+        (cell.hardware, cell.nodes, cell.workers_per_node, cell.backend, cell.reduction)
         for cell in imported
         if isinstance(cell, ImportedCollectivesCell)
     }

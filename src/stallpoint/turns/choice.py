@@ -18,6 +18,7 @@ from typing import TypeGuard
 
 from stallpoint.cells import Cell, InterventionCell, TrainCell
 from stallpoint.turns.agenda import Limits
+from stallpoint.workers import curves_of
 
 INTERVAL = 0.90
 FEWEST = 2
@@ -27,7 +28,7 @@ MOST = 4
 SUPERLINEAR = 1.1
 """Times the ideal speedup that is beyond what larger caches give: such a speedup is visited again before it counts."""
 SERIES = ("network", "storage", "scaling", "sync", "prefetch", "batch", "repeat")
-"""Axes that stay fixed along one scaling curve of a hardware entry."""
+"""Axes that stay fixed where only nodes and workers on each differ; its places make scaling curves (`curves_of`)."""
 ALIKE = ("network", "hardware", "storage", "prefetch", "worker_batch")
 """Axes in which cells on one worker have to be equal to do the same (A/A controls)."""
 
@@ -109,26 +110,28 @@ def trains(cell: Cell) -> TypeGuard[TrainCell]:
     return isinstance(cell, TrainCell) and not isinstance(cell, InterventionCell)
 
 
-def curve_of(cell: Cell) -> tuple[object, ...]:
-    """Which scaling curve of a hardware entry a cell is of, by the values of `SERIES`; empty: of none."""
+def series_of(cell: Cell) -> tuple[object, ...]:
+    """Which series of a hardware entry a cell is of, on however many workers of a node; empty: of none."""
     if not trains(cell) or cell.scaling == "compute":
         return ()
     return tuple([getattr(cell, axis) for axis in SERIES])
 
 
 def speedups(visited: Iterable[Visited]) -> list[Speedup]:
-    """Every speedup that the cells give: each curve's node counts against its fewest nodes."""
-    curves: dict[tuple[object, ...], list[Visited]] = {}
+    """Every speedup that the cells give: each curve's worker counts against its fewest."""
+    series: dict[tuple[object, ...], list[Visited]] = {}
     for one in visited:
-        if (key := curve_of(one.cell)) and not one.ended:
-            curves.setdefault(key, []).append(one)
-    found = []
-    for curve in curves.values():
-        base, *others = sorted(curve, key=lambda one: one.cell.nodes)
-        for other in others:
-            width = math.hypot(half_width(base.medians), half_width(other.medians))
-            found.append(Speedup(base, other, math.expm1(width)))
-    return found
+        if (key := series_of(one.cell)) and not one.ended:
+            series.setdefault(key, []).append(one)
+    found: dict[tuple[int, int], Speedup] = {}
+    for members in series.values():
+        for places in curves_of(one.cell.place for one in members).values():
+            curve = [one for one in members if one.cell.place in places]
+            base, *others = sorted(curve, key=lambda one: one.cell.ranks)
+            for other in others:
+                width = math.hypot(half_width(base.medians), half_width(other.medians))
+                found[id(base), id(other)] = Speedup(base, other, math.expm1(width))
+    return list(found.values())
 
 
 @dataclass(frozen=True)

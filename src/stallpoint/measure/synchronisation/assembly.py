@@ -47,7 +47,7 @@ def start(
 
         return DataParallel(network, layers, world, clock, device, preset.fusion_bytes)
     gradients = Gradients(layers)
-    communicates = communicator(preset.backend, preset.reduction, preset.segment_bytes, world, device)
+    communicates = communicator(preset.backend, preset.scheme, preset.segment_bytes, world, device)
     sums = reducer(preset, communicates, gradients.values, device)
     exchange: Exchange = Sum(gradients, sums)
     if empty_messages:

@@ -42,10 +42,14 @@ class Communicator(Protocol):
 
 
 class Staged:
-    """Collectives of tensors on a CUDA device, through pinned memory of the host."""
+    """Collectives of tensors through other memory of the host: pinned and kept, or `fresh` for each message.
 
-    def __init__(self, inner: Communicator) -> None:
-        self._inner = inner
+    The host waits for each copy that it then sends. For the copy back to a device nobody waits: the next one into the
+    same pinned memory comes after it in the same stream.
+    """
+
+    def __init__(self, inner: Communicator, *, fresh: bool = False) -> None:
+        self._inner, self._fresh = inner, fresh
         self._pinned: dict[str, torch.Tensor] = {}
         self.ranks, self.rank = inner.ranks, inner.rank
 
@@ -65,14 +69,14 @@ class Staged:
         """See `Communicator`."""
         host = self._host("received", received)
         count = self._inner.all_to_all(host, self._host("sent", sent).copy_(sent))
-        received.copy_(host)
+        received.copy_(host, non_blocking=True)
         return count
 
     def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
         """See `Communicator`."""
         host = self._host("received", received)
         count = self._inner.all_gather(host, self._host("sent", sent).copy_(sent))
-        received.copy_(host)
+        received.copy_(host, non_blocking=True)
         return count
 
     def close(self) -> None:
@@ -82,22 +86,24 @@ class Staged:
     def _in_place(self, do: Callable[[torch.Tensor], int], values: torch.Tensor) -> int:
         host = self._host("sent", values).copy_(values)
         sent = do(host)
-        values.copy_(host)
+        values.copy_(host, non_blocking=True)
         return sent
 
     def _host(self, use: str, like: torch.Tensor) -> torch.Tensor:
-        """Pinned memory of the size of `like`, kept for the next message."""
+        """Memory of the size of `like`."""
+        if self._fresh:
+            return torch.empty(like.shape, dtype=like.dtype)
         buffer = self._pinned.get(use)
         if buffer is None or buffer.nbytes < like.nbytes:
             buffer = self._pinned[use] = torch.empty(like.nbytes, dtype=torch.uint8, pin_memory=True)
         return buffer[: like.nbytes].view(like.dtype).view(like.shape)
 
 
-def communicator(backend: str, reduction: str, segment_bytes: int, world: World, device: torch.device) -> Communicator:
-    """What communicates between the workers of `world` whose gradients are on `device` (see `CHOICES`)."""
-    if backend == "mpi":
-        host = MpiCommunicator(world.comm, reduction, segment_bytes)
-        return Staged(host) if device.type == "cuda" else host
+def communicator(backend: str, scheme: str, segment_bytes: int, world: World, device: torch.device) -> Communicator:
+    """What communicates between the workers of `world` whose gradients are on `device` (see `Preset`)."""
+    if backend.startswith("mpi"):
+        host, fresh = MpiCommunicator(world.comm, scheme, segment_bytes), backend == "mpi-copied"
+        return Staged(host, fresh=fresh) if fresh or device.type == "cuda" else host
     from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # loads slowly
 
     return TorchCommunicator(world, device)

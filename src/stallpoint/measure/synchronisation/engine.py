@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from torch import nn
 
-from stallpoint.measure.clock import Clock, Mark, host_mark
+from stallpoint.measure.clock import Clock, Mark
 from stallpoint.measure.device import thread_for
 from stallpoint.measure.synchronisation.exchange import Exchange
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
@@ -48,7 +48,7 @@ class Engine:
         self._stream = stream_for(device)
         self._thread = thread_for(device, "communication") if during_backward else None
         self._under_way: list[Future[None]] = []
-        self._sent: dict[int, tuple[int, int, int, int]] = {}
+        self._sent: dict[int, tuple[int, int, Mark, Mark]] = {}
         self._set_plan(plan)
 
     def ready(self, layer: int) -> None:
@@ -63,7 +63,7 @@ class Engine:
         return now
 
     def finish(self) -> None:
-        """Wait for what is under way, or send all messages; every layer is ready."""
+        """Wait until all messages are sent, or send them; every layer is ready. A device may still be at it."""
         if self._thread:
             for sending in self._under_way:
                 sending.result()
@@ -72,11 +72,12 @@ class Engine:
             written = self._stream.note()
             for message in self._messages:
                 self._send(message, written)
+        self._stream.join()
         self._begin()
 
     def sent(self) -> Mapping[int, Sent]:
         """What was sent since the start of the iteration, by layer."""
-        seconds = self._clock.host_seconds
+        seconds = self._clock.seconds
         return {
             layer: Sent(number, size, seconds(start), seconds(end))
             for layer, (number, size, start, end) in self._sent.items()
@@ -116,12 +117,12 @@ class Engine:
             self._under_way.append(thread.submit(self._send, message, self._stream.note()))
             self._next += 1
 
-    def _send(self, message: Message, written: torch.cuda.Event | None) -> None:
-        self._stream.wait(written)
-        start = host_mark()
+    def _send(self, message: Message, written: Mark) -> None:
         with self._stream.entered():
+            self._stream.wait(written)
+            start = self._stream.mark()
             size = self._exchange.send(message)
-        end = host_mark()
+            end = self._stream.mark()
         own = {layer: self._gradients.bytes_of(layer) for layer in message.layers}
         for layer, part in own.items():
             self._sent[layer] = message.number, size * part // sum(own.values()), start, end

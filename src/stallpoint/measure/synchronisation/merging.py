@@ -11,6 +11,7 @@ import torch
 from stallpoint.measure import constants
 from stallpoint.measure.synchronisation.compression import Reducer
 from stallpoint.measure.synchronisation.gradients import Gradients
+from stallpoint.measure.synchronisation.streams import stream_for
 from stallpoint.measure.world import World
 from stallpoint.merging import merged
 
@@ -65,10 +66,12 @@ def calibrated(seconds: Callable[[int], float], most: int) -> tuple[float, float
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
     """Median of a few messages, as rank 0 finds it."""
-    times = []
+    times, stream = [], stream_for(values.device)
     for _ in range(1 + constants.CALIBRATION_SAMPLES):
         world.comm.Barrier()
         begin = time.perf_counter()
-        reducer.sum(values, 0)
+        with stream.entered():
+            reducer.sum(values, 0)
+        stream.drain()
         times.append(time.perf_counter() - begin)
     return float(world.comm.bcast(statistics.median(times[1:])))

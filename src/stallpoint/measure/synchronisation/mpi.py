@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from stallpoint.measure.mpi import MPI
+from stallpoint.presets import SHARDED, servers_of
 
 Segment: TypeAlias = npt.NDArray[np.float32]
 
@@ -17,20 +18,22 @@ Segment: TypeAlias = npt.NDArray[np.float32]
 class MpiCommunicator:
     """Collectives of tensors in the host's memory.
 
-    `reduction` is a scheme of `stallpoint.presets.CHOICES`, which the library was told to use if it is the library's
+    `scheme` is that of a `stallpoint.presets.Preset`, which the library was told to use if it is the library's
     (see `mpi_parameters`); values are handed over in segments of `segment_bytes`, or whole if that is 0.
     """
 
-    def __init__(self, comm: MPI.Intracomm, reduction: str, segment_bytes: int) -> None:
+    def __init__(self, comm: MPI.Intracomm, scheme: str, segment_bytes: int) -> None:
         self._comm = comm
         self._segment_bytes = segment_bytes
         self._received = np.empty(0, np.float32)
         other: dict[str, Callable[[Segment], int]] = {
             "binary-tree": self._tree,
             "parameter-server": self._server,
-            "sharded-servers": self._shards,
         }
-        self._sum = other.get(reduction, self._all_reduce)
+        self._sum = other.get(scheme, self._all_reduce)
+        if scheme.startswith(SHARDED):
+            self._servers = min(servers_of(scheme) or comm.size, comm.size)
+            self._sum = self._shards
 
     @property
     def ranks(self) -> int:
@@ -89,17 +92,20 @@ class MpiCommunicator:
         return self._collect(segment) + self._spread(segment)
 
     def _shards(self, segment: Segment) -> int:
-        """Each rank adds the others' values of its shard to its own, in the order of the ranks, and sends the sums."""
-        shards = np.array_split(segment, self._comm.size)
-        own, others = shards[self._comm.rank], [rank for rank in range(self._comm.size) if rank != self._comm.rank]
-        size = len(own) * len(others)
-        received = self._room(size)[:size].reshape(len(others), len(own))
-        arriving = [self._comm.Irecv(row, rank) for row, rank in zip(received, others, strict=True)]
-        MPI.Request.Waitall(arriving + [self._comm.Isend(shards[rank], rank) for rank in others])
+        """Each server adds the others' values of its shard to its own, by rank, and sends the sums."""
+        rank, shards = self._comm.rank, np.array_split(segment, self._servers)
+        serves = rank < self._servers
+        own = shards[rank] if serves else segment[:0]
+        workers = [other for other in range(self._comm.size) if serves and other != rank]
+        servers = [other for other in range(self._servers) if other != rank]
+        size = len(own) * len(workers)
+        received = self._room(size)[:size].reshape(len(workers), len(own))
+        arriving = [self._comm.Irecv(row, worker) for row, worker in zip(received, workers, strict=True)]
+        MPI.Request.Waitall(arriving + [self._comm.Isend(shards[server], server) for server in servers])
         for row in received:
             own += row
-        arriving = [self._comm.Irecv(shards[rank], rank) for rank in others]
-        MPI.Request.Waitall(arriving + [self._comm.Isend(own, rank) for rank in others])
+        arriving = [self._comm.Irecv(shards[server], server) for server in servers]
+        MPI.Request.Waitall(arriving + [self._comm.Isend(own, worker) for worker in workers])
         return segment.nbytes - own.nbytes + received.nbytes
 
     def _room(self, values: int) -> Segment:

@@ -2,51 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 import torch
+
+from stallpoint.measure.clock import Mark, event_mark, host_mark
+
+
+class Stream(Protocol):
+    """Work that waits for the computation, and for which the computation waits; the host waits for neither."""
+
+    def note(self) -> Mark:
+        """The place in the computation's order of work at which gradients are written."""
+
+    def entered(self) -> AbstractContextManager[object]:
+        """A block whose work is done here."""
+
+    def wait(self, written: Mark) -> None:
+        """Inside `entered`: what follows is done after that place."""
+
+    def mark(self) -> Mark:
+        """Inside `entered`: when the work so far is done; for the `seconds` of the device's clock."""
+
+    def join(self) -> None:
+        """What the computation does from now on is done after all the work here."""
+
+    def drain(self) -> None:
+        """Until all the work here is done: here the host waits."""
 
 
 class HostStream:
     """On a CPU what was called is done."""
 
-    def note(self) -> None:
-        """Nothing to note."""
-
-    def wait(self, written: torch.cuda.Event | None) -> None:
-        """Nothing to wait for."""
+    mark = note = staticmethod(host_mark)
 
     def entered(self) -> AbstractContextManager[object]:
-        """Nothing to enter."""
+        """See `Stream`."""
         return nullcontext()
+
+    def wait(self, written: Mark) -> None:
+        """It is written."""
+
+    def join(self) -> None:
+        """It is done."""
+
+    def drain(self) -> None:
+        """It is done."""
 
 
 class CudaStream:
     """On a CUDA device work waits in streams; messages have one of their own."""
 
+    mark = note = staticmethod(event_mark)
+
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def note(self) -> torch.cuda.Event:
-        """The place in the stream of the backward pass at which gradients are written."""
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        return event
+    def entered(self) -> AbstractContextManager[object]:
+        """See `Stream`."""
+        return torch.cuda.stream(self._stream)
 
-    def wait(self, written: torch.cuda.Event | None) -> None:
-        """Until the backward pass has come to that place."""
-        if written:
-            written.synchronize()
+    def wait(self, written: Mark) -> None:
+        """See `Stream`."""
+        self._stream.wait_event(written)
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """A block whose work is done in the messages' stream, and has ended with it."""
-        with torch.cuda.stream(self._stream):
-            yield
+    def join(self) -> None:
+        """See `Stream`."""
+        torch.cuda.current_stream().wait_stream(self._stream)
+
+    def drain(self) -> None:
+        """See `Stream`."""
         self._stream.synchronize()
 
 
-def stream_for(device: torch.device) -> HostStream | CudaStream:
+def stream_for(device: torch.device) -> Stream:
     """A stream beside that of the computation on `device`."""
     return CudaStream(device) if device.type == "cuda" else HostStream()

@@ -15,24 +15,24 @@ from stallpoint.models.terms.compute import Compute
 
 
 def serial_fraction(n: Sequence[float], seconds: Reals) -> Reals:
-    """s of times `seconds` [..., len(n)] on `n` nodes, of which at least two differ."""
+    """s of times `seconds` [..., len(n)] on `n` workers, of which at least two differ."""
     design = np.stack([np.ones(len(n)), 1 / np.asarray(n, dtype=np.float64)], axis=-1)
     coefficients = non_negative_fit(design, seconds)
     return np.asarray(coefficients[..., 0] / coefficients.sum(-1))
 
 
-def stall_nodes(serial: Reals, threshold: float) -> Reals:
-    """Nodes from which doubling gains less than `threshold` (0.10: 10 %); at least 1, infinite for s = 0.
+def stall_ranks(serial: Reals, threshold: float) -> Reals:
+    """Workers from which doubling gains less than `threshold` (0.10: 10 %); at least 1, infinite for s = 0.
 
     From S(2n)/S(n) = 1 + θ: n = (1 - s)·(1 - θ) / (2·s·θ).
     """
     with np.errstate(divide="ignore"):
-        nodes = (1 - serial) * (1 - threshold) / (2 * serial * threshold)
-    return np.maximum(nodes, 1.0)
+        ranks = (1 - serial) * (1 - threshold) / (2 * serial * threshold)
+    return np.maximum(ranks, 1.0)
 
 
 def speedup_limit(serial: Reals) -> Reals:
-    """Speedup that no number of nodes exceeds, 1/s; infinite for s = 0."""
+    """Speedup that no number of workers exceeds, 1/s; infinite for s = 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(1 / serial)
 
@@ -57,15 +57,19 @@ def _measured_rows(curves: Iterable[ScalingCurve], threshold: float) -> Iterator
         if not curve.strong:
             continue
         point = curve.measured[curve.base].point
-        n = [nodes / curve.base for nodes in curve.measured]
+        n = [ranks / curve.base for ranks in curve.measured]
         times = np.stack([measured.parts.iteration_time for measured in curve.measured.values()], axis=-1)
-        series = f"{point.storage}/{point.sync}/{point.prefetch}/{point.batch}"
+        series = f"{point.storage}/{point.sync}/{point.prefetch}/{point.batch}" + _per_node(curve)
         labels = {"network": point.network, "hardware": point.hardware, "basis": "measured", "layer_type": "all"}
-        yield labels | {"series": series} | _fitted(n, times, threshold, curve.base, "node counts")
+        yield labels | {"series": series} | _fitted(n, times, threshold, curve.base, "worker counts")
+
+
+def _per_node(curve: ScalingCurve) -> str:
+    return f"/{curve.per_node} per node" if curve.per_node > 1 else ""
 
 
 def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, what: str) -> dict[str, object]:
-    """The fitted columns; `n` counts from the fewest nodes, `base`."""
+    """The fitted columns; `n` counts from the fewest workers, `base`."""
     if len(set(n)) < 2:
         unknown = np.full(len(seconds), np.nan)
         serial, stall, limit, note = unknown, unknown, unknown, f"fewer than two different {what}"
@@ -74,6 +78,6 @@ def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, 
         serial, stall, limit, note = unknown, unknown, unknown, "no measurable time"
     else:
         serial = serial_fraction(n, seconds)
-        stall, limit, note = stall_nodes(serial, threshold) * base, speedup_limit(serial), ""
-    quantities = columns("serial_fraction", serial) | columns("stall_nodes", stall) | columns("speedup_limit", limit)
+        stall, limit, note = stall_ranks(serial, threshold) * base, speedup_limit(serial), ""
+    quantities = columns("serial_fraction", serial) | columns("stall_ranks", stall) | columns("speedup_limit", limit)
     return {**quantities, "points": len(set(n)), "note": note}

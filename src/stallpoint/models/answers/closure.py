@@ -1,7 +1,7 @@
-"""How far predictions are from jobs they do not know, where that can be seen: on the fewest nodes that communicate.
+"""How far predictions are from jobs they do not know, where that can be seen: on the fewest workers that communicate.
 
 Ensembles hold what the uncertainty of the inputs does. A job differs from the next one as well, and the model from
-both: each point on those nodes is predicted from the others there, and the root mean square of its logarithmic error
+both: each point on those workers is predicted from the others there, and the root mean square of its logarithmic error
 widens the intervals of all predictions on several ranks.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, generator
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 
@@ -20,15 +21,16 @@ FEWEST_POINTS = 3
 
 def errors(curves: Sequence[ScalingCurve]) -> dict[str, float]:
     """Root mean square of log(predicted / measured) by hardware; hardware with too few points is left out."""
-    found: dict[str, dict[int, list[float]]] = {}
+    found: dict[str, dict[int, dict[Point, float]]] = {}
     for curve in curves:
-        for nodes, measured in curve.measured.items():
-            seconds = curve.held_out[nodes].parts.iteration_time[0], measured.parts.iteration_time[0]
-            if measured.point.ranks > 1 and np.isfinite(seconds).all() and min(seconds) > 0:
+        for ranks, measured in curve.measured.items():
+            seconds = curve.held_out[ranks].parts.iteration_time[0], measured.parts.iteration_time[0]
+            if ranks > 1 and np.isfinite(seconds).all() and min(seconds) > 0:
                 of_hardware = found.setdefault(measured.point.hardware, {})
-                of_hardware.setdefault(nodes, []).append(float(np.log(seconds[0] / seconds[1])))
-    fewest = {hardware: by_nodes[min(by_nodes)] for hardware, by_nodes in found.items()}
-    return {hardware: _rms(values) for hardware, values in fewest.items() if len(values) >= FEWEST_POINTS}
+                # Inside a node a point may be of several curves.
+                of_hardware.setdefault(ranks, {})[measured.point.alone] = float(np.log(seconds[0] / seconds[1]))
+    fewest = {hardware: by_ranks[min(by_ranks)] for hardware, by_ranks in found.items()}
+    return {hardware: _rms(errors.values()) for hardware, errors in fewest.items() if len(errors) >= FEWEST_POINTS}
 
 
 def _rms(values: Iterable[float]) -> float:
@@ -39,5 +41,5 @@ def widened(predicted: Predicted, of_hardware: Mapping[str, float]) -> Ensemble:
     """The iteration time, as a job that was not seen would take it."""
     point, seconds = predicted.point, predicted.parts.iteration_time
     error = of_hardware.get(point.hardware, 0.0) if point.ranks > 1 else 0.0
-    normal = generator(0, "closure", *point.series, point.nodes).standard_normal(REPLICATES)
+    normal = generator(0, "closure", *point.series, point.ranks).standard_normal(REPLICATES)
     return seconds * np.exp(error * np.concatenate([[0.0], normal]))

@@ -38,7 +38,7 @@ def _rows(axis: str, alike: Iterable[Measured]) -> Iterator[dict[str, object]]:
             exposed = measured.parts.exposed_communication / other.parts.exposed_communication
         alone = measured.point.ranks == 1
         yield {
-            **measured.point.labels("ranks"),
+            **measured.point.labels(),
             "axis": axis,
             "against": str(getattr(other.point, axis)),
             **columns("throughput", throughput),

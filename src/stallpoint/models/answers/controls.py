@@ -78,9 +78,8 @@ def withheld(curve: ScalingCurve, rows: Iterable[Mapping[str, object]]) -> str:
                 f"on one worker {row['first']} and {row['second']} do the same, but of {row['network']}, "
                 f"b = {row['worker_batch']}, the second takes {float(str(row['ratio'])):.2f} times as long"
             )
-    for nodes in sorted(set(curve.measured) & set(curve.known)):
-        value, low, _ = estimate(curve.speedup(nodes, "measured"))
-        ideal = curve.measured[nodes].point.ranks / curve.measured[curve.base].point.ranks
-        if low > SUPERLINEAR * ideal:
-            return f"a speedup of {value:.2f} on n = {nodes} is more than any machine has"
+    for ranks in sorted(set(curve.measured) & set(curve.known)):
+        value, low, _ = estimate(curve.speedup(ranks, "measured"))
+        if low > SUPERLINEAR * ranks / curve.base:
+            return f"a speedup of {value:.2f} on n = {ranks} is more than any machine has"
     return ""

@@ -34,7 +34,7 @@ COMPUTING = ("matrix shapes", "non-scaling layers", "interference", UNDIVIDED)
 """Causes that are parts of the forward and the backward pass."""
 
 
-def path(curve: ScalingCurve, nodes: int, basis: Basis) -> dict[str, Ensemble]:
+def path(curve: ScalingCurve, ranks: int, basis: Basis) -> dict[str, Ensemble]:
     """Seconds of the iteration by part, [1 + REPLICATES] each; they add up to the iteration time.
 
     Only what nothing hides is on the path: of the communication what is exposed after the backward pass, of reading
@@ -42,10 +42,10 @@ def path(curve: ScalingCurve, nodes: int, basis: Basis) -> dict[str, Ensemble]:
     ``non-scaling layers``: all but convolution, attention and fully-connected layers, and the time between layers.
     What computing takes beyond that is interference: by the ``communication thread`` what the backward pass loses
     beside messages, by ``co-running ranks`` the rest. The latency of measured communication is its share in the fit of
-    the same scheme and node count.
+    the same scheme and worker count.
     """
-    point: Measured | Predicted = (curve.measured if basis == "measured" else curve.predicted)[nodes]
-    parts, model = point.parts, curve.predicted[nodes]
+    point: Measured | Predicted = (curve.measured if basis == "measured" else curve.predicted)[ranks]
+    parts, model = point.parts, curve.predicted[ranks]
     return {
         **_communication(parts.exposed_communication, model.latency_share),
         **_computing(point.point.ranks, parts, model),
@@ -108,17 +108,17 @@ def by_cause(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
 
 
 def table(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
-    """Rows of the critical_path table: every part at every known node count."""
-    return [row for curve in curves for nodes in curve.known for row in _rows(curve, nodes)]
+    """Rows of the critical_path table: every part at every known worker count."""
+    return [row for curve in curves for ranks in curve.known for row in _rows(curve, ranks)]
 
 
-def _rows(curve: ScalingCurve, nodes: int) -> Iterator[dict[str, object]]:
-    point, basis = curve.at(nodes), curve.basis(nodes)
+def _rows(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
+    point, basis = curve.at(ranks), curve.basis(ranks)
     whole = point.parts.iteration_time
-    found = path(curve, nodes, basis)
+    found = path(curve, ranks, basis)
     for part in (part for part in CAUSE_OF if part in found):
         yield {
-            **point.point.labels("ranks"),
+            **point.point.labels(),
             "basis": basis,
             "part": part,
             "cause": CAUSE_OF[part],

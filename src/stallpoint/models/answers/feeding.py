@@ -42,7 +42,7 @@ def _rows(curve: ScalingCurve, readers: Mapping[str, int]) -> Iterator[dict[str,
         busy = here.parts.iteration_time - here.parts.data_wait
         held_out = curve.held_out.get(place, predicted)
         yield {
-            **here.point.labels("ranks", "worker_batch"),
+            **here.point.labels("worker_batch"),
             "basis": curve.basis(place),
             **columns("utilisation", utilisation(here.parts)),
             **columns("predicted_utilisation", utilisation(held_out.parts) if held_out else unknown),

@@ -25,6 +25,7 @@ from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.trainings import Layers
+from stallpoint.workers import Place
 
 BATCHES, GRADIENT_BYTES = (1.0, 2.0, 4.0), (0.25, 0.5, 1.0)
 """Factors on the mini-batch and on the size of the gradients."""
@@ -61,8 +62,8 @@ def _rows(cluster: Cluster, curve: ScalingCurve, nodes: Sequence[int]) -> Iterat
             seconds = predicted.parts.iteration_time[: len(POINTS)]
             labels = {
                 **measured.labels(),
-                "nodes": n,
-                "ranks": predicted.point.ranks,
+                "nodes": predicted.point.nodes,
+                "ranks": n,
                 "global_batch": predicted.point.global_batch,
                 "batch_factor": batch,
                 "gradient_bytes": size,
@@ -73,7 +74,7 @@ def _rows(cluster: Cluster, curve: ScalingCurve, nodes: Sequence[int]) -> Iterat
 
 
 def interpolated(grid: pd.DataFrame, factors: Mapping[str, float]) -> float:
-    """Iteration time [s] of the rows of one curve, node count and mini-batch, at the factors `INTERPOLATED`."""
+    """Iteration time [s] of the rows of one curve, worker count and mini-batch, at the factors `INTERPOLATED`."""
     ordered = grid.sort_values(list(INTERPOLATED))
     ticks = [np.unique(ordered[name]) for name in INTERPOLATED]
     value = np.log(ordered["iteration"].to_numpy()).reshape([len(at) for at in ticks])
@@ -148,8 +149,8 @@ class _Data:
 
     original: Any
 
-    def seconds(self, measured: Measured, ranks: int, batch: int, *, without: Collection[str] = ()) -> Ensemble:
-        found: Ensemble = _central(self.original.seconds(measured, ranks, batch, without=without))
+    def seconds(self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+        found: Ensemble = _central(self.original.seconds(measured, place, batch, without=without))
         return found
 
     def beside_gradients(self, *args: Any) -> Any:

@@ -40,14 +40,14 @@ class Without:
         return self._found.get(self._way(point))
 
     def _way(self, point: Point) -> tuple[Point, bool]:
-        return replace(point, sync=""), self._presets[point.sync].device_prefetch
+        return replace(point.alone, sync=""), self._presets[point.sync].device_prefetch
 
 
 def _rows(curve: ScalingCurve, without: Without, presets: Mapping[str, Preset]) -> Iterator[dict[str, object]]:
-    for nodes, measured in curve.measured.items():
+    for ranks, measured in curve.measured.items():
         point = measured.point
         if point.ranks > 1 and presets[point.sync].communicates:
-            yield _row(measured, without.of(point), curve.predicted[nodes].isolated_communication)
+            yield _row(measured, without.of(point), curve.predicted[ranks].isolated_communication)
 
 
 def _row(measured: Measured, without: Measured | None, isolated: Ensemble) -> dict[str, object]:
@@ -65,4 +65,4 @@ def _row(measured: Measured, without: Measured | None, isolated: Ensemble) -> di
             "of_backward": measured.parts.communication / measured.parts.backward,
         }
     of_columns = (columns(name, ensemble) for name, ensemble in quantities.items())
-    return measured.point.labels("ranks") | {column: value for found in of_columns for column, value in found.items()}
+    return measured.point.labels() | {column: value for found in of_columns for column, value in found.items()}

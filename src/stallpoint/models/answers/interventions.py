@@ -46,12 +46,12 @@ def _rows(
     changed: Mapping[tuple[str, Point], Measured],
     presets: Mapping[str, Preset],
 ) -> Iterator[dict[str, object]]:
-    for nodes, whole in curve.measured.items():
+    for ranks, whole in curve.measured.items():
         quiet = without.of(whole.point) if presets[whole.point.sync].communicates else None
         for name in INTERVENTIONS:
-            left = quiet if name == NO_COMMUNICATION else changed.get((name, whole.point))
+            left = quiet if name == NO_COMMUNICATION else changed.get((name, whole.point.alone))
             if left is not None:
-                yield _row(whole, left, name, path(curve, nodes, "measured"))
+                yield _row(whole, left, name, path(curve, ranks, "measured"))
 
 
 def _row(whole: Measured, left: Measured, name: str, on_path: Mapping[str, Ensemble]) -> dict[str, object]:
@@ -60,7 +60,7 @@ def _row(whole: Measured, left: Measured, name: str, on_path: Mapping[str, Ensem
     parted = np.sum([on_path[part] for part in named], axis=0)
     (_, low, high), (_, low_of_parts, high_of_parts) = estimate(saved), estimate(parted)
     return {
-        **whole.point.labels("ranks"),
+        **whole.point.labels(),
         "intervention": name,
         "parts": "; ".join(named),
         **columns("saved", saved),

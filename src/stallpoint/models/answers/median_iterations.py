@@ -1,7 +1,7 @@
 """One iteration of each run in full: that whose wall time, of its slowest rank, is the median of its cell's.
 
-A run is what was measured on most nodes for a network, hardware and preset. Only its rows are kept of all layers of all
-ranks, so that what is drawn does not grow with what was measured.
+A run is what was measured on most workers for a network, hardware and preset. Only its rows are kept of all layers of
+all ranks, so that what is drawn does not grow with what was measured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
     for path, cell in trained(runs[runs["status"] == "ok"]).items():
         if cell.ranks > 1 and cell.sync != NONE:
             run = tuple(getattr(cell, name) for name in RUN)
-            place = (-cell.nodes, *(getattr(cell, name) for name in SERIES))
+            place = (-cell.ranks, *(getattr(cell, name) for name in SERIES))
             runs_of.setdefault(run, {}).setdefault(place, []).append(path)
     return frozenset(path for places in runs_of.values() for path in places[min(places)])
 

@@ -4,9 +4,9 @@ Preposterior analysis (Raiffa & Schlaifer 1961, chapter 5): the ensembles are sa
 says what a cell would measure and where the curve would stall; samples that agree in the measurement are what
 would be left possible after it, and the interval over them, averaged over measurements, is the one to expect.
 
-Ensembles hold the uncertainty of what was measured, not that of the model. Away from the measured node counts the
+Ensembles hold the uncertainty of what was measured, not that of the model. Away from the measured worker counts the
 model is therefore allowed a further error that walks at random with the doublings of n: by as much for each doubling as
-predictions parted from measurements between measured node counts, and, until there are many, by `STEP_ERROR`.
+predictions parted from measurements between measured worker counts, and, until there are many, by `STEP_ERROR`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pandas as pd
 
 from stallpoint.cells import CollectivesCell, InterventionCell, TrainCell
 from stallpoint.kinds import cell_from_json
-from stallpoint.models.base.measured import SERIES
+from stallpoint.models.base.measured import PLACELESS
 from stallpoint.models.base.statistics import NORMAL_INTERVAL, Reals, generator
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
@@ -40,10 +40,10 @@ LEAST_NARROWING = 0.02
 class CurveSamples:
     """What may be true of a curve: one row for each sample."""
 
-    nodes: Sequence[int]
-    """Known node counts, rising."""
+    ranks: Sequence[int]
+    """Known worker counts, rising."""
     seconds: Reals
-    """Logarithm of the iteration time at each, [samples, len(nodes)]."""
+    """Logarithm of the iteration time at each, [samples, len(ranks)]."""
     replicates: npt.NDArray[np.int64]
     """Replicate of the ensembles that a sample belongs to, [samples]."""
     noise: float
@@ -89,13 +89,13 @@ def _explained(values: Reals, by: Reals) -> float:
     return float(np.mean((values - values.mean()) * (by - by.mean())) ** 2 / scatter) if scatter > 0 else 0.0
 
 
-def stall_place(nodes: Sequence[int], speeds: Reals, threshold: float) -> Reals:
-    """Where doubling begins to gain less than `threshold`, log2 of nodes, [samples].
+def stall_place(ranks: Sequence[int], speeds: Reals, threshold: float) -> Reals:
+    """Where doubling begins to gain less than `threshold`, log2 of workers, [samples].
 
-    `speeds` holds the logarithm of the throughput [samples, len(nodes)]. Between two counts by a straight line in
+    `speeds` holds the logarithm of the throughput [samples, len(ranks)]. Between two counts by a straight line in
     log2 n, so that a sample is not pressed onto one of the counts; the largest count where no doubling gains less.
     """
-    counts = list(nodes)
+    counts = list(ranks)
     doubled = [n for n in counts if 2 * n in counts]
     found = np.full(len(speeds), np.log2(counts[-1]))
     for n in reversed(doubled):
@@ -143,8 +143,8 @@ def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Itera
     samples = draw(curve, random)
     if samples is None:
         return
-    batches = np.log([curve.at(nodes).point.global_batch for nodes in samples.nodes])
-    places = stall_place(samples.nodes, batches - samples.seconds, threshold)
+    batches = np.log([curve.at(ranks).point.global_batch for ranks in samples.ranks])
+    places = stall_place(samples.ranks, batches - samples.seconds, threshold)
     now = width(places)
     found = []
     for candidate in _candidates(curve, samples, site):
@@ -154,7 +154,7 @@ def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Itera
     found.sort(key=lambda entry: (-entry[1] / entry[0].hours, entry[0].hours))
     for rank, (candidate, narrowing) in enumerate(found, start=1):
         yield {
-            **{name: value for name, value in base.labels().items() if name != "nodes"},
+            **base.labels(),
             "kind": candidate.kind,
             "nodes": candidate.nodes,
             "ranks": candidate.ranks,
@@ -171,7 +171,7 @@ def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Itera
 def _candidates(curve: ScalingCurve, samples: CurveSamples, site: Site) -> list[Candidate]:
     """Every cell that could be run and takes time."""
     base = curve.measured[curve.base].point
-    most = site.available.get(base.hardware, max(samples.nodes))
+    most = site.available.get(base.hardware, max(curve.at(ranks).point.nodes for ranks in samples.ranks))
     preset = site.presets[base.sync]
     scheme = scheme_of(base.hardware, preset)
     found = [
@@ -184,36 +184,36 @@ def _candidates(curve: ScalingCurve, samples: CurveSamples, site: Site) -> list[
 
 def draw(curve: ScalingCurve, random: np.random.Generator) -> CurveSamples | None:
     """CurveSamples of a curve's iteration times; None where no doubling is known."""
-    nodes = curve.known
-    if not any(2 * n in nodes for n in nodes):
+    ranks = curve.known
+    if not any(2 * n in ranks for n in ranks):
         return None
-    measured = [index for index, n in enumerate(nodes) if curve.basis(n) == "measured"]
-    places = np.log2(nodes)
-    errors = {n: _log_error(curve, n) for n in (nodes[index] for index in measured)}
-    usual = np.array([_likely(curve, n, errors) for n in nodes]).T
+    measured = [index for index, n in enumerate(ranks) if curve.basis(n) == "measured"]
+    places = np.log2(ranks)
+    errors = {n: _log_error(curve, n) for n in (ranks[index] for index in measured)}
+    usual = np.array([_likely(curve, n, errors) for n in ranks]).T
     replicates = np.repeat(np.arange(1, len(usual)), DRAWS)
-    walk = random.multivariate_normal(np.zeros(len(nodes)), walk_covariance(places, measured), len(replicates))
-    return CurveSamples(nodes, usual[replicates] + step_error(errors) * walk, replicates, _noise(curve))
+    walk = random.multivariate_normal(np.zeros(len(ranks)), walk_covariance(places, measured), len(replicates))
+    return CurveSamples(ranks, usual[replicates] + step_error(errors) * walk, replicates, _noise(curve))
 
 
-def _log_error(curve: ScalingCurve, nodes: int) -> Reals:
+def _log_error(curve: ScalingCurve, ranks: int) -> Reals:
     """Logarithm of measured over predicted iteration time, [1 + REPLICATES]."""
-    predicted = curve.held_out[nodes].parts.iteration_time
+    predicted = curve.held_out[ranks].parts.iteration_time
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.log(curve.measured[nodes].parts.iteration_time / predicted))
+        return np.asarray(np.log(curve.measured[ranks].parts.iteration_time / predicted))
 
 
-def _likely(curve: ScalingCurve, nodes: int, errors: Mapping[int, Reals]) -> Reals:
+def _likely(curve: ScalingCurve, ranks: int, errors: Mapping[int, Reals]) -> Reals:
     """Logarithm of the iteration time: measured, or predicted and corrected as at the nearest measured count."""
-    seconds = np.log(curve.at(nodes).parts.iteration_time)
+    seconds = np.log(curve.at(ranks).parts.iteration_time)
     compared = [n for n, error in errors.items() if np.isfinite(error).all()]
-    if curve.basis(nodes) == "measured" or not compared:
+    if curve.basis(ranks) == "measured" or not compared:
         return np.asarray(seconds)
-    return np.asarray(seconds + errors[min(compared, key=lambda n: abs(np.log2(n / nodes)))])
+    return np.asarray(seconds + errors[min(compared, key=lambda n: abs(np.log2(n / ranks)))])
 
 
 def step_error(errors: Mapping[int, Reals]) -> float:
-    """Standard deviation of the model's further error for one doubling; `errors` by measured node count.
+    """Standard deviation of the model's further error for one doubling; `errors` by measured worker count.
 
     Mean square of the steps between measured counts, with `STEP_ERROR` counted as one step.
     """
@@ -227,8 +227,8 @@ def _noise(curve: ScalingCurve) -> float:
     """What one job's time is off: the spread of the measured medians, of which each holds several jobs."""
     spreads = [
         float(np.log(measured.parts.iteration_time[1:]).std() * np.sqrt(len(measured.cells)))
-        for nodes, measured in curve.measured.items()
-        if nodes in curve.known
+        for ranks, measured in curve.measured.items()
+        if ranks in curve.known
     ]
     return float(np.median(spreads))
 
@@ -245,7 +245,7 @@ class Jobs:
     collectives: Mapping[tuple[str, str], float]
     """Median duration [s] by hardware and backend."""
     failed: frozenset[tuple[str | int, ...]]
-    """What could not run: series and nodes of training cells, scheme and nodes of collectives."""
+    """What could not run: series and place of training cells, scheme and place of collectives."""
 
 
 @dataclass(frozen=True)
@@ -268,8 +268,8 @@ def _jobs(runs: pd.DataFrame) -> Jobs:
         if isinstance(cell, InterventionCell):
             continue
         if status != "ok":
-            names = SERIES if isinstance(cell, TrainCell) else ("hardware", "backend", "reduction")
-            failed.add((*(getattr(cell, name, "") for name in names), cell.nodes))
+            names = PLACELESS if isinstance(cell, TrainCell) else ("hardware", "backend", "reduction")
+            failed.add((*(getattr(cell, name, "") for name in names), *cell.place))
         elif isinstance(cell, TrainCell):
             train[path] = cell, float(duration)
         elif isinstance(cell, CollectivesCell):
@@ -291,38 +291,39 @@ def _train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
 
 
 def _training(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, most: int) -> Iterator[Candidate]:
-    """A training job at each node count; where one was measured, a further repeat."""
-    for index, nodes in enumerate(samples.nodes):
-        point = curve.at(nodes).point
-        if nodes <= most and (*point.series, nodes) not in jobs.failed:
+    """A training job at each worker count; where one was measured, a further repeat."""
+    for index, ranks in enumerate(samples.ranks):
+        point = curve.at(ranks).point
+        if point.nodes <= most and (*point.placeless, *point.place) not in jobs.failed:
             seconds = _train_seconds(curve, jobs, float(np.exp(np.median(samples.seconds[:, index]))))
-            hours = nodes * seconds / 3600
-            yield Candidate("train", nodes, point.ranks, point.worker_batch, samples.seconds[:, index], hours)
+            hours = point.nodes * seconds / 3600
+            yield Candidate("train", point.nodes, ranks, point.worker_batch, samples.seconds[:, index], hours)
 
 
 def _collectives(
     curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, most: int, scheme: Scheme, fit: Communication | None
 ) -> Iterator[Candidate]:
-    """The collectives of node counts for which the fit over all of them stands in."""
+    """The collectives of places for which the fit over several of them stands in."""
     hardware, backend, _ = scheme
     if fit is None or (hardware, backend) not in jobs.collectives:
         return
-    for nodes in (n for n in samples.nodes if n <= most and n not in fit.by_nodes and n in curve.predicted):
-        if (*scheme, nodes) in jobs.failed:
+    for ranks, predicted in curve.predicted.items():
+        nodes, _ = place = predicted.point.place
+        known = ranks in samples.ranks and nodes <= most
+        if not known or place in fit.by_place or (*scheme, *place) in jobs.failed:
             continue
-        predicted = curve.predicted[nodes]
         seconds = predicted.parts.communication
         if (seconds > 0).all():
             hours = nodes * jobs.collectives[hardware, backend] / 3600
             measures = np.log(seconds)[samples.replicates]
-            yield Candidate("collectives", nodes, predicted.point.ranks, 0, measures, hours)
+            yield Candidate("collectives", nodes, ranks, 0, measures, hours)
 
 
 def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator[Candidate]:
     """Compute cells, one worker alone, at every b whose times were interpolated or extrapolated."""
     seen = set()
-    for nodes in samples.nodes:
-        predicted = curve.predicted.get(nodes)
+    for ranks in samples.ranks:
+        predicted = curve.predicted.get(ranks)
         if predicted is None or predicted.point.worker_batch in seen:
             continue
         seconds = predicted.parts.forward + predicted.parts.backward

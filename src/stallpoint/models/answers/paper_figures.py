@@ -31,6 +31,7 @@ from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import PRESETS
+from stallpoint.workers import Place
 
 FREE = Scenario(link=Link(latency=0.0, bandwidth=np.inf))
 """Free communication."""
@@ -83,12 +84,12 @@ def _cluster(
     preset = PRESETS[sync].preset
     scheme = scheme_of(hardware, preset)
     links: dict[Scheme, Communication] = {
-        scheme: nominal(preset.reduction, latency=link["latency"]["value"], bandwidth=link["bandwidth"]["value"])
+        scheme: nominal(preset.scheme, latency=link["latency"]["value"], bandwidth=link["bandwidth"]["value"])
     }
     cluster = Cluster(compute, links, NoData(), {sync: preset})
-    point = Point(network, hardware, "", "strong", sync, 0, usual, 1, 1, usual, usual)
+    point = Point(network, hardware, "", "strong", sync, 0, usual, 1, 1, 1, usual, usual)
     one = Measured(point, (), Parts(iteration_time=np.full(1 + REPLICATES, compute.seconds)))
-    (curve,) = DagModel(cluster).curves([one], paper["nodes"]["value"])
+    curve = DagModel(cluster).curve([one], paper["nodes"]["value"])
     return cluster, curve, usual
 
 
@@ -128,7 +129,7 @@ class PublishedCompute:
 class NoData:
     """Training data that is there at once: the paper holds it on local SSDs (section IV)."""
 
-    def seconds(self, measured: Measured, ranks: int, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+    def seconds(self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = ()) -> Ensemble:
         """No time at all."""
         return np.zeros(1 + REPLICATES)
 
@@ -155,6 +156,6 @@ def _rows(curve: ScalingCurve, threshold: float) -> Iterator[dict[str, object]]:
             "communication": float(point.parts.communication[0]),
             "iteration_time": float(point.parts.iteration_time[0]),
             "speedup": float((rates[nodes] / rates[known[0]])[0]),
-            "crossing_nodes": crossed,
-            "stall_nodes": float(stall.nodes) if stall.reached else np.inf,
+            "crossing_ranks": crossed,
+            "stall_ranks": float(stall.ranks) if stall.reached else np.inf,
         }

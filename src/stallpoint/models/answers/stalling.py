@@ -1,4 +1,4 @@
-"""How many nodes: where doubling stops paying, where communication crosses compute, and what is worth its nodes."""
+"""How many workers: where doubling stops paying, where communication crosses compute, and what is worth its cost."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 from stallpoint.models.answers.attribution import NOT_DISTINGUISHABLE, dominant
 from stallpoint.models.answers.controls import withheld
 from stallpoint.models.answers.stall_probability import Stall
-from stallpoint.models.base.measured import Measured
+from stallpoint.models.base.measured import SERIES, Measured
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals, columns
 from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
 from stallpoint.models.scaling.curves import underlying
+from stallpoint.workers import place_of
 
 
 def gains(curve: ScalingCurve) -> dict[int, tuple[Basis, Reals]]:
@@ -23,19 +24,19 @@ def gains(curve: ScalingCurve) -> dict[int, tuple[Basis, Reals]]:
     """
     known, measured, predicted = curve.known, underlying(curve), throughput(curve)
     found: dict[int, tuple[Basis, Reals]] = {}
-    for nodes in known:
-        if nodes in measured and 2 * nodes in measured:
-            found[nodes] = "measured", measured[2 * nodes] - measured[nodes]
-        elif 2 * nodes in known and {nodes, 2 * nodes} <= predicted.keys():
-            found[nodes] = "predicted", _log_gain(predicted, nodes)
+    for ranks in known:
+        if ranks in measured and 2 * ranks in measured:
+            found[ranks] = "measured", measured[2 * ranks] - measured[ranks]
+        elif 2 * ranks in known and {ranks, 2 * ranks} <= predicted.keys():
+            found[ranks] = "predicted", _log_gain(predicted, ranks)
     return found
 
 
 def throughput(curve: ScalingCurve) -> dict[int, Ensemble]:
-    """Samples per second as predicted, by node count, where it could be predicted."""
+    """Samples per second as predicted, by worker count, where it could be predicted."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = {n: at.point.global_batch / at.parts.iteration_time for n, at in curve.predicted.items()}
-    return {nodes: rate for nodes, rate in rates.items() if np.isfinite(rate).all()}
+    return {ranks: rate for ranks, rate in rates.items() if np.isfinite(rate).all()}
 
 
 def predicted_stall(rates: Mapping[int, Ensemble], threshold: float) -> Stall:
@@ -44,17 +45,17 @@ def predicted_stall(rates: Mapping[int, Ensemble], threshold: float) -> Stall:
     return Stall.of(gained, max(rates), threshold)
 
 
-def _log_gain(rates: Mapping[int, Ensemble], nodes: int) -> Reals:
-    return np.asarray(np.log(rates[2 * nodes] / rates[nodes])[1:])
+def _log_gain(rates: Mapping[int, Ensemble], ranks: int) -> Reals:
+    return np.asarray(np.log(rates[2 * ranks] / rates[ranks])[1:])
 
 
-def crossing(nodes: Sequence[int], ratio: Reals) -> Reals:
-    """Where `ratio` [..., len(nodes)] first reaches 1: the first place, by a power of n between two counts.
+def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
+    """Where `ratio` [..., len(ranks)] first reaches 1: the first place, by a power of n between two counts.
 
     Infinite where it never does; the first count where it is 1 from there. From a ratio of 0 (one rank communicates
     nothing), which no power leaves, it is taken to rise evenly in log n.
     """
-    ratio, places = np.asarray(ratio, dtype=np.float64), np.log(np.asarray(nodes, dtype=np.float64))
+    ratio, places = np.asarray(ratio, dtype=np.float64), np.log(np.asarray(ranks, dtype=np.float64))
     reached = ratio >= 1
     right = reached.argmax(-1)
     left = np.maximum(right - 1, 0)
@@ -64,19 +65,19 @@ def crossing(nodes: Sequence[int], ratio: Reals) -> Reals:
     # A ratio that jumps to infinity (no compute) is reached at the count itself.
     part = np.where(np.isfinite(part) & np.isfinite(b), part, 1.0)
     between = np.exp(places[left] + part * (places[right] - places[left]))
-    found = np.where(right > 0, between, float(nodes[0]))
+    found = np.where(right > 0, between, float(ranks[0]))
     found = np.where(reached.any(-1), found, np.inf)
     unknown: Reals = np.where(np.isnan(ratio).any(-1), np.nan, found)
     return unknown
 
 
-def worthwhile_nodes(nodes: Sequence[int], efficiencies: Reals, least: float) -> Reals:
-    """The largest of `nodes` up to which every efficiency [..., len(nodes)] is at least `least`.
+def worthwhile_ranks(ranks: Sequence[int], efficiencies: Reals, least: float) -> Reals:
+    """The largest of `ranks` up to which every efficiency [..., len(ranks)] is at least `least`.
 
-    The efficiency of the fewest nodes is 1, so these are always worthwhile.
+    The efficiency of the fewest workers is 1, so these are always worthwhile.
     """
     enough = np.logical_and.accumulate(np.asarray(efficiencies) >= least, axis=-1)
-    largest: Reals = np.asarray(nodes, dtype=np.float64)[np.maximum(enough.sum(-1) - 1, 0)]
+    largest: Reals = np.asarray(ranks, dtype=np.float64)[np.maximum(enough.sum(-1) - 1, 0)]
     return largest
 
 
@@ -85,31 +86,34 @@ def tables(
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities; `controls` are the rows of that table.
 
-    The dominant cause is that of the doubled count, where the gain stays away. Nodes are worthwhile while a sample
-    costs at most 1/`efficiency` of the node-seconds it costs on the fewest nodes.
+    The dominant cause is that of the doubled count, where the gain stays away. Workers are worthwhile while a sample
+    costs at most 1/`efficiency` of the worker-seconds it costs on the fewest.
     """
     rows, probabilities = [], []
     for curve in curves:
         gained = gains(curve)
         largest = max(curve.known, default=curve.base)
-        known = Stall.of({nodes: gain for nodes, (_, gain) in gained.items()}, largest, threshold)
-        both = {nodes: gain for nodes, (basis, gain) in gained.items() if basis == "measured"}
+        known = Stall.of({ranks: gain for ranks, (_, gain) in gained.items()}, largest, threshold)
+        both = {ranks: gain for ranks, (basis, gain) in gained.items() if basis == "measured"}
         measured = Stall.of(both, 2 * max(both, default=0), threshold)
-        bases = {nodes: basis for nodes, (basis, _) in gained.items()}
+        bases = {ranks: basis for ranks, (basis, _) in gained.items()}
         rows.append(_row(curve, bases, known, measured, efficiency, withheld(curve, controls)))
         probabilities += [*_probabilities(curve, "measured", measured), *_probabilities(curve, "known", known)]
     return rows, probabilities
 
 
 def _labels(curve: ScalingCurve) -> dict[str, object]:
-    return {name: value for name, value in curve.measured[curve.base].point.labels().items() if name != "nodes"}
+    point = curve.measured[curve.base].point
+    return {name: getattr(point, name) for name in SERIES}
 
 
 def _probabilities(curve: ScalingCurve, of: str, stall: Stall) -> Iterator[dict[str, object]]:
     if len(stall.probabilities) > 1:
-        for nodes, probability in stall.probabilities.items():
-            stalls = nodes != stall.largest
-            yield {**_labels(curve), "nodes": nodes, "of": of, "stalls": stalls, "probability": probability}
+        for ranks, probability in stall.probabilities.items():
+            stalls = ranks != stall.largest
+            nodes, _ = place_of(ranks, curve.per_node)
+            where = {"nodes": nodes, "ranks": ranks}
+            yield {**_labels(curve), **where, "of": of, "stalls": stalls, "probability": probability}
 
 
 def _row(
@@ -117,17 +121,17 @@ def _row(
 ) -> dict[str, object]:
     """`stall` is that of all that is `known`, of which the doublings `gained` have a basis."""
     known, unknown = curve.known, np.full(1 + REPLICATES, np.nan)
-    decisive = 2 * stall.nodes if stall.reached else stall.largest
+    decisive = 2 * stall.ranks if stall.reached else stall.largest
     # Where no stall was found, the last doubling says so.
-    last = stall.nodes if stall.reached else max(gained, default=None)
+    last = stall.ranks if stall.reached else max(gained, default=None)
     return {
         **_labels(curve),
-        **(stall.columns if known else columns("stall_nodes", unknown)),
+        **(stall.columns if known else columns("stall_ranks", unknown)),
         "reached": stall.reached,
         "basis": "measured" if last is None else gained[last],
         **_verdict_columns(curve, measured, mistrust),
         **_crossing_columns(curve, known),
-        **columns("worthwhile_nodes", _worthwhile(curve, known, efficiency) if known else unknown),
+        **columns("worthwhile_ranks", _worthwhile(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", _best_speedup(curve, known) if known else unknown),
         "largest_measured": max(curve.measured),
         "largest_considered": stall.largest,
@@ -138,15 +142,15 @@ def _row(
 
 
 def _verdict_columns(curve: ScalingCurve, stall: Stall, mistrust: str) -> dict[str, object]:
-    said, nodes = stall.verdict
+    said, ranks = stall.verdict
     there = [n for n in curve.known if curve.basis(n) == "measured"]
     best = max(there, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
     speedup = curve.speedup(best, "measured") if there else np.full(1 + REPLICATES, np.nan)
     return {
         "verdict": "withheld" if mistrust else said,
-        "verdict_nodes": nodes,
+        "verdict_ranks": ranks,
         **columns("measured_speedup", speedup),
-        "measured_speedup_nodes": best,
+        "measured_speedup_ranks": best,
     }
 
 
@@ -154,13 +158,13 @@ def _note(curve: ScalingCurve, known: Sequence[int], gained: Mapping[int, object
     if not known:
         return f"the iteration time on n = {curve.base} is not a positive number"
     if len(known) < 2:
-        return "needs two node counts that were measured or can be predicted"
-    return "" if gained else "needs a node count and its double, measured or predicted"
+        return "needs two worker counts that were measured or can be predicted"
+    return "" if gained else "needs a worker count and its double, measured or predicted"
 
 
 def _speedups(curve: ScalingCurve, known: Iterable[int]) -> Reals:
-    """Speedup at each known node count, measured where it was, [1 + REPLICATES, len(known)]."""
-    return np.stack([curve.speedup(nodes, curve.basis(nodes)) for nodes in known], axis=-1)
+    """Speedup at each known worker count, measured where it was, [1 + REPLICATES, len(known)]."""
+    return np.stack([curve.speedup(ranks, curve.basis(ranks)) for ranks in known], axis=-1)
 
 
 def _best_speedup(curve: ScalingCurve, known: Sequence[int]) -> Ensemble:
@@ -169,7 +173,7 @@ def _best_speedup(curve: ScalingCurve, known: Sequence[int]) -> Ensemble:
 
 def _worthwhile(curve: ScalingCurve, known: Sequence[int], efficiency: float) -> Ensemble:
     ideal = np.array(known) / curve.base
-    return worthwhile_nodes(known, _speedups(curve, known) / ideal, efficiency)
+    return worthwhile_ranks(known, _speedups(curve, known) / ideal, efficiency)
 
 
 def communication_ratio(point: Measured | Predicted) -> Ensemble:
@@ -179,9 +183,9 @@ def communication_ratio(point: Measured | Predicted) -> Ensemble:
 
 
 def _crossing_columns(curve: ScalingCurve, known: Sequence[int]) -> dict[str, float]:
-    """The crossing, and the node counts between which it was interpolated."""
+    """The crossing, and the worker counts between which it was interpolated."""
     if not known:
-        return {**columns("crossing_nodes", np.full(1 + REPLICATES, np.nan)), "crossing_after": np.nan}
-    found = crossing(known, np.stack([communication_ratio(curve.at(nodes)) for nodes in known], axis=-1))
-    below = [nodes for nodes in known if nodes < found[0]]
-    return {**columns("crossing_nodes", found), "crossing_after": float(max(below, default=np.nan))}
+        return {**columns("crossing_ranks", np.full(1 + REPLICATES, np.nan)), "crossing_after": np.nan}
+    found = crossing(known, np.stack([communication_ratio(curve.at(ranks)) for ranks in known], axis=-1))
+    below = [ranks for ranks in known if ranks < found[0]]
+    return {**columns("crossing_ranks", found), "crossing_after": float(max(below, default=np.nan))}

@@ -30,7 +30,7 @@ def table(
 def _row(point: Point, sample_bytes: float, layers: Layers, epoch_samples: int) -> dict[str, object]:
     gradients = 2 * (point.ranks - 1) * int(layers.gradient_bytes.sum())
     return {
-        **point.labels("ranks"),
+        **point.labels(),
         "data_bytes": round(point.global_batch * sample_bytes),
         "gradient_bytes": gradients,
         "epoch_data_bytes": epoch_samples * sample_bytes,

@@ -1,7 +1,7 @@
 """Whether predictions of a curve may be shown: they are checked against all that was measured and must agree.
 
 *Error*: measured points on several workers are predicted without their own cells. Where the model is far off for a
-network on a hardware entry, its predictions for other node counts there are withheld. *Compute*: workers that train
+network on a hardware entry, its predictions for other worker counts there are withheld. *Compute*: workers that train
 together compute no faster than one in isolation at the same b; a prediction that says so is withheld.
 """
 
@@ -29,7 +29,7 @@ def shown(curves: Sequence[ScalingCurve], compute: Compute) -> list[ScalingCurve
 def _shown(curve: ScalingCurve, doubt: str) -> ScalingCurve:
     if not doubt:
         return curve
-    measured = {nodes: point for nodes, point in curve.predicted.items() if nodes in curve.measured}
+    measured = {ranks: point for ranks, point in curve.predicted.items() if ranks in curve.measured}
     return replace(curve, predicted=measured, withheld=doubt)
 
 
@@ -40,14 +40,14 @@ def _doubt(curve: ScalingCurve, curves: Iterable[ScalingCurve], compute: Compute
     off = float(np.median(np.abs(errors))) if errors else 0.0
     if off > MOST_OFF:
         return f"the model is {100 * off:.0f} % off where {point.network} on {point.hardware} was measured"
-    for nodes, predicted in curve.predicted.items():
+    for ranks, predicted in curve.predicted.items():
         at = predicted.point
         isolated = compute.passes(at.network, at.hardware, at.worker_batch)
-        if isolated is not None and nodes not in curve.measured:
+        if isolated is not None and ranks not in curve.measured:
             _, _, high = estimate(predicted.parts.forward + predicted.parts.backward)
             value, low, _ = estimate(isolated)
             if high < low:
-                return f"on n = {nodes} it would compute in {high:.2g} s what took {value:.2g} s in isolation"
+                return f"on n = {ranks} it would compute in {high:.2g} s what took {value:.2g} s in isolation"
     return ""
 
 
@@ -58,8 +58,8 @@ def _place(curve: ScalingCurve) -> tuple[str, str]:
 
 def _errors(curve: ScalingCurve) -> Iterator[float]:
     """Relative errors of predictions of measured points on several workers, each made without its own cells."""
-    for nodes, predicted in curve.held_out.items():
-        measured = curve.measured[nodes]
+    for ranks, predicted in curve.held_out.items():
+        measured = curve.measured[ranks]
         seconds = predicted.parts.iteration_time[0], measured.parts.iteration_time[0]
         if measured.point.ranks > 1 and np.isfinite(seconds).all() and min(seconds) > 0:
             yield float(seconds[0] / seconds[1] - 1)

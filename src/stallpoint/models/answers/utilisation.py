@@ -58,7 +58,7 @@ def _row(
     epoch = epoch_samples / throughput
     node_hours = epoch * point.nodes / 3600
     return {
-        **point.labels("ranks", "global_batch", "worker_batch"),
+        **point.labels("global_batch", "worker_batch"),
         **columns("samples_per_second", throughput),
         **columns("flops", flops),
         **columns("flops_share", flops / rated.get(FLOPS, np.nan)),

@@ -1,7 +1,7 @@
-"""Predicted against measured at larger node counts, when training was seen on the smaller ones alone.
+"""Predicted against measured on more workers, when training was seen on fewer alone.
 
-Every training cell on more nodes than the calibration's is held out; all-reduces and storages, which need no training,
-count wherever they were measured.
+Every training cell on more workers than the calibration's is held out; all-reduces and storages, which need no
+training, count wherever they were measured.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from itertools import combinations
 import numpy as np
 
 from stallpoint.models.answers import closure
-from stallpoint.models.base.measured import Measured
+from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import columns, estimate
-from stallpoint.models.iteration.cluster import Cluster
+from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.terms.trainings import Trainings
 
 CALIBRATED_ON = 2
-"""Node counts to calibrate on, unless they are named."""
+"""Worker counts to calibrate on, unless nodes are named."""
 
 
 def table(
@@ -29,41 +29,48 @@ def table(
     wanted: Collection[int],
     cluster_of: Callable[[Trainings, Sequence[Measured]], Cluster],
 ) -> list[dict[str, object]]:
-    """Rows of the validation table: every point on more nodes than `wanted` (the fewest two, if none are).
+    """Rows of the validation table: every point on more nodes than `wanted`; if none are, on more workers than the
+    fewest two counts.
 
     `cluster_of` makes of training cells and the points among them what is known of the cluster.
     """
-    counts = sorted({measured.point.nodes for measured in points})
-    calibration = sorted(set(wanted)) or counts[:CALIBRATED_ON]
-    larger = [nodes for nodes in counts if calibration and nodes > calibration[-1]]
-    if not larger:
+    scaling = [one for one in points if one.point.scaling in SCALINGS]
+    fewest = sorted({one.point.ranks for one in scaling})[:CALIBRATED_ON]
+
+    def belongs(point: Point) -> bool:
+        return point.nodes in wanted if wanted else point.ranks <= max(fewest)
+
+    def larger(point: Point) -> bool:
+        return bool(point.nodes > max(wanted) if wanted else point.ranks > max(fewest))
+
+    known = [one for one in points if belongs(one.point)]
+    if not known or not any(larger(one.point) for one in scaling):
         return []
-    known = [measured for measured in points if measured.point.nodes in calibration]
-    curves = DagModel(cluster_of(trainings.on(calibration), known)).curves(known, larger)
-    errors = closure.errors(curves)
-    truth = {(*measured.point.series, measured.point.nodes): measured for measured in points}
-    label = ", ".join(map(str, calibration))
-    return [row for curve in curves for row in _rows(curve, larger, truth, label, errors)]
+    model = DagModel(cluster_of(trainings.of([cell for one in known for cell in one.cells]), known))
+    curves = [
+        (model.curve(seen, list(truth)), truth)
+        for measured in model.points_of_curves(points)
+        if (seen := [one for one in measured if belongs(one.point)])
+        and (truth := {one.point.ranks: one for one in measured if larger(one.point)})
+    ]
+    errors = closure.errors([curve for curve, _ in curves])
+    label = ", ".join(map(str, sorted({one.point.ranks for one in known if one.point.scaling in SCALINGS})))
+    return [row for curve, truth in curves for row in _rows(curve, truth, label, errors)]
 
 
 def _rows(
-    curve: ScalingCurve,
-    larger: Sequence[int],
-    truth: Mapping[tuple[str | int, ...], Measured],
-    calibration: str,
-    errors: Mapping[str, float],
+    curve: ScalingCurve, truth: Mapping[int, Measured], calibration: str, errors: Mapping[str, float]
 ) -> Iterator[dict[str, object]]:
-    for nodes in larger:
-        predicted = curve.predicted.get(nodes)
-        measured = truth.get((*predicted.point.series, nodes)) if predicted else None
-        if predicted is None or measured is None:
+    for ranks, measured in truth.items():
+        predicted = curve.predicted.get(ranks)
+        if predicted is None:
             continue
         seconds = closure.widened(predicted, errors)
         value, low, high = estimate(seconds)
         found = float(measured.parts.iteration_time[0])
         if value > 0 and found > 0:
             yield {
-                **predicted.point.labels("ranks", "worker_batch"),
+                **predicted.point.labels("worker_batch"),
                 "calibration": calibration,
                 **columns("predicted", seconds),
                 **columns("measured", measured.parts.iteration_time),

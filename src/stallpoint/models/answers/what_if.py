@@ -23,6 +23,7 @@ from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.terms.communication import nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.trainings import Layers
+from stallpoint.workers import counts
 
 AS_MEASURED = "as measured"
 
@@ -66,7 +67,7 @@ class Scenario:
         )
 
 
-QUANTITIES = ("iteration", "speedup", "gain", "stall_nodes")
+QUANTITIES = ("iteration", "speedup", "gain", "stall_ranks")
 CHANGED_BY_FACTOR = ("bandwidth", "latency", "compute_speed", "gradient_bytes", "batch")
 CHANGES = (*CHANGED_BY_FACTOR, "prefetch", "sync", "link")
 
@@ -96,7 +97,7 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
         for preset in cluster.presets.values():
             scheme = scheme_of(hardware, preset)
             known = measured.get(scheme)
-            link = nominal(preset.reduction, latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
+            link = nominal(preset.scheme, latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
             links[scheme] = replace(link, while_computing=known.while_computing if known else None)
     links = {
         scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth) for scheme, link in links.items()
@@ -130,17 +131,16 @@ class _Changed:
 
 
 def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Iterable[int]) -> ScalingCurve | None:
-    """The curve as predicted under `scenario`; None where its mini-batch on the fewest nodes is no whole number.
+    """The curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole number.
 
     Its ``measured`` points are those of `curve` under their new names: they say what was measured, not the scenario.
     """
     points = {n: (measured, _changed_point(measured.point, scenario)) for n, measured in curve.measured.items()}
     renamed = [replace(measured, point=point) for measured, point in points.values() if point is not None]
-    if curve.base not in {measured.point.nodes for measured in renamed}:
+    if curve.base not in {measured.point.ranks for measured in renamed}:
         return None
     elsewhere = changed(cluster, scenario, curve.measured[curve.base].point.hardware)
-    (found,) = DagModel(elsewhere).curves(renamed, nodes, held_out=False)
-    return found
+    return DagModel(elsewhere).curve(renamed, counts(nodes, curve.per_node), held_out=False)
 
 
 def _changed_point(point: Point, scenario: Scenario) -> Point | None:
@@ -167,7 +167,7 @@ def table(
     nodes: Sequence[int],
     threshold: float,
 ) -> list[dict[str, object]]:
-    """Rows of the what_if table: every scenario of `grid` (at least two) for every curve at every node count.
+    """Rows of the what_if table: every scenario of `grid` (at least two) for every curve at every worker count.
 
     Curves whose predictions are withheld have none.
     """

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from stallpoint import records
-from stallpoint.cells import ImportedTrainCell, TrainCell
+from stallpoint.cells import ConvergenceCell, ImportedTrainCell, TrainCell
 from stallpoint.kinds import cell_from_json
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import bootstrap, generator, groups, scatter, visits_of
 from stallpoint.presets import Preset, preset_from
+from stallpoint.workers import Place
 
 SERIES = tuple(column.name for column in records.SERIES)
+PLACELESS = tuple(name for name in SERIES if name != records.WORKERS_PER_NODE.name)
+"""What all scaling curves of a series share, whatever the workers of a node."""
 POINT = (*SERIES, "nodes", "ranks", "global_batch", "worker_batch")
 TIMES = records.TIMES
 READING = ("read", "decode")
@@ -28,7 +31,7 @@ MATRIX_LAYERS = ("convolution", FULLY_CONNECTED, "attention")
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a scaling curve: a series at a node count."""
+    """One point of a scaling curve: a series at a number of workers."""
 
     network: str
     hardware: str
@@ -37,6 +40,8 @@ class Point:
     sync: str
     prefetch: int
     batch: int
+    workers_per_node: int
+    """Of a full node of its curve; where a point stands for itself, those on each of its nodes."""
     nodes: int
     ranks: int
     global_batch: int
@@ -47,9 +52,28 @@ class Point:
         """Values of `SERIES`."""
         return tuple(getattr(self, name) for name in SERIES)
 
+    @property
+    def placeless(self) -> tuple[str | int, ...]:
+        """Values of `PLACELESS`."""
+        return tuple(getattr(self, name) for name in PLACELESS)
+
+    @property
+    def place(self) -> Place:
+        """On how many nodes its workers are, and how many on each."""
+        return self.nodes, self.ranks // self.nodes
+
+    @property
+    def alone(self) -> Point:
+        """The point for itself, of whichever curve it is."""
+        return self.on_curve(self.place[1])
+
+    def on_curve(self, per_node: int) -> Point:
+        """The same point of the curve whose full node has `per_node` workers."""
+        return self if self.workers_per_node == per_node else replace(self, workers_per_node=per_node)
+
     def labels(self, *more: str) -> dict[str, str | int]:
-        """The columns of `SERIES`, nodes and whatever else is named, as they stand in model tables."""
-        return {name: getattr(self, name) for name in (*SERIES, "nodes", *more)}
+        """The columns of `SERIES`, nodes, ranks and whatever else is named, as they stand in model tables."""
+        return {name: getattr(self, name) for name in (*SERIES, "nodes", "ranks", *more)}
 
 
 @dataclass(frozen=True)
@@ -61,6 +85,10 @@ class Measured:
     parts: Parts
     of_cells: tuple[float, ...] = ()
     """Median iteration time of each of `cells`, s."""
+
+    def on_curve(self, per_node: int) -> Measured:
+        """As `Point.on_curve`."""
+        return replace(self, point=self.point.on_curve(per_node))
 
 
 def kept(frame: pd.DataFrame) -> pd.DataFrame:
@@ -97,11 +125,17 @@ def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
 
 
 def presets(runs: pd.DataFrame) -> dict[str, Preset]:
-    """The presets that training cells ran with, by the names they have in the column ``sync``.
+    """The presets that cells trained with, by the names they have in the column ``sync``.
 
     Compute cells, one worker alone, are called like the preset that does not communicate and have none.
     """
-    return {cell.sync: preset_from(cell.preset) for cell in trained(runs).values() if cell.scaling != "compute"}
+    to_target = map(cell_from_json, runs.loc[runs["kind"] == ConvergenceCell.kind, "settings"])
+    timed = (cell for cell in trained(runs).values() if cell.scaling != "compute")
+    cells: Iterable[TrainCell | ConvergenceCell] = (
+        *timed,
+        *(cell for cell in to_target if isinstance(cell, ConvergenceCell)),
+    )
+    return {cell.sync: preset_from(cell.preset) for cell in cells}
 
 
 def measured(steps: pd.DataFrame, seed: int, what: str = "measured") -> list[Measured]:

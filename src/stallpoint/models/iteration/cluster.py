@@ -15,6 +15,7 @@ from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import Preset
+from stallpoint.workers import Place
 
 SCALINGS = ("strong", "weak")
 
@@ -37,7 +38,7 @@ class ComputingTimes(Protocol):
 class DataTimes(Protocol):
     """t_io at any b; `stallpoint.models.terms.data.TrainingData` has what was measured."""
 
-    def seconds(self, measured: Measured, ranks: int, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+    def seconds(self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = ()) -> Ensemble:
         """As `TrainingData.seconds`."""
         ...
 

@@ -48,11 +48,11 @@ class Predicted:
 
 @dataclass(frozen=True)
 class ScalingCurve:
-    """One scaling curve: points measured and predicted, by node count; the fewest nodes are measured."""
+    """One scaling curve: points measured and predicted, by worker count; the fewest workers are measured."""
 
     measured: Mapping[int, Measured]
     predicted: Mapping[int, Predicted]
-    """By one model for all node counts, from all cells."""
+    """By one model for all worker counts, from all cells."""
     held_out: Mapping[int, Predicted] = field(default_factory=dict)
     """Measured points, each predicted without its own cells."""
     withheld: str = ""
@@ -60,8 +60,13 @@ class ScalingCurve:
 
     @property
     def base(self) -> int:
-        """The fewest nodes, to which speedups refer."""
+        """The fewest workers, to which speedups refer."""
         return min(self.measured)
+
+    @property
+    def per_node(self) -> int:
+        """Workers of a full node."""
+        return self.measured[self.base].point.workers_per_node
 
     @property
     def strong(self) -> bool:
@@ -70,33 +75,33 @@ class ScalingCurve:
 
     @property
     def known(self) -> list[int]:
-        """Node counts whose iteration time is known, rising; none where that on the fewest nodes is not."""
+        """Worker counts whose iteration time is known, rising; none where that on the fewest workers is not."""
         if not _known(self.measured[self.base]):
             return []
         usable = _known(self.predicted[self.base])
-        predicted = (nodes for nodes, point in self.predicted.items() if usable and _known(point))
-        return sorted({*(nodes for nodes, point in self.measured.items() if _known(point)), *predicted})
+        predicted = (ranks for ranks, point in self.predicted.items() if usable and _known(point))
+        return sorted({*(ranks for ranks, point in self.measured.items() if _known(point)), *predicted})
 
-    def basis(self, nodes: int) -> Basis:
-        """``measured`` where `nodes` were measured, else ``predicted``."""
-        return "measured" if nodes in self.measured and _known(self.measured[nodes]) else "predicted"
+    def basis(self, ranks: int) -> Basis:
+        """``measured`` where `ranks` were measured, else ``predicted``."""
+        return "measured" if ranks in self.measured and _known(self.measured[ranks]) else "predicted"
 
-    def at(self, nodes: int) -> Measured | Predicted:
-        """The point at `nodes`, measured where it was."""
-        return self.measured[nodes] if self.basis(nodes) == "measured" else self.predicted[nodes]
+    def at(self, ranks: int) -> Measured | Predicted:
+        """The point at `ranks`, measured where it was."""
+        return self.measured[ranks] if self.basis(ranks) == "measured" else self.predicted[ranks]
 
-    def speedup(self, nodes: int, basis: str) -> Ensemble:
-        """Throughput at `nodes` over that at the fewest; `basis` is ``measured`` or ``predicted``."""
+    def speedup(self, ranks: int, basis: str) -> Ensemble:
+        """Throughput at `ranks` over that at the fewest; `basis` is ``measured`` or ``predicted``."""
         points: Mapping[int, Measured | Predicted] = self.measured if basis == "measured" else self.predicted
-        here, base = points[nodes], points[self.base]
+        here, base = points[ranks], points[self.base]
         larger = here.point.global_batch / base.point.global_batch
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(larger * base.parts.iteration_time / here.parts.iteration_time)
 
-    def efficiency(self, nodes: int, basis: str) -> Ensemble:
+    def efficiency(self, ranks: int, basis: str) -> Ensemble:
         """Speedup over the ratio of workers: t1/(N tN) by strong scaling, t1/tN by weak scaling (Serebryakov 2017)."""
         points: Mapping[int, Measured | Predicted] = self.measured if basis == "measured" else self.predicted
-        return self.speedup(nodes, basis) * points[self.base].point.ranks / points[nodes].point.ranks
+        return self.speedup(ranks, basis) * points[self.base].point.ranks / points[ranks].point.ranks
 
 
 def _known(point: Measured | Predicted) -> bool:

@@ -29,6 +29,7 @@ from stallpoint.models.terms.contention import Contention
 from stallpoint.models.terms.effects import CoRunCost, Effects, IsolatedTimes, Messages
 from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.trainings import Layers, Trainings
+from stallpoint.workers import Place, counts, curves_of, place_of
 
 
 def learning(cluster: Cluster, points: Sequence[Measured], trainings: Trainings, pace: Pace, seed: int) -> Cluster:
@@ -47,33 +48,48 @@ class DagModel:
         self._cluster = cluster
 
     def curves(self, points: Sequence[Measured], nodes: Iterable[int], *, held_out: bool = True) -> list[ScalingCurve]:
-        """Every scaling curve among `points`, predicted at its own node counts and at `nodes` beyond the fewest.
+        """Every scaling curve among `points` (`workers.curves_of`), predicted at its own worker counts, and beyond the
+        fewest on `nodes` full nodes and inside a node (`workers.counts`).
 
-        Strong scaling leaves out node counts that do not divide the global mini-batch. With `held_out` each measured
-        point is also predicted without its own cells.
+        Strong scaling leaves out counts that do not divide the global mini-batch. With `held_out` each measured point
+        is also predicted without its own cells.
         """
-        series: dict[tuple[str | int, ...], dict[int, Measured]] = {}
+        nodes = list(nodes)
+        return [
+            self.curve(measured, counts(nodes, measured[0].point.workers_per_node), held_out=held_out)
+            for measured in self.points_of_curves(points)
+        ]
+
+    def points_of_curves(self, points: Sequence[Measured]) -> list[list[Measured]]:
+        """The `points` of each scaling curve, by rising workers; those inside a node may be of several."""
+        series: dict[tuple[str | int, ...], dict[Place, Measured]] = {}
         for measured in [*self._bases(points), *points]:
             if measured.point.scaling in SCALINGS:
-                series.setdefault(measured.point.series, {})[measured.point.nodes] = measured
-        return [self._curve(dict(sorted(at.items())), nodes, held_out) for at in series.values()]
+                series.setdefault(measured.point.placeless, {})[measured.point.place] = measured
+        return [
+            [at[place].on_curve(per_node) for place in places]
+            for at in series.values()
+            for per_node, places in curves_of(at).items()
+        ]
 
     def _bases(self, points: Sequence[Measured]) -> Iterator[Measured]:
         """Of presets that do not communicate the points on one rank, where others were measured: all do the same."""
         presets = self._cluster.presets
         scaling = [one for one in points if one.point.scaling in SCALINGS]
-        quiet = {one.point.series: one.point.sync for one in scaling if not self._cluster.communicates(one.point)}
+        quiet = {one.point.placeless: one.point.sync for one in scaling if not self._cluster.communicates(one.point)}
         for one, (series, sync) in product(scaling, quiet.items()):
             twin = replace(one.point, sync=sync)
             alike = presets[sync].device_prefetch == presets[one.point.sync].device_prefetch
-            if one.point.ranks == 1 and alike and twin.series == series:
+            if one.point.ranks == 1 and alike and twin.placeless == series:
                 yield replace(one, point=twin)
 
-    def _curve(self, measured: dict[int, Measured], nodes: Iterable[int], held_out: bool) -> ScalingCurve:
+    def curve(self, points: Sequence[Measured], ranks: Iterable[int], *, held_out: bool = True) -> ScalingCurve:
+        """The one curve of `points`, by rising workers, predicted there and for as many workers as one of `ranks`."""
+        measured = {one.point.ranks: one for one in points}
         base = min(measured)
-        wanted = sorted({*measured, *(n for n in nodes if n > base)})
-        points = {n: measured[n].point if n in measured else _elsewhere(measured[base].point, n) for n in wanted}
-        predicted = {n: self._predict(point, measured) for n, point in points.items() if point is not None}
+        wanted = sorted({*measured, *(n for n in ranks if n > base)})
+        places = {n: measured[n].point if n in measured else _elsewhere(measured[base].point, n) for n in wanted}
+        predicted = {n: self._predict(point, measured) for n, point in places.items() if point is not None}
         without = {n: self._hold_out(here, measured) for n, here in measured.items()} if held_out else {}
         return ScalingCurve(measured, predicted, without)
 
@@ -100,7 +116,7 @@ class DagModel:
             equation = taskgraph.equation(self._cluster.preset(point), prefetch=point.prefetch > 0)
             return Predicted(point, equation, "not measured", UNKNOWN_PARTS)
         base = curve[min(curve)]
-        reading = self._cluster.data.seconds(base, point.ranks, point.worker_batch, without=cells)
+        reading = self._cluster.data.seconds(base, point.place, point.worker_batch, without=cells)
         learned = self._cluster.effects(point, held_out) if point.ranks > 1 else effects.NONE
         return self._assemble(point, base, times, reading + np.zeros(1 + REPLICATES), learned)
 
@@ -160,12 +176,12 @@ class DagModel:
     ) -> tuple[Ensemble, Ensemble | float]:
         """t_io, and the factor on messages, when data and gradients share a link."""
         links = self._cluster.links(point)
-        if point.nodes == 1 or not sent or links is None:
+        if point.nodes == 1 or not sent or links is None or links.over_nodes is None:
             return reading, 1.0
+        _, workers = point.place
         sizes = message_bytes(self._cluster.preset(point), self._sizes(point, sent))
-        gradients = traffic(links.over_nodes, point.ranks, sizes)
-        ranks_per_node = point.ranks // point.nodes
-        return self._cluster.data.beside_gradients(base, reading, ranks_per_node, point.worker_batch, gradients)
+        gradients = traffic(links.over_nodes.at(workers), point.ranks, sizes)
+        return self._cluster.data.beside_gradients(base, reading, workers, point.worker_batch, gradients)
 
     def isolated(self, point: Point, sent: Sequence[Sequence[int]]) -> IsolatedTimes | None:
         """What the parts of `point` take if nothing slows them down; None where computing was not measured."""
@@ -199,10 +215,11 @@ class DagModel:
     def _merge(self, point: Point, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
         """What merges layers by the α-β model of this point; None where its links are not known."""
         links = self._cluster.links(point)
-        if links is None:
+        fit = links.at(*point.place) if links else None
+        if fit is None:
             return None
         whole = sum(gradient_bytes)
-        least, most = all_reduce_seconds(links.at(point.nodes), point.ranks, [1, whole])[0]
+        least, most = all_reduce_seconds(fit, point.ranks, [1, whole])[0]
         if not np.isfinite([least, most]).all():
             return None
         ready = taskgraph.gradients_ready(backward)[0]
@@ -221,15 +238,18 @@ class DagModel:
             return Messages(unknown, unknown)
         latency, bandwidth = self._message_parts(links, point, sizes)
         co_run = None
-        if links.while_computing:
-            both = links.while_computing.longer, links.while_computing.work
+        both = (links.while_computing.longer, links.while_computing.work) if links.while_computing else ()
+        if both and all(of.at(*point.place) is not None for of in both):
             co_run = CoRunCost(*(np.add(*self._message_parts(of, point, sizes)) for of in both))
         return Messages(latency, latency + bandwidth, co_run)
 
     def _message_parts(self, links: Communication, point: Point, sizes: Sequence[int]) -> tuple[Ensemble, Ensemble]:
         """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
-        preset, fit = self._cluster.preset(point), links.at(point.nodes)
+        preset, fit = self._cluster.preset(point), links.at(*point.place)
         whole = message_bytes(preset, sizes)
+        if fit is None:
+            unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
+            return unknown, unknown
         if not preset.segment_bytes:
             return all_reduce_parts(fit, point.ranks, whole)
         segments, rest = np.divmod(whole, preset.segment_bytes)
@@ -323,9 +343,9 @@ def _latency_share(messages: Messages, seconds: Ensemble, late: Ensemble) -> Ens
     return share
 
 
-def _elsewhere(point: Point, nodes: int) -> Point | None:
-    """The point of the same series at another node count; None where the mini-batch cannot be split so."""
-    ranks = nodes * point.ranks // point.nodes
+def _elsewhere(point: Point, ranks: int) -> Point | None:
+    """The point of the same curve at another number of workers; None where the mini-batch cannot be split so."""
+    nodes, _ = place_of(ranks, point.workers_per_node)
     if point.scaling == "weak":
         return replace(point, nodes=nodes, ranks=ranks, global_batch=point.worker_batch * ranks)
     if point.global_batch % ranks:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import POINT, SERIES, Measured
+from stallpoint.models.base.measured import PLACELESS, POINT, Measured
 from stallpoint.models.base.parts import UNKNOWN_PARTS
 from stallpoint.models.base.statistics import REPLICATES, columns, groups
 from stallpoint.models.iteration.cluster import SCALINGS
@@ -20,16 +20,16 @@ _COMPARED = ("forward", "backward", "communication", "exposed_communication", "u
 
 def predictions(curves: Iterable[ScalingCurve], steps: pd.DataFrame) -> list[dict[str, object]]:
     """Rows of the predictions table; `steps` as `measured.over_ranks` gives them."""
-    return [_row(curve, nodes, steps) for curve in curves for nodes in curve.predicted]
+    return [_row(curve, ranks, steps) for curve in curves for ranks in curve.predicted]
 
 
-def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, object]:
-    predicted, measured = curve.predicted[nodes], curve.measured.get(nodes)
+def _row(curve: ScalingCurve, ranks: int, steps: pd.DataFrame) -> dict[str, object]:
+    predicted, measured = curve.predicted[ranks], curve.measured.get(ranks)
     ours, theirs = predicted.parts, measured.parts if measured else UNKNOWN_PARTS
     unknown = np.full(1 + REPLICATES, np.nan)
-    held_out = curve.held_out.get(nodes)
+    held_out = curve.held_out.get(ranks)
     row: dict[str, Any] = {
-        **predicted.point.labels("ranks", "global_batch", "worker_batch"),
+        **predicted.point.labels("global_batch", "worker_batch"),
         "equation": predicted.equation,
         "extrapolated": measured is None,
         "compute_source": predicted.compute_source,
@@ -40,11 +40,11 @@ def _row(curve: ScalingCurve, nodes: int, steps: pd.DataFrame) -> dict[str, obje
         **{f"predicted_{name}": float(getattr(ours, name)[0]) for name in _COMPARED},
         **{f"measured_{name}": float(getattr(theirs, name)[0]) for name in _COMPARED},
         **columns("predicted_iteration", ours.iteration_time),
-        **columns("predicted_speedup", curve.speedup(nodes, "predicted")),
-        **columns("predicted_efficiency", curve.efficiency(nodes, "predicted")),
+        **columns("predicted_speedup", curve.speedup(ranks, "predicted")),
+        **columns("predicted_efficiency", curve.efficiency(ranks, "predicted")),
         **columns("measured_iteration", theirs.iteration_time),
-        **columns("measured_speedup", curve.speedup(nodes, "measured") if measured else unknown),
-        **columns("measured_efficiency", curve.efficiency(nodes, "measured") if measured else unknown),
+        **columns("measured_speedup", curve.speedup(ranks, "measured") if measured else unknown),
+        **columns("measured_efficiency", curve.efficiency(ranks, "measured") if measured else unknown),
         **columns("held_out_iteration", held_out.parts.iteration_time if held_out else unknown),
     }
     reference = _reference(held_out, measured, steps)
@@ -70,17 +70,17 @@ def layer_predictions(curves: Iterable[ScalingCurve], first_ranks: pd.DataFrame)
 
 def _of_layers(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for predicted in curve.held_out.values():
-        key = (*predicted.point.series, predicted.point.nodes)
+        key = (*predicted.point.placeless, *predicted.point.place)
         if predicted.layers is not None and key in measured:
             layers = predicted.layers.set_index("layer_index")
             beside = measured[key].reindex(layers.index)
             table = pd.concat([layers, beside], axis=1).reset_index()
-            yield table.assign(**predicted.point.labels("ranks"))
+            yield table.assign(**predicted.point.labels())
 
 
 def _measured_layers(first_ranks: pd.DataFrame) -> dict[Any, pd.DataFrame]:
     """Means over the cells of each point, by layer."""
-    key = [*SERIES, "nodes"]
+    key = [*PLACELESS, "nodes", "workers_per_node"]
     rows = first_ranks[first_ranks["scaling"].isin(SCALINGS)]
     means = rows.groupby([*key, "layer_index"])[list(OF_RANK)].mean().add_prefix("measured_").reset_index()
     return {point: rows.set_index("layer_index").drop(columns=key) for point, rows in groups(means, key)}

@@ -39,17 +39,17 @@ def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
 
 
 def scaling_laws(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
-    """Rows of the scaling_laws table: every law, and what was chosen, at every node count of every curve."""
+    """Rows of the scaling_laws table: every law, and what was chosen, at every worker count of every curve."""
     return [row for curve in curves for row in _curve_rows(curve)]
 
 
 def underlying(curve: ScalingCurve) -> dict[int, Reals]:
-    """Throughput at each measured node count without the noise of its measurement: draws of its logarithm.
+    """Throughput at each measured worker count without the noise of its measurement: draws of its logarithm.
 
-    By node count, [REPLICATES]; none where fewer than two were measured. All laws are fitted to the whole curve, each
+    By worker count, [REPLICATES]; none where fewer than two were measured. All laws are fitted to the whole curve, each
     point as uncertain as its ensemble says; what is left over is noise, or a drift away from the laws.
     """
-    there = [curve.measured[nodes] for nodes in curve.known if curve.basis(nodes) == "measured"]
+    there = [curve.measured[ranks] for ranks in curve.known if curve.basis(ranks) == "measured"]
     if len(there) < 2:
         return {}
     logs = np.log([one.point.global_batch / one.parts.iteration_time / one.point.ranks for one in there]).T
@@ -59,7 +59,7 @@ def underlying(curve: ScalingCurve) -> dict[int, Reals]:
     relative, once, nothing = np.round(logs[0] - logs[0, 0], 9), np.ones(len(there)), np.zeros(len(there))
     series = Series(places, relative, deviations**2, once, nothing, float(logs[0, 0]), FACTORS, DRIFTS)
     draws = choose(series, places).underlying(REPLICATES) + np.log(places.workers)
-    return {one.point.nodes: draws[:, index] for index, one in enumerate(there)}
+    return {one.point.ranks: draws[:, index] for index, one in enumerate(there)}
 
 
 def _place(point: Point) -> dict[str, float]:
@@ -85,7 +85,8 @@ def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
     measured = pd.DataFrame(_measured(curve), columns=["series", *PLACE, _RATE])
     points = [predicted.point for predicted in curve.predicted.values()]
     wanted = Places.of(pd.DataFrame([_place(point) for point in points]))
-    refusal = too_few([n for n, at in curve.measured.items() if _usable(at)], "nodes")
+    counted = "nodes" if curve.per_node == 1 else "workers"
+    refusal = too_few([n for n, at in curve.measured.items() if _usable(at)], counted)
     if refusal:
         empty = np.full((3, len(points)), np.nan)
         yield from _law_rows(curve, points, "chosen", float("nan"), empty, [refusal] * len(points))
@@ -115,16 +116,16 @@ def _law_rows(
     curve: ScalingCurve, points: list[Point], law: str, weight: float, rate: Reals, notes: Iterable[str]
 ) -> Iterator[dict[str, object]]:
     for point, (value, low, high), note in zip(points, rate.T, notes, strict=True):
-        measured = curve.measured.get(point.nodes)
+        measured = curve.measured.get(point.ranks)
         times = measured.parts.iteration_time if measured else _UNKNOWN
         yield {
-            **point.labels("ranks"),
+            **point.labels(),
             "law": law,
             "weight": weight,
             _RATE: value,
             f"{_RATE}_low": low,
             f"{_RATE}_high": high,
-            **columns(f"dag_{_RATE}", _rate(point, curve.predicted[point.nodes].parts.iteration_time)),
+            **columns(f"dag_{_RATE}", _rate(point, curve.predicted[point.ranks].parts.iteration_time)),
             **columns(f"measured_{_RATE}", _rate(point, times)),
             "note": str(note),
         }

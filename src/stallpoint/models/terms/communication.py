@@ -1,7 +1,8 @@
-"""Time of an all-reduce by message size, fitted to the collectives of each node count, and over all of them by a law.
+"""Time of an all-reduce by message size, fitted to the collectives of each place, and over all of them by laws.
 
-α + β·m, in several pieces where the measured sizes ask for it (`pieces`). Between node counts the law of the reduction
-scheme holds (`reductions`); that of a library is found (`law_choice`).
+α + β·m, in several pieces where the measured sizes ask for it (`pieces`). Between places, which are numbers of nodes
+and of workers on each, the law of the reduction scheme holds (`reductions`); that of a library is found (`law_choice`).
+Links have two levels: inside a node, learned from all-reduces among the workers of one, and between nodes.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from stallpoint.models.terms import law_choice, pieces
 from stallpoint.models.terms.law_choice import Timed
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.pieces import PiecewiseLine, Samples
-from stallpoint.models.terms.reductions import HIERARCHICAL, REDUCTION_LAWS, Laws
+from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
 from stallpoint.presets import Preset
+from stallpoint.workers import Place
 
 Scheme = tuple[str, str, str]
 """Hardware, backend and reduction scheme: what one set of fits is for."""
@@ -39,12 +41,12 @@ Scheme = tuple[str, str, str]
 
 def scheme_of(hardware: str, preset: Preset) -> Scheme:
     """The scheme that moves a preset's messages."""
-    return hardware, preset.communicator, preset.reduction
+    return hardware, preset.communicator, preset.scheme
 
 
 _SCHEME = ["hardware", "backend", "reduction"]
-_SIZE = [*_SCHEME, "nodes", "message_bytes"]
-_CALL = [*_SIZE, "ranks", "cell", "repeat", "visit", "sample"]
+_SIZE = [*_SCHEME, "nodes", "ranks", "message_bytes"]
+_CALL = [*_SIZE, "cell", "repeat", "visit", "sample"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Left:
 LEAST_LEFT = 1e-3
 """Least part of a message's time that computing and it are said to take from each other: what noise leaves of nothing
 is above 0."""
+LEAST_BETWEEN = 0.2
+"""Part of a message's time that is spent between nodes for it to tell of their links, where others do."""
 MOST_LEFT = np.log(2.0)
 """Largest \\|log\\| of what a line is believed to leave."""
 
@@ -79,17 +83,19 @@ class Fit:
     laws: Laws
     """One of `REDUCTION_LAWS` for all sizes, or what is possible of a library."""
     nodes: int
-    """Node count fitted; for a law over all of them the largest."""
+    """Of the place fitted; for a law over several that with the most workers."""
     ranks: int
     line: PiecewiseLine
     points: int
-    """Message sizes fitted (over all node counts)."""
+    """Message sizes fitted (over all places)."""
     residual: float
     """Median of \\|fit - measured\\| / measured."""
-    inside: Fit | None = None
-    """What is spent inside a node before messages go between nodes; None unless the law is hierarchical."""
+    inside: Inside | None = None
+    """What is spent inside a node before messages go between nodes; None unless each node counts as one."""
     left: Left | None = None
-    """What the line leaves of the measured sizes; None for a law over node counts."""
+    """What the line leaves of the measured sizes; None for a law over places."""
+    rival: Fit | None = None
+    """The other of flat and by node, where no place tells the two apart: every other replicate follows it."""
 
     @property
     def alpha(self) -> Ensemble:
@@ -106,32 +112,74 @@ class Fit:
         """Ranks on each node."""
         return max(1, self.ranks // self.nodes)
 
+    @property
+    def level(self) -> str:
+        """Which links its times are of: those ``inside`` a node, those ``between`` nodes, or ``both`` as one."""
+        if self.nodes == 1 and self.ranks > 1:
+            return "inside"
+        return "between" if self.inside is not None or self.workers_per_node == 1 else "both"
+
+    def at(self, per_node: int) -> Fit:
+        """The same law where `per_node` workers are on each node."""
+        return self if self.inside is None else replace(self, ranks=self.nodes * per_node)
+
     def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Fit:
         """The same with `latency` times the latency and `bandwidth` times the bandwidth."""
         betas = self.line.betas / np.reshape(bandwidth, (-1, 1))
         line = replace(self.line, alpha=self.line.alpha * latency, betas=betas)
         inside = self.inside and self.inside.changed(latency=latency, bandwidth=bandwidth)
-        return replace(self, line=line, inside=inside)
+        rival = self.rival and self.rival.changed(latency=latency, bandwidth=bandwidth)
+        return replace(self, line=line, inside=inside, rival=rival)
+
+
+@dataclass(frozen=True)
+class Inside:
+    """All-reduces among the workers of one node."""
+
+    by_workers: Mapping[int, Fit]
+    over_workers: Fit
+
+    def at(self, workers: int) -> Fit:
+        """The fit to use among so many: their own where they were measured, else that over all."""
+        return self.by_workers.get(workers, self.over_workers)
+
+    def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Inside:
+        """As `Fit.changed`."""
+        factors: dict[str, float | Ensemble] = {"latency": latency, "bandwidth": bandwidth}
+        by_workers = {workers: fit.changed(**factors) for workers, fit in self.by_workers.items()}
+        return Inside(by_workers, self.over_workers.changed(**factors))
 
 
 @dataclass(frozen=True)
 class Communication:
     """All fits of one scheme."""
 
-    by_nodes: Mapping[int, Fit]
-    over_nodes: Fit
+    by_place: Mapping[Place, Fit]
+    inside: Inside | None
+    """Of one node; None where none was measured."""
+    over_nodes: Fit | None
+    """Over the places on several nodes; None where none was measured: links inside a node tell nothing of others."""
     while_computing: WhileComputing | None = None
     """What all-reduces and computing take from each other; None where it was not measured."""
 
-    def at(self, nodes: int) -> Fit:
-        """The fit to use at `nodes`: its own where it was measured, else that over all node counts."""
-        return self.by_nodes.get(nodes, self.over_nodes)
+    def at(self, nodes: int, per_node: int = 1) -> Fit | None:
+        """The fit to use on `nodes` with `per_node` workers each: their own where it was measured, else the law's.
+
+        None where links of that level were not measured.
+        """
+        if (nodes, per_node) in self.by_place:
+            return self.by_place[nodes, per_node]
+        if nodes == 1 and self.inside is not None:
+            return self.inside.at(per_node)
+        return self.over_nodes and self.over_nodes.at(per_node)
 
     def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Communication:
         """The same links with `latency` times their latency and `bandwidth` times their bandwidth."""
         factors: dict[str, float | Ensemble] = {"latency": latency, "bandwidth": bandwidth}
-        by_nodes = {nodes: fit.changed(**factors) for nodes, fit in self.by_nodes.items()}
-        return replace(self, by_nodes=by_nodes, over_nodes=self.over_nodes.changed(**factors))
+        by_place = {place: fit.changed(**factors) for place, fit in self.by_place.items()}
+        inside = self.inside and self.inside.changed(**factors)
+        over_nodes = self.over_nodes and self.over_nodes.changed(**factors)
+        return replace(self, by_place=by_place, inside=inside, over_nodes=over_nodes)
 
 
 @dataclass(frozen=True)
@@ -144,22 +192,22 @@ class WhileComputing:
     """How much longer computing takes for each, s."""
 
 
-def nominal(reduction: str, *, latency: float, bandwidth: float) -> Communication:
+def nominal(scheme: str, *, latency: float, bandwidth: float) -> Communication:
     """Links nobody measured, from what is published of them: `latency` [s] of a step and `bandwidth` [B/s].
 
     A library is taken to send its messages around a ring.
     """
     alpha, beta = (np.full(1 + REPLICATES, value) for value in (latency, 1 / bandwidth))
     line = PiecewiseLine(np.zeros(1), alpha, beta[:, None])
-    laws = Laws.only(reduction if reduction in REDUCTION_LAWS else "ring")
-    return Communication({}, Fit(laws, 1, 1, line, points=0, residual=0.0))
+    laws = Laws.only(scheme if law_of(scheme) else "ring")
+    return Communication({}, None, Fit(laws, 1, 1, line, points=0, residual=0.0))
 
 
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
     """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...].
 
     Nothing is communicated by one rank or of an empty buffer. Not a number where the records do not tell latency from
-    bandwidth (one message size). By a hierarchical law, ranks up to those of one node stay inside it.
+    bandwidth (one message size). Where each node counts as one, as many of the `ranks` are on each as the fit says.
     """
     latency, bandwidth = all_reduce_parts(fit, ranks, sizes)
     return latency + bandwidth
@@ -172,13 +220,18 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
     if ranks <= 1:
         return latency, bandwidth
     if fit.inside is not None:
-        latency, bandwidth = all_reduce_parts(fit.inside, ranks, sizes)
+        workers = min(ranks, fit.workers_per_node)
+        latency, bandwidth = all_reduce_parts(fit.inside.at(workers), workers, sizes)
     parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
     if parties > 1:
         more_latency, more_bandwidth = fit.line.parts(sizes, *fit.laws.factors(parties, sizes))
         if fit.left is not None:
             more_bandwidth = more_bandwidth * fit.left(sizes)
         latency, bandwidth = latency + more_latency, bandwidth + more_bandwidth
+    if fit.rival is not None:
+        mine = np.reshape(np.arange(len(latency)) % 2 == 0, (-1, *([1] * sizes.ndim)))
+        others = all_reduce_parts(fit.rival, ranks, sizes)
+        latency, bandwidth = (np.where(mine, *both) for both in zip((latency, bandwidth), others, strict=True))
     return np.where(sizes > 0, latency, 0.0), np.where(sizes > 0, bandwidth, 0.0)
 
 
@@ -231,13 +284,20 @@ def _while_computing(
     calls = _slowest(frame).to_frame("seconds").assign(work=frame.assign(work=work).groupby(_CALL)["work"].mean())
     usual = alone.groupby(_SIZE).median().rename("idle")
     calls = calls.join(usual, on=_SIZE, how="inner")
-    sizes = calls.reset_index().groupby([*_SCHEME, "nodes"])["message_bytes"].transform("nunique").to_numpy()
+    sizes = calls.reset_index().groupby([*_SCHEME, "nodes", "ranks"])["message_bytes"].transform("nunique").to_numpy()
     calls = calls[sizes > 1]  # one size tells nothing about others
     least = LEAST_LEFT * calls["seconds"]
-    flat = {scheme: links.over_nodes.laws for scheme, links in idle.items() if links.over_nodes.inside is None}
+    flat = {scheme: laws for scheme, links in idle.items() if (laws := _flat_laws(links)) is not None}
     longer = _fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed, flat)
     lost = _fits(calls["work"].clip(lower=least), seed, flat)
     return {scheme: WhileComputing(longer[scheme], lost[scheme]) for scheme in longer}
+
+
+def _flat_laws(links: Communication) -> Laws | None:
+    """The laws by which messages go from rank to rank; None where each node counts as one."""
+    if links.over_nodes is None:
+        return links.inside.over_workers.laws if links.inside else None
+    return links.over_nodes.laws if links.over_nodes.inside is None else None
 
 
 def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
@@ -262,12 +322,16 @@ def table(fits: Mapping[Scheme, Communication]) -> list[dict[str, object]]:
 
 
 def _all(communication: Communication) -> Iterable[Fit]:
-    return [*communication.by_nodes.values(), communication.over_nodes]
+    yield from communication.by_place.values()
+    if communication.inside:
+        yield communication.inside.over_workers
+    if communication.over_nodes:
+        yield from filter(None, (communication.over_nodes, communication.over_nodes.rival))
 
 
 def _rows(scheme: Scheme, fit: Fit) -> Iterable[dict[str, object]]:
     labels: dict[str, object] = dict(zip(("hardware", "backend", "reduction"), scheme, strict=True))
-    labels |= {"fit": fit.laws.name, "nodes": fit.nodes, "ranks": fit.ranks}
+    labels |= {"fit": fit.laws.name, "level": fit.level, "nodes": fit.nodes, "ranks": fit.ranks}
     rest = {"points": fit.points, "residual": fit.residual}
     for piece, start in enumerate(fit.line.starts):
         quantities = columns("alpha", fit.alpha) | columns("beta", fit.line.betas[:, piece])
@@ -284,19 +348,25 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
     usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
         # The same draws of visits for every size: a slow visit is slow throughout.
-        random = generator(seed, "collectives", *scheme, nodes)
+        random = generator(seed, "collectives", *scheme, nodes, ranks)
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random, usual=usual)
-    counts = sorted({nodes for nodes, _, _ in samples})
-    one = Laws.only("nodes")
-    by_nodes = {n: _fit(one, {key: seconds for key, seconds in samples.items() if key[0] == n}) for n in counts}
-    # Within a node messages take another way; a node alone speaks for the law only when nothing else was measured.
-    between = {key: seconds for key, seconds in samples.items() if key[0] > 1} or samples
-    laws = (
-        Laws.only(scheme[2])
-        if scheme[2] in REDUCTION_LAWS
-        else known or _chosen(between, generator(seed, "laws", *scheme))
+    known = Laws.only(scheme[2]) if law_of(scheme[2]) else known
+
+    def laws_of(samples: Mapping[_Key, Ensemble]) -> Laws:
+        return known or _chosen(samples, generator(seed, "laws", *scheme))
+
+    places = sorted({(nodes, ranks) for nodes, ranks, _ in samples})
+    one = Laws.only("place")
+    of_place = {place: {key: of for key, of in samples.items() if key[:2] == place} for place in places}
+    by_place = {(nodes, ranks // nodes): _fit(one, of) for (nodes, ranks), of in of_place.items()}
+    within, between = (
+        {key: seconds for key, seconds in samples.items() if (key[0] == 1) == inside} for inside in (True, False)
     )
-    return Communication(by_nodes, _over_nodes(laws, between, by_nodes.get(1)))
+    inside = None
+    if within:
+        by_workers = {workers: fit for (nodes, workers), fit in by_place.items() if nodes == 1}
+        inside = Inside(by_workers, _fit(laws_of(within), within))
+    return Communication(by_place, inside, _over_nodes(laws_of(between), between, inside) if between else None)
 
 
 def _chosen(samples: Mapping[_Key, Ensemble], random: np.random.Generator) -> Laws:
@@ -305,28 +375,31 @@ def _chosen(samples: Mapping[_Key, Ensemble], random: np.random.Generator) -> La
     return law_choice.choose_laws(Timed(ranks, sizes, np.stack(list(samples.values()), axis=-1)), random)
 
 
-def _over_nodes(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Fit | None) -> Fit:
-    """The fit over all node counts.
+def _over_nodes(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Inside | None) -> Fit:
+    """The fit over all places on several nodes.
 
-    With several workers on a node the library may take each node as one: whether it does is asked of the largest node
-    count measured, predicted from the others; with one node count alone it cannot be told, and `laws` stand.
+    With several workers on a node the library may take each node as one: whether it does is asked of the place with the
+    most workers, predicted from the others. With one place alone it cannot be told, and each is as likely.
     """
     flat = _fit(laws, samples)
-    counts = sorted({nodes for nodes, _, _ in samples})
-    if inside is None or flat.workers_per_node == 1 or len(counts) < 2:
+    if inside is None:
         return flat
-    by_node = Laws.only(HIERARCHICAL)
-    smaller = {key: seconds for key, seconds in samples.items() if key[0] < counts[-1]}
-    largest = {key: seconds for key, seconds in samples.items() if key[0] == counts[-1]}
+    alone = all(nodes == ranks for nodes, ranks, _ in samples)
+    by_node = laws if alone else Laws.only(HIERARCHICAL)
+    node_by_node = _fit(by_node, samples, inside)
+    most = max((ranks, nodes) for nodes, ranks, _ in samples)[::-1]
+    smaller, largest = ({key: of for key, of in samples.items() if (key[:2] == most) == last} for last in (False, True))
+    if alone or not smaller:
+        return replace(node_by_node, rival=flat)
     better = _error(_fit(by_node, smaller, inside), largest) < _error(_fit(laws, smaller), largest)
-    return _fit(by_node, samples, inside) if better else flat
+    return node_by_node if better else flat
 
 
 def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
     """Mean \\|log(predicted / measured)\\|."""
     errors = [
-        np.abs(np.log(all_reduce_seconds(fit, ranks, size)[0] / seconds[0]))
-        for (_, ranks, size), seconds in samples.items()
+        np.abs(np.log(all_reduce_seconds(fit.at(ranks // nodes), ranks, size)[0] / seconds[0]))
+        for (nodes, ranks, size), seconds in samples.items()
     ]
     return float(np.mean(errors))
 
@@ -337,25 +410,30 @@ def _columns(samples: Mapping[_Key, Ensemble]) -> tuple[Reals, Reals, Reals]:
     return nodes, ranks, sizes
 
 
-def _fit(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Fit | None = None) -> Fit:
+def _fit(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Inside | None = None) -> Fit:
     nodes, ranks, sizes = _columns(samples)
     observed = np.stack(list(samples.values()), axis=-1)
     if inside is not None:
-        spent = [all_reduce_seconds(inside, inside.ranks, size) for size in sizes]
-        # What noise leaves of nothing is still a time above 0.
-        observed = np.maximum(observed - np.stack(spent, axis=-1), 1e-3 * observed)
+        of_nodes = [int(workers) for workers in ranks // nodes]
+        spent = [all_reduce_seconds(inside.at(k), k, size) for k, size in zip(of_nodes, sizes, strict=True)]
+        left = observed - np.stack(spent, axis=-1)
+        # Of messages that are nearly all spent inside, noise is left.
+        tells = left[0] > LEAST_BETWEEN * observed[0]
+        if len(np.unique(sizes[tells])) > 1:
+            nodes, ranks, sizes, left, observed = (of[..., tells] for of in (nodes, ranks, sizes, left, observed))
+        observed = np.maximum(left, 1e-3 * observed)
     timed = Timed(nodes if inside is not None else ranks, sizes, observed)
     points = timed.under(laws.value)
     line = law_choice.line(timed, laws)
     return Fit(
         laws=laws,
-        nodes=int(nodes.max()),
-        ranks=int(ranks[nodes.argmax()]),
+        nodes=int(nodes[ranks.argmax()]),
+        ranks=int(ranks.max()),
         line=line,
         points=len(sizes),
         residual=pieces.residual(line, points),
         inside=inside,
-        left=_left(points, line) if laws.value.laws == ("nodes",) else None,
+        left=_left(points, line) if laws.value.laws == ("place",) else None,
     )
 
 

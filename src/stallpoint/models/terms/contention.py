@@ -1,9 +1,10 @@
-"""What training on several nodes takes beyond its isolated parts, learned on the fewest nodes that communicate.
+"""What training on several workers takes beyond its isolated parts, learned on the fewest that communicate.
 
 Layers are timed on one rank and all-reduces on idle nodes; in training both share cores, memory and caches. What they
-take from each other when every rank computes is measured at every node count, without training; how much of it training
-feels is learned from training cells on the fewest nodes with more than one rank, and carried to other node counts. So
-is what workers lose by waiting for the slowest of them. See docs/models/contention.md.
+take from each other when every rank computes is measured at every place, without training; how much of it training
+feels is learned from training cells on the fewest nodes with more than one rank, and carried to more nodes. So is what
+workers lose by waiting for the slowest of them. Workers of one node share its memory and its links and those of others
+do not: with each number of workers on a node it is learned anew, where that was trained. See docs/models/contention.md.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.stragglers import expected_lead
 from stallpoint.models.terms.trainings import Trainings
 from stallpoint.presets import Preset
+from stallpoint.workers import Place, nearest
 
 LEAST_SHARE = 0.1
 """Part of the backward pass in which messages have to be under way to tell what they do to it."""
@@ -49,7 +51,7 @@ _REPLICATE = np.arange(1 + REPLICATES)[:, None]
 
 @dataclass(frozen=True)
 class Seen:
-    """A point on the fewest nodes that communicate, beside its isolated times."""
+    """A point on the fewest nodes that communicate with so many workers on each, beside its isolated times."""
 
     point: Point
     preset: Preset
@@ -106,7 +108,8 @@ class Seen:
 
 
 class Contention:
-    """The training cells from which effects are learned: those on the fewest nodes with more than one rank."""
+    """The training cells from which effects are learned: of each number of workers on a node those on the fewest nodes
+    with more than one rank."""
 
     def __init__(
         self,
@@ -120,20 +123,21 @@ class Contention:
         """`isolated` says what a point would take, given the layers of its messages; None where it is not known."""
         self._presets, self._pace, self._seed = presets, pace, seed
         several = [measured for measured in points if measured.point.ranks > 1]
-        fewest: dict[str, int] = {}
+        fewest: dict[tuple[str, int], int] = {}
         for measured in several:
-            point = measured.point
-            fewest[point.hardware] = min(point.nodes, fewest.get(point.hardware, point.nodes))
-        known = [measured for measured in several if measured.point.nodes == fewest[measured.point.hardware]]
+            nodes, workers = measured.point.place
+            alike = measured.point.hardware, workers
+            fewest[alike] = min(nodes, fewest.get(alike, nodes))
+        known = [one for one in several if one.point.nodes == fewest[one.point.hardware, one.point.place[1]]]
         usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(trainings.steps, "hardware")}
         self._seen: list[Seen] = []
         self._known: dict[tuple[Point, bool], Effects] = {}
         self._taught: dict[tuple[tuple[str | int, ...], Point | None], _Taught | None] = {}
         for measured in known:
             cells = [trainings.sending[name] for name in measured.cells if name in trainings.sending]
-            for alike in by_messages(cells):
+            for same in by_messages(cells):
                 random = generator(seed, "contention", *measured.point.series)
-                observed = observe(alike, random, usual[measured.point.hardware])
+                observed = observe(same, random, usual[measured.point.hardware])
                 times = isolated(measured.point, observed.sent)
                 if times is not None:
                     seen = Seen(measured.point, presets[measured.point.sync], observed, times)
@@ -142,6 +146,7 @@ class Contention:
 
     def effects(self, point: Point, held_out: bool = False) -> Effects:
         """The effects at `point`, learned from points on the same hardware; without its own if it is `held_out`."""
+        point = point.alone
         if (point, held_out) not in self._known:
             self._known[point, held_out] = self._effects(point, held_out)
         return self._known[point, held_out]
@@ -153,7 +158,7 @@ class Contention:
         taught = self._taught[point.series, own]
         if taught is None:
             return NONE
-        learned, where = taught.effects, (point.hardware, point.nodes, taught.nodes)
+        learned, where = taught.effects, (point.hardware, point.place, taught.place)
         slower = self._pace.ratio(*where)
         return replace(
             learned,
@@ -165,13 +170,15 @@ class Contention:
 
     def _teach(self, point: Point, own: Point | None) -> _Taught | None:
         """What the curve of `point` learns from training, if any was seen; nothing is learned from `own`."""
-        others = [seen for seen in self._seen if seen.point.hardware == point.hardware and seen.point != own]
-        if not others:
+        there = [seen for seen in self._seen if seen.point.hardware == point.hardware and seen.point != own]
+        if not there:
             return None
+        place = nearest((seen.point.place for seen in there), point.place)
+        others = [seen for seen in there if seen.point.place == place]
         if len(others) > MOST_SEEN:
             others = sorted(others, key=lambda seen: _unlike(seen.point, point))[:MOST_SEEN]
         preset = self._presets[point.sync]
-        # The same draws at every node count: a curve is predicted by one model.
+        # The same draws on any number of nodes: a curve is predicted by one model.
         random = generator(self._seed, "effects", *point.series)
         network = _alike(
             others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
@@ -199,18 +206,18 @@ class Contention:
             straggling=_median([seen.straggling for seen in begins], random),
             sent=sent[0] if sent else None,
         )
-        return _Taught(effects, begins, others[0].point.nodes)
+        return _Taught(effects, begins, place)
 
 
 @dataclass(frozen=True)
 class _Taught:
-    """What a curve learns, the same at all its node counts."""
+    """What a curve learns, the same on any number of nodes with as many workers on each."""
 
     effects: Effects
-    """As on the `nodes` that they were learned on."""
+    """As at the `place` where they were learned."""
     begins: list[Seen]
     """The points that `straggling` is of."""
-    nodes: int
+    place: Place
 
 
 def _unlike(seen: Point, point: Point) -> tuple[bool, int]:
@@ -227,7 +234,7 @@ def _serves(preset: Preset) -> bool:
 
 
 def _scheme(preset: Preset) -> tuple[str, str, bool]:
-    return preset.communicator, preset.reduction, preset.segment_bytes > 0
+    return preset.communicator, preset.scheme, preset.segment_bytes > 0
 
 
 def _same(known: Point, point: Point) -> bool:

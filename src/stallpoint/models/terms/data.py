@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,6 @@ from stallpoint.models.base.checks import refuse
 from stallpoint.models.base.measured import POINT, Measured, trained
 from stallpoint.models.base.statistics import (
     Ensemble,
-    Scatter,
     bootstrap,
     columns,
     generator,
@@ -22,20 +21,22 @@ from stallpoint.models.base.statistics import (
 )
 from stallpoint.models.terms.batch_law import BatchCurve, Kernel, choose_kernel
 from stallpoint.models.terms.link import Traffic, together
+from stallpoint.workers import Place
 
-_CURVE = ("storage", "hardware", "order", "cache")
-_PASS = ("storage", "hardware", "nodes", "order", "cache")
+_CURVE = ("storage", "hardware", "readers", "order", "cache")
+_ORDERS = ("shuffled", "random", "sequential")
+"""Orders of reading, that of training first."""
 SLOWING = (Kernel(), Kernel(sharpness=4.0))
-"""How reading slows with the ranks: each adds something, or none does until the storage can give no more."""
+"""How reading slows with the readers: each adds something, or none does until the storage can give no more."""
 
 
 class TrainingData:
-    """t_io(b, ranks): what single-rank cells spent on a sample, with reading as slow as the storage becomes.
+    """t_io(b, place): what single-rank cells spent on a sample, with reading as slow as the storage becomes.
 
-    The records of a storage say how the time to read a sample grows with the ranks that read at once; single-rank
-    training cells say how long reading and decoding take inside training. Storages in `shared_links`, by name or by
-    hardware and name, are reached over the link that carries the gradients. `steps` are those of `measured.over_ranks`.
-    Raises `InputError` for a time below 0.
+    The records of a storage say how the time to read a sample grows with the workers of a node that read at once, as
+    they share its disk (Shi et al., 2018, eq. 6), and with the nodes; single-rank training cells say how long reading
+    and decoding take inside training. Storages in `shared_links`, by name or by hardware and name, are reached over the
+    link that carries the gradients. `steps` are those of `measured.over_ranks`. Raises `InputError` for a time below 0.
     """
 
     def __init__(
@@ -56,14 +57,15 @@ class TrainingData:
         self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
         self._samples: dict[tuple[str, ...], Ensemble] = {}
         self._chosen: dict[tuple[str, str, bool, frozenset[str]], pd.DataFrame] = {}
-        self._curves: dict[tuple[str, str], list[tuple[bool, BatchCurve]]] = {}
-        for (storage, hardware, order, cache), rows in groups(storage_reads, _CURVE):
+        self._passes: dict[tuple[str, str, int], list[tuple[int, _Pass]]] = {}
+        for key, rows in groups(storage_reads, _CURVE):
+            storage, hardware, readers, order, _ = key
             if rows["ranks"].nunique() > 1:
-                curve = _read_curve(rows, (storage, hardware, order, cache), seed)
-                self._curves.setdefault((hardware, storage), []).append((order != "random", curve))
+                found = _read(rows, key, seed)
+                self._passes.setdefault((hardware, storage, readers), []).append((_ORDERS.index(order), found))
 
-    def seconds(self, measured: Measured, ranks: int, batch: int, *, without: Collection[str] = ()) -> Ensemble:
-        """t_io of the series of `measured` at b = `batch` on `ranks`, [1 + REPLICATES]; not a number if unknown.
+    def seconds(self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+        """t_io of the series of `measured` at b = `batch` and `place`, [1 + REPLICATES]; not a number if unknown.
 
         With prefetching the reader threads share the work. `without` names cells that may not be used.
         """
@@ -73,8 +75,8 @@ class TrainingData:
             return np.array(np.nan)
         sample = self._sample(rows)
         read, decode = sample[:, 0], sample[:, 1]
-        slowdown = self._slowdown(point.hardware, point.storage, float(read[0]), ranks)
         readers = self._readers[measured.cells[0]] if point.prefetch else 1
+        slowdown = self._slowdown(point.hardware, point.storage, readers, float(read[0]), place)
         return batch * (read * slowdown + decode) / readers
 
     def beside_gradients(
@@ -114,19 +116,63 @@ class TrainingData:
             self._samples[key] = bootstrap(values, visits_of(rows), random, np.mean, usual)
         return self._samples[key]
 
-    def _slowdown(self, hardware: str, storage: str, read: float, ranks: int) -> Ensemble:
-        """Time to read a sample with `ranks` reading at once over that of one alone.
+    def _slowdown(self, hardware: str, storage: str, readers: int, read: float, place: Place) -> Ensemble:
+        """Time to read a sample where workers at `place` read at once over that of one alone.
 
-        Of the passes measured (order, page cache), random ones come first, as training reads at random, and among
-        them the one whose times are nearest to `read`. Without records for two different numbers of ranks
-        the storage is taken to keep pace.
+        Passes with as many `readers` come first, else those of one reader. Of them (order, page cache), shuffled ones
+        come first, as training reads, and among these the one whose times are nearest to `read`. Without records for
+        two different numbers of workers the storage is taken to keep pace.
         """
-        curves = self._curves.get((hardware, storage), [])
-        if not curves or ranks == 1:
+        passes = self._passes.get((hardware, storage, readers)) or self._passes.get((hardware, storage, 1), [])
+        if not passes or place == (1, 1):
             return np.array(1.0)
-        _, curve = min(curves, key=lambda entry: (entry[0], _distance(entry[1](1)[0, 0], read)))
-        one = curve(1)[:, 0]
-        return np.divide(curve(ranks)[:, 0], one, out=np.ones_like(one), where=one > 0)
+        _, chosen = min(passes, key=lambda entry: (entry[0], _distance(entry[1].alone, read)))
+        return chosen.slowdown(place)
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """How the time to read a sample grows; [1 + REPLICATES] at each count."""
+
+    inside: BatchCurve | None
+    """With the workers of one node; None where no two numbers of them were measured."""
+    over_nodes: Mapping[int, BatchCurve]
+    """With the nodes, by the workers that read on each."""
+
+    @property
+    def alone(self) -> float:
+        """Seconds of one worker alone, as far as that is known."""
+        curve = self.inside or self.over_nodes[min(self.over_nodes)]
+        return float(curve(1)[0, 0])
+
+    def slowdown(self, place: Place) -> Ensemble:
+        """Over one worker alone. Where one number of workers was measured, they slow each other down as nodes do."""
+        nodes, workers = place
+        if self.inside is None:
+            return _growth(self.over_nodes[min(self.over_nodes)], nodes * workers)
+        of_node = _growth(self.inside, workers)
+        if not self.over_nodes or nodes == 1:
+            return of_node
+        likest = min(self.over_nodes, key=lambda known: abs(np.log(known / workers)))
+        return of_node * _growth(self.over_nodes[likest], nodes)
+
+
+def _growth(curve: BatchCurve, count: int) -> Ensemble:
+    """Seconds at `count` over those at 1."""
+    one = curve(1)[:, 0]
+    return np.divide(curve(count)[:, 0], one, out=np.ones_like(one), where=one > 0)
+
+
+def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _Pass:
+    """The passes of one order and state of the cache."""
+    per_node = rows.assign(per_node=rows["ranks"] // rows["nodes"])
+    inside = rows[rows["nodes"] == 1]
+    of_node = _read_curve(inside, "ranks", (*key, "inside"), seed) if inside["ranks"].nunique() > 1 else None
+    several = {workers: of for workers, of in groups(per_node, "per_node") if of["nodes"].nunique() > 1}
+    # With one number of workers on every node nobody knows what they do to each other there.
+    counted = "nodes" if of_node else "ranks"
+    over_nodes = {workers: _read_curve(of, counted, key, seed) for workers, of in several.items()}
+    return _Pass(of_node, over_nodes)
 
 
 def _distance(seconds: float, other: float) -> float:
@@ -134,23 +180,16 @@ def _distance(seconds: float, other: float) -> float:
     return float(abs(np.log(seconds / other))) if seconds > 0 and other > 0 else np.inf
 
 
-def _read_curve(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> BatchCurve:
-    """Mean time to read a sample against the ranks that read at once."""
-    by_ranks = dict(groups(rows, "ranks"))
-    usual = scatter(rows, ["ranks"], "seconds")
+def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[str, ...], seed: int) -> BatchCurve:
+    """Mean time to read a sample against the ranks, or the nodes, that read at once."""
+    at_once = dict(groups(rows, counted))
+    usual = scatter(rows, [counted], "seconds")
     means = [
-        bootstrap(at_once[["seconds"]], visits_of(at_once), generator(seed, "reads", *key, ranks), np.mean, usual)
-        for ranks, at_once in by_ranks.items()
+        bootstrap(reads[["seconds"]], visits_of(reads), generator(seed, "reads", *key, count), np.mean, usual)
+        for count, reads in at_once.items()
     ]
-    ranks, seconds = [int(ranks) for ranks in by_ranks], np.stack(means, axis=1)
-    return BatchCurve(ranks, seconds, choose_kernel([(ranks, seconds)], SLOWING))
-
-
-def storage_rates(storage_reads: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the storage_rates table."""
-    usual = {at: scatter(rows, [*_PASS, "rank"], "seconds") for at, rows in groups(storage_reads, "hardware")}
-    passes = groups(storage_reads, _PASS)
-    return [_rates(key, rows, usual[rows["hardware"].iloc[0]], seed) for key, rows in passes]
+    counts, seconds = [int(count) for count in at_once], np.stack(means, axis=1)
+    return BatchCurve(counts, seconds, choose_kernel([(counts, seconds)], SLOWING))
 
 
 def data_share(points: Iterable[Measured]) -> list[dict[str, object]]:
@@ -163,34 +202,3 @@ def _shares(points: Iterable[Measured]) -> Iterator[dict[str, object]]:
         wait = measured.parts.data_wait
         share = wait / measured.parts.iteration_time
         yield {**measured.point.labels("worker_batch"), **columns("data_wait", wait), **columns("share", share)}
-
-
-def _rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, seed: int) -> dict[str, object]:
-    """Rates of one pass: everything read over the time until the last rank was through.
-
-    Replicates draw the samples of each rank again: a rank takes as long as its reads together.
-    """
-    of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
-    # Each read's part of its rank's time, what passes between two reads included.
-    spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
-    return _rate_row(key, spans, usual, generator(seed, "rates", *key))
-
-
-def _rate_row(
-    key: tuple[Any, ...], spans: pd.DataFrame, usual: Scatter, random: np.random.Generator
-) -> dict[str, object]:
-    seconds_per_sample = {
-        rank: bootstrap(rows["span"], visits_of(rows), random, np.mean, usual) for rank, rows in groups(spans, "rank")
-    }
-    slowest = np.max(np.stack(list(seconds_per_sample.values())), axis=0)
-    samples = len(seconds_per_sample) / slowest
-    p50, p95, p99 = np.quantile(spans["seconds"], (0.50, 0.95, 0.99))
-    return {
-        **dict(zip(_PASS, key, strict=True)),
-        "resident": float(spans["resident"].mean()),
-        **columns("samples_per_second", samples),
-        **columns("bytes_per_second", samples * float(spans["bytes"].mean())),
-        "latency_p50": float(p50),
-        "latency_p95": float(p95),
-        "latency_p99": float(p99),
-    }

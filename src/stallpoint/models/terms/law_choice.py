@@ -100,7 +100,7 @@ def _probability(timed: Timed, possible: Sequence[BySize], prior: Reals) -> Real
         return prior
     known, left_out = _part(timed, ~largest), _part(timed, largest)
     nearest = known.parties == known.parties.max()
-    starts = pieces.breaks(_part(known, nearest).under(BySize(("nodes",))))
+    starts = pieces.breaks(_part(known, nearest).under(BySize(("place",))))
     off = np.array([_errors(known, left_out, option, starts) for option in possible])
     if not np.isfinite(off).all():
         return prior
@@ -126,7 +126,7 @@ def _nearest_to_all(timed: Timed, possible: Sequence[BySize], probability: Reals
     """The option whose times on more nodes are the least off from what is possible, on average."""
     sizes = np.unique(timed.sizes)
     further = Timed(np.full(len(sizes), FURTHER * timed.parties.max()), sizes, np.ones((1, len(sizes))))
-    starts = pieces.breaks(_part(timed, timed.parties == timed.parties.max()).under(BySize(("nodes",))))
+    starts = pieces.breaks(_part(timed, timed.parties == timed.parties.max()).under(BySize(("place",))))
     carried = np.array([_errors(timed, further, option, starts) for option in possible])
     apart = np.abs(carried[:, None] - carried).mean(-1)
     return int(np.argmin(apart @ probability))

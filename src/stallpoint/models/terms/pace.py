@@ -1,4 +1,4 @@
-"""How long computing takes when all nodes of a job compute, and how unequal they are, against a job on fewer nodes.
+"""How long computing takes when all workers of a job compute, and how unequal they are, against a job on fewer.
 
 On nodes of their own it takes as long on all of them; virtual nodes, and those that share power or cooling, slow each
 other down, and a slow node among many holds up the others. The equal pieces of computing in the records of contention
@@ -23,45 +23,46 @@ from stallpoint.models.base.statistics import (
     shrink_to_one,
     visits_of,
 )
+from stallpoint.workers import Place, nearest
 
 USUAL = 0.1
-"""How far (logarithm) the ratio of two node counts usually is from 1."""
+"""How far (logarithm) the ratio of two places usually is from 1."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What pieces of computing took, by hardware and node count."""
+    """What pieces of computing took, by hardware and place."""
 
-    known: dict[str, dict[int, Ensemble]]
+    known: dict[str, dict[Place, Ensemble]]
     """Seconds of a piece, in the unit of that hardware's pieces."""
-    leads: dict[str, dict[int, Ensemble]]
+    leads: dict[str, dict[Place, Ensemble]]
     """How much longer the slowest rank takes for a piece than the mean of all, over that mean."""
 
-    def ratio(self, hardware: str, nodes: int, reference: int) -> Ensemble:
-        """Time on `nodes` over that on `reference`, nearer to 1 the less certain; of what was measured nearest."""
+    def ratio(self, hardware: str, place: Place, reference: Place) -> Ensemble:
+        """Time at `place` over that at `reference`, nearer to 1 the less certain; of what was measured nearest."""
         known = self.known.get(hardware)
         if not known:
             return np.ones(1 + REPLICATES)
-        here, there = (known[min(known, key=lambda n: abs(np.log(n / count)))] for count in (nodes, reference))
+        here, there = (known[nearest(known, at)] for at in (place, reference))
         return shrink_to_one(here / there, USUAL)
 
-    def further_lead(self, hardware: str, nodes: int, reference: int) -> Ensemble | None:
-        """How much more the slowest rank lags on `nodes` than on `reference`; None unless both were measured."""
+    def further_lead(self, hardware: str, place: Place, reference: Place) -> Ensemble | None:
+        """How much more the slowest rank lags at `place` than at `reference`; None unless both were measured."""
         leads = self.leads.get(hardware, {})
-        return leads[nodes] - leads[reference] if {nodes, reference} <= set(leads) else None
+        return leads[place] - leads[reference] if {place, reference} <= set(leads) else None
 
 
 def fit(contention: pd.DataFrame, seed: int) -> Pace:
     """Medians over jobs; replicates draw the jobs again, as what differs between them is not the node count's."""
-    known: dict[str, dict[int, Ensemble]] = {}
-    leads: dict[str, dict[int, Ensemble]] = {}
+    known: dict[str, dict[Place, Ensemble]] = {}
+    leads: dict[str, dict[Place, Ensemble]] = {}
     rows = kept(contention)
     rows = rows.assign(piece=rows["alone_computing"] / rows["alone_operations"])
-    usual = {hardware: scatter(here, ["nodes"], "piece") for hardware, here in groups(rows, "hardware")}
-    for (hardware, nodes), here in groups(rows, ["hardware", "nodes"]):
-        random = generator(seed, "pace", hardware, nodes)
-        known.setdefault(hardware, {})[nodes] = bootstrap(here["piece"], visits_of(here), random, usual=usual[hardware])
+    usual = {hardware: scatter(here, ["nodes", "ranks"], "piece") for hardware, here in groups(rows, "hardware")}
+    for (hardware, nodes, ranks), here in groups(rows, ["hardware", "nodes", "ranks"]):
+        random, place = generator(seed, "pace", hardware, nodes, ranks), (nodes, ranks // nodes)
+        known.setdefault(hardware, {})[place] = bootstrap(here["piece"], visits_of(here), random, usual=usual[hardware])
         together = here.groupby(["repeat", "visit", "message_bytes", "sample"])["piece"]
         lead = together.max() / together.mean() - 1
-        leads.setdefault(hardware, {})[nodes] = bootstrap(lead, visits_of(lead.index.to_frame(index=False)), random)
+        leads.setdefault(hardware, {})[place] = bootstrap(lead, visits_of(lead.index.to_frame(index=False)), random)
     return Pace(known, leads)

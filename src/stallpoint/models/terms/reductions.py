@@ -1,8 +1,8 @@
 """How the time of an all-reduce grows with the workers, by reduction scheme: what α and β·m are multiplied with.
 
 Thakur, Rabenseifner & Gropp (2005), sections 4.5 and 5; the sum's own time counts as part of β. A parameter server
-receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13); where
-every rank is a server of its share, each link carries p - 1 shares of a p-th, there and back. The hierarchical scheme
+receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13); of k
+servers with equal shares each does so with a k-th of every message. The hierarchical scheme
 reduces inside each node and then between the nodes, one message for each node, around a ring.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
+from stallpoint.presets import SHARDED, servers_of
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,26 @@ def _steps(p: Reals) -> Reals:
 RING = ReductionLaw(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1) / p)
 HIERARCHICAL = "hierarchical"
 REDUCTION_LAWS: dict[str, ReductionLaw] = {
-    "nodes": ReductionLaw(np.ones_like, np.ones_like),
+    "place": ReductionLaw(np.ones_like, np.ones_like),
     "ring": RING,
     "recursive-doubling": ReductionLaw(_steps, _steps),
     "rabenseifner": ReductionLaw(lambda p: 2 * _steps(p), lambda p: 2 * (p - 1) / p),
     "binary-tree": ReductionLaw(lambda p: 2 * _steps(p), lambda p: 2 * _steps(p)),
     "parameter-server": ReductionLaw(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1)),
-    "sharded-servers": RING,
+    SHARDED: RING,
     HIERARCHICAL: RING,
 }
-"""``nodes`` is for one node count, the others for all. p is the number of ranks, for `HIERARCHICAL` that of nodes."""
+"""``place`` is for one number of nodes and of workers on each, the others for all. p is the number of ranks, for
+`HIERARCHICAL` that of nodes."""
+
+
+def law_of(scheme: str) -> ReductionLaw | None:
+    """The law of a scheme (`stallpoint.presets.Preset.scheme`); None where the library chooses."""
+    if not scheme.startswith(f"{SHARDED}-"):
+        return REDUCTION_LAWS.get(scheme)
+    servers = servers_of(scheme)
+    return ReductionLaw(RING.latency, lambda p: 2 * (p - 1) / np.minimum(servers, p))
+
 
 CERTAIN = 0.95
 """Part of the draws from which on laws are named alone."""
@@ -53,7 +64,7 @@ class BySize:
     """The law of each message size."""
 
     laws: tuple[str, ...]
-    """Of `REDUCTION_LAWS`, for sizes that rise."""
+    """Schemes that `law_of` knows, for sizes that rise."""
     switches: tuple[float, ...] = ()
     """Sizes from which on the next law holds, bytes."""
 
@@ -66,7 +77,7 @@ class BySize:
     def factors(self, parties: Reals, sizes: Reals) -> tuple[Reals, Reals]:
         """What α and β·m are multiplied with, for messages of `sizes` [...] among `parties` [...]."""
         place = np.searchsorted(self.switches, sizes, side="right")
-        laws = [REDUCTION_LAWS[name] for name in self.laws]
+        laws = [law for name in self.laws if (law := law_of(name))]
         latency, bandwidth = (
             np.choose(place, [np.broadcast_to(of(parties), np.shape(sizes)) for of in factor])
             for factor in ([law.latency for law in laws], [law.bandwidth for law in laws])

@@ -77,17 +77,16 @@ class Trainings:
     """A row for each layer of each cell, with the columns of `POINT` and `LAYER`: means over the iterations of rank 0,
     all-reduces since the start of the backward pass."""
 
-    def on(self, nodes: Collection[int]) -> Trainings:
-        """Those on as many nodes as one of `nodes`."""
-        chosen = list(nodes)
-        steps = self.steps[self.steps["nodes"].isin(chosen)]
-        cells = set(steps["cell"])
+    def of(self, cells: Collection[str]) -> Trainings:
+        """Those that are among `cells`."""
+        cells = frozenset(cells)
+        steps = self.steps[self.steps["cell"].isin(cells)]
         return replace(
             self,
             steps=steps,
             alone={name: cell for name, cell in self.alone.items() if name in cells},
             sending={name: cell for name, cell in self.sending.items() if name in cells},
-            first_ranks=self.first_ranks[self.first_ranks["nodes"].isin(chosen)],
+            first_ranks=self.first_ranks[self.first_ranks["cell"].isin(cells)],
         )
 
 

@@ -17,9 +17,9 @@ function interpolated(ticks, seconds, factors) {
   return Math.exp(values[0]);
 }
 
-// Samples per second of a curve at `nodes`; undefined where its mini-batch is no whole number for every worker.
-function samplesPerSecond(curve, nodes, {bandwidth = 1, latency = 1, compute_speed = 1, gradient_bytes = 1, batch = 1}) {
-  const point = curve.points.find(point => point.nodes === nodes && point.batch === batch);
+// Samples per second of a curve on `ranks`; undefined where its mini-batch is no whole number for every worker.
+function samplesPerSecond(curve, ranks, {bandwidth = 1, latency = 1, compute_speed = 1, gradient_bytes = 1, batch = 1}) {
+  const point = curve.points.find(point => point.ranks === ranks && point.batch === batch);
   const factors = [gradient_bytes, 1 / compute_speed, latency, 1 / bandwidth];
   return point && point.samples / interpolated(curve.ticks, point.seconds, factors);
 }
@@ -36,12 +36,12 @@ function showSliders() {
     input.setAttribute("aria-valuetext", asFactor(changes[input.name]));
   }
   const rows = whatIf.filter(curve => isChosen(curve)).flatMap(curve =>
-    curve.points.filter(point => point.batch === changes.batch).map(({nodes}) => {
-      const before = samplesPerSecond(curve, nodes, {}), after = samplesPerSecond(curve, nodes, changes);
+    curve.points.filter(point => point.batch === changes.batch).map(({ranks}) => {
+      const before = samplesPerSecond(curve, ranks, {}), after = samplesPerSecond(curve, ranks, changes);
       const said = rate => rate === undefined ? "" : Number(rate.toPrecision(3));
-      return [curve.name, nodes, said(before), said(after), before && after ? asFactor(after / before) : ""];
+      return [curve.name, ranks, said(before), said(after), before && after ? asFactor(after / before) : ""];
     }));
-  const head = ["curve", "nodes", "samples/s as it is", "samples/s then", "gain"];
+  const head = ["curve", "workers", "samples/s as it is", "samples/s then", "gain"];
   document.getElementById("what-if-table").replaceChildren(tableOf(head, rows));
 }
 

@@ -1,0 +1,90 @@
+"""The noise scale of gradients, from what workers have anyway: B up to which larger mini-batches pay.
+
+    B_simple = tr(Σ) / |G|²
+
+McCandlish et al. (2018), section 2.2 and appendix A.1: with g_b the gradient of a worker's b samples and g_B the mean
+of all workers' (B samples), E|g_b|² = |G|² + tr(Σ)/b, and likewise for B; from both follow unbiased estimates
+
+    |G|² = (B |g_B|² - b |g_b|²) / (B - b)        tr(Σ) = (|g_b|² - |g_B|²) / (1/b - 1/B)
+
+whose means over steps are taken before their ratio, which would be biased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.base.statistics import REPLICATES, Ensemble, bootstrap, columns, generator, groups
+from stallpoint.models.convergence.steps import TRAINING, Steps
+
+PARTS = 4
+"""Equal parts of a training that are told apart, as the noise grows while the loss falls."""
+_TRAINED = tuple(name for name in TRAINING if name != "target")
+
+
+def noise_scale(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
+    """B_simple of rows of ``gradient_noise``, samples; seeds make the interval.
+
+    Infinite where the gradient cannot be told from its noise.
+    """
+    b, whole = rows["worker_batch"].to_numpy(np.float64), rows["batch"].to_numpy(np.float64)
+    small, large = rows["small"].to_numpy(), rows["large"].to_numpy()
+    signal, noise = (whole * large - b * small) / (whole - b), (small - large) / (1 / b - 1 / whole)
+    means = bootstrap(np.stack([noise, signal], axis=-1), rows["seed"], random, np.mean)
+    noise_mean, signal_mean = np.maximum(means[:, 0], 0.0), means[:, 1]
+    return np.asarray(np.divide(noise_mean, signal_mean, out=np.full(1 + REPLICATES, np.inf), where=signal_mean > 0))
+
+
+def table(gradient_noise: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+    """Rows of the noise_scale table: of every training and B, in `PARTS` parts of its steps."""
+    return list(_parts(gradient_noise, seed))
+
+
+def _parts(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
+    several = gradient_noise[gradient_noise["batch"] > gradient_noise["worker_batch"]]
+    for key, rows in groups(several, [*_TRAINED, "batch"]):
+        part = np.ceil(PARTS * rows["step"] / max(rows["step"].max(), 1)).clip(1, PARTS).astype(int)
+        for number, of_part in groups(rows.assign(part=part), "part"):
+            yield {
+                **dict(zip([*_TRAINED, "batch"], key, strict=True)),
+                "part": int(number),
+                "steps": len(of_part),
+                **columns("noise_scale", noise_scale(of_part, generator(seed, "noise", *key, number))),
+            }
+
+
+def critical_batches(found: Iterable[Steps], gradient_noise: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+    """Rows of the critical_batches table: of every training B_crit by its steps, and the noise scale beside it.
+
+    The noise scale is that of the whole training at all B. Both need not agree: it takes every direction as equally
+    curved, and grows while the loss falls (Merrill et al., 2025, find the critical batch by branching instead).
+    """
+    return [_row(steps, gradient_noise, seed) for steps in found]
+
+
+def _row(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> dict[str, object]:
+    rows = _of(gradient_noise, steps.training, _TRAINED)
+    rows = rows[rows["batch"] > rows["worker_batch"]]
+    random = generator(seed, "noise", *steps.training.values())
+    measured = noise_scale(rows, random) if len(rows) else np.full(1 + REPLICATES, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = measured / steps.critical
+    return {
+        **steps.training,
+        "batches": len(steps.reaching),
+        "largest_reaching": max(steps.reaching, default=0),
+        **columns("least_steps", steps.least_steps),
+        **columns("least_samples", steps.least_samples),
+        **columns("critical_batch", steps.critical),
+        **columns("noise_scale", measured),
+        **columns("noise_over_critical", ratio),
+    }
+
+
+def _of(frame: pd.DataFrame, values: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
+    """The rows of `frame` with these `values` of the columns `names`."""
+    return frame[np.logical_and.reduce([frame[name] == values[name] for name in names])] if len(frame) else frame

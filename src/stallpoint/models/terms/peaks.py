@@ -1,0 +1,144 @@
+"""The most memory that training takes, as it grows with the mini-batch: fixed + slope · b.
+
+Weights, gradients and the optimiser's state do not depend on b; activations, their gradients and mini-batches are in
+proportion to it. What is not (workspaces that the library chooses by b, pages that the allocator wastes) is taken for
+scatter about the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.base.measured import trained
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    non_negative_fit,
+    scatter,
+)
+
+HOST, DEVICE = "host", "device"
+TRAINING = ("network", "hardware", "workers_per_node", "sync", "prefetch")
+"""What memory depends on beside b."""
+TENSORS = ("weights", "gradients", "optimiser")
+OFF_THE_LINE = 0.05
+"""How far a peak lies from the line, relative, before that was seen: visits of one cell that differ in what the
+allocator wastes alone are as far apart (`benchmarks/run.py memory`)."""
+_BELIEVED = 2.0  # as so many degrees of freedom
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The most memory of one training at each measured b."""
+
+    training: tuple[str | int, ...]
+    """Values of `TRAINING`."""
+    memory: str
+    """`HOST` or `DEVICE`."""
+    batches: Sequence[int]
+    """Measured b, rising."""
+    measured: Ensemble
+    """Bytes, [1 + REPLICATES, batches]."""
+    parts: Sequence[dict[str, float]]
+    """Of each: what is known of it, bytes."""
+    cells: tuple[str, ...]
+    line: Ensemble | None
+    """Fixed bytes and bytes for each sample, [1 + REPLICATES, 2]; None with fewer than two b."""
+    off: Ensemble
+    """Factor by which a peak may lie off the line, [1 + REPLICATES]."""
+
+    @property
+    def labels(self) -> dict[str, str | int]:
+        """Columns that say which it is."""
+        return {**dict(zip(TRAINING, self.training, strict=True)), "memory": self.memory}
+
+
+def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]:
+    """Peaks of all training cells, from the tidy tables; those of interventions do not count."""
+    rows = peak_memory[peak_memory["cell"].isin(trained(runs))]
+    rows = rows.assign(workers_per_node=rows["ranks"] // rows["nodes"])
+    return [
+        peaks
+        for memory in (HOST, DEVICE)
+        for _, of_hardware in groups(rows[rows[f"{memory}_peak"].notna()], "hardware")
+        for peaks in _of_hardware(of_hardware, memory, seed)
+    ]
+
+
+def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
+    column = f"{memory}_peak"
+    # A cell needs what its most demanding rank needs: that of a parameter server, say.
+    most = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
+    usual = scatter(most, (*TRAINING, "worker_batch"), column)
+    for key, of_training in groups(most, TRAINING):
+        at = dict(groups(of_training, "worker_batch"))
+        measured = np.stack(
+            [
+                bootstrap(
+                    found[column], found["cell"] + "/" + found["visit"].astype(str),
+                    generator(seed, "memory", memory, *key, b), np.mean, usual,
+                )
+                for b, found in at.items()
+            ],
+            axis=1,
+        )  # fmt: skip
+        batches = [int(b) for b in at]
+        line = non_negative_fit(_design(batches), measured) if len(batches) > 1 else None
+        yield Peaks(
+            key, memory, batches, measured, [_parts(found, memory) for found in at.values()],
+            tuple(of_training["cell"].unique()), line,
+            _off(batches, measured, line, generator(seed, "line", memory, *key)),
+        )  # fmt: skip
+
+
+def _design(batches: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    return np.stack([np.ones(len(batches)), np.asarray(batches, dtype=np.float64)], axis=-1)
+
+
+def _off(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, random: np.random.Generator) -> Ensemble:
+    """Student's t about the line: what peaks lie off it, beside what is usual."""
+    residuals = np.zeros(2) if line is None else np.log(measured[0] / (_design(batches) @ line[0]))
+    freedom = _BELIEVED + len(residuals) - 2
+    scale = np.sqrt((_BELIEVED * OFF_THE_LINE**2 + (residuals**2).sum()) / freedom)
+    return np.concatenate([[1.0], np.exp(np.clip(scale * random.standard_t(freedom, REPLICATES), -1, 1))])
+
+
+def _parts(rows: pd.DataFrame, memory: str) -> dict[str, float]:
+    """What of the peak is known, and the rest; on a GPU's host tensors are not the host's."""
+    means = rows[[f"{memory}_peak", "process", *TENSORS]].mean()
+    there = memory == DEVICE or rows["device_peak"].isna().all()
+    known = {
+        "process": float(means["process"]) if memory == HOST else 0.0,
+        **{name: float(means[name]) if there else 0.0 for name in TENSORS},
+    }
+    return {**known, "rest": float(means[f"{memory}_peak"]) - sum(known.values())}
+
+
+def table(found: Iterable[Peaks]) -> list[dict[str, object]]:
+    """Rows of the memory table."""
+    return [
+        {
+            **peaks.labels,
+            "worker_batch": b,
+            **columns("peak", peaks.measured[:, place]),
+            **peaks.parts[place],
+            **columns("predicted", predicted(peaks, b)),
+        }
+        for peaks in found
+        for place, b in enumerate(peaks.batches)
+    ]
+
+
+def predicted(peaks: Peaks, b: float) -> Ensemble:
+    """The most memory at b by the line, bytes; not numbers without one."""
+    if peaks.line is None:
+        return np.full(1 + REPLICATES, np.nan)
+    return np.asarray((peaks.line[:, 0] + peaks.line[:, 1] * b) * peaks.off)

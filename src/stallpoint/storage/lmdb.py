@@ -1,0 +1,153 @@
+"""Format ``lmdb``: an LMDB of Caffe's Datum, as ``convert_imageset --encoded`` makes it.
+
+A value is a message Datum (caffe.proto): ``data`` = 4, an encoded image, ``label`` = 5, ``encoded`` = 7. LMDB maps its
+file into memory and tells nobody where in it a value lies.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from stallpoint.errors import InputError, Unreadable
+from stallpoint.storage.images import EncodedImages
+from stallpoint.storage.protobuf import fields, integer, message
+from stallpoint.storage.samples import REPAIR, Entry, Made
+
+FILE = "data.mdb"
+_DATA, _LABEL, _ENCODED = 4, 5, 7
+_SPARE = 2**26
+"""Bytes of the map beyond what is written: LMDB's own pages."""
+_writing = threading.Lock()
+"""A process may open an LMDB only once, and LMDB has one writer."""
+
+
+class LmdbImages(EncodedImages):
+    """Images in an LMDB; the files of its index are keys."""
+
+    layout = f"{FILE}, an LMDB of Caffe's Datum with encoded images"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._opened: Any = None
+        self._first = threading.Lock()
+
+    @classmethod
+    def scan(cls, path: Path) -> Iterator[Entry]:
+        """All values, in the order of their keys; `offset` is where in the value its image begins."""
+        if not (path / FILE).exists():
+            return
+        environment = _ENVIRONMENTS.open(path)
+        try:
+            with environment.begin(buffers=True) as transaction:
+                for key, value in transaction.cursor():
+                    name = bytes(key).decode("latin-1")
+                    try:
+                        datum: dict[int, Any] = dict(fields(value, (0, len(value))))
+                        if not datum.get(_ENCODED):
+                            raise ValueError("no Datum with an encoded image")
+                        begin, end = datum[_DATA]
+                        yield Entry(name, begin, end - begin, int(datum.get(_LABEL, 0)))
+                    except (ValueError, KeyError, TypeError) as error:
+                        raise InputError(f"{path / FILE}, key {name}: {error}; expected {cls.layout}") from None
+        finally:
+            _ENVIRONMENTS.close(path)
+
+    def read(self, index: int) -> bytes:
+        """As `SampleSet.read`."""
+        import lmdb
+
+        key, begin = self._files[self._file[index]].encode("latin-1"), int(self._offset[index])
+        try:
+            with self._environment.begin(buffers=True) as transaction:
+                value = transaction.get(key)
+                if value is None or len(value) < begin + self.size(index):
+                    raise InputError(f"{self.name(index)}: is not there any more, or shorter; {REPAIR}")
+                return bytes(value[begin : begin + self.size(index)])
+        except lmdb.Error as error:
+            raise Unreadable(f"{self.name(index)}: cannot be read ({error}); {REPAIR}") from error
+
+    def extent(self, index: int) -> None:
+        """LMDB does not tell."""
+
+    def name(self, index: int) -> str:
+        """By its key."""
+        return f"{self.path / FILE}, key {self._files[self._file[index]]}"
+
+    def files(self) -> list[Path]:
+        """The only file."""
+        return [self.path / FILE]
+
+    @property
+    def _environment(self) -> Any:
+        """Opened by the first of the threads that read."""
+        with self._first:
+            self._opened = self._opened or _ENVIRONMENTS.open(self.path)
+            return self._opened
+
+    def close(self) -> None:
+        """Close the LMDB."""
+        if self._opened:
+            _ENVIRONMENTS.close(self.path)
+            self._opened = None
+
+    @classmethod
+    def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
+        """One transaction; keys are the samples' numbers."""
+        import lmdb
+
+        file = path / FILE
+        with _writing:
+            there = file.stat().st_size if file.exists() else 0
+            size = there + 2 * sum(len(data) for data, _ in part) + _SPARE
+            with lmdb.open(str(path), map_size=size, lock=False) as environment, environment.begin(write=True) as all_:
+                for number, (data, label) in enumerate(part, first):
+                    datum = message(_DATA, data) + integer(_LABEL, label) + integer(_ENCODED, 1)
+                    all_.put(f"{number:08d}".encode(), datum)
+
+
+class _Environments:
+    """LMDBs that are open to be read: a process may open each only once, so those who read at a time share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[str, tuple[Any, int]] = {}
+
+    def open(self, path: Path) -> Any:
+        """The LMDB in folder `path`; each must be closed."""
+        with self._lock:
+            key = os.path.realpath(path)
+            environment, users = self._open.get(key) or (_opened(path), 0)
+            self._open[key] = environment, users + 1
+            return environment
+
+    def close(self, path: Path) -> None:
+        """One that reads less."""
+        with self._lock:
+            key = os.path.realpath(path)
+            environment, users = self._open.pop(key)
+            if users > 1:
+                self._open[key] = environment, users - 1
+            else:
+                environment.close()
+
+
+_ENVIRONMENTS = _Environments()
+
+
+def _opened(path: Path) -> Any:
+    """The LMDB, to be read; `InputError` where it is none, or cut off: a map beyond its end would end the process."""
+    import lmdb
+
+    try:
+        environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, create=False)
+    except lmdb.Error as error:
+        raise InputError(f"{path / FILE}: not a readable LMDB ({error})") from None
+    needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    if (path / FILE).stat().st_size < needed:
+        environment.close()
+        raise InputError(f"{path / FILE}: has less than its {needed} bytes; it is cut off")
+    return environment

@@ -1,0 +1,51 @@
+"""Format ``mapped``: the arrays of format ``raw``, mapped into memory, as ``np.load(..., mmap_mode="r")`` reads them.
+
+After each read the process gives the mapped pages up: one that it has mapped cannot be dropped from the page cache, and
+cold reads could not be measured. What fails on the way to a mapped page ends the process (SIGBUS) where format ``raw``
+tells what failed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from functools import cached_property
+from pathlib import Path
+
+from stallpoint.errors import InputError, Unreadable
+from stallpoint.storage.raw import IMAGES, RawImages
+from stallpoint.storage.samples import REPAIR
+
+
+class MappedImages(RawImages):
+    """Pixels in one array file, mapped."""
+
+    layout = f"the same, read through a memory map: {RawImages.layout}"
+
+    def read(self, index: int) -> bytes:
+        """As `SampleSet.read`; the time of the page faults is in it."""
+        extent = self._extent(index)
+        begin, end = extent.offset, extent.offset + extent.size
+        try:
+            size = os.stat(extent.path).st_size
+            mapped = self._mapped
+        except OSError as error:
+            raise Unreadable(f"{extent.path}: cannot be read ({error.strerror}); {REPAIR}") from error
+        if size < end or len(mapped) < end:
+            raise InputError(f"{extent.path}: ends before byte {end}; {REPAIR}")
+        data = mapped[begin:end]
+        page = begin - begin % mmap.PAGESIZE
+        mapped.madvise(mmap.MADV_DONTNEED, page, end - page)
+        return data
+
+    @cached_property
+    def _mapped(self) -> mmap.mmap:
+        with Path(self.path, IMAGES).open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        mapped.madvise(mmap.MADV_RANDOM)
+        return mapped
+
+    def close(self) -> None:
+        """Unmap the array."""
+        if mapped := self.__dict__.pop("_mapped", None):
+            mapped.close()

@@ -1,0 +1,82 @@
+"""Protocol buffers on the wire: as much of them as samples of Caffe and TensorFlow need.
+
+An image is left where it is: `fields` tells where each value begins and ends. Protobuf's own library would copy it, and
+needs the messages' definitions, which come with Caffe and TensorFlow.
+Encoding: https://protobuf.dev/programming-guides/encoding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[int, int]
+"""First byte, and the one after the last."""
+Buffer: TypeAlias = bytes | memoryview
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
+    """Number and value of each field of the message at `span`: an integer, or where bytes (or a message) lie.
+
+    `ValueError` where there is no such message.
+    """
+    place, end = span
+    while place < end:
+        key, place = _varint(data, place, end)
+        if (type_ := key & 7) == _VARINT:
+            value, place = _varint(data, place, end)
+            yield key >> 3, value
+            continue
+        if type_ == _BYTES:
+            size, place = _varint(data, place, end)
+        elif type_ in (_FIXED32, _FIXED64):
+            size = 4 if type_ == _FIXED32 else 8
+        else:
+            raise ValueError(f"no protocol buffer: a field of type {type_}")
+        if place + size > end:
+            raise ValueError("no protocol buffer: a field goes beyond its end")
+        yield key >> 3, (place, place + size)
+        place += size
+
+
+def integers(data: Buffer, span: Span) -> Iterator[int]:
+    """Packed integers that are not negative."""
+    place, end = span
+    while place < end:
+        value, place = _varint(data, place, end)
+        yield value
+
+
+def integer(number: int, value: int) -> bytes:
+    """Field `number` with an integer."""
+    return _encoded(number << 3 | _VARINT) + _encoded(value)
+
+
+def message(number: int, *parts: bytes) -> bytes:
+    """Field `number` with bytes, or with the fields of a message."""
+    return b"".join([_encoded(number << 3 | _BYTES), _encoded(sum(map(len, parts))), *parts])
+
+
+def _varint(data: Buffer, place: int, end: int) -> tuple[int, int]:
+    """The integer at `place`, and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if place >= end:
+            break
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+    raise ValueError("no protocol buffer: an integer goes beyond its end")
+
+
+def _encoded(value: int) -> bytes:
+    data = bytearray()
+    while value >= 0x80:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)

@@ -1,0 +1,37 @@
+"""Format ``sounds``: one small WAV file for each sample, in a folder for each class."""
+
+from __future__ import annotations
+
+import io
+import wave
+from collections.abc import Iterable
+
+from stallpoint.errors import InputError
+from stallpoint.storage.files import SmallFiles
+from stallpoint.storage.samples import Made, Shape
+
+
+class SoundFiles(SmallFiles):
+    """WAV files, not compressed."""
+
+    kind = "sounds"
+    suffixes = (".wav",)
+    layout = "class folders with .wav files, not compressed"
+
+    def check(self, index: int, data: bytes) -> None:
+        """All values that the header tells of are there."""
+        try:
+            with wave.open(io.BytesIO(data)) as file:
+                values = len(file.readframes(file.getnframes())) // (file.getsampwidth() * file.getnchannels())
+                whole = values == file.getnframes() > 0
+        except (wave.Error, EOFError) as error:
+            raise InputError(f"{self.name(index)}: not a readable WAV file ({error})") from None
+        if not whole:
+            raise InputError(f"{self.name(index)}: ends before its {file.getnframes()} values do")
+
+    @classmethod
+    def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
+        """Sounds and their classes."""
+        from stallpoint.storage.synthetic import synthetic_sounds
+
+        return synthetic_sounds(samples, seed)

@@ -1,0 +1,31 @@
+"""Format ``texts``: one small text file for each sample, in a folder for each class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stallpoint.errors import InputError
+from stallpoint.storage.files import SmallFiles
+from stallpoint.storage.samples import Made, Shape
+
+
+class TextFiles(SmallFiles):
+    """UTF-8 texts."""
+
+    kind = "texts"
+    suffixes = (".txt",)
+    layout = "class folders with .txt files, UTF-8"
+
+    def check(self, index: int, data: bytes) -> None:
+        """The text is UTF-8."""
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{self.name(index)}: not a UTF-8 text ({error})") from None
+
+    @classmethod
+    def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
+        """Texts and their classes."""
+        from stallpoint.storage.synthetic import synthetic_texts
+
+        return synthetic_texts(samples, seed)

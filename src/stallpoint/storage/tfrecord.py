@@ -1,0 +1,118 @@
+"""Format ``tfrecord``: TensorFlow's records, each an Example with an encoded image and its class.
+
+A record is its length (uint64), the length's checksum, the Example and its checksum (uint32 each, little-endian),
+CRC-32C, masked: https://www.tensorflow.org/tutorials/load_data/tfrecord. Features are named as in TensorFlow's ImageNet
+(``image/encoded``, ``image/class/label``) or as in TensorFlow Datasets (``image``, ``label``).
+
+The checksums of lengths are looked at when the index is made: so a file that was cut off, or is no such file, is found
+without reading its images.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import crc32c
+
+from stallpoint.errors import InputError
+from stallpoint.parquet import atomic
+from stallpoint.storage.images import EncodedImages
+from stallpoint.storage.protobuf import Buffer, Span, fields, integer, integers, message
+from stallpoint.storage.samples import PART, Entry, Made
+from stallpoint.storage.shards import shards
+
+_IMAGE, _LABEL = (b"image/encoded", b"image"), (b"image/class/label", b"label")
+_LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
+_HEAD = _LENGTH.size + _CHECKSUM.size
+
+
+class TfRecords(EncodedImages):
+    """Images in record files."""
+
+    layout = (
+        "files with tfrecord in their names, of Examples with image/encoded and image/class/label (or image and label)"
+    )
+
+    @classmethod
+    def scan(cls, path: Path) -> Iterator[Entry]:
+        """Images of all record files, in the order of their names."""
+        for file in (file for file in shards(path, "") if "tfrecord" in file.name and file.stat().st_size):
+            with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+                view = memoryview(mapped)
+                try:
+                    for record in _records(view):
+                        (begin, end), label = _image_and_label(view, record)
+                        yield Entry(file.name, begin, end - begin, label)
+                except ValueError as error:
+                    raise InputError(f"{file}: {error}; expected {cls.layout}") from None
+                finally:
+                    view.release()
+
+    @classmethod
+    def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
+        """One record file."""
+        with atomic(path / f"part{first // PART:05d}.tfrecord") as scratch, scratch.open("wb") as file:
+            for data, label in part:
+                example = _example(data, label)
+                length = _LENGTH.pack(len(example))
+                file.writelines([length, _checksum(length), example, _checksum(example)])
+
+
+def _records(data: memoryview) -> Iterator[Span]:
+    """Where each record's Example lies; `ValueError` where the file is cut off or is none."""
+    place = 0
+    while place < len(data):
+        length = bytes(data[place : place + _LENGTH.size])
+        if place + _HEAD > len(data):
+            raise ValueError(f"is cut off in the record at byte {place}")
+        if bytes(data[place + _LENGTH.size : place + _HEAD]) != _checksum(length):
+            raise ValueError(f"the checksum of the record at byte {place} is wrong")
+        begin = place + _HEAD
+        end = begin + int(_LENGTH.unpack(length)[0])
+        place = end + _CHECKSUM.size
+        if place > len(data):
+            raise ValueError(f"is cut off in the record at byte {begin - _HEAD}")
+        yield begin, end
+
+
+def _checksum(data: Buffer) -> bytes:
+    """CRC-32C, masked as TensorFlow does: turned by 15 bits, and a constant added."""
+    crc = crc32c.crc32c(data)
+    return _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def _image_and_label(data: memoryview, record: Span) -> tuple[Span, int]:
+    """Where the image of an Example lies, and its class: ``Example.features.feature[name].*_list.value``."""
+    found: dict[bytes, int | Span] = {}
+    for features in _parts(data, record, 1):
+        for entry in _parts(data, features, 1):
+            (begin, end), feature = (next(_parts(data, entry, part)) for part in (1, 2))
+            name = bytes(data[begin:end])
+            for which, values in fields(data, feature):
+                for _, value in fields(data, values) if isinstance(values, tuple) else ():
+                    packed = which == 3 and isinstance(value, tuple)
+                    found[name] = next(integers(data, value), 0) if packed else value  # type: ignore[arg-type]
+    image = next((found[name] for name in _IMAGE if name in found), None)
+    label = next((found[name] for name in _LABEL if name in found), 0)
+    if not isinstance(image, tuple) or not isinstance(label, int):
+        raise ValueError(f"the Example at byte {record[0]} has {', '.join(map(repr, found)) or 'no features'}")
+    return image, label
+
+
+def _parts(data: memoryview, span: Span, number: int) -> Iterator[Span]:
+    """The messages of a message that are its field `number`."""
+    return (value for which, value in fields(data, span) if which == number and isinstance(value, tuple))
+
+
+def _example(image: bytes, label: int) -> bytes:
+    def feature(name: bytes, values: bytes) -> bytes:
+        return message(1, message(1, name), message(2, values))
+
+    return message(
+        1,
+        feature(_IMAGE[0], message(1, message(1, image))),
+        feature(_LABEL[0], message(3, integer(1, label))),
+    )

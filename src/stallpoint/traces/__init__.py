@@ -1,0 +1,1 @@
+"""Profiler traces of training: read as columns, and explained without running anything."""

@@ -1,0 +1,92 @@
+"""What a device did: computing, communicating and copying, and when it was idle.
+
+`shares` follows the definitions of HolisticTraceAnalysis 0.5 (Meta, `breakdown_analysis`, `communication_analysis`), so
+that its numbers and ours can be put side by side: all of the time between the first kernel's start and the last one's
+end is idle, computing, or anything else that runs while nothing computes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.traces.intervals import Intervals, both, length, union
+from stallpoint.traces.kineto import CALL, COPY, FILL, KERNEL, MARK, Events
+
+COMMUNICATION = re.compile(r"^nccl.*Kernel")
+"""Kernels of NCCL, and of RCCL, which keeps its names."""
+STEP = re.compile(r"^ProfilerStep#\d+")
+"""Marks of `torch.profiler.profile.step`."""
+_NO_COMPUTING = re.compile(r"^nccl.*Kernel|Memcpy|^Memset|Sync")
+
+
+@dataclass(frozen=True)
+class Device:
+    """What ran on a rank's device, whatever the stream."""
+
+    events: Events
+    """Kernels, copies and fills, by start."""
+    computes: npt.NDArray[np.bool_]
+    """Which of them compute, [events]."""
+    communicates: npt.NDArray[np.bool_]
+    """Which of them communicate, [events]."""
+
+    @classmethod
+    def of(cls, events: Events) -> Device:
+        """The device's part of a trace; without events where there was no device."""
+        own = events.where(np.isin(events.kind, (KERNEL, COPY, FILL)) & (events.stream >= 0))
+        return cls(own, ~own.called(_NO_COMPUTING), own.called(COMMUNICATION))
+
+    @property
+    def computing(self) -> Intervals:
+        """When a kernel computed."""
+        return self._when(self.computes)
+
+    @property
+    def communicating(self) -> Intervals:
+        """When a kernel communicated, waiting for other ranks included."""
+        return self._when(self.communicates)
+
+    @property
+    def busy(self) -> Intervals:
+        """When anything ran."""
+        return self._when(np.ones(len(self.events), np.bool_))
+
+    def _when(self, chosen: npt.NDArray[np.bool_]) -> Intervals:
+        return union(self.events.start[chosen], self.events.end[chosen])
+
+
+def shares(events: Events) -> Mapping[str, float] | None:
+    """``idle``, ``compute`` and ``non_compute`` of the device's time, and the ``overlap`` of communication with
+    computing over all communication, in %; None without a device.
+
+    As there, what the host started in the last step that a profiler marked does not count, as its end may lack.
+    """
+    device = Device.of(started_before(events, last_step(events)))
+    if not len(device.events):
+        return None
+    computing, communicating = device.computing, device.communicating
+    whole = float(device.events.end.max() - device.events.start.min())
+    busy, compute, sent = length(device.busy), length(computing), length(communicating)
+    parts = {"idle": whole - busy, "compute": compute, "non_compute": busy - compute}
+    overlap = 100 * length(both(communicating, computing)) / sent if sent else 0.0
+    return {name: 100 * seconds / whole if whole else 0.0 for name, seconds in parts.items()} | {"overlap": overlap}
+
+
+def last_step(events: Events) -> float:
+    """When the last of several marked steps begins, s; infinite where fewer than two are marked."""
+    marked = events.start[(events.kind == MARK) & events.called(STEP)]
+    return float(marked.max()) if len(marked) > 1 else np.inf
+
+
+def started_before(events: Events, moment: float) -> Events:
+    """What the host did, or started on a device, before a moment; all of it where the moment is infinite."""
+    if np.isinf(moment):
+        return events
+    calls = events.correlation[(events.kind == CALL) & (events.start < moment)]
+    on_device = np.isin(events.kind, (KERNEL, COPY, FILL))
+    return events.where(np.where(on_device, np.isin(events.correlation, calls), events.start < moment))

@@ -1,0 +1,139 @@
+"""What traces say of a training: iterations, causes, shares of the device's time, and other worker counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stallpoint.errors import InputError
+from stallpoint.numerals import interval, number
+from stallpoint.traces import kineto, scaling
+from stallpoint.traces.collectives import ALL_REDUCE, Collectives, collectives
+from stallpoint.traces.device import shares
+from stallpoint.traces.iterations import CAUSES, MARKED, iterations, seconds_by_cause
+from stallpoint.traces.kineto import Trace
+
+SUFFIXES = (".json", ".json.gz")
+_WORDS = {
+    "compute": "computing",
+    "exposed_communication": "communication that nothing hides",
+    "copy": "copies that nothing hides",
+    "data_wait": "waiting for a mini-batch",
+    "host_wait": "the host waits for the device",
+    "launch": "the device waits for the host to start operators",
+    "other": "other",
+}
+
+
+def trace_files(named: Sequence[str]) -> list[Path]:
+    """The traces that are named, and those in folders that are; `InputError` where there is none."""
+    found: list[Path] = []
+    for name in named:
+        path = Path(name)
+        if path.is_dir():
+            found += sorted(file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES))
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise InputError(f"{name}: there is no such file or folder")
+    if not found:
+        raise InputError(f"{', '.join(named)}: no file ends in {' or '.join(SUFFIXES)}")
+    return found
+
+
+def explain(files: Iterable[Path], *, batch: int | None = None, threshold: float = 0.1) -> list[dict[str, Any]]:
+    """What each trace says, for JSON; times in s, shares in %. What it cannot say is None, with the reason in notes."""
+    return sorted((_of_trace(kineto.read(file), batch, threshold) for file in files), key=lambda one: int(one["rank"]))
+
+
+def _of_trace(trace: Trace, batch: int | None, threshold: float) -> dict[str, Any]:
+    events, notes = trace.events, list(trace.notes)
+    of_device = shares(events)
+    if of_device is None:
+        notes.append("no kernel of a device was traced: there are no shares of a device's time, and no collectives")
+    found = iterations(events)
+    told: dict[str, Any] = {
+        "file": trace.path.name, "rank": trace.rank, "world_size": trace.world_size, "iterations": 0,
+        "iteration_seconds": None, "seconds": None, "shares": of_device, "collectives": [], "predicted": None,
+        "notes": notes,
+    }  # fmt: skip
+    if found is None:
+        notes.append("no iterations were found: no ProfilerStep, no Optimizer.step, and nothing that is periodic")
+        return told
+    if found.found_by != MARKED:
+        notes.append(f"iterations are told apart by {found.found_by}, as no ProfilerStep is marked")
+    sent = collectives(events, found)
+    told |= {
+        "iterations": len(found.seconds),
+        "iteration_seconds": float(np.median(found.seconds)),
+        "seconds": {name: float(np.median(of)) for name, of in seconds_by_cause(events, found).items()},
+        "collectives": _table(sent, len(found.seconds)),
+    }
+    if others := sorted({kind or "unnamed" for kind in sent.kind} - {ALL_REDUCE, "Broadcast"}):
+        notes.append(f"there are collectives beside all-reduces ({', '.join(others)}), which stay as they were traced")
+    try:
+        told["predicted"] = scaling.predictions(scaling.replay(sent, found, trace.world_size), batch, threshold)
+    except scaling.NotTold as reason:
+        notes.append(f"nothing is predicted: {reason}")
+    return told
+
+
+def _table(sent: Collectives, iterations: int) -> list[dict[str, Any]]:
+    """Collectives of one kind, size and algorithm: how many in an iteration, and their times."""
+    keys = list(zip(sent.kind, sent.algorithm, sent.protocol, sent.bytes, sent.group_size, strict=True))
+    rows = []
+    for key in sorted(set(keys)):
+        seconds = sent.seconds[np.array([one == key for one in keys], np.bool_)]
+        kind, algorithm, protocol, size, ranks = key
+        rows.append({
+            "kind": kind, "algorithm": algorithm or None, "protocol": protocol or None,
+            "bytes": int(size) if size >= 0 else None, "group_size": int(ranks) if ranks > 0 else None,
+            "per_iteration": len(seconds) / iterations, "seconds": float(np.median(seconds)),
+            "shortest_seconds": float(seconds.min()),
+        })  # fmt: skip
+    return rows
+
+
+def in_words(told: Iterable[dict[str, Any]]) -> str:
+    """The same for people, as Markdown."""
+    return "\n\n".join(block for one in told for block in _blocks(one)) + "\n"
+
+
+def _blocks(one: dict[str, Any]) -> Iterable[str]:
+    yield f"## {one['file']}: rank {one['rank']} of {one['world_size']}"
+    if one["iterations"]:
+        yield f"{one['iterations']} iterations, {_ms(one['iteration_seconds'])} each (median). Of it:"
+        rows = [(_WORDS[name], one["seconds"][name]) for name in CAUSES]
+        whole = one["iteration_seconds"]
+        yield "\n".join(f"- {what}: {_ms(seconds)}, {number(100 * seconds / whole, 2)} %" for what, seconds in rows)
+    if one["shares"]:
+        yield "Device: " + ", ".join(f"{name} {number(value)} %" for name, value in one["shares"].items())
+    if one["predicted"]:
+        yield from _predicted(one["predicted"])
+    if one["notes"]:
+        yield "\n".join(f"- {note}" for note in one["notes"])
+
+
+def _predicted(found: dict[str, Any]) -> Iterable[str]:
+    lines = [f"| workers | iteration | {found['unit']} |", "| --- | --- | --- |"]
+    for at in found["workers"]:
+        seconds, rate = (_estimate(at, name) for name in ("iteration_seconds", "throughput"))
+        lines.append(f"| {at['workers']} | {interval(seconds, 1e3, ' ms')} | {interval(rate)} |")
+    yield "Predicted, each worker with its mini-batch, over links like those traced:"
+    yield "\n".join(lines)
+    stalling = found["stalling"]
+    words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided from"}
+    yield f"Weak scaling {words[stalling['verdict']]} {stalling['workers']} workers."
+    changes = [f"{at['change']}: × {interval(_estimate(at, 'throughput_factor'))}" for at in found["what_if"]]
+    yield f"On {found['what_if_workers']} workers: {'; '.join(changes)}"
+
+
+def _estimate(row: dict[str, Any], name: str) -> dict[str, float | None]:
+    return {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
+
+
+def _ms(seconds: float) -> str:
+    return f"{number(1e3 * seconds)} ms"

@@ -1,0 +1,58 @@
+"""Sets of moments, as sorted intervals that do not touch: float64 [intervals, 2], start and end in s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Intervals: TypeAlias = npt.NDArray[np.float64]
+Moments: TypeAlias = npt.NDArray[np.bool_]
+
+
+def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
+    """The moments at which at least one of any intervals is under way; those of no length are left out."""
+    begin, stop = np.asarray(start, np.float64), np.asarray(end, np.float64)
+    some = stop > begin
+    order = np.argsort(begin[some], kind="stable")
+    begin, stop = begin[some][order], stop[some][order]
+    if not len(begin):
+        return np.empty((0, 2))
+    reached = np.maximum.accumulate(stop)
+    first = np.concatenate([[True], begin[1:] > reached[:-1]])
+    last = np.concatenate([np.flatnonzero(first)[1:] - 1, [len(begin) - 1]])
+    return np.stack([begin[first], reached[last]], axis=-1)
+
+
+def length(intervals: Intervals) -> float:
+    """Seconds of all of them."""
+    return float((intervals[:, 1] - intervals[:, 0]).sum())
+
+
+def both(one: Intervals, other: Intervals) -> Intervals:
+    """The moments that are in both."""
+    return _where(one, other, lambda a, b: a & b)
+
+
+def without(one: Intervals, other: Intervals) -> Intervals:
+    """The moments of `one` that are not in `other`."""
+    return _where(one, other, lambda a, b: a & ~b)
+
+
+def _where(one: Intervals, other: Intervals, chosen: Callable[[Moments, Moments], Moments]) -> Intervals:
+    edges = np.unique(np.concatenate([one.ravel(), other.ravel()]))
+    if len(edges) < 2:
+        return np.empty((0, 2))
+    inside = chosen(_inside(one, edges[:-1]), _inside(other, edges[:-1]))
+    return union(edges[:-1][inside], edges[1:][inside])
+
+
+def _inside(intervals: Intervals, moments: npt.NDArray[np.float64]) -> Moments:
+    """Whether each moment is at the start of an interval or within it."""
+    if not len(intervals):
+        return np.zeros(len(moments), np.bool_)
+    place = np.searchsorted(intervals[:, 0], moments, side="right") - 1
+    inside: Moments = (place >= 0) & (moments < intervals[np.maximum(place, 0), 1])
+    return inside

@@ -1,0 +1,133 @@
+"""Iterations of a trace, and what each of them spent its time on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.traces.device import STEP, Device
+from stallpoint.traces.intervals import Intervals, both, length, union, without
+from stallpoint.traces.kineto import CALL, KERNEL, MARK, OPERATOR, Events
+
+OPTIMIZER = re.compile(r"^Optimizer\.step#")
+"""Marks that PyTorch sets around every optimiser's step."""
+LOADING = re.compile(r"DataLoader.*__next__|^## (?:load_batch|data)")
+"""Marks around waiting for a mini-batch."""
+WAITING = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
+"""Calls in which the host waits for the device."""
+FEWEST_PERIODS = 3
+"""Times that something comes again before it is called periodic."""
+SAME = 0.95
+"""Part of a periodic sequence that is the same one period later."""
+
+MARKED, OPTIMIZED, PERIODIC = "ProfilerStep", "Optimizer.step", "period of kernels"
+CAUSES = ("compute", "exposed_communication", "copy", "data_wait", "host_wait", "launch", "other")
+"""What an iteration's time goes to; they add up to it."""
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """Iterations of one rank; [iterations] each."""
+
+    found_by: str
+    """What tells them apart: `MARKED`, `OPTIMIZED` or `PERIODIC`."""
+    begin: npt.NDArray[np.float64]
+    """s."""
+    end: npt.NDArray[np.float64]
+
+    @property
+    def seconds(self) -> npt.NDArray[np.float64]:
+        """How long each took."""
+        return self.end - self.begin
+
+
+def iterations(events: Events) -> Iterations | None:
+    """The iterations of a trace, by the first of three signs that is there; None where there is none."""
+    marks = events.where(events.kind == MARK)
+    steps = marks.where(marks.called(STEP))
+    if len(steps):
+        # A step ends where the next one begins; the last has its own end alone.
+        return Iterations(MARKED, steps.start, np.append(steps.start[1:], steps.end[-1]))
+    ends = marks.end[marks.called(OPTIMIZER)]
+    if len(ends) > 1:
+        return Iterations(OPTIMIZED, ends[:-1], ends[1:])
+    starts = _periods(events)
+    return None if starts is None else Iterations(PERIODIC, starts[:-1], starts[1:])
+
+
+def _periods(events: Events) -> npt.NDArray[np.float64] | None:
+    """Starts of what comes again and again: kernels, or without a device operators, of the busiest thread."""
+    kernels = events.where(events.kind == KERNEL)
+    own = kernels if len(kernels) else events.where(events.kind == OPERATOR)
+    if not len(own):
+        return None
+    threads, counts = np.unique(own.thread, return_counts=True)
+    row = own.where(own.thread == threads[counts.argmax()])
+    names, times = np.unique(row.name, return_counts=True)
+    for name in names[np.argsort(times, kind="stable")]:
+        places = np.flatnonzero(row.name == name)
+        period = int(np.median(np.diff(places))) if len(places) > FEWEST_PERIODS else 0
+        if period and (row.name[:-period] == row.name[period:]).mean() >= SAME:
+            return np.asarray(row.start[int(places[0]) :: period])
+    return None
+
+
+def seconds_by_cause(events: Events, found: Iterations) -> Mapping[str, npt.NDArray[np.float64]]:
+    """Seconds of `CAUSES` in each iteration, [iterations].
+
+    With a device, its time: computing; communication, and then copies, beside which nothing computes; and idle time by
+    what the host did meanwhile: it waited for a mini-batch, or for the device, or it was still starting operators
+    (launch). Without a device the host's own operators compute.
+    """
+    device = Device.of(events)
+    host = events.where(np.isin(events.kind, (CALL, OPERATOR, MARK)))
+    causes = _of_device(device, host) if len(device.events) else _of_host(host)
+    windows = zip(found.begin, found.end, strict=True)
+    parts = [_within(causes, begin, end) for begin, end in windows]
+    return {name: np.array([part[name] for part in parts]) for name in CAUSES}
+
+
+def _of_device(device: Device, host: Events) -> dict[str, Intervals]:
+    computing = device.computing
+    sent = without(device.communicating, computing)
+    moved = without(without(device.busy, computing), sent)
+    left = device.busy
+    loading, waiting, operators = _host(host)
+    found = {"compute": computing, "exposed_communication": sent, "copy": moved}
+    for name, when in (("data_wait", loading), ("host_wait", waiting), ("launch", operators)):
+        found[name] = without(when, left)
+        left = union(*np.concatenate([left, when]).T)
+    return found
+
+
+def _host(host: Events) -> tuple[Intervals, Intervals, Intervals]:
+    """When the host waited for a mini-batch, when for the device, and when it ran operators or calls."""
+    chosen = host.called(LOADING) & (host.kind == MARK), host.called(WAITING) & (host.kind == CALL), host.kind != MARK
+    loading, waiting, operators = (union(host.start[which], host.end[which]) for which in chosen)
+    return loading, waiting, operators
+
+
+_GLOO = re.compile(r"^(?:gloo|nccl|mpi|c10d):|^c10d::|record_param_comms")
+"""Operators and marks of collectives on the host."""
+
+
+def _of_host(host: Events) -> dict[str, Intervals]:
+    sends = host.called(_GLOO)
+    operators = (host.kind == OPERATOR) & ~sends
+    computing = union(host.start[operators], host.end[operators])
+    sent = without(union(host.start[sends], host.end[sends]), computing)
+    loads = host.called(LOADING) & (host.kind == MARK)
+    loading = without(without(union(host.start[loads], host.end[loads]), computing), sent)
+    nothing = np.empty((0, 2))
+    found = {"compute": computing, "exposed_communication": sent, "data_wait": loading}
+    return found | dict.fromkeys(("copy", "host_wait", "launch"), nothing)
+
+
+def _within(causes: Mapping[str, Intervals], begin: float, end: float) -> dict[str, float]:
+    window = np.array([[begin, end]])
+    found = {name: length(both(when, window)) for name, when in causes.items()}
+    return {**found, "other": max(0.0, end - begin - sum(found.values()))}

@@ -1,0 +1,79 @@
+"""Where workers are: on how many nodes, and how many on each; which such places make a scaling curve, and their names.
+
+A scaling curve fills a node before it takes another: 1, 2, 4 workers of one node, then 2, 4, ... full nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TypeAlias
+
+Place: TypeAlias = tuple[int, int]
+"""Nodes, and workers on each of them."""
+
+
+def curves_of(places: Iterable[Place]) -> dict[int, list[Place]]:
+    """The scaling curves that `places` of one series make: workers of a full node -> its places, by rising workers.
+
+    There is one for each number of workers that ran on several nodes, and one for the most that ran on one. A place
+    inside a node is on every curve whose full node has as many workers or more.
+    """
+    found = set(places)
+    inside = [workers for nodes, workers in found if nodes == 1]
+    full = {workers for nodes, workers in found if nodes > 1} | ({max(inside)} if inside else set())
+    return {
+        per_node: sorted(
+            [(1, workers) for workers in inside if workers <= per_node]
+            + [(nodes, workers) for nodes, workers in found if nodes > 1 and workers == per_node]
+        )
+        for per_node in sorted(full)
+    }
+
+
+def place_of(ranks: int, per_node: int) -> Place:
+    """The place of `ranks` workers on a curve whose full node has `per_node`: inside one node, or on full nodes.
+
+    >>> place_of(2, 4), place_of(8, 4)
+    ((1, 2), (2, 4))
+    """
+    return (1, ranks) if ranks <= per_node else (ranks // per_node, per_node)
+
+
+def nearest(places: Iterable[Place], to: Place) -> Place:
+    """The place most alike: by the workers of a node, which share its memory, bus and disk, and then by the nodes.
+
+    >>> nearest([(2, 1), (1, 4), (2, 4)], (8, 3))
+    (2, 4)
+    """
+
+    def unlike(place: Place) -> tuple[float, float]:
+        nodes, workers = (abs(math.log(one / other)) for one, other in zip(place, to, strict=True))
+        return workers, nodes
+
+    return min(places, key=unlike)
+
+
+def counts(nodes: Iterable[int], per_node: int) -> list[int]:
+    """Workers on `nodes` full nodes, and those inside a node on the way there: its powers of two.
+
+    >>> counts([1, 2], 8), counts([1, 2, 4], 1)
+    ([1, 2, 4, 8, 16], [1, 2, 4])
+    """
+    inside = [2**power for power in range(per_node.bit_length()) if 2**power < per_node]
+    return sorted({*inside, *([per_node] if per_node > 1 else []), *(n * per_node for n in nodes)})
+
+
+def place_in_words(ranks: int, per_node: int, node: str = "node", nodes: str = "nodes") -> str:
+    """A place of a curve: ``4 nodes`` where a node has one worker, else ``8 workers (2 nodes)``.
+
+    >>> place_in_words(1, 1), place_in_words(8, 4), place_in_words(2, 4)
+    ('1 node', '8 workers (2 nodes)', '2 workers (1 node)')
+    """
+    if per_node == 1:
+        return _counted(ranks, node, nodes)
+    return f"{_counted(ranks, 'worker', 'workers')} ({_counted(place_of(ranks, per_node)[0], node, nodes)})"
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"

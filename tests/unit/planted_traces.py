@@ -1,0 +1,103 @@
+"""Traces of made-up training in Kineto's form, of which everything is known."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ALPHA, BETA = 10e-6, 0.1e-9
+"""Latency of a round [s] and time of a byte [s/B] of the ring that all-reduces go round."""
+
+
+@dataclass
+class Planted:
+    """A data-parallel training: each iteration loads, computes forward, computes backward and sends beside, updates.
+
+    Times in s. Messages are as many as `message_bytes`, each ready after an equal part of the backward pass.
+    """
+
+    workers: int = 4
+    iterations: int = 5
+    loading: float = 2e-3
+    forward: float = 6e-3
+    backward: float = 12e-3
+    update: float = 1e-3
+    message_bytes: tuple[int, ...] = (40_000_000, 20_000_000, 4_000, 60_000_000)
+    waits: float = 0.0
+    """What the first message of an iteration waits for other ranks."""
+    marked: bool = True
+    sized: bool = True
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def message(self, size: int, workers: int | None = None) -> float:
+        """All-reduce around a ring, s."""
+        p = workers or self.workers
+        return 2 * (p - 1) * (ALPHA + BETA * size / p)
+
+    def exposed(self, workers: int | None = None) -> float:
+        """What of the messages comes after the backward pass, s."""
+        each, end = self.backward / max(1, len(self.message_bytes)), 0.0
+        for place, size in enumerate(self.message_bytes, start=1):
+            waits = self.waits if place == 1 else 0.0
+            end = max(end, place * each) + (0.0 if workers == 1 else waits + self.message(size, workers))
+        return max(0.0, end - self.backward)
+
+    def seconds(self, workers: int | None = None) -> float:
+        """An iteration."""
+        return self.loading + self.forward + self.backward + self.exposed(workers) + self.update
+
+    def trace(self) -> dict[str, Any]:
+        """The trace of rank 1."""
+        self.events = []
+        now = 1000.0  # µs do not begin at 0
+        for step in range(self.iterations):
+            begin = now
+            if self.marked:
+                self._add("user_annotation", f"ProfilerStep#{step}", begin, self.seconds())
+            self._add("user_annotation", "enumerate(DataLoader)#_Iter.__next__", begin, self.loading)
+            now += self.loading * 1e6
+            each = self.backward / max(1, len(self.message_bytes))
+            free = 0.0
+            self._kernel("forward_gemm", now, now, self.forward, stream=7)
+            now += self.forward * 1e6
+            for place, size in enumerate(self.message_bytes):
+                self._kernel("backward_gemm", now, now, each, stream=7)
+                now += each * 1e6
+                seconds = self.message(size) + (self.waits if place == 0 else 0.0)
+                free = max(free, now)
+                self._kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", now, free, seconds, stream=20, size=size)
+                free += seconds * 1e6
+            # The host does not wait for the messages: the device's streams do.
+            self._kernel("optimizer", now, max(now, free), self.update, stream=7)
+            now = begin + self.seconds() * 1e6
+        return {
+            "schemaVersion": 1,
+            "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": self.workers},
+            "traceEvents": self.events,
+            "traceName": "planted",
+        }
+
+    def write(self, path: Path, **how: Any) -> Path:
+        """Write it, gzip'd where the name says so."""
+        text = json.dumps(self.trace(), **how)
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+        return path
+
+    def _add(self, category: str, name: str, start: float, seconds: float, **args: Any) -> None:
+        event = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 2, "ts": start, "dur": seconds * 1e6}
+        self.events.append({**event, "args": {"Input Dims": [[1, 2], []], "nested": [{"a": {}}, {}], **args}})
+
+    def _kernel(self, name: str, launch: float, start: float, seconds: float, stream: int, size: int = -1) -> None:
+        correlation = len(self.events) + 100
+        self._add("cuda_runtime", "cudaLaunchKernel", launch, 1e-7, correlation=correlation)
+        told = {
+            "Collective name": "allreduce",
+            "In msg nelems": size // 4,
+            "Group size": self.workers,
+            "dtype": "Float",
+        }
+        more = told if size >= 0 and self.sized else {}
+        self._add("kernel", name, start, seconds, stream=stream, correlation=correlation, device=0, **more)

@@ -1,0 +1,98 @@
+"""After how many epochs staging has paid: planted waits and staging times."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from visiting_cells import train
+
+from stallpoint.models.answers import break_even
+from stallpoint.models.answers.break_even import NEVER, PAYS, UNDECIDED
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import REPLICATES
+
+SAMPLES, BATCH = 1000, 50
+"""Of the set, and the global mini-batch: 20 iterations make an epoch."""
+
+
+def ensemble(value: float, spread: float, seed: int) -> np.ndarray[Any, Any]:
+    noise = np.random.default_rng(seed).normal(0, spread, REPLICATES)
+    return np.concatenate([[value], value + noise])
+
+
+def point(storage: str, data_wait: float, spread: float = 1e-6) -> Measured:
+    """A point whose wait for data is off by so much, s; two storages' waits have nothing to do with each other."""
+    at = Point("alexnet", "cpu", storage, "strong", "wfbp", 0, BATCH, 2, 2, BATCH, BATCH // 2)
+    wait = ensemble(data_wait, spread, seed=len(storage))
+    return Measured(at, (f"cell of {storage}",), Parts(iteration_time=2 * wait, data_wait=wait))
+
+
+def runs(**stage_to: str) -> pd.DataFrame:
+    """Training cells on storages of one set, and where each is staged to."""
+    cells = {name: replace(train(2), storage=name, stage_to=folder) for name, folder in stage_to.items()}
+    return pd.DataFrame(
+        {"kind": "train", "cell": f"cell of {name}", "settings": cell.to_json()} for name, cell in cells.items()
+    )
+
+
+def staging(*seconds: float, storage: str = "staged") -> pd.DataFrame:
+    """What staging took on each node of a job."""
+    return pd.DataFrame(
+        {"cell": "one", "storage": storage, "hardware": "cpu", "visit": 1, "job_nodes": len(seconds), "node": place,
+         "samples": SAMPLES, "seconds": taken}
+        for place, taken in enumerate(seconds)
+    )  # fmt: skip
+
+
+def row(shared_wait: float, staged_wait: float, spread: float = 1e-6) -> dict[str, Any]:
+    points = [point("shared", shared_wait, spread), point("staged", staged_wait, spread)]
+    (found,) = break_even.table(points, runs(shared="", staged="/disk"), staging(30.0, 40.0), seed=0)
+    return found
+
+
+def test_staging_pays_after_what_it_took_over_what_an_epoch_saves() -> None:
+    found = row(shared_wait=0.5, staged_wait=0.1)
+    assert (found["storage"], found["shared"], found["verdict"]) == ("staged", "shared", PAYS)
+    assert found["staging"] == pytest.approx(40.0), "on the slowest node"
+    assert found["shared_wait"] == pytest.approx(20 * 0.5)
+    assert found["staged_wait"] == pytest.approx(20 * 0.1)
+    assert found["epochs"] == pytest.approx(40.0 / (20 * 0.4), rel=1e-3)
+    assert found["epochs_low"] < found["epochs"] < found["epochs_high"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(shared=st.floats(0.01, 10), staged=st.floats(0.01, 10))
+def test_it_never_pays_where_the_copy_is_read_slower(shared: float, staged: float) -> None:
+    found = row(max(shared, staged) + 0.001, min(shared, staged))
+    assert found["verdict"] == PAYS
+    assert found["epochs"] > 0
+    found = row(min(shared, staged), max(shared, staged) + 0.001)
+    assert found["verdict"] == NEVER
+    assert np.isnan(found["epochs"])
+
+
+def test_it_is_undecided_where_the_difference_may_be_none() -> None:
+    points = [point("shared-storage", 0.5, spread=0.1), point("staged", 0.49, spread=0.1)]
+    (found,) = break_even.table(points, runs(**{"shared-storage": "", "staged": "/disk"}), staging(30.0), seed=0)
+    assert found["verdict"] == UNDECIDED
+    assert np.isnan(found["epochs"])
+
+
+@pytest.mark.parametrize(
+    ("stage_to", "rows"),
+    [
+        ({"shared": "", "staged": ""}, staging(30.0)),
+        ({"shared": "/disk", "staged": "/disk"}, staging(30.0)),
+        ({"shared": "", "staged": "/disk"}, staging().reindex(columns=staging(1.0).columns)),
+        ({"shared": "", "staged": "/disk"}, staging(30.0, storage="other")),
+    ],
+    ids=["nothing staged", "both staged", "no job copied", "another set copied"],
+)
+def test_what_was_not_measured_is_not_said(stage_to: dict[str, str], rows: pd.DataFrame) -> None:
+    points = [point("shared", 0.5), point("staged", 0.1)]
+    assert break_even.table(points, runs(**stage_to), rows, seed=0) == []

@@ -1,0 +1,107 @@
+"""Where more workers stop saving time to a target, where steps and iteration times are both known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_models_steps import LABELS, runs
+
+from stallpoint.models.answers import time_to_accuracy
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.convergence.steps import Steps, steps_of
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.presets import PRESETS, Preset
+
+NODES = (1, 2, 4, 8)
+PRESETS_KNOWN = {name: known.preset for name, known in PRESETS.items()}
+BATCH = 16
+THRESHOLD = 0.1
+
+
+SPREAD = np.concatenate([[1.0], np.linspace(0.98, 1.02, REPLICATES)])
+
+
+def curve(scaling: str) -> ScalingCurve:
+    """Iterations of 1 s for `BATCH` samples of a worker: communication is free."""
+
+    def at(nodes: int) -> Measured:
+        batch = BATCH if scaling == "weak" else 4 * BATCH // nodes
+        labels = ("alexnet", "cpu", "local", scaling, "wfbp", 2, BATCH if scaling == "weak" else 4 * BATCH)
+        point = Point(*labels, 1, nodes, nodes, nodes * batch, batch)
+        return Measured(point, (), Parts(iteration_time=batch / BATCH * SPREAD))
+
+    measured = {n: at(n) for n in NODES}
+    predicted = {n: Predicted(one.point, "eq. 5", "measured at b", one.parts) for n, one in measured.items()}
+    return ScalingCurve(measured, predicted)
+
+
+@pytest.fixture(scope="module")
+def curves() -> list[ScalingCurve]:
+    return [curve("weak"), curve("strong")]
+
+
+def planted(critical: float, **more: object) -> list[Steps]:
+    found = runs(critical=critical, noise=0.01, batches=[8, 16, 32, 64, 128, 256], **more)  # type: ignore[arg-type]
+    return steps_of(found.assign(network="alexnet"), seed=0)
+
+
+def answers(curves: list[ScalingCurve], steps: list[Steps]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    times, stalls = time_to_accuracy.tables(curves, steps, PRESETS_KNOWN, THRESHOLD)
+    return pd.DataFrame(times), pd.DataFrame(stalls)
+
+
+def test_time_is_steps_times_iteration_time(curves: list[ScalingCurve]) -> None:
+    times, _ = answers(curves, planted(critical=64))
+    weak = times[times["scaling"] == "weak"].set_index("nodes")
+    for n in NODES:
+        steps = 400 * (1 + 64 / (BATCH * n))
+        seconds = float(curves[0].measured[n].parts.iteration_time[0])
+        assert weak["time"][n] == pytest.approx(steps * seconds, rel=0.05)
+        assert weak["time_low"][n] <= weak["time"][n] <= weak["time_high"][n]
+        efficiency = (1 + 8 / 64) / (1 + BATCH * n / 64)
+        assert weak["statistical_efficiency"][n] == pytest.approx(efficiency, rel=0.05)
+        assert weak["goodput"][n] == pytest.approx(efficiency * BATCH * n / seconds, rel=0.06)
+
+
+def test_beyond_the_critical_batch_more_workers_save_nothing(curves: list[ScalingCurve]) -> None:
+    # Weak scaling, free communication: doubling gains (1 + x) / (1 + x / 2) with x = critical / B.
+    _, small = answers(curves, planted(critical=10))  # 1.13 from B = 32 on, 1.07 from 64 on
+    _, large = answers(curves, planted(critical=2000))
+    weak = [frame[frame["scaling"] == "weak"].iloc[0] for frame in (small, large)]
+    assert (weak[0]["verdict"], weak[0]["verdict_ranks"]) == ("stalls", 4)
+    assert (weak[1]["verdict"], weak[1]["verdict_ranks"]) == ("scales", 8)
+
+
+def test_strong_scaling_takes_the_same_steps_everywhere(curves: list[ScalingCurve]) -> None:
+    times, stalls = answers(curves, planted(critical=6))
+    strong = times[times["scaling"] == "strong"].set_index("nodes")
+    assert strong["steps"].nunique() == 1
+    ratio = strong["time"][1] / strong["time"][4]
+    measured = curves[1].measured
+    assert ratio == pytest.approx(float(measured[1].parts.iteration_time[0] / measured[4].parts.iteration_time[0]))
+    assert len(stalls[stalls["scaling"] == "strong"]) == 1
+
+
+def test_a_batch_that_never_reaches_the_target_has_no_time(curves: list[ScalingCurve]) -> None:
+    times, stalls = answers(curves, planted(critical=64, failing=(64, 128, 256)))
+    weak = times[times["scaling"] == "weak"].set_index("nodes")
+    assert weak["time"].notna().tolist() == [True, True, False, False]
+    row = stalls[stalls["scaling"] == "weak"].iloc[0]
+    assert row["largest_considered"] == 2
+
+
+def test_steps_of_another_network_or_of_lossy_gradients_say_nothing(curves: list[ScalingCurve]) -> None:
+    assert answers(curves, steps_of(runs(), seed=0))[0].empty
+    lossy = PRESETS_KNOWN | {"half": Preset(gradient_bits=16)}
+    steps = steps_of(runs().assign(network="alexnet", sync="half"), seed=0)
+    assert time_to_accuracy.tables(curves, steps, lossy, THRESHOLD) == ([], [])
+    naive = steps_of(runs().assign(network="alexnet", sync="naive"), seed=0)
+    assert len(time_to_accuracy.tables(curves, naive, PRESETS_KNOWN, THRESHOLD)[1]) == 2
+
+
+def test_labels_are_those_of_the_training(curves: list[ScalingCurve]) -> None:
+    times, stalls = answers(curves, planted(critical=64))
+    for frame in (times, stalls):
+        assert (frame["recipe"] == LABELS["recipe"]).all()
+        assert (frame["target"] == LABELS["target"]).all()
