@@ -52,6 +52,7 @@ def details(conclusions: Conclusions) -> str:
         *_memory_blocks(conclusions["memory"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
+        *_saturation_blocks(conclusions["saturation"]),
         *_feeding_blocks(conclusions["curves"]),
         *_break_even_blocks(conclusions["break_even"]),
         *_instrumentation_blocks(conclusions["instrumentation"]),
@@ -278,6 +279,33 @@ def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
             if row["nodes"] == largest[row["hardware"]]
         ),
     )  # fmt: skip
+
+
+def _saturation_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "### Workers that read at once"
+        yield "A storage saturates where doubling them brings less than the threshold more samples in the same time."
+        yield markdown_table(
+            ["hardware", "storage", "workers per node", "readers of each", "verdict", "saturates at", "measured up to"],
+            (
+                [
+                    row["hardware"], row["storage"], str(row["workers_per_node"]), str(row["readers"]),
+                    _saturation_in_words(row), _saturating(row), str(row["largest_measured"]),
+                ]
+                for row in rows
+            ),
+        )  # fmt: skip
+
+
+def _saturation_in_words(row: Mapping[str, Any]) -> str:
+    links = {"saturates": "at", "keeps pace": "up to"}
+    where = f"{links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
+    return f"{row['verdict']} {where}".strip()
+
+
+def _saturating(row: Mapping[str, Any]) -> str:
+    found = row["saturation_ranks"]
+    return interval(found) if found else f"not up to {row['largest_considered']}"
 
 
 def _feeding_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:

@@ -59,6 +59,7 @@ def conclude(
         "dag_errors": errors,
         "memory": list(_memory(tables["largest_batch"])),
         "storages": list(_storages(tables["storage_rates"])),
+        "saturation": list(_saturation(tables["saturation"])),
         "break_even": list(_break_even(tables["break_even"])),
         "interventions": list(_interventions(tables["interventions"])),
         "machines": list(_machines(tables["runs"], tables["environments"])),
@@ -335,6 +336,17 @@ def _break_even(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
             **{name: row[name] for name in (*SERIES, "shared", "verdict")},
             "nodes": int(row["nodes"]),
             **{name: _estimate(row, name) for name in ("staging", "shared_wait", "staged_wait", "epochs")},
+        }
+
+
+def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of each storage, at how many workers that read at once it gives no more."""
+    for row in _rows(saturation):
+        yield {
+            **{name: row[name] for name in ("hardware", "storage", "verdict")},
+            **{name: int(row[name]) for name in ("readers", "workers_per_node", "verdict_ranks", "largest_measured")},
+            "saturation_ranks": _estimate(row, "saturation_ranks") if row["reached"] else None,
+            "largest_considered": int(row["largest_considered"]),
         }
 
 
