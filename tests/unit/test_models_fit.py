@@ -174,7 +174,7 @@ def test_pieces_reach_the_table() -> None:
     jumping = [
         one.assign(message_bytes=size, messages=1, seconds=time) for size, time in zip(sizes, seconds, strict=True)
     ]
-    table = fit({**tables, "collectives": pd.concat(jumping)}, nodes=NODES)["communication"].query("fit == 'nodes'")
+    table = fit({**tables, "collectives": pd.concat(jumping)}, nodes=NODES)["communication"].query("fit == 'place'")
     assert table["piece"].tolist() == [0, 1]
     assert table["from_bytes"].tolist() == [0, 2**16]
     assert table["beta"].to_numpy() == pytest.approx([1e-10, 2e-9], rel=0.01)
