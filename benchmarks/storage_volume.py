@@ -63,7 +63,7 @@ def _training() -> Iterator[str]:
     several = fed[fed["ranks"] > 1]
     points = 100 * (several["predicted_utilisation"] - several["utilisation"]).abs()
     within = points.median()
-    yield f"  several nodes: {within:.1f} points apart in the median, {points.max():.1f} at most (wanted: 2 in the median)"
+    yield f"  several nodes: {within:.1f} points apart in the median (wanted: 2), {points.max():.1f} at most"
 
 
 def _staging() -> Iterator[str]:
