@@ -18,7 +18,6 @@ from slow_nodes import LIKE_HARDWARE, NotHere, cluster_up
 CONFIG = "benchmarks/storage_volume.yaml"
 RESULTS = Path("results/storage-volume")
 TARGETS = ("conclusions.md", "papers/keuper-2016")
-PARTS = ("forward", "backward", "exposed_communication", "update", "straggling")
 CURVE = ["storage", "sync", "prefetch", "nodes"]
 
 
@@ -40,25 +39,31 @@ def _table(name: str) -> pd.DataFrame:
 
 
 def _reading() -> Iterator[str]:
-    yield "storage-volume: reading at random, cold, MB/s of all nodes together"
-    rates = _table("storage_rates").query("order == 'random' and cache == 'cold'").set_index(["storage", "nodes"])
-    for (storage, nodes), row in rates.sort_index().iterrows():
+    yield "storage-volume: reading shuffled, cold, MB/s of all nodes together, and where the bytes came from"
+    rates = _table("storage_rates").query("order == 'shuffled' and cache == 'cold'").sort_values(["storage", "nodes"])
+    for _, row in rates.iterrows():
         ends = f"{1e-6 * row['bytes_per_second_low']:.1f}-{1e-6 * row['bytes_per_second_high']:.1f}"
-        yield f"  {storage:<12}{nodes} nodes: {1e-6 * row['bytes_per_second']:8.1f} ({ends})"
+        rate = f"{1e-6 * row['bytes_per_second']:8.1f} ({ends})"
+        yield f"  {row['storage']:<12}{row['nodes']} nodes: {rate}, {row['origin']}"
+    for _, row in _table("saturation").iterrows():
+        yield f"  {row['storage']:<12}{row['verdict']} ({row['verdict_ranks']} workers)"
 
 
 def _training() -> Iterator[str]:
-    yield "storage-volume: wait for data in an iteration and utilisation (1 - wait / iteration), predicted and measured"
-    for _, row in _table("predictions").sort_values(CURVE).iterrows():
-        # What is read ahead is waited for only as far as the rest of the iteration does not hide it.
-        rest = sum(row[f"predicted_{part}"] for part in PARTS)
-        waits = {"predicted": row["predicted_iteration"] - rest, "measured": row["measured_data"]}
-        words = [
-            f"{what} {1e3 * wait:7.1f} ms, {100 * (1 - wait / row[f'{what}_iteration']):5.1f} %"
-            for what, wait in waits.items()
+    yield "storage-volume: accelerator utilisation (1 - wait / iteration), measured and predicted without its own cells"
+    fed = _table("feeding").query("basis == 'measured'").sort_values(CURVE)
+    for _, row in fed.iterrows():
+        told = [
+            f"{what} {100 * row[name]:5.1f} % ({100 * row[f'{name}_low']:.1f}-{100 * row[f'{name}_high']:.1f})"
+            for what, name in (("measured", "utilisation"), ("predicted", "predicted_utilisation"))
         ]
-        curve = f"{row['storage']:<12}{row['sync']:<6}prefetch {row['prefetch']}"
-        yield f"  {curve} {row['nodes']} nodes: {'; '.join(words)}"
+        curve = f"{row['network']:<10}{row['storage']:<12}{row['sync']:<6}prefetch {row['prefetch']}"
+        needed = f"readers needed {row['readers_needed']:.2f} of {row['readers']}"
+        yield f"  {curve} {row['nodes']} nodes: {'; '.join([*told, needed])}"
+    several = fed[fed["ranks"] > 1]
+    points = 100 * (several["predicted_utilisation"] - several["utilisation"]).abs()
+    within = points.median()
+    yield f"  several nodes: {within:.1f} points apart in the median (wanted: 2), {points.max():.1f} at most"
 
 
 def _staging() -> Iterator[str]:

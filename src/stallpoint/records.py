@@ -1146,6 +1146,28 @@ DATA_SHARE = Table(
     ),
 )
 
+SATURATION = Table(
+    "saturation",
+    "at how many workers that read at once each storage gives no more, by the fit of its reads",
+    (
+        HARDWARE,
+        STORAGE,
+        Column("readers", INT, None, "threads of a worker that read at once"),
+        WORKERS_PER_NODE,
+        *_estimate("saturation_ranks", None, "workers whose double read less than threshold more together; the median"),
+        Column("reached", FLAG, None, "whether it saturates up to largest_considered"),
+        Column("verdict", TEXT, None, "saturates, keeps pace or undecided, where one worker count has 90 %"),
+        Column(
+            "verdict_ranks",
+            INT,
+            None,
+            "workers at which it saturates, to which it keeps pace, or from which it is open",
+        ),
+        Column("largest_measured", INT, None, "most workers that read at once"),
+        Column("largest_considered", INT, None, "most workers that were looked at"),
+    ),
+)
+
 FEEDING = Table(
     "feeding",
     "whether training data keeps the workers of each scaling curve busy, and how many readers that takes",
@@ -1520,8 +1542,8 @@ MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
-    STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES,
-    HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
+    STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
+    CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
     MEMORY, LARGEST_BATCH, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
 )  # fmt: skip
 

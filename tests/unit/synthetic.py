@@ -33,6 +33,9 @@ from stallpoint.presets import PRESETS, Preset
 from stallpoint.recipes import RECIPES, recipe_from, to_values
 from stallpoint.records import TABLES, TIDY_TABLES
 
+LEAST_STEPS, CRITICAL = 4.0, 512.0
+"""Steps to a target, but for a factor, however large B is; and B from which it needs half of them."""
+
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
 Reals: TypeAlias = npt.NDArray[np.float64]
 
@@ -216,11 +219,11 @@ def study(
             _storage_rows(truth, StorageCell(**common(n, repeat, workers), samples=40, **place), rng, rows)
     for network, storage, b, run in product(networks, storages, (batch, 4 * batch), range(2)):
         cell = ConvergenceCell(
-            **{**common(1, 1, 1), "seed": seed + run}, network=network, batch=b, storage=storage, sync=syncs[0],
+            **{**common(1, 1, 2), "seed": seed + run}, network=network, batch=b, storage=storage, sync=syncs[0],
             recipe="momentum", trial=1, prefetch=0, readers=1, storage_path="data", storage_format="files",
             validation_storage=storage, validation_path="data", validation_format="files", validation_share=0.1,
             preset=asdict(PRESETS["wfbp"].preset), settings=to_values(RECIPES["momentum"].recipe), own_network=None,
-            target=0.6, most_epochs=2.0, evaluation_epochs=0.5, patience=None, most_minutes=None, noise_steps=None,
+            target=0.6, most_epochs=2.0, evaluation_epochs=0.5, patience=None, most_minutes=None, noise_steps=4,
         )  # fmt: skip
         _convergence_rows(cell, rng, rows)
     axes = {"scaling": "strong", "batch": batch, "storage": storages[0], "sync": syncs[0], "prefetch": prefetches[0]}
@@ -478,7 +481,10 @@ def _copies_rows(truth: Truth, cell: CopiesCell, rng: np.random.Generator, rows:
 
 
 def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Rows, samples: int = 10_000) -> None:
-    """A run whose accuracy nears 0.7, a bit less at larger mini-batches; a target ends it."""
+    """A run whose accuracy nears 0.85, a bit less at larger mini-batches; a target ends it.
+
+    Its steps are in proportion to 1 + `CRITICAL` / B, and so is the noise of the gradients.
+    """
     axes = {
         "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "storage": cell.storage,
         "sync": cell.sync, "recipe": cell.recipe, "nodes": cell.nodes, "ranks": cell.ranks, "batch": cell.batch,
@@ -486,10 +492,11 @@ def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Row
     }  # fmt: skip
     steps = max(1, round(cell.most_epochs * samples / cell.batch))
     interval = max(1, round(cell.evaluation_epochs * samples / cell.batch))
-    best = 0.7 - 0.01 * np.log2(cell.batch) + 0.002 * rng.standard_normal()
+    best = 0.85 - 0.01 * np.log2(cell.batch) + 0.002 * rng.standard_normal()
+    slowness = LEAST_STEPS * (1 + CRITICAL / cell.batch)
     evaluations: list[dict[str, Any]] = []
     for step in [*range(0, steps, interval), steps]:
-        accuracy = best - (best - 0.1) * np.exp(-3.0 * step / interval)
+        accuracy = best - (best - 0.1) * np.exp(-step / slowness)
         evaluations.append({
             "step": step, "samples": step * cell.batch, "seconds": 0.1 * step,
             "train_loss": 2 - accuracy if step else None, "validation_loss": 2 - accuracy,
@@ -499,6 +506,12 @@ def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Row
             break
     reached = cell.target is not None and evaluations[-1]["validation_accuracy"] >= cell.target
     rows["convergence"] += [axes | one for one in evaluations]
+    small, large = (1 + CRITICAL / b for b in (cell.worker_batch, cell.batch))
+    rows["gradient_noise"] += [
+        {**axes, "step": step, "worker_batch": cell.worker_batch, "small": small, "large": large}
+        for step in range(0, evaluations[-1]["step"], cell.noise_steps or steps + 1)
+        if cell.noise_steps and cell.ranks > 1
+    ]
     recipe = recipe_from(cell.settings)
     rows["convergence_runs"].append(
         axes | outcome(evaluations, cell.target, TARGET if reached else MOST_STEPS)

@@ -151,7 +151,7 @@ def test_links_inside_and_between_nodes_are_told_apart() -> None:
     assert fits.over_nodes.inside.at(4).beta[0] == pytest.approx(0.1e-9, rel=0.01)
 
 
-@pytest.mark.parametrize("law", sorted(set(REDUCTION_LAWS) - {"nodes", "hierarchical"}))
+@pytest.mark.parametrize("law", sorted(set(REDUCTION_LAWS) - {"place", "hierarchical"}))
 def test_every_scheme_is_found_again_and_followed(law: str) -> None:
     def truth(n: int, sizes: np.ndarray) -> np.ndarray:
         p = np.array(float(n))

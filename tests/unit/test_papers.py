@@ -242,18 +242,18 @@ def test_what_computes_without_its_library_is_told_apart_by_the_record_of_it(mat
 
 
 def test_workers_of_one_machine_are_compared(material: Material) -> None:
-    machine = renamed(material, g1={"device": "cpu"}, g2={"device": "cpu"}, g4={"device": "cpu"})
     one = material.tables["predictions"].query("scaling == 'weak' and nodes == 1 and network == 'alexnet'")
-    seconds = {1: 1.0, 2: 1.25, 4: 2.0}
+    speedups = {1: (1.0, 1.0), 2: (1.6, 4 / 3), 4: (2.0, 4 / 3)}
     rows = pd.concat([
-        one.assign(
-            hardware=f"g{n}", ranks=n, global_batch=n * one["worker_batch"], measured_iteration=time,
-            measured_iteration_low=time / 2, measured_iteration_high=time * 2,
-            predicted_iteration=2 * time - 1, predicted_iteration_low=time, predicted_iteration_high=3 * time,
-        )
-        for n, time in seconds.items()
+        one.assign(workers_per_node=4, ranks=n, **{
+            f"{basis}_speedup{end}": factor * value
+            for basis, value in zip(("measured", "predicted"), both, strict=True)
+            for end, factor in (("", 1.0), ("_low", 0.5), ("_high", 2.0))
+        })
+        for n, both in speedups.items()
     ])  # fmt: skip
-    made = of(SHI, "fig-02").make(Material({**machine.tables, "predictions": rows}, PUBLISHED))
+    beyond = rows[rows["ranks"] == 4].assign(nodes=2, ranks=8)
+    made = of(SHI, "fig-02").make(Material({**material.tables, "predictions": pd.concat([rows, beyond])}, PUBLISHED))
     _, found = drawn(made)
     predicted = found[found["basis"] == "predicted"].sort_values("ranks")["value"]
     assert predicted.tolist() == pytest.approx([1, 4 / 3, 4 / 3], rel=1e-4)

@@ -23,11 +23,13 @@ from stallpoint.conclusions.words import (
     series,
     stall_in_words,
     trust_lines,
+    verdict_in_short,
     verdict_in_words,
     worthwhile_in_words,
 )
 from stallpoint.markdown import plain
 from stallpoint.models.answers.feeding import BUSY
+from stallpoint.models.base.measured import SERIES
 from stallpoint.numerals import interval, number
 from stallpoint.origins import BEYOND_CACHE, in_words
 
@@ -52,8 +54,10 @@ def details(conclusions: Conclusions) -> str:
         *_memory_blocks(conclusions["memory"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_storage_blocks(conclusions["storages"]),
+        *_saturation_blocks(conclusions["saturation"]),
         *_feeding_blocks(conclusions["curves"]),
         *_break_even_blocks(conclusions["break_even"]),
+        *_target_blocks(conclusions),
         *_instrumentation_blocks(conclusions["instrumentation"]),
         *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
@@ -280,6 +284,33 @@ def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
     )  # fmt: skip
 
 
+def _saturation_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "### Workers that read at once"
+        yield "A storage saturates where doubling them brings less than the threshold more samples in the same time."
+        yield markdown_table(
+            ["hardware", "storage", "workers per node", "readers of each", "verdict", "saturates at", "measured up to"],
+            (
+                [
+                    row["hardware"], row["storage"], str(row["workers_per_node"]), str(row["readers"]),
+                    _saturation_in_words(row), _saturating(row), str(row["largest_measured"]),
+                ]
+                for row in rows
+            ),
+        )  # fmt: skip
+
+
+def _saturation_in_words(row: Mapping[str, Any]) -> str:
+    links = {"saturates": "at", "keeps pace": "up to"}
+    where = f"{links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
+    return f"{row['verdict']} {where}".strip()
+
+
+def _saturating(row: Mapping[str, Any]) -> str:
+    found = row["saturation_ranks"]
+    return interval(found) if found else f"not up to {row['largest_considered']}"
+
+
 def _feeding_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
     """The most nodes measured of each curve, and the first place beyond where data no longer keeps workers busy."""
     rows = [_fed(curve, at) for curve in curves for at in feeding_told(curve["feeding"])]
@@ -343,6 +374,42 @@ def _break_even_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
                 for row in rows
             ),
         )  # fmt: skip
+
+
+def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
+    """Up to which mini-batch larger ones pay, and where time to a target stalls beside where throughput does."""
+    if not conclusions["critical_batches"]:
+        return
+    yield "## Training to a target"
+    yield (
+        "From the critical mini-batch on, a larger one needs more samples than it saves steps; the noise scale is its "
+        "estimate from the gradients."
+    )
+    yield markdown_table(
+        ["network", "storage", "preset", "recipe", "target", "B that reached it", "critical B", "noise scale"],
+        (
+            [
+                row["network"], row["storage"], row["sync"], row["recipe"], number(row["target"]),
+                f"{row['batches']}, up to {row['largest_reaching']}" if row["batches"] else "none",
+                interval(row["critical_batch"]), interval(row["noise_scale"]),
+            ]
+            for row in conclusions["critical_batches"]
+        ),
+    )  # fmt: skip
+    throughput = {tuple(curve[name] for name in SERIES): curve for curve in conclusions["curves"]}
+    rows = [
+        [
+            row["network"], row["hardware"], series(row),
+            f"{row['recipe']} to {number(row['target'])}, {row['steps_sync']}, {row['steps_storage']}",
+            verdict_in_short(row), verdict_in_short(throughput[tuple(row[name] for name in SERIES)]),
+        ]
+        for row in conclusions["accuracy_stalling"]
+    ]  # fmt: skip
+    if rows:
+        yield "Time to the target stalls where doubling the workers saves too little of it (predicted places included):"
+        yield markdown_table(
+            ["network", "hardware", "curve", "trained", "time to the target", "throughput, measured"], rows
+        )
 
 
 def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:

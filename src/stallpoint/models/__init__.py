@@ -25,6 +25,7 @@ from stallpoint.models.answers import (
     largest_batch,
     median_iterations,
     next_cells,
+    saturation,
     stalling,
     time_to_accuracy,
     traffic,
@@ -92,18 +93,27 @@ def fit(
     libraries = matrix_products.libraries(tidy["sgemm"], seed)
     kernels = {hardware: library.kernel for hardware, library in libraries.items()}
 
-    def cluster_of(seen: Trainings, points: Sequence[Measured], compute: Compute | None = None) -> Cluster:
-        """What is known of the cluster once `seen` was measured, of which `compute` is known already."""
+    def data_of(seen: Trainings) -> data.TrainingData:
+        return data.TrainingData(runs, seen.steps, tidy["storage_reads"], seed, shared_links)
+
+    def cluster_of(
+        seen: Trainings,
+        points: Sequence[Measured],
+        compute: Compute | None = None,
+        reading: data.TrainingData | None = None,
+    ) -> Cluster:
+        """What is known of the cluster once `seen` was measured, of which `compute` and `reading` are known already."""
         known = Cluster(
             compute or Compute(seen, seed, kernels),
             links,
-            data.TrainingData(runs, seen.steps, tidy["storage_reads"], seed, shared_links),
+            reading or data_of(seen),
             {**named, **presets(runs)},
         )
         return learning(known, points, seen, paces, seed)
 
     compute = Compute(reduced, seed, kernels)
-    cluster = cluster_of(reduced, points, compute)
+    reading = data_of(reduced)
+    cluster = cluster_of(reduced, points, compute, reading)
     curves = trust.shown(DagModel(cluster).curves(points, nodes), compute)
     # Without communication ranks train nothing together: such a curve explains others and answers nothing itself.
     training = [curve for curve in curves if cluster.communicates(curve.measured[curve.base].point)]
@@ -145,6 +155,7 @@ def fit(
         "storage_operation_rates": storage.storage_operation_rates(tidy["storage_operations"], seed),
         "data_share": data.data_share(placed),
         "feeding": feeding.table(training, runs),
+        "saturation": saturation.table(reading.together(), nodes, threshold),
         "rates": scaling_curves.rates(training),
         "scaling_laws": scaling_curves.scaling_laws(training),
         "halvings": halvings.table(compute, products),

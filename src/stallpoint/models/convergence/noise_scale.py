@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, bootstrap, columns, generator, groups
-from stallpoint.models.convergence.steps import TRAINING, Steps
+from stallpoint.models.convergence.steps import TO_TARGET, Steps
 
 PARTS = 4
 """Equal parts of a training that are told apart, as the noise grows while the loss falls."""
-_TRAINED = tuple(name for name in TRAINING if name != "target")
+_TRAINED = tuple(name for name in TO_TARGET if name != "target")
 
 
 def noise_scale(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:

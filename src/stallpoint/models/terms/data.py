@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +79,12 @@ class TrainingData:
         slowdown = self._slowdown(point.hardware, point.storage, readers, float(read[0]), place)
         return batch * (read * slowdown + decode) / readers
 
+    def together(self) -> Iterator[ReadTogether]:
+        """Every storage that two numbers of workers read at once, in the order nearest to that of training."""
+        for (hardware, storage, readers), passes in self._passes.items():
+            _, chosen = min(passes, key=lambda entry: entry[0])
+            yield ReadTogether(hardware, storage, readers, chosen.places, chosen.slowdown)
+
     def beside_gradients(
         self, measured: Measured, alone: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
     ) -> tuple[Ensemble, Ensemble | float]:
@@ -131,9 +137,25 @@ class TrainingData:
 
 
 @dataclass(frozen=True)
+class ReadTogether:
+    """A storage that several workers read at once."""
+
+    hardware: str
+    storage: str
+    readers: int
+    """Threads of each worker."""
+    places: frozenset[Place]
+    """Where that was measured."""
+    slowdown: Callable[[Place], Ensemble]
+    """Time of a read with workers at a place over that of one alone."""
+
+
+@dataclass(frozen=True)
 class _Pass:
     """How the time to read a sample grows; [1 + REPLICATES] at each count."""
 
+    places: frozenset[Place]
+    """Where it was measured."""
     inside: BatchCurve | None
     """With the workers of one node; None where no two numbers of them were measured."""
     over_nodes: Mapping[int, BatchCurve]
@@ -172,7 +194,8 @@ def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _Pass:
     # With one number of workers on every node nobody knows what they do to each other there.
     counted = "nodes" if of_node else "ranks"
     over_nodes = {workers: _read_curve(of, counted, key, seed) for workers, of in several.items()}
-    return _Pass(of_node, over_nodes)
+    places = frozenset(zip(per_node["nodes"], per_node["per_node"], strict=True))
+    return _Pass(places, of_node, over_nodes)
 
 
 def _distance(seconds: float, other: float) -> float:

@@ -1,0 +1,43 @@
+"""At how many workers a storage gives no more: where doubling the workers that read at once stops paying."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import numpy as np
+
+from stallpoint.models.answers.stall_probability import Stall
+from stallpoint.models.terms.data import ReadTogether
+from stallpoint.workers import counts, place_of
+
+
+def table(readings: Iterable[ReadTogether], nodes: Collection[int], threshold: float) -> list[dict[str, object]]:
+    """Rows of the saturation table, for every number of workers that read on each node.
+
+    A storage saturates where twice the workers read less than `threshold` more samples in the same time, all of them
+    together. `nodes` are looked at beside those measured.
+    """
+    return [row for reading in readings for row in _rows(reading, nodes, threshold)]
+
+
+def _rows(reading: ReadTogether, nodes: Collection[int], threshold: float) -> Iterator[dict[str, object]]:
+    for per_node in sorted({workers for _, workers in reading.places}):
+        measured = [n * workers for n, workers in reading.places if workers == per_node or n == 1]
+        ranks = sorted({*counts(nodes, per_node), *measured})
+        rates = {n: n / reading.slowdown(place_of(n, per_node)) for n in ranks}
+        gains = {n: np.log(rates[2 * n] / rates[n])[1:] for n in ranks if 2 * n in rates}
+        stall = Stall.of(gains, max(ranks), threshold)
+        verdict, where = stall.verdict
+        ends = (stall.columns[f"stall_ranks{end}"] for end in ("", "_low", "_high"))
+        yield {
+            "hardware": reading.hardware,
+            "storage": reading.storage,
+            "readers": reading.readers,
+            "workers_per_node": per_node,
+            **dict(zip(("saturation_ranks", "saturation_ranks_low", "saturation_ranks_high"), ends, strict=True)),
+            "reached": stall.reached,
+            "verdict": {"stalls": "saturates", "scales": "keeps pace"}.get(verdict, verdict),
+            "verdict_ranks": where,
+            "largest_measured": max(measured),
+            "largest_considered": max(ranks),
+        }
