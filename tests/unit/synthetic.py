@@ -222,7 +222,7 @@ def study(
             **{**common(1, 1, 2), "seed": seed + run}, network=network, batch=b, storage=storage, sync=syncs[0],
             recipe="momentum", trial=1, prefetch=0, readers=1, storage_path="data", storage_format="files",
             validation_storage=storage, validation_path="data", validation_format="files", validation_share=0.1,
-            preset=asdict(PRESETS["wfbp"].preset), settings=to_values(RECIPES["momentum"].recipe), own_network=None,
+            preset=asdict(PRESETS[syncs[0]].preset), settings=to_values(RECIPES["momentum"].recipe), own_network=None,
             target=0.6, most_epochs=2.0, evaluation_epochs=0.5, patience=None, most_minutes=None, noise_steps=4,
         )  # fmt: skip
         _convergence_rows(cell, rng, rows)

@@ -382,8 +382,8 @@ def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
         return
     yield "## Training to a target"
     yield (
-        "From the critical mini-batch on, a larger one needs more samples than it saves steps; the noise scale is its "
-        "estimate from the gradients."
+        "Up to the critical mini-batch a larger one mostly saves steps, beyond it, mostly costs samples; the noise "
+        "scale is an estimate of it from the gradients."
     )
     yield markdown_table(
         ["network", "storage", "preset", "recipe", "target", "B that reached it", "critical B", "noise scale"],

@@ -132,8 +132,8 @@ def presets(runs: pd.DataFrame) -> dict[str, Preset]:
     to_target = map(cell_from_json, runs.loc[runs["kind"] == ConvergenceCell.kind, "settings"])
     timed = (cell for cell in trained(runs).values() if cell.scaling != "compute")
     cells: Iterable[TrainCell | ConvergenceCell] = (
-        *timed,
         *(cell for cell in to_target if isinstance(cell, ConvergenceCell)),
+        *timed,
     )
     return {cell.sync: preset_from(cell.preset) for cell in cells}
 
