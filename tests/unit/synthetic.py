@@ -217,13 +217,15 @@ def study(
         for storage in storages:
             place = {"storage": storage, "storage_path": f"data/{storage}", "storage_format": "images"}
             _storage_rows(truth, StorageCell(**common(n, repeat, workers), samples=40, **place), rng, rows)
-    for network, storage, b, run in product(networks, storages, (batch, 4 * batch), range(2)):
+    targets = {"momentum": 0.6, "larger-steps": None}
+    for network, storage, recipe, b, run in product(networks, storages, targets, (batch, 4 * batch), range(2)):
         cell = ConvergenceCell(
             **{**common(1, 1, 2), "seed": seed + run}, network=network, batch=b, storage=storage, sync=syncs[0],
-            recipe="momentum", trial=1, prefetch=0, readers=1, storage_path="data", storage_format="files",
+            recipe=recipe, trial=1, prefetch=0, readers=1, storage_path="data", storage_format="files",
             validation_storage=storage, validation_path="data", validation_format="files", validation_share=0.1,
-            preset=asdict(PRESETS[syncs[0]].preset), settings=to_values(RECIPES["momentum"].recipe), own_network=None,
-            target=0.6, most_epochs=2.0, evaluation_epochs=0.5, patience=None, most_minutes=None, noise_steps=4,
+            preset=asdict(PRESETS[syncs[0]].preset), settings=to_values(RECIPES[recipe].recipe), own_network=None,
+            target=targets[recipe], most_epochs=2.0, evaluation_epochs=0.5, patience=None, most_minutes=None,
+            noise_steps=4,
         )  # fmt: skip
         _convergence_rows(cell, rng, rows)
     axes = {"scaling": "strong", "batch": batch, "storage": storages[0], "sync": syncs[0], "prefetch": prefetches[0]}

@@ -172,6 +172,12 @@ def test_one_worker_tells_no_noise() -> None:
     assert whole["critical_batch"] > 0
 
 
+def test_norms_of_the_first_step_alone_are_the_first_part() -> None:
+    first = gradients(steps=1).assign(step=0)
+    (row,) = noise_scale.table(first, seed=0)
+    assert (row["part"], row["steps"]) == (1, 3)
+
+
 def test_pure_noise_has_no_end() -> None:
     noise = gradients(worker_batch=8).assign(small=4.0, large=1.0)  # a mean of four is a quarter: no signal
     (row, *_) = noise_scale.table(noise, seed=0)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from stallpoint.errors import InputError
 from stallpoint.measure.decoding import decoder
 from stallpoint.networks import find
 from stallpoint.storage import Storage
+from stallpoint.storage.convert import convert
 from stallpoint.storage.generate import prepare
 from stallpoint.storage.samples import INDEX_FILE
 
@@ -45,6 +47,16 @@ def test_samples_are_the_images_and_labels_of_the_files(tmp_path: Path, packed: 
         assert stored.classes == 5
     assert prepare(Storage("s", tmp_path, "idx"), generate=None, seed=0)["bytes"] == 5 * 28 * 28
     assert not (tmp_path / INDEX_FILE).exists(), "the folder is the system's"
+
+
+def test_labels_beyond_a_byte_are_no_whole_conversion(tmp_path: Path) -> None:
+    for label in range(257):
+        folder = tmp_path / f"files/{label:03}"
+        folder.mkdir(parents=True)
+        Image.new("L", (28, 28), label % 256).save(folder / "one.png")
+    with pytest.raises(InputError):
+        convert(Storage("s", tmp_path / "files", "files"), Storage("t", tmp_path / "idx", "idx"))
+    assert not (tmp_path / "idx").exists()
 
 
 def test_of_several_sets_in_a_folder_one_is_named(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ def study(block: dict[str, Any], **config: Any) -> Study:
             "study": "s", "seed": 7, "convergence": [base | block],
             "hardware": {"cpu": {"device": "cpu", "nodes": 4}},
             "storage": {"made": {"path": "made", "format": "idx", "generate": 1000},
-                        "text": {"path": "text", "format": "tokens"}},
+                        "text": {"path": "text", "format": "tokens"}, "random": {"format": "synthetic"},
+                        "staged": {"path": "staged", "format": "files", "stage": True}},
             **config,
         },
         SCHEMA,
@@ -40,6 +41,14 @@ def test_a_run_for_each_mini_batch_node_count_trial_and_seed() -> None:
     assert list(steps.values()) == pytest.approx([1.0, 10**0.5, 10**-0.5, 10**-0.25], rel=1e-5)
     assert {cell.seed for cell in found} == {7, 8}
     assert {cell.visits for cell in found} == {1}
+
+
+def test_workers_of_a_node_are_an_axis_and_else_those_of_the_hardware() -> None:
+    hardware = {"cpu": {"device": "cpu", "nodes": 4, "workers_per_node": 2}}
+    found = study({"workers_per_node": [1, 2, 4]}, hardware=hardware)
+    assert {cell.workers_per_node for cell in found.cells.values()} == {1, 2}
+    assert [entry.reason for entry in found.left_out] == ["4 workers on a node, but hardware cpu has 2"]
+    assert {cell.ranks for cell in study({"nodes": 2}, hardware=hardware).cells.values()} == {4}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +73,8 @@ def test_combinations_that_cannot_run_are_left_out_with_the_reason(block: dict[s
         ({"recipe": "momentun"}, r"convergence\[0\].recipe: unknown recipe 'momentun', did you mean 'momentum'"),
         ({"validation": "mad"}, r"convergence\[0\].validation: unknown storage 'mad', did you mean 'made'"),
         ({"sync": "none"}, r"convergence\[0\].sync: preset none sends nothing"),
+        ({"storage": ["made", "staged"]}, r"convergence\[0\].storage: storage staged is staged"),
+        ({"validation": "random"}, r"convergence\[0\].validation: storage random holds random numbers"),
         ({"target": 2}, r"convergence\[0\].target"),
         ({"batch": list(range(1, 900)), "seeds": 200}, r"convergence\[0\]: 179,800 runs; at most 100,000"),
     ],
