@@ -113,7 +113,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
         == {
             "sgemm": {"sgemm_speedup", "matrix_products", "curve_distances"},
             "collectives": {"communication", "validation"},
-            "storage_reads": {"storage_rates", "traffic"},
+            "storage_reads": {"storage_rates", "saturation", "traffic"},
             "storage_passes": {"storage_rates"},
             "storage_operations": {"storage_operation_rates"},
             "copies": {"copy_rates"},
