@@ -15,6 +15,7 @@ from stallpoint.parquet import atomic, read_frames, write
 from stallpoint.program import program
 from stallpoint.records import (
     CLAIMS,
+    CONVERGENCE_RUNS,
     ENVIRONMENTS,
     EXTRAPOLATED_TABLES,
     INSTRUMENTATION,
@@ -25,7 +26,7 @@ from stallpoint.records import (
 )
 
 with program(Path(snakemake.log[0])):
-    tidy = (RUNS, ENVIRONMENTS, INSTRUMENTATION, VISITS)
+    tidy = (RUNS, ENVIRONMENTS, INSTRUMENTATION, CONVERGENCE_RUNS, VISITS)
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS), snakemake.input)
     evidence = Evidence(tables, facts(tables[RUNS.name], snakemake.params.shared_links))
     claims = judge(read_claims(snakemake.input.claim_files, snakemake.params.claims), evidence)

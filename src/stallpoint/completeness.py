@@ -19,7 +19,9 @@ from stallpoint.kinds import cell_from_json, kind_of
 from stallpoint.records import (
     COLLECTIVES,
     CONTENTION,
+    CONVERGENCE_RUNS,
     ENVIRONMENTS,
+    GRADIENT_NOISE,
     INSTRUMENTATION,
     INTERVENED,
     ITERATIONS,
@@ -32,7 +34,7 @@ from stallpoint.records import (
     Table,
 )
 
-_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING)
+_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, GRADIENT_NOISE)
 """Tables that a whole record may lack: of jobs outside Slurm, of one worker, and where nothing was staged."""
 _NEVER_NULL = frozenset(
     ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "message_bytes", "start", "data_wait",
@@ -123,6 +125,8 @@ class Record:
         if table in (ITERATIONS, INTERVENED) and isinstance(cell, TrainCell):
             each = cell.warmup + cell.iterations
             return visits * each, f"{visits} visits of ranks with {each} iterations"
+        if table is CONVERGENCE_RUNS:
+            return 1, "a run"
         if table is LAYERS:
             iterations = self._rows[ITERATIONS.name]
             return iterations, f"{iterations:,} iterations"

@@ -17,6 +17,7 @@ from stallpoint.cell_values import check_value
 from stallpoint.cells import (
     Cell,
     CollectivesCell,
+    ConvergenceCell,
     CopiesCell,
     ImportedCollectivesCell,
     ImportedTrainCell,
@@ -77,6 +78,12 @@ KINDS: dict[str, JobKind] = {
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
         JobKind(StorageCell, "storage_reads", (*_STORAGE, records.STAGING), "storage cells"),
         JobKind(CopiesCell, "copies", (records.COPIES,), "copies cells"),
+        JobKind(
+            ConvergenceCell,
+            "convergence",
+            (records.CONVERGENCE, records.CONVERGENCE_RUNS, records.GRADIENT_NOISE),
+            "convergence cells",
+        ),
         JobKind(ImportedTrainCell, "", _TRAINING, "imported training runs"),
         JobKind(ImportedCollectivesCell, "", (records.COLLECTIVES,), "imported all-reduces"),
     )

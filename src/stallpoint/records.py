@@ -111,7 +111,8 @@ RUNS = Table(
             "kind",
             TEXT,
             None,
-            "train, intervention, sgemm, collectives or storage; imported-train or imported-collectives",
+            "train, intervention, sgemm, collectives, storage, copies, convergence, imported-train or "
+            "imported-collectives",
         ),
         Column("status", TEXT, None, "ok, or failed: the job could not run here and says why"),
         Column("reason", TEXT, None, "why a failed job could not run; empty when ok"),
@@ -567,9 +568,75 @@ COPIES = Table(
     ),
 )
 
+RECIPE = Column("recipe", TEXT, None, "recipe: optimiser, step-size schedule and their values")
+TRIAL = Column("trial", INT, None, "point of what the recipe searches, from 1")
+SEED = Column("seed", INT, None, "seed of the initial weights, of the order of the samples and of what is dropped out")
+STEP = Column("step", INT, None, "updates of the weights so far")
+_WHOLE_BATCH = Column("batch", INT, "samples", "B, samples in all workers' mini-batches together")
+RUN_AXES = (
+    CELL, NETWORK, HARDWARE, STORAGE, SYNC, RECIPE, NODES, WORKERS_PER_NODE, RANKS,
+    _WHOLE_BATCH, TRIAL, SEED,
+)  # fmt: skip
+"""Which run of training to a target."""
+
+CONVERGENCE = Table(
+    "convergence",
+    "one row for each evaluation of a network that is trained to a target, the one before the first step included",
+    (
+        *RUN_AXES,
+        STEP,
+        Column("samples", INT, None, "training samples seen so far"),
+        Column("seconds", REAL, "s", "training so far, without evaluations and checkpoints"),
+        Column("train_loss", REAL, None, "mean training loss since the evaluation before; empty before the first step"),
+        Column("validation_loss", REAL, None, "mean cross-entropy of the validation samples"),
+        Column("validation_accuracy", REAL, None, "share of the validation samples whose class is found"),
+    ),
+)
+
+CONVERGENCE_RUNS = Table(
+    "convergence_runs",
+    "one row for each run of training to a target; what that took is linear in accuracy between evaluations",
+    (
+        *RUN_AXES,
+        Column("target", REAL, None, "validation accuracy that was to be reached; empty where the run had none"),
+        Column("reached", FLAG, None, "the target was reached"),
+        Column("steps_to_target", REAL, None, "updates until then; empty where it was not reached, as below"),
+        Column("samples_to_target", REAL, None, "training samples until then"),
+        Column("seconds_to_target", REAL, "s", "training until then, without evaluations and checkpoints"),
+        Column("best_accuracy", REAL, None, "best validation accuracy of all evaluations"),
+        Column("best_step", INT, None, "updates before that evaluation, the first of equal ones"),
+        Column(
+            "ended",
+            TEXT,
+            None,
+            "target (reached), most steps (that it was to make), diverged (a loss that is no number, or a validation "
+            "loss well above that of the initial weights), stopped early (no better for as long as its patience) or "
+            "walltime (its minutes are used up)",
+        ),
+        Column("step_size", REAL, None, "after warm-up, scaled for B"),
+        Column("momentum", REAL, None, "momentum of the optimiser; 0 without"),
+        Column("warmup_steps", INT, None, "updates in which the step size rose"),
+        Column("settings", TEXT, None, "all fields of the recipe as JSON"),
+    ),
+)
+
+GRADIENT_NOISE = Table(
+    "gradient_noise",
+    "one row for each step whose gradients' norms were recorded; none on one worker, and where gradients do not arrive "
+    "whole on every worker (McCandlish et al. 2018, appendix A.1)",
+    (
+        *RUN_AXES,
+        STEP,
+        WORKER_BATCH,
+        Column("small", REAL, None, "squared norm of a worker's gradient, of b samples: mean over the workers"),
+        Column("large", REAL, None, "squared norm of their mean, the gradient of B samples"),
+    ),
+)
+
 TIDY_TABLES: tuple[Table, ...] = (
     RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, INTERVENED, SGEMM,
-    COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, COPIES,
+    COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, COPIES, CONVERGENCE,
+    CONVERGENCE_RUNS, GRADIENT_NOISE,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
@@ -1378,13 +1445,106 @@ LARGEST_BATCH = Table(
     ),
 )
 
+TARGET = Column("target", REAL, None, "validation accuracy that was to be reached")
+_OF_TRAINING = (NETWORK, STORAGE, SYNC, RECIPE)
+_STEPS_OF = (
+    Column("steps_storage", TEXT, None, "storage of the runs to the target that the steps are of"),
+    Column("steps_sync", TEXT, None, "preset of those runs"),
+    RECIPE,
+    TARGET,
+)
+
+STEPS_TO_TARGET = Table(
+    "steps_to_target",
+    "steps to a target accuracy at each mini-batch B, as trained and by S(B) = S_min + E_min / B",
+    (
+        *_OF_TRAINING,
+        TARGET,
+        _WHOLE_BATCH,
+        Column("runs", INT, None, "all runs, of all trials and seeds"),
+        Column("runs_reached", INT, None, "those of them that reached the target"),
+        Column("trial", INT, None, "that which reached it with every seed in the fewest steps; -1 where none did"),
+        Column("best_accuracy", REAL, None, "highest validation accuracy of any run"),
+        *_estimate("steps", None, "steps of that trial, mean over its seeds"),
+        *_estimate("samples", "samples", "B · steps"),
+        *_estimate("fitted_steps", None, "S(B), fitted to all B"),
+        *_estimate("held_out_steps", None, "S(B), fitted to all other B"),
+        Column("error", REAL, None, "held_out_steps / steps - 1"),
+        Column(
+            "regime", TEXT, None,
+            "what doubling B does by the fit: perfect scaling, diminishing returns, no gain, or undecided",
+        ),
+    ),
+)  # fmt: skip
+
+NOISE_SCALE = Table(
+    "noise_scale",
+    "the noise scale of gradients, in four equal parts of a training",
+    (
+        *_OF_TRAINING,
+        _WHOLE_BATCH,
+        Column("part", INT, None, "part of the training's steps, from 1"),
+        Column("steps", INT, None, "steps in it whose gradients' norms were recorded, of all runs"),
+        *_estimate("noise_scale", "samples", "B_simple = tr(Σ) / |G|²; infinite: no gradient is told from the noise"),
+    ),
+)
+
+CRITICAL_BATCHES = Table(
+    "critical_batches",
+    "the mini-batch up to which larger ones pay: by steps to a target, and by the noise of gradients",
+    (
+        *_OF_TRAINING,
+        TARGET,
+        Column("batches", INT, None, "different B that reached the target"),
+        Column("largest_reaching", INT, "samples", "the largest of them; 0 where none did"),
+        *_estimate("least_steps", None, "S_min: steps that are needed however large B is"),
+        *_estimate("least_samples", "samples", "E_min: samples that are needed however small B is"),
+        *_estimate("critical_batch", "samples", "B_crit = E_min / S_min; infinite: steps fell in proportion to B"),
+        *_estimate("noise_scale", "samples", "B_simple of the whole training at all B"),
+        *_estimate("noise_over_critical", None, "noise_scale / critical_batch"),
+    ),
+)
+
+TIME_TO_ACCURACY = Table(
+    "time_to_accuracy",
+    "time to a target accuracy at each place of a scaling curve: steps at its B times its iteration time",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        GLOBAL_BATCH,
+        *_STEPS_OF,
+        Column("basis", TEXT, None, "of the iteration time: measured or predicted"),
+        *_estimate("steps", None, "steps to the target at this B, trained or fitted; empty beyond what reached it"),
+        *_estimate("time", "s", "steps · iteration time"),
+        *_estimate("statistical_efficiency", None, "samples that the smallest B needs over those that this one needs"),
+        *_estimate("goodput", "samples/s", "throughput · statistical_efficiency"),
+    ),
+)
+
+ACCURACY_STALLING = Table(
+    "accuracy_stalling",
+    "how many workers: where the time to a target accuracy stops falling, for each scaling curve and target",
+    (
+        *SERIES,
+        *_STEPS_OF,
+        Column("stall_ranks", REAL, None, "workers from which doubling saves less than the threshold, the median"),
+        Column("stall_ranks_low", REAL, None, "least of the fewest worker counts that together have 90 % probability"),
+        Column("stall_ranks_high", REAL, None, "largest of them"),
+        Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_ranks then holds"),
+        Column("verdict", TEXT, None, "stalls, scales or undecided"),
+        Column("verdict_ranks", INT, None, "workers where it stalls, up to which it scales, or where it is undecided"),
+        Column("largest_considered", INT, None, "largest worker count with a known time; 0: no two of them"),
+    ),
+)
+
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
     STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
     CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
-    MEMORY, LARGEST_BATCH,
+    MEMORY, LARGEST_BATCH, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

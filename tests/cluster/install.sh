@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs what the Slurm test cluster needs on Debian or Ubuntu (root); does nothing where it is all there.
+# Installs what the Slurm test cluster and the tests of training to a target need on Debian or Ubuntu (root); does nothing where it is all there.
 set -eu
 # slurm-wlm: controller, node daemon and commands; munge: their authentication; iproute2: namespaces, links, tc;
 # util-linux: nsenter, unshare; procps: ps, for people; libpmix-dev: Slurm's PMIx plugin opens libpmix.so, and only
 # this package has the file of that name (libpmix2 has libpmix.so.2); slurmdbd, mariadb-server-core: the accounts and
 # their database (the package mariadb-server would start one for the whole system); glusterfs-server, glusterfs-client:
-# the storage node's volume, and how nodes mount it.
-packages="slurm-wlm slurmdbd mariadb-server-core munge iproute2 util-linux procps libpmix-dev glusterfs-server glusterfs-client"
+# the storage node's volume, and how nodes mount it; dataset-fashion-mnist: training data.
+packages="slurm-wlm slurmdbd mariadb-server-core munge iproute2 util-linux procps libpmix-dev glusterfs-server glusterfs-client dataset-fashion-mnist"
 
 missing=""
 for package in $packages; do

@@ -16,11 +16,25 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from stallpoint.cells import Cell, CollectivesCell, CopiesCell, InterventionCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import (
+    Cell,
+    CollectivesCell,
+    ConvergenceCell,
+    CopiesCell,
+    InterventionCell,
+    SgemmCell,
+    StorageCell,
+    TrainCell,
+)
 from stallpoint.kinds import KINDS
+from stallpoint.measure.outcome import MOST_STEPS, TARGET, outcome
 from stallpoint.parquet import write_cell
 from stallpoint.presets import PRESETS, Preset
+from stallpoint.recipes import RECIPES, recipe_from, to_values
 from stallpoint.records import TABLES, TIDY_TABLES
+
+LEAST_STEPS, CRITICAL = 4.0, 512.0
+"""Steps to a target, but for a factor, however large B is; and B from which it needs half of them."""
 
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
 Reals: TypeAlias = npt.NDArray[np.float64]
@@ -203,6 +217,15 @@ def study(
         for storage in storages:
             place = {"storage": storage, "storage_path": f"data/{storage}", "storage_format": "images"}
             _storage_rows(truth, StorageCell(**common(n, repeat, workers), samples=40, **place), rng, rows)
+    for network, storage, b, run in product(networks, storages, (batch, 4 * batch), range(2)):
+        cell = ConvergenceCell(
+            **{**common(1, 1, 2), "seed": seed + run}, network=network, batch=b, storage=storage, sync=syncs[0],
+            recipe="momentum", trial=1, prefetch=0, readers=1, storage_path="data", storage_format="files",
+            validation_storage=storage, validation_path="data", validation_format="files", validation_share=0.1,
+            preset=asdict(PRESETS[syncs[0]].preset), settings=to_values(RECIPES["momentum"].recipe), own_network=None,
+            target=0.6, most_epochs=2.0, evaluation_epochs=0.5, patience=None, most_minutes=None, noise_steps=4,
+        )  # fmt: skip
+        _convergence_rows(cell, rng, rows)
     axes = {"scaling": "strong", "batch": batch, "storage": storages[0], "sync": syncs[0], "prefetch": prefetches[0]}
     for repeat in range(1, repeats + 1):
         _copies_rows(truth, CopiesCell(**common(1, repeat, 1), samples=4), rng, rows)
@@ -230,6 +253,9 @@ def records(cells: Iterable[Cell], truth_of: Callable[[str], Truth], seed: int =
                 _storage_rows(anywhere, cell, rng, rows)
             case CopiesCell():
                 _copies_rows(anywhere, cell, rng, rows)
+            case ConvergenceCell():
+                _run_row(cell, rows)
+                _convergence_rows(cell, rng, rows)
     return _tables(rows)
 
 
@@ -452,6 +478,45 @@ def _copies_rows(truth: Truth, cell: CopiesCell, rng: np.random.Generator, rows:
             "cell": cell.path, "hardware": cell.hardware, "repeat": cell.repeat, "visit": 1, "rank": 0, "copy": copy,
             "threads": 1, "sample": sample, "bytes": 2**30, "seconds": seconds,
         })  # fmt: skip
+
+
+def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Rows, samples: int = 10_000) -> None:
+    """A run whose accuracy nears 0.85, a bit less at larger mini-batches; a target ends it.
+
+    Its steps are in proportion to 1 + `CRITICAL` / B, and so is the noise of the gradients.
+    """
+    axes = {
+        "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "storage": cell.storage,
+        "sync": cell.sync, "recipe": cell.recipe, "nodes": cell.nodes, "ranks": cell.ranks, "batch": cell.batch,
+        "workers_per_node": cell.workers_per_node, "trial": cell.trial, "seed": cell.seed,
+    }  # fmt: skip
+    steps = max(1, round(cell.most_epochs * samples / cell.batch))
+    interval = max(1, round(cell.evaluation_epochs * samples / cell.batch))
+    best = 0.85 - 0.01 * np.log2(cell.batch) + 0.002 * rng.standard_normal()
+    slowness = LEAST_STEPS * (1 + CRITICAL / cell.batch)
+    evaluations: list[dict[str, Any]] = []
+    for step in [*range(0, steps, interval), steps]:
+        accuracy = best - (best - 0.1) * np.exp(-step / slowness)
+        evaluations.append({
+            "step": step, "samples": step * cell.batch, "seconds": 0.1 * step,
+            "train_loss": 2 - accuracy if step else None, "validation_loss": 2 - accuracy,
+            "validation_accuracy": accuracy,
+        })  # fmt: skip
+        if cell.target is not None and accuracy >= cell.target:
+            break
+    reached = cell.target is not None and evaluations[-1]["validation_accuracy"] >= cell.target
+    rows["convergence"] += [axes | one for one in evaluations]
+    small, large = (1 + CRITICAL / b for b in (cell.worker_batch, cell.batch))
+    rows["gradient_noise"] += [
+        {**axes, "step": step, "worker_batch": cell.worker_batch, "small": small, "large": large}
+        for step in range(0, evaluations[-1]["step"], cell.noise_steps or steps + 1)
+        if cell.noise_steps and cell.ranks > 1
+    ]
+    recipe = recipe_from(cell.settings)
+    rows["convergence_runs"].append(
+        axes | outcome(evaluations, cell.target, TARGET if reached else MOST_STEPS)
+        | {"step_size": recipe.peak(cell.batch), "momentum": recipe.momentum, "warmup_steps": 0, "settings": "{}"}
+    )  # fmt: skip
 
 
 def external_rates() -> pd.DataFrame:

@@ -145,6 +145,8 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         },
         "scaling-laws": {"symbol": scaling["measured_speedup"].notna().sum(), "line": 3 * curves, "area": curves},
         "extrapolation": {"symbol": 2 * 2, "rule": 2 * 2, "line": 1},
+        # each evaluation against samples and against time
+        "convergence": {"symbol": 2 * len(tables["convergence"]), "line": 2 * len(tables["convergence_runs"])},
         # a bar for each visit, the sentinel before and after it with the range of its ranks, and the usual speed
         "turns": {"rect": visits, "symbol": 2 * visits, "rule": 2 * visits + 1},
     }[name]
@@ -209,6 +211,7 @@ AXIS_TITLES = {
     "validation": {"measured iteration [s]", "predicted iteration [s]"},
     "scaling-laws": {"nodes", "throughput [samples/s]"},
     "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
+    "convergence": {"validation accuracy [%]"},
     "turns": {"time since the first visit, pauses left out [min]"},
 }
 

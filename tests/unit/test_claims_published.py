@@ -51,6 +51,7 @@ WAIVED = {
     "weak-scaling-is-easier": WORDS,
     "strong-scaling-loses-efficiency": WORDS,
     "weak-scaling-keeps-efficiency": WORDS,
+    "large-effective-batches-converge-worse": WORDS,
     # the survey
     "communication-grows-with-workers": WORDS,
     "slowest-worker-decides": WORDS,

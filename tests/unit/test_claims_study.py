@@ -20,7 +20,7 @@ from stallpoint.claims.verdict import UNTESTED
 from stallpoint.markdown import plain
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.presets import PRESETS
-from stallpoint.records import EXTRAPOLATED_TABLES, INSTRUMENTATION
+from stallpoint.records import CONVERGENCE_RUNS, EXTRAPOLATED_TABLES, INSTRUMENTATION
 from stallpoint.report.claims import claims_section
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[2] / "resources/claims").glob("*.yaml")))
@@ -29,11 +29,11 @@ NETWORKS = ("alexnet", "googlenet", "resnet50")
 STORAGES = {"local": ("files", False), "shared": ("raw", True), "shared-files": ("files", True)}
 """Format, and whether reads share the gradients' link."""
 NO_TABLE = {
-    "large-batches-cost-accuracy", "large-effective-batches-converge-worse", "averaging-less-often-costs-accuracy",
+    "averaging-less-often-costs-accuracy",
     "asynchronous-sgd-is-fastest", "staleness-equals-workers", "downpour-survives-failures",
     "delayed-gradients-speed-up-backward",
 }  # fmt: skip
-"""Claims about convergence and about training that is not synchronous, which no table can tell."""
+"""Claims about training that is not synchronous, which no table can tell."""
 FACTS: Facts = {
     "hardware.device": dict(DEVICES),
     "storage.format": {(name, of): kind for name in DEVICES for of, (kind, _) in STORAGES.items()},
@@ -62,7 +62,8 @@ def tables() -> dict[str, pd.DataFrame]:
     described = layers_of(layers)
     renamed = {name: under_all_names(frame) for name, frame in {**fitted, "network_layers": described}.items()}
     empty = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in EXTRAPOLATED_TABLES}
-    return {**renamed, **empty, INSTRUMENTATION.name: records[INSTRUMENTATION.name]}
+    of_records = {table.name: records[table.name] for table in (INSTRUMENTATION, CONVERGENCE_RUNS)}
+    return {**renamed, **empty, **of_records}
 
 
 def layers_of(layers: tuple[Layer, ...]) -> pd.DataFrame:

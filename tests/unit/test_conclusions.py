@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from synthetic import Layer, Truth, study
+from synthetic import CRITICAL, Layer, Truth, study
 from test_planning import TRAIN
 
 from stallpoint.conclusions.alike import alike
@@ -24,6 +24,7 @@ from stallpoint.conclusions.words import (
     sentence,
     throughput_in_words,
     trust_lines,
+    verdict_in_short,
     verdict_in_words,
 )
 from stallpoint.models import fit
@@ -199,6 +200,26 @@ def test_causes_that_cannot_be_told_apart_are_all_named() -> None:
     assert at["verdict"] == "not distinguishable"
     assert {entry["cause"] for entry in at["leading"]} >= {"matrix shapes", "non-scaling layers"}
     assert "not distinguishable: " in details(found)
+
+
+def test_details_say_where_time_to_a_target_stalls_beside_throughput(conclusions: dict[str, Any]) -> None:
+    text = details(conclusions).split("## Training to a target")[1].split("\n## ")[0]
+    assert f"| {CRITICAL:.0f} ({CRITICAL:.0f}–{CRITICAL:.0f}) |" in text, "the noise scale that was planted"
+    beside = [line for line in text.splitlines() if " to 0.6, " in line]
+    assert len(beside) == len(conclusions["accuracy_stalling"]) > 0
+    strong = next(line for line in beside if "| strong, B = 64, wfbp, prefetch 2, local |" in line)
+    curve = next(
+        curve
+        for curve in conclusions["curves"]
+        if (curve["scaling"], curve["sync"], curve["prefetch"], curve["storage"]) == ("strong", "wfbp", 2, "local")
+    )
+    assert strong.endswith(f"| {verdict_in_short(curve)} |")
+
+
+def test_a_study_without_runs_to_a_target_says_nothing_of_them() -> None:
+    records = study(nodes=(1, 2), storages=("local",), repeats=1)
+    nothing = {name: records[name].iloc[:0] for name in ("convergence_runs", "gradient_noise")}
+    assert "Training to a target" not in details(concluded({**records, **nothing}, nodes=[]))
 
 
 def test_one_node_count_is_no_curve() -> None:

@@ -5,10 +5,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from synthetic import study
+from synthetic import CRITICAL, study
 
 from stallpoint import models, parquet
 from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.base.measured import SERIES
 from stallpoint.models.terms.trainings import COLUMNS
 from stallpoint.records import MODEL_TABLES, TABLES
 
@@ -87,7 +88,7 @@ def test_tables_read_a_few_cells_at_a_time_give_the_same_numbers(
         pd.testing.assert_frame_equal(table, fitted[name])
 
 
-RECORDS = ["sgemm", "collectives", "copies", "layers", "iterations"]
+RECORDS = ["sgemm", "collectives", "copies", "layers", "iterations", "convergence_runs", "gradient_noise"]
 OF_STORAGES = ["storage_reads", "storage_passes", "storage_operations"]
 
 
@@ -108,6 +109,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     }
     of_training |= {"layer_times", "median_iterations", "median_layers"}
     of_training |= {"curve_distances", "validation", "controls", "stall_probabilities"}
+    of_training |= {"time_to_accuracy", "accuracy_stalling"}
     assert (
         emptied
         == {
@@ -117,6 +119,8 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
             "storage_passes": {"storage_rates"},
             "storage_operations": {"storage_operation_rates"},
             "copies": {"copy_rates"},
+            "convergence_runs": {"steps_to_target", "critical_batches", "time_to_accuracy", "accuracy_stalling"},
+            "gradient_noise": {"noise_scale"},
             "layers": {
                 "layer_scaling",
                 "layer_predictions",
@@ -138,6 +142,26 @@ def test_nothing_measured_gives_empty_tables() -> None:
     for table in MODEL_TABLES:
         assert fitted[table.name].empty
         parquet.to_arrow(table, fitted[table.name])
+
+
+def test_runs_to_a_target_give_steps_and_times(
+    tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame]
+) -> None:
+    runs, steps = tables["convergence_runs"], fitted["steps_to_target"]
+    means = runs.groupby(["storage", "batch"])["steps_to_target"].mean()
+    assert steps.set_index(["storage", "batch"])["steps"].to_dict() == pytest.approx(means.to_dict())
+    assert (steps["regime"] != "no gain").all()
+    noise = fitted["critical_batches"]["noise_scale"]
+    assert noise.tolist() == pytest.approx([CRITICAL] * len(means.index.unique("storage")))
+    times = fitted["time_to_accuracy"].query("basis == 'measured' and steps_storage == 'local' and storage == 'local'")
+    seconds = fitted["predictions"].set_index([*SERIES, "ranks"])["measured_iteration"]
+    assert len(times) > 3
+    for row in times.to_dict("records"):
+        known = means["local"].get(row["global_batch"])
+        expected = seconds[tuple(row[name] for name in (*SERIES, "ranks"))] * (known or row["steps"])
+        assert row["time"] == pytest.approx(expected) or np.isnan(row["steps"])
+    keys = [*SERIES, "steps_storage", "steps_sync", "recipe", "target"]
+    assert not fitted["accuracy_stalling"].duplicated(keys).any()
 
 
 def test_warm_up_is_left_out(tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame]) -> None:

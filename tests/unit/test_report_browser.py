@@ -127,7 +127,7 @@ TOOLTIPS = """name => {
   return [...texts];
 }"""
 COUNTS = {"rank", "b [samples]", "layer", "nodes", "workers", "as on n nodes", "stalls at n (90 % interval)"}
-WITHOUT_INTERVALS = {"communication", "roofline"}
+WITHOUT_INTERVALS = {"communication", "convergence", "roofline"}
 """Charts of times that are taken as they are."""
 INTERVAL = re.compile(r"\([^()]*\d[^()]* to [^()]*\d[^()]*\)|[\d.]+ to [\d.]+ ms")
 

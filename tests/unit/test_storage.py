@@ -34,11 +34,19 @@ def colour_image(path: Path, colour: tuple[int, int, int]) -> None:
     Image.new("RGB", (40, 30), colour).save(path)
 
 
+def _stored(name: str, jpeg: bytes, number: int) -> bytes:
+    """The bytes that a format stores of an image."""
+    if FORMATS[name].shape:
+        return decode_image(jpeg, 256, str(number)).tobytes()
+    if name == "idx":
+        return decode_image(jpeg, 28, str(number)).mean(axis=0).astype(np.uint8).tobytes()
+    return jpeg
+
+
 def test_every_format_holds_the_same_images_and_labels(generated: Storage) -> None:
     expected = {}
     for number, (jpeg, label) in enumerate(synthetic_images(SAMPLES, seed=7)):
-        stored = decode_image(jpeg, 256, str(number)).tobytes() if generated.kind.shape else jpeg
-        expected[stored] = label
+        expected[_stored(generated.format, jpeg, number)] = label
     images = generated.open()
     assert {images.read(index): images.label(index) for index in range(images.samples)} == expected
     images.close()
@@ -137,7 +145,7 @@ def test_a_missing_path_and_an_unknown_format_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"storage s: .*nowhere does not exist"):
         prepare(Storage("s", tmp_path / "nowhere", "files"), generate=None, seed=0)
     for generate in (None, 3):
-        with pytest.raises(InputError, match=r"storage s: unknown format 'hdf5', known are files, tar, lmdb"):
+        with pytest.raises(InputError, match=r"storage s: unknown format 'hdf5', known are files, idx, tar, lmdb"):
             prepare(Storage("s", tmp_path, "hdf5"), generate=generate, seed=0)
 
 

@@ -348,7 +348,7 @@ def itself() -> list[Any]:
         ),
         (
             {"storage": {"disk": {"path": "images", "format": "file"}}},
-            "storage.disk.format: unknown format 'file', did you mean 'files'?; known: files, tar, lmdb,",
+            "storage.disk.format: unknown format 'file', did you mean 'files'?; known: files, idx, tar, lmdb,",
         ),
         (
             {"presets": {"mine": {"like": "wfbp", "grouping": "layers"}}},

@@ -239,7 +239,7 @@ def shape_of(block):
 
 def storage_and_networks(block):
     """The training data that cells read, and descriptions of the study's own networks that they train."""
-    storages = {one.cell.storage for one in block if "storage" in one.cell.axes}
+    storages = {name for one in block for name in one.cell.storages}
     networks = {file for one in block if "network" in one.cell.axes and (file := own_network(one.cell))}
     return [*(f"{RESULTS}/storage/{name}.json" for name in sorted(storages)), *sorted(networks)]
 

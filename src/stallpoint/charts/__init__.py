@@ -63,7 +63,7 @@ class Chart:
 
 ANSWER, COMMUNICATION, COMPUTE = "Where scaling stalls", "Communication of gradients", "Compute"
 DATA, MODEL, LAWS = "Training data", "Accuracy of the DAG model", "Scaling laws"
-MEASURING = "How it was measured"
+CONVERGENCE, MEASURING = "Training to a target", "How it was measured"
 
 _CHARTS = (
     Chart(
@@ -293,6 +293,16 @@ _CHARTS = (
         "from up to a quarter of the largest count of the series, with the 90 % interval. On the grey line prediction "
         "and measurement agree. The title of a panel says how many intervals hold the measured rate, 90 % of which "
         "should, and the median error.",
+    ),
+    Chart(
+        "convergence",
+        CONVERGENCE,
+        "Accuracy during training",
+        "Keuper & Pfreundt (2016), Fig. 10",
+        ("convergence",),
+        "Validation accuracy of networks that were trained to a target, a line for each run, against the training "
+        "samples that it has seen and against the time that it has trained; of several trials of a recipe the best one "
+        "is shown. Lines of one colour differ in their seed alone.",
     ),
     Chart(
         "turns",

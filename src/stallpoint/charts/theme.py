@@ -126,6 +126,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "collectives": GREEN,
         "storage": PINK,
         "copies": GREY,
+        "convergence": LILAC,
         "another process": VERMILION,
         "steal": VIOLET,
         "quota": LIME,

@@ -14,6 +14,7 @@ from stallpoint.charts import CHARTS
 from stallpoint.configuration import known
 from stallpoint.errors import InputError
 from stallpoint.records import (
+    CONVERGENCE_RUNS,
     EXTRAPOLATED_TABLES,
     FLAG,
     INSTRUMENTATION,
@@ -27,7 +28,8 @@ from stallpoint.records import (
 )
 
 JUDGED_TABLES: dict[str, Table] = {
-    table.name: table for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES, INSTRUMENTATION, NETWORK_LAYERS)
+    table.name: table
+    for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES, INSTRUMENTATION, CONVERGENCE_RUNS, NETWORK_LAYERS)
 }
 """Tables that a quantity can be taken from."""
 FACTS: dict[str, tuple[str, ...]] = {

@@ -23,11 +23,13 @@ from stallpoint.conclusions.words import (
     series,
     stall_in_words,
     trust_lines,
+    verdict_in_short,
     verdict_in_words,
     worthwhile_in_words,
 )
 from stallpoint.markdown import plain
 from stallpoint.models.answers.feeding import BUSY
+from stallpoint.models.base.measured import SERIES
 from stallpoint.numerals import interval, number
 from stallpoint.origins import BEYOND_CACHE, in_words
 
@@ -55,6 +57,7 @@ def details(conclusions: Conclusions) -> str:
         *_saturation_blocks(conclusions["saturation"]),
         *_feeding_blocks(conclusions["curves"]),
         *_break_even_blocks(conclusions["break_even"]),
+        *_target_blocks(conclusions),
         *_instrumentation_blocks(conclusions["instrumentation"]),
         *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
@@ -371,6 +374,42 @@ def _break_even_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
                 for row in rows
             ),
         )  # fmt: skip
+
+
+def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
+    """Up to which mini-batch larger ones pay, and where time to a target stalls beside where throughput does."""
+    if not conclusions["critical_batches"]:
+        return
+    yield "## Training to a target"
+    yield (
+        "Up to the critical mini-batch a larger one mostly saves steps, beyond it, mostly costs samples; the noise "
+        "scale is an estimate of it from the gradients."
+    )
+    yield markdown_table(
+        ["network", "storage", "preset", "recipe", "target", "B that reached it", "critical B", "noise scale"],
+        (
+            [
+                row["network"], row["storage"], row["sync"], row["recipe"], number(row["target"]),
+                f"{row['batches']}, up to {row['largest_reaching']}" if row["batches"] else "none",
+                interval(row["critical_batch"]), interval(row["noise_scale"]),
+            ]
+            for row in conclusions["critical_batches"]
+        ),
+    )  # fmt: skip
+    throughput = {tuple(curve[name] for name in SERIES): curve for curve in conclusions["curves"]}
+    rows = [
+        [
+            row["network"], row["hardware"], series(row),
+            f"{row['recipe']} to {number(row['target'])}, {row['steps_sync']}, {row['steps_storage']}",
+            verdict_in_short(row), verdict_in_short(throughput[tuple(row[name] for name in SERIES)]),
+        ]
+        for row in conclusions["accuracy_stalling"]
+    ]  # fmt: skip
+    if rows:
+        yield "Time to the target stalls where doubling the workers saves too little of it (predicted places included):"
+        yield markdown_table(
+            ["network", "hardware", "curve", "trained", "time to the target", "throughput, measured"], rows
+        )
 
 
 def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:

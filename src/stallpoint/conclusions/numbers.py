@@ -16,6 +16,7 @@ from stallpoint.conclusions.answers import answers
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
+from stallpoint.models.convergence.steps import TO_TARGET
 from stallpoint.models.terms.peaks import TRAINING
 
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
@@ -61,6 +62,8 @@ def conclude(
         "storages": list(_storages(tables["storage_rates"])),
         "saturation": list(_saturation(tables["saturation"])),
         "break_even": list(_break_even(tables["break_even"])),
+        "critical_batches": list(_critical_batches(tables["critical_batches"])),
+        "accuracy_stalling": list(_accuracy_stalling(tables["accuracy_stalling"])),
         "interventions": list(_interventions(tables["interventions"])),
         "machines": list(_machines(tables["runs"], tables["environments"])),
         "controls": [
@@ -347,6 +350,27 @@ def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
             **{name: int(row[name]) for name in ("readers", "workers_per_node", "verdict_ranks", "largest_measured")},
             "saturation_ranks": _estimate(row, "saturation_ranks") if row["reached"] else None,
             "largest_considered": int(row["largest_considered"]),
+        }
+
+
+def _critical_batches(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of each training to a target, up to which mini-batch larger ones pay, by its steps and by its gradients."""
+    for row in _rows(table):
+        yield {
+            **{name: row[name] for name in TO_TARGET},
+            **{name: int(row[name]) for name in ("batches", "largest_reaching")},
+            **{name: _estimate(row, name) for name in ("least_steps", "critical_batch", "noise_scale")},
+        }
+
+
+def _accuracy_stalling(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Where the time to each target stops falling, for each scaling curve."""
+    for row in _rows(table):
+        yield {
+            **{name: row[name] for name in (*SERIES, "steps_storage", "steps_sync", "recipe", "target", "verdict")},
+            "reached": bool(row["reached"]),
+            "stall_ranks": _estimate(row, "stall_ranks") if row["reached"] else None,
+            **{name: int(row[name]) for name in ("verdict_ranks", "largest_considered")},
         }
 
 

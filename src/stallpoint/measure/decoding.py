@@ -18,6 +18,10 @@ from stallpoint.storage.tokens import TokenSequences
 # Mean and standard deviation of ImageNet's channels (red, green, blue) on the scale 0..1.
 _MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 _DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
+# The luminance of red, green and blue (ITU-R BT.601), and its normalisation likewise.
+_LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
+_GREY_SCALE = np.float32(1 / (255 * _DEVIATION.mean()))
+_GREY_SHIFT = np.float32(-_MEAN.mean() / _DEVIATION.mean())
 _SCALE = (1 / (255 * _DEVIATION))[:, None, None]
 _SHIFT = (-_MEAN / _DEVIATION)[:, None, None]
 
@@ -55,7 +59,7 @@ class ImageDecoder:
     """Decodes, resizes and normalises images."""
 
     def __init__(self, images: ImageSet, takes: Images) -> None:
-        self._images, self._size = images, takes.size
+        self._images, self._size, self._channels = images, takes.size, takes.channels
         if takes.classes and images.classes > takes.classes:
             first = next(index for index in range(images.samples) if images.label(index) >= takes.classes)
             raise InputError(
@@ -64,14 +68,18 @@ class ImageDecoder:
             )
 
     def buffers(self, batch: int) -> Buffers:
-        """float32 [b, 3, size, size] and int64 [b]."""
-        return Buffers(np.empty((batch, 3, self._size, self._size), np.float32), np.empty(batch, np.int64))
+        """float32 [b, channels, size, size] and int64 [b]."""
+        return Buffers(np.empty((batch, self._channels, self._size, self._size), np.float32), np.empty(batch, np.int64))
 
     def decode(self, index: int, data: bytes, buffers: Buffers, place: int) -> None:
         """An image and its class."""
-        pixels = buffers.inputs[place]
-        np.multiply(self._images.decode(index, data, self._size), _SCALE, out=pixels)
-        pixels += _SHIFT
+        pixels, decoded = buffers.inputs[place], self._images.decode(index, data, self._size)
+        if self._channels == 1:
+            np.multiply(np.tensordot(_LUMINANCE, decoded, 1), _GREY_SCALE, out=pixels[0])
+            pixels += _GREY_SHIFT
+        else:
+            np.multiply(decoded, _SCALE, out=pixels)
+            pixels += _SHIFT
         buffers.labels[place] = self._images.label(index)
 
 
@@ -81,7 +89,9 @@ class MadeBefore:
     def __init__(self, takes: Inputs) -> None:
         random = np.random.default_rng(0)
         if isinstance(takes, Images):
-            self._inputs: npt.NDArray[Any] = random.standard_normal((3, takes.size, takes.size), np.float32)
+            self._inputs: npt.NDArray[Any] = random.standard_normal(
+                (takes.channels, takes.size, takes.size), np.float32
+            )
             self._labels: npt.NDArray[np.int64] = np.zeros((), np.int64)
         else:
             tokens = random.integers(0, takes.vocabulary, takes.length + 1)

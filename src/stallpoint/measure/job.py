@@ -40,6 +40,7 @@ from stallpoint.measure.sentinel import sentinel_of
 from stallpoint.measure.world import World, first_process
 from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, VISITS, Table
 from stallpoint.runs import run_row, write_failure
+from stallpoint.turns.ledger import checkpoint_of
 
 EXIT_DEFECT = 1
 _GRACE = 10.0
@@ -88,7 +89,8 @@ def run(
         if first_process():
             write_failure(cell, folder, started, str(error))
         return
-    _Visit(cell, folder, started, turn, beside, world, Recorder(cell, world.rank, visit), prepare).run(measure)
+    recorder = Recorder(cell, world.rank, visit, checkpoint_of(folder))
+    _Visit(cell, folder, started, turn, beside, world, recorder, prepare).run(measure)
 
 
 @dataclass(frozen=True)

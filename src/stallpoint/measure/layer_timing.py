@@ -96,6 +96,11 @@ class LayerTimer:
             "activation checkpointing use the variant use_reentrant=False)"
         )
 
+    def forget(self) -> None:
+        """Drop the marks of forward passes that were no iteration's."""
+        for taken in (self._turns, self._marks, self._ready, self._accumulated):
+            taken.clear()
+
     def remove(self) -> None:
         """Leave the layers as they were."""
         while self._undo:
@@ -116,8 +121,7 @@ class LayerTimer:
         )
         for index, mark in self._ready:
             times.gradient_ready[index] = seconds(mark)
-        for finished in (self._turns, self._marks, self._ready, self._accumulated):
-            finished.clear()
+        self.forget()
         return times
 
     def _sums(self, turns: Sequence[int], marks: Sequence[float]) -> list[float]:

@@ -1,8 +1,9 @@
-"""Stochastic gradient descent with momentum."""
+"""Stochastic gradient descent with momentum, and what training asks of any optimiser."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -13,6 +14,17 @@ from stallpoint.measure import STEP_SIZE
 # Caffe's values for AlexNet; for the step see `STEP_SIZE`.
 MOMENTUM = 0.9
 WEIGHT_DECAY = 0.0005
+
+
+class Optimiser(Protocol):
+    """What updates weights."""
+
+    @property
+    def state(self) -> Iterable[torch.Tensor]:
+        """What it keeps from step to step."""
+
+    def step(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Update these parameters, as far as they have gradients; some of all, where others follow."""
 
 
 class Sgd:

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +28,20 @@ class MiniBatch:
     """One worker's mini-batch of b samples; valid until the next one is asked for."""
 
     inputs: torch.Tensor
-    """As the network takes them: float32 [b, 3, size, size], normalised, or tokens int64 [b, length]."""
+    """As the network takes them: float32 [b, channels, size, size], normalised, or tokens int64 [b, length]."""
     labels: torch.Tensor
     """int64 [b], or [b, length]."""
     read: float
     """Time to read from the storage, summed over samples, in s."""
     decode: float
     """Time to decode (images: resize and normalise too), summed over samples, in s."""
+
+
+class Order(Protocol):
+    """Which sample a worker reads when."""
+
+    def indices(self, iteration: int) -> list[int]:
+        """Indices of its samples in the given iteration (from 0), at most a mini-batch."""
 
 
 class SampleOrder:
@@ -73,7 +80,7 @@ class InputPipeline:
     `prefetch` = 0 reads when asked, in the calling thread; otherwise `readers` threads keep that many
     mini-batches ahead. A storage that is missing, empty or not of the kind that the network `takes` raises `InputError`
     here, an unreadable sample in `next_batch`, naming its file. The first mini-batch is that of iteration `begin`. From
-    `pinned` memory a GPU copies by itself.
+    `pinned` memory a GPU copies by itself. `order` says which samples are read, if not all as `SampleOrder` has them.
     """
 
     def __init__(
@@ -89,12 +96,13 @@ class InputPipeline:
         seed: int,
         begin: int = 0,
         pinned: bool = False,
+        order: Order | None = None,
     ) -> None:
         self._stored = storage.open()
         self.left_out = self._stored.left_out
         """As `SampleSet.left_out`."""
         self._decoder = decoder(self._stored, takes)
-        self._order = SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
+        self._order = order or SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
         # Memory for each mini-batch ahead and for that in use: fresh memory would cost page faults.
         memory = (self._decoder.buffers(batch) for _ in range(prefetch + 1))
         self._buffers = deque(_pinned(buffers) if pinned else buffers for buffers in memory)
@@ -110,8 +118,8 @@ class InputPipeline:
         pending = self._ahead.popleft()
         times = [sample.result() for sample in pending.samples]
         return MiniBatch(
-            inputs=torch.from_numpy(pending.buffers.inputs),
-            labels=torch.from_numpy(pending.buffers.labels),
+            inputs=torch.from_numpy(pending.buffers.inputs)[: len(times)],
+            labels=torch.from_numpy(pending.buffers.labels)[: len(times)],
             read=sum(read for read, _ in times),
             decode=sum(decode for _, decode in times),
         )

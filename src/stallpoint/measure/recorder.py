@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ class Recorder:
     can save the rows at any moment.
     """
 
-    def __init__(self, cell: Cell, rank: int, visit: int = 1) -> None:
+    def __init__(self, cell: Cell, rank: int, visit: int = 1, checkpoint: Path | None = None) -> None:
         self._constants = {**_constants(cell, rank), "visit": visit}
+        self.checkpoint = checkpoint
+        """Where a visit can leave what it goes on from when it was interrupted."""
         self.visit = visit
         """Which visit to the cell this is, from 1."""
         self.prepared: datetime | None = None

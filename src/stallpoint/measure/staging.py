@@ -125,6 +125,8 @@ class Staging:
         stored = Storage(cell.storage, source, cell.storage_format).open()  # refuses what is no such storage
         samples = stored.samples
         stored.close()
+        if not source.is_dir():
+            raise InputError(f"storage {cell.storage}: {source} is no folder, and folders are staged; name the folder")
         sizes = _sizes(source)
         home = _home(cell.stage_to)
         folder = home / f"{_KEPT if cell.stage_keep else _OF_JOB}-{_digest(source, sizes)}"

@@ -54,6 +54,8 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     try:
         with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
             keep.left_out = stored.left_out
+            if stored.in_memory:
+                raise CannotRun(f"storage {cell.storage}: its file is compressed and read as a whole, not by samples")
             if stored.samples < world.size:
                 raise CannotRun(
                     f"storage {cell.storage} has {stored.samples} samples, fewer than the {world.size} workers that "

@@ -22,10 +22,11 @@ from stallpoint.measure import memory, resident, synchronisation
 from stallpoint.measure.clock import Mark, clock_for, host_mark
 from stallpoint.measure.device import device_of
 from stallpoint.measure.device_prefetch import DevicePrefetch
+from stallpoint.measure.gradient_norms import GradientNorms
 from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.mpi import MPI
-from stallpoint.measure.optimiser import Sgd
+from stallpoint.measure.optimiser import Optimiser, Sgd
 from stallpoint.measure.peak_memory import PeakMemory
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.precision import forward_context, loss_scale
@@ -75,6 +76,7 @@ class Trainer:
 
     All ranks must give the same weights. `device` is where it computes, `preset` how gradients are synchronised;
     what that has to learn from times it learns in the first `warmup` iterations. `change` says what is left out.
+    `optimiser` makes what updates the weights, called like `Sgd`; `norms` is told of the gradients.
     """
 
     def __init__(
@@ -87,6 +89,8 @@ class Trainer:
         precision: str = "float32",
         warmup: int = 1,
         change: Change = UNCHANGED,
+        optimiser: Callable[..., Optimiser] = Sgd,
+        norms: GradientNorms | None = None,
     ) -> None:
         self._network = network.to(device)
         self._world = world
@@ -96,13 +100,14 @@ class Trainer:
         self._layers = layers(self._network)
         self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
         self._scale = loss_scale(precision)
-        self._optimiser = Sgd(self._parameters, loss_scale=self._scale)
+        self._optimiser = optimiser(self._parameters, loss_scale=self._scale)
         self._synchronisation = synchronisation.start(
             preset, self._network, self._layers, world, self._clock, device, self._optimiser,
             warmup=warmup, empty_messages=change.empty_messages,
         )  # fmt: skip
         self._update = change.update
-        self._timer = LayerTimer(self._layers, self._clock, self._synchronisation.ready)
+        self._norms = norms
+        self._timer = LayerTimer(self._layers, self._clock, self._ready if norms else self._synchronisation.ready)
 
     def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:
         """One iteration, from waiting for its mini-batch to the updated weights."""
@@ -120,6 +125,8 @@ class Trainer:
         self._timer.check_gradients()
         self._synchronisation.finish()
         synchronised = mark()
+        if self._norms:
+            self._norms.summed()
         if self._update and not self._synchronisation.updates:
             self._optimiser.step(self._parameters)
         updated = mark()
@@ -140,6 +147,17 @@ class Trainer:
             "gradients": self._parameters,
             "optimiser": self._optimiser.state,
         }
+
+    @contextmanager
+    def aside(self) -> Iterator[nn.Module]:
+        """The network for passes that are no iteration's: in evaluation mode and without gradients."""
+        modes = [(module, module.training) for module in self._network.modules()]
+        self._network.eval()
+        with torch.no_grad(), self._in_precision:
+            yield self._network
+        for module, training in modes:
+            module.training = training
+        self._timer.forget()
 
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
@@ -165,6 +183,11 @@ class Trainer:
         self._timer.remove()
         for weights in self._parameters:
             weights.grad = None
+
+    def _ready(self, layer: int) -> None:
+        assert self._norms
+        self._norms.ready(layer)
+        self._synchronisation.ready(layer)
 
     def _phase_columns(
         self, batch: MiniBatch, loss: torch.Tensor, ends: dict[str, Mark], sent: Mapping[int, Sent]
@@ -236,7 +259,7 @@ def iterations(
     peak = PeakMemory(device)
     with (
         _pipeline(change.pipeline, cell, world, network.takes, before, device) as pipeline,
-        _on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
+        on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
             trained, world, preset, device,
             precision=cell.precision, warmup=cell.warmup, change=change,
@@ -264,7 +287,7 @@ def iterations(
 
 
 @contextmanager
-def _on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) -> Iterator[Callable[[], MiniBatch]]:
+def on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) -> Iterator[Callable[[], MiniBatch]]:
     """Where mini-batches come from: the pipeline, or the device's memory if they are copied there ahead."""
     if not ahead or device.type == "cpu":  # they are there already
         yield pipeline.next_batch

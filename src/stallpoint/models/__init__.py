@@ -27,6 +27,7 @@ from stallpoint.models.answers import (
     next_cells,
     saturation,
     stalling,
+    time_to_accuracy,
     traffic,
     trust,
     utilisation,
@@ -38,6 +39,7 @@ from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import frame, of_types
 from stallpoint.models.base.measured import Measured, measured, over_ranks, presets
 from stallpoint.models.base.statistics import groups
+from stallpoint.models.convergence import noise_scale, steps
 from stallpoint.models.iteration import tables as predictions
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.prediction import DagModel, learning
@@ -84,8 +86,7 @@ def fit(
     runs = tidy["runs"]
     every = map(_typed, [tidy] if parts is None else parts)
     reduced, disturbed, intervened, counts, shown = _reduced(every, tidy["visits"], runs)
-    steps = reduced.steps
-    points = measured(steps, seed)
+    points = measured(reduced.steps, seed)
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
     links = communication.fit(tidy["collectives"], seed, tidy["contention"])
     paces = pace.fit(tidy["contention"], seed)
@@ -125,6 +126,8 @@ def fit(
     checked = controls.table(points)
     stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
+    to_target = steps.steps_of(tidy["convergence_runs"], seed)
+    times, accuracy_stalls = time_to_accuracy.tables(training, to_target, cluster.presets, threshold)
     memory = peaks.fit(tidy["peak_memory"], runs, seed)
     shown_ranks, shown_layers = median_iterations.tables(shown)
     rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
@@ -132,7 +135,7 @@ def fit(
         "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
         "matrix_products": matrix_products.table(tidy["sgemm"], libraries, seed),
         "communication": communication.table(links),
-        "predictions": predictions.predictions(curves, steps),
+        "predictions": predictions.predictions(curves, reduced.steps),
         "validation": validation.table(reduced, points, calibration_nodes, cluster_of),
         "layer_predictions": predictions.layer_predictions(curves, reduced.first_ranks),
         "layer_times": predictions.layer_times(reduced.first_ranks),
@@ -166,6 +169,11 @@ def fit(
         "utilisation": utilisation.table(placed, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
         "memory": peaks.table(memory),
         "largest_batch": largest_batch.table(memory, runs, tidy["environments"]),
+        "steps_to_target": steps.table(to_target, threshold),
+        "noise_scale": noise_scale.table(tidy["gradient_noise"], seed),
+        "critical_batches": noise_scale.critical_batches(to_target, tidy["gradient_noise"], seed),
+        "time_to_accuracy": times,
+        "accuracy_stalling": accuracy_stalls,
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
 
@@ -202,13 +210,13 @@ def _part(part: Mapping[str, pd.DataFrame], visits: pd.DataFrame, in_full: froze
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
     good, layers, left_out = (disturbances.without(rows, found) for rows in (iterations, layers, intervened))
-    steps = [
+    changed = [
         over_ranks(rows, layers.iloc[:0]).assign(intervention=name) for name, rows in groups(left_out, "intervention")
     ]
     return _Reduced(
         trainings(good, layers),
         found,
-        pd.concat(steps) if steps else left_out.iloc[:0],
+        pd.concat(changed) if changed else left_out.iloc[:0],
         disturbances.counts(iterations, found),
         median_iterations.of_cells(in_full, good, layers),
     )

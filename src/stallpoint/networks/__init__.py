@@ -14,13 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stallpoint.errors import InputError
-from stallpoint.networks.inputs import IMAGENET_CLASSES, Images, Inputs, Tokens
+from stallpoint.networks.inputs import FASHION_CLASSES, IMAGENET_CLASSES, Images, Inputs, Tokens
 from stallpoint.networks.own import own_network
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from stallpoint.cells import SgemmCell, TrainCell
+    from stallpoint.cells import ConvergenceCell, SgemmCell, TrainCell
 
 
 class Network(Protocol):
@@ -279,11 +279,27 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             description="SqueezeNet 1.0: eight fire modules and no fully-connected layer",
             source="Iandola et al. (2016), Table 1",
         ),
+        RegisteredNetwork(
+            name="lenet",
+            build_function="lenet:lenet",
+            takes=Images(28, FASHION_CLASSES, channels=1),
+            parameters=431_080,
+            largest_layer_bytes=1_602_000,
+            multiply_adds=2_293_000,
+            published=Published(
+                parameters=Said(
+                    "431e3", "Han, Pool, Tran & Dally, Learning both Weights and Connections, NIPS 2015, Table 4"
+                ),
+                multiply_adds=Said("2293e3", "the same: 4586K FLOP, two for each multiplication"),
+            ),
+            description="LeNet in Caffe's form, for grey images of 28x28 pixels: two convolutions, two other layers",
+            source="LeCun et al. (1998); Caffe's examples/mnist",
+        ),
     )
 }
 
 
-def network_of(cell: TrainCell | SgemmCell) -> Network:
+def network_of(cell: TrainCell | SgemmCell | ConvergenceCell) -> Network:
     """The network of a cell: one of the registry, or the study's own."""
     return find(cell.network) if cell.own_network is None else own_network(cell.network, cell.own_network)
 

@@ -10,11 +10,13 @@ if TYPE_CHECKING:
 
 IMAGENET_CLASSES = 1000
 """Classes of the challenge's images (Russakovsky et al., 2015)."""
+FASHION_CLASSES = 10
+"""Classes of Fashion-MNIST (Xiao et al., 2017), as many as MNIST's."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """Colour images and the class of each."""
+    """Images, in colour or grey, and the class of each."""
 
     kind: ClassVar[str] = "images"
 
@@ -22,16 +24,18 @@ class Images:
     """Rows and columns, pixels."""
     classes: int | None = None
     """Classes that the network tells apart; None where nobody says."""
+    channels: int = 3
+    """3 (red, green, blue) or 1 (grey)."""
 
     def example(self, batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs float32 [b, 3, size, size] and labels int64 [b], all 0."""
+        """Inputs float32 [b, channels, size, size] and labels int64 [b], all 0."""
         import torch
 
-        inputs = torch.zeros(batch, 3, self.size, self.size, device=device)
+        inputs = torch.zeros(batch, self.channels, self.size, self.size, device=device)
         return inputs, torch.zeros(batch, dtype=torch.int64, device=device)
 
     def __str__(self) -> str:
-        return f"images of {self.size}x{self.size} pixels"
+        return f"{'grey ' if self.channels == 1 else ''}images of {self.size}x{self.size} pixels"
 
 
 @dataclass(frozen=True)

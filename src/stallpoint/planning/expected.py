@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import Cell, CollectivesCell, ConvergenceCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.planning.durations import Took
 from stallpoint.planning.work import FACTOR, FACTOR_UNKNOWN, Size, seconds, size_of
 
@@ -129,7 +129,7 @@ class Expectations:
 
     def _work(self, cell: Cell) -> tuple[Size | None, float]:
         size = None
-        if isinstance(cell, TrainCell | SgemmCell):
+        if isinstance(cell, TrainCell | SgemmCell | ConvergenceCell):
             if cell.network not in self._sizes:
                 self._sizes[cell.network] = size_of(cell.network, cell.own_network, self._descriptions)
             size = self._sizes[cell.network]
@@ -139,7 +139,7 @@ class Expectations:
 def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
     """The groups that a cell belongs to, the most similar cells first."""
     what: tuple[object, ...] = ()
-    if isinstance(cell, TrainCell | SgemmCell):
+    if isinstance(cell, TrainCell | SgemmCell | ConvergenceCell):
         what = (cell.network,)
     elif isinstance(cell, CollectivesCell):
         what = (cell.backend, cell.reduction)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stallpoint import parquet
-from stallpoint.cells import Cell, CollectivesCell, CopiesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import Cell, CollectivesCell, ConvergenceCell, CopiesCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.networks import NETWORKS
 from stallpoint.presets import preset_from
 from stallpoint.records import NETWORK_LAYERS
@@ -45,6 +45,11 @@ COPIES = 0.5
 """Seconds for one copy of each sort: 0.1 to 0.4 GB at 10e9 B/s, by several numbers of threads."""
 SAMPLE_ENCODED, SAMPLE_DECODED = 0.01, 0.001
 """Seconds that a reader takes to read and decode one image, and for one sample that is decoded already."""
+EPOCH_SAMPLES = {"idx": 60_000}
+"""Training samples of a storage before anybody looked into it, by format: MNIST's, or else `EPOCH_IMAGES`."""
+EPOCH_IMAGES = 1_281_167
+EVALUATED = 1.5
+"""Times that a run to a target takes for its evaluations beside its training."""
 ITERATION = 0.02
 """Seconds of an iteration that the size of the network does not matter for: calls of layers, rows that are kept."""
 VISIT = 0.3
@@ -105,6 +110,11 @@ def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
     if isinstance(cell, TrainCell):
         assert size
         return VISIT + (cell.warmup + cell.iterations) * _iteration(cell, size, crowd)
+    if isinstance(cell, ConvergenceCell):
+        assert size
+        steps = max(1.0, cell.most_epochs * EPOCH_SAMPLES.get(cell.storage_format, EPOCH_IMAGES) / cell.batch)
+        most = 60 * cell.most_minutes if cell.most_minutes else float("inf")
+        return VISIT + EVALUATED * min(most, steps * _iteration(cell, size, crowd))
     if isinstance(cell, SgemmCell):
         assert size
         each = (size.multiply_adds + _REFERENCE) * sum(cell.batches) + _MACHINE_PRODUCTS
@@ -121,7 +131,7 @@ def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
     return VISIT  # of a kind that nothing is known of until it was visited
 
 
-def _iteration(cell: TrainCell, size: Size, crowd: float) -> float:
+def _iteration(cell: TrainCell | ConvergenceCell, size: Size, crowd: float) -> float:
     operations = 2 * PASSES * size.multiply_adds * cell.worker_batch
     if cell.device == "cuda":
         computing = operations / CUDA_RATES[cell.precision]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 from stallpoint.storage.files import ImageFiles
+from stallpoint.storage.idx import IdxImages
 from stallpoint.storage.lmdb import LmdbImages
 from stallpoint.storage.mapped import MappedImages
 from stallpoint.storage.memory import OneBatch
@@ -29,6 +30,7 @@ __all__ = ["FORMATS", "SampleSet", "Storage"]
 
 FORMATS: dict[str, type[SampleSet]] = {
     "files": ImageFiles,
+    "idx": IdxImages,
     "tar": TarShards,
     "lmdb": LmdbImages,
     "parquet": ParquetImages,
@@ -62,7 +64,7 @@ class Storage:
     def open(self) -> SampleSet:
         """Its samples; `InputError` for an unknown format, a missing path or a storage without samples."""
         kind = self.kind
-        if kind.in_folder and not self.path.is_dir():
+        if not kind.is_at(self.path):
             raise InputError(
                 f"storage {self.name}: {self.path} does not exist or is not a folder; one that was generated comes "
                 "back by `snakemake -R prepare_storage`, and finished cells stay"

@@ -43,7 +43,7 @@ def prepare(
         if not is_there:
             write_synthetic(storage, generate, seed, shape)
     corrupt: dict[int, str] = {}
-    if storage.kind.in_folder and storage.path.is_dir():
+    if storage.kind.in_folder and storage.kind.is_at(storage.path):
         storage.kind.index(storage.path)
         if most_corrupt:
             corrupt = _corrupt(storage, most_corrupt)

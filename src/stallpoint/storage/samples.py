@@ -181,6 +181,16 @@ class SampleSet(ABC):
                 os.close(file)
 
     @classmethod
+    def is_at(cls, path: Path) -> bool:
+        """Whether there is anything that the samples could be in."""
+        return not cls.in_folder or path.is_dir()
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether samples are read from memory: how fast a file is read cannot be told by them."""
+        return not self.in_folder
+
+    @classmethod
     @abstractmethod
     def scan(cls, path: Path) -> Iterable[Entry]:
         """Find all samples below `path`, in a fixed order."""

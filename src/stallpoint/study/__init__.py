@@ -16,6 +16,7 @@ from stallpoint.cells import Cell
 from stallpoint.configuration import check
 from stallpoint.errors import InputError
 from stallpoint.study.catalogue import resolve, shape
+from stallpoint.study.convergence import convergence_cells
 from stallpoint.study.imported import imported_cells
 from stallpoint.study.matrix import LeftOut, training_cells
 from stallpoint.study.plan import plan_of, reasons
@@ -138,12 +139,13 @@ def expand(
     config = check(config, schema)
     catalogue = resolve(config)
     train, left_out = training_cells(config, catalogue)
+    runs, no_runs = convergence_cells(config, catalogue)
     imported = list(imported_cells(catalogue))
     supporting = supporting_cells(config, catalogue, train.values(), imported)
-    cells: dict[str, Cell] = {**train, **{cell.path: cell for cell in (*supporting, *imported)}}
+    cells: dict[str, Cell] = {**train, **{cell.path: cell for cell in (*supporting, *runs, *imported)}}
     if config["archives"] and archives is None:
         raise InputError("archives: those of other studies cannot be taken here")
     taken = archives(config) if archives else ()
     if not cells and not taken:
         raise InputError("the study has no cell to run: matrix leaves out every combination, and nothing is imported")
-    return Study(name=config["study"], config=config, cells=cells, left_out=left_out, archives=taken)
+    return Study(name=config["study"], config=config, cells=cells, left_out=(*left_out, *no_runs), archives=taken)

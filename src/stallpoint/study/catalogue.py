@@ -19,6 +19,8 @@ from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.own import own_network
 from stallpoint.presets import CHOICES, COMMUNICATORS, Preset, presets_of
+from stallpoint.recipes import CHOICES as RECIPE_CHOICES
+from stallpoint.recipes import Search, recipes_of
 from stallpoint.storage import FORMATS
 from stallpoint.storage.samples import Shape
 from stallpoint.study.paths import check_paths
@@ -30,11 +32,15 @@ REGISTRIES: dict[str, Collection[str]] = {
     "hardware.<name>.collectives[].reduction": CHOICES["reduction"],
     **{f"presets.<name>.{choice}": values for choice, values in CHOICES.items()},
     "presets.<name>.backend": COMMUNICATORS,
+    **{f"recipes.<name>.{choice}": values for choice, values in RECIPE_CHOICES.items()},
 }
 """Keys of a study that name something stallpoint has -> what it has; keys are written as in config/README.md."""
 
 SHAPE_KEYS = {kind.shape: [field.name for field in fields(kind.shape)] for kind in FORMATS.values() if kind.shape}
 """Shapes that a study can ask samples for, and the keys of a storage entry that say them."""
+
+CELLS_OF = ("matrix", "include", "convergence")
+"""Sections of a study whose entries name the axes of cells."""
 
 LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
 """Libraries of kernels that a hardware entry turns on or off, and the device that computes with each."""
@@ -55,6 +61,7 @@ class Catalogue:
     own_networks: Mapping[str, dict[str, Any]]
     """The study's entries under ``networks``."""
     presets: Mapping[str, Preset]
+    recipes: Mapping[str, Search]
     unfit: Mapping[tuple[str, str], str]
     """Network and storage -> why the one cannot be fed from the other; only pairs where that is known before."""
     told: Mapping[str, Mapping[str, Any]]
@@ -69,9 +76,9 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
     """The catalogue of a study whose shape is right; `InputError` names the entries that name what there is not."""
     check_paths(config)
     _refuse_unknown(config, REGISTRIES)
-    presets = presets_of(config["presets"])
+    presets, recipes = presets_of(config["presets"]), recipes_of(config["recipes"])
     networks = _networks(config["networks"])
-    _refuse_unknown(config, _uses(config, networks, presets))
+    _refuse_unknown(config, _uses(config, networks, presets, recipes))
     _check_hardware(config)
     _check_storage(config["storage"])
     _check_size(config)
@@ -80,6 +87,7 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
         storage=config["storage"],
         own_networks=config["networks"],
         presets=presets,
+        recipes=recipes,
         unfit=dict(_unfit(networks, config["storage"])),
         told={name: _told(entry, name, config) for name, entry in config["hardware"].items()},
     )
@@ -121,11 +129,14 @@ def staging(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"stage_to": entry.get("stage_to", NODE_DISK), "stage_keep": entry["stage_keep"]} if entry["stage"] else {}
 
 
-def _uses(config: Mapping[str, Any], networks: Collection[str], presets: Collection[str]) -> dict[str, Collection[str]]:
+def _uses(
+    config: Mapping[str, Any], networks: Collection[str], presets: Collection[str], recipes: Collection[str]
+) -> dict[str, Collection[str]]:
     """Keys that name something the study itself can have -> what there is, as in `REGISTRIES`."""
     axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
     return {
-        **{f"{section}[].{axis}": names for section in ("matrix", "include") for axis, names in axes.items()},
+        **{f"{section}[].{axis}": names for section in CELLS_OF for axis, names in axes.items()},
+        "convergence[].recipe": recipes,
         "sgemm.networks": networks,
         "storage_reads.also": config["storage"],
         "what_if[].sync": presets,
@@ -173,7 +184,7 @@ def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
 
 def _check_hardware(config: Mapping[str, Any]) -> None:
     """What is imported is not measured as well; what is computed in suits the device."""
-    for section in ("matrix", "include"):
+    for section in CELLS_OF:
         for index, block in enumerate(config[section]):
             for name in as_list(block["hardware"]):
                 if "traces" in config["hardware"][name]:

@@ -37,14 +37,14 @@ def training_cells(config: Mapping[str, Any], catalogue: Catalogue) -> tuple[dic
     train: dict[str, TrainCell] = {}
     left_out: list[LeftOut] = []
     for combination in _without_excluded(_combinations(config, catalogue), config, left_out):
-        if reason := _impossible(combination, catalogue):
+        if reason := impossible(combination, catalogue):
             left_out.append(LeftOut(combination, reason))
             continue
         for cell in _with_interventions(combination, config, catalogue):
             train.setdefault(cell.path, cell)
     for entry in config["include"]:
-        combination = {**{name: config[name] for name in SETTINGS}, **_full(entry, catalogue)}
-        if reason := _impossible(combination, catalogue):
+        combination = {**{name: config[name] for name in SETTINGS}, **full(entry, catalogue)}
+        if reason := impossible(combination, catalogue):
             left_out.append(LeftOut(combination, reason))
             continue
         cells = list(_with_interventions(combination, config, catalogue))
@@ -60,10 +60,10 @@ def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[d
         settings = {name: block.get(name, config[name]) for name in SETTINGS}
         axes = [axis for axis in AXES if axis in block]
         for values in product(*(as_list(block[axis]) for axis in axes)):
-            yield {**_full(dict(zip(axes, values, strict=True)), catalogue), **settings}
+            yield {**full(dict(zip(axes, values, strict=True)), catalogue), **settings}
 
 
-def _full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+def full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
     """`axes` with as many workers on a node as the hardware has there, where they do not say."""
     return {"workers_per_node": catalogue.hardware[axes["hardware"]]["workers_per_node"], **axes}
 
@@ -105,7 +105,7 @@ def _row(combination: Mapping[str, Any]) -> Row:
     return {**axes, "ranks": ranks, "worker_batch": _worker_batch(combination, ranks)}
 
 
-def _impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | None:
+def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | None:
     """Why a combination cannot run; None when it can."""
     if unfit := catalogue.unfit.get((combination["network"], combination["storage"])):
         return unfit

@@ -61,8 +61,8 @@ def reasons(left_out: tuple[LeftOut, ...]) -> list[str]:
 
 def _example(entry: LeftOut) -> str:
     several = ["workers_per_node"] if entry.axes["workers_per_node"] > 1 else []
-    axes = ("network", "hardware", "nodes", *several, "batch", "scaling")
-    return ", ".join(f"{axis} {entry.axes[axis]}" for axis in axes)
+    named = ("network", "hardware", "nodes", *several, "batch", "scaling")
+    return ", ".join(f"{axis} {entry.axes[axis]}" for axis in named if axis in entry.axes)
 
 
 def _left_out(left_out: tuple[LeftOut, ...]) -> Iterator[str]:

@@ -46,6 +46,11 @@ def round_folder(cell: Cell, folder: Path, *, again: bool, also: str = "") -> Pa
     return folder / f"{settings}~{latest}"
 
 
+def checkpoint_of(visit: Path) -> Path:
+    """Where the checkpoint is of a measurement that has the folder `visit`."""
+    return visit.parent / "checkpoint"
+
+
 @dataclass(frozen=True)
 class Measurement:
     """One measurement of a cell: its visits so far."""
@@ -68,6 +73,11 @@ class Measurement:
     def trial_folder(self) -> Path:
         """Where a visit goes that only finds out whether cells can be visited side by side."""
         return self.folder / "beside"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file from which a visit that was interrupted goes on, where its kind of job writes one."""
+        return checkpoint_of(self.visit_folder(1))
 
     def visit_folder(self, visit: int) -> Path:
         """Where the visit of this number goes."""
@@ -109,6 +119,7 @@ class Measurement:
         for visit in self.visits:
             shutil.rmtree(self.visit_folder(visit))
         shutil.rmtree(self.trial_folder, ignore_errors=True)
+        self.checkpoint.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Say that the record is whole."""

@@ -68,7 +68,9 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
 
     networks = {name: contents(entry) for name, entry in config["networks"].items()}
     data = {name: generated(entry) for name, entry in config["storage"].items()}
-    return lambda cell: networks.get(getattr(cell, "network", ""), "") + data.get(getattr(cell, "storage", ""), "")
+    return lambda cell: "".join(
+        [networks.get(getattr(cell, "network", ""), ""), *(data.get(storage, "") for storage in cell.storages)]
+    )
 
 
 def measurement(cell: Cell, visits: Path, *, again: bool, also: str = "") -> Measurement:

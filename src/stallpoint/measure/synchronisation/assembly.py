@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from stallpoint.measure.clock import Clock
-from stallpoint.measure.optimiser import Sgd
+from stallpoint.measure.optimiser import Optimiser
 from stallpoint.measure.synchronisation.alone import Alone
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.compression import reducer
@@ -30,7 +30,7 @@ def start(
     world: World,
     clock: Clock,
     device: torch.device,
-    optimiser: Sgd,
+    optimiser: Optimiser,
     *,
     warmup: int,
     empty_messages: bool = False,

@@ -19,7 +19,8 @@ from stallpoint.models.convergence.steps import Steps
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.presets import Preset
 
-_LABELS = ("recipe", "target")
+_LABELS = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe", "target": "target"}
+"""Columns that say which training the steps are of, and what they are called there."""
 
 
 def tables(
@@ -54,7 +55,7 @@ def _times(curve: ScalingCurve, steps: Steps) -> Iterator[dict[str, object]]:
         efficiency = steps.samples(min(steps.batches)) / steps.samples(batch)
         yield {
             **here.point.labels("global_batch"),
-            **{name: steps.training[name] for name in _LABELS},
+            **{column: steps.training[name] for column, name in _LABELS.items()},
             "basis": curve.basis(place),
             **columns("steps", needed),
             **columns("time", needed * seconds),
@@ -81,7 +82,7 @@ def _stalling(curve: ScalingCurve, steps: Steps, threshold: float) -> dict[str, 
     labels = {name: value for name, value in _first(curve).labels().items() if name in SERIES}
     return {
         **labels,
-        **{name: steps.training[name] for name in _LABELS},
+        **{column: steps.training[name] for column, name in _LABELS.items()},
         **stall.columns,
         "reached": stall.reached,
         "verdict": verdict,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from stallpoint import records
-from stallpoint.cells import ImportedTrainCell, TrainCell
+from stallpoint.cells import ConvergenceCell, ImportedTrainCell, TrainCell
 from stallpoint.kinds import cell_from_json
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import bootstrap, generator, groups, scatter, visits_of
@@ -125,11 +125,17 @@ def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
 
 
 def presets(runs: pd.DataFrame) -> dict[str, Preset]:
-    """The presets that training cells ran with, by the names they have in the column ``sync``.
+    """The presets that cells trained with, by the names they have in the column ``sync``.
 
     Compute cells, one worker alone, are called like the preset that does not communicate and have none.
     """
-    return {cell.sync: preset_from(cell.preset) for cell in trained(runs).values() if cell.scaling != "compute"}
+    to_target = map(cell_from_json, runs.loc[runs["kind"] == ConvergenceCell.kind, "settings"])
+    timed = (cell for cell in trained(runs).values() if cell.scaling != "compute")
+    cells: Iterable[TrainCell | ConvergenceCell] = (
+        *(cell for cell in to_target if isinstance(cell, ConvergenceCell)),
+        *timed,
+    )
+    return {cell.sync: preset_from(cell.preset) for cell in cells}
 
 
 def measured(steps: pd.DataFrame, seed: int, what: str = "measured") -> list[Measured]:

@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, bootstrap, columns, generator, groups
-from stallpoint.models.convergence.steps import TRAINING, Steps
+from stallpoint.models.convergence.steps import TO_TARGET, Steps
 
 PARTS = 4
 """Equal parts of a training that are told apart, as the noise grows while the loss falls."""
-_TRAINED = tuple(name for name in TRAINING if name != "target")
+_TRAINED = tuple(name for name in TO_TARGET if name != "target")
 
 
 def noise_scale(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
@@ -47,7 +47,7 @@ def table(gradient_noise: pd.DataFrame, seed: int) -> list[dict[str, object]]:
 def _parts(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
     several = gradient_noise[gradient_noise["batch"] > gradient_noise["worker_batch"]]
     for key, rows in groups(several, [*_TRAINED, "batch"]):
-        part = np.ceil(PARTS * rows["step"] / rows["step"].max()).clip(1, PARTS).astype(int)
+        part = np.ceil(PARTS * rows["step"] / max(rows["step"].max(), 1)).clip(1, PARTS).astype(int)
         for number, of_part in groups(rows.assign(part=part), "part"):
             yield {
                 **dict(zip([*_TRAINED, "batch"], key, strict=True)),

@@ -30,7 +30,7 @@ from stallpoint.models.base.statistics import (
     scatter,
 )
 
-TRAINING = ("network", "storage", "sync", "recipe", "target")
+TO_TARGET = ("network", "storage", "sync", "recipe", "target")
 """What steps to a target are of; hardware and workers change their time alone."""
 PERFECT, DIMINISHING, NO_GAIN, UNDECIDED = "perfect scaling", "diminishing returns", "no gain", "undecided"
 FEWEST_BATCHES = 2
@@ -63,7 +63,7 @@ class Steps:
     """Steps to one target, by B."""
 
     training: Mapping[str, Any]
-    """Values of `TRAINING`."""
+    """Values of `TO_TARGET`."""
     batches: Mapping[int, AtBatch]
     """By B, rising."""
     least_steps: Ensemble
@@ -118,12 +118,12 @@ class Steps:
 def steps_of(runs: pd.DataFrame, seed: int) -> list[Steps]:
     """Of every training in ``convergence_runs``, the tidy table of this name."""
     found = []
-    for key, rows in groups(runs, TRAINING):
+    for key, rows in groups(runs, TO_TARGET):
         rows = rows.assign(repeat=rows["seed"], visit=1)
         done = rows[rows["reached"].astype(bool)]
         usual = scatter(done, ["batch", "trial"], "steps_to_target")
         batches = {int(b): _at(at, usual, generator(seed, "steps", *key, b)) for b, at in groups(rows, "batch")}
-        found.append(_fitted(dict(zip(TRAINING, key, strict=True)), batches))
+        found.append(_fitted(dict(zip(TO_TARGET, key, strict=True)), batches))
     return found
 
 

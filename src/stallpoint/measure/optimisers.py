@@ -1,0 +1,81 @@
+"""The optimisers of recipes; their step size is set before each step.
+
+Biases, and the scales and shifts of normalisations, have no weight decay and no layer-wise step: both are of weight
+matrices and filters (You et al. 2017; Goyal et al. 2017, section 5.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import nn
+
+from stallpoint.recipes import Recipe
+
+EPSILON = 1e-6
+"""Of ``lamb``: keeps the step finite where gradients were 0 so far (You et al. 2020, section 4)."""
+
+
+class RecipeOptimiser:
+    """Moves weights against their gradients, which bear the factor `loss_scale` until then, as a recipe says."""
+
+    def __init__(self, recipe: Recipe, parameters: Iterable[nn.Parameter], *, loss_scale: float = 1.0) -> None:
+        self._recipe, self._scale = recipe, loss_scale
+        moved = list(parameters)
+        self._means = {id(weights): torch.zeros_like(weights) for weights in moved}
+        self._squares = {id(weights): torch.zeros_like(weights) for weights in moved if recipe.optimiser == "lamb"}
+        self._step, self._step_size = 0, recipe.step_size
+
+    def begin(self, step: int, step_size: float) -> None:
+        """What follows is this step, counted from 0, with this size."""
+        self._step, self._step_size = step, step_size
+
+    @torch.no_grad()
+    def step(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Update these parameters, as far as they have gradients."""
+        for weights in parameters:
+            if weights.grad is not None:
+                self._move(weights, weights.grad / self._scale)
+
+    @property
+    def state(self) -> Sequence[torch.Tensor]:
+        """What it keeps from step to step."""
+        return [*self._means.values(), *self._squares.values()]
+
+    @torch.no_grad()
+    def restore(self, state: Sequence[torch.Tensor]) -> None:
+        """Keep what `state` gave."""
+        for kept, values in zip(self.state, state, strict=True):
+            kept.copy_(values)
+
+    def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
+        recipe, size = self._recipe, self._step_size
+        layerwise = weights.dim() > 1
+        decay = recipe.weight_decay if layerwise else 0.0
+        mean = self._means[id(weights)]
+        if recipe.optimiser == "lamb":
+            square = self._squares[id(weights)]
+            mean.lerp_(gradient, 1 - recipe.momentum)
+            square.lerp_(gradient.square(), 1 - recipe.beta2)
+            unbiased = mean / (1 - recipe.momentum ** (self._step + 1))
+            spread = square / (1 - recipe.beta2 ** (self._step + 1))
+            update = unbiased / (spread.sqrt() + EPSILON) + decay * weights
+            weights.sub_(size * (_ratio(weights.norm(), update.norm()) if layerwise else 1.0) * update)
+            return
+        local = 1.0
+        if recipe.optimiser == "lars" and layerwise:
+            local = recipe.trust * _ratio(weights.norm(), gradient.norm() + decay * weights.norm()).item()
+        gradient = gradient + decay * weights
+        if recipe.optimiser == "lars":  # the size of each step stays with it (You et al. 2017, algorithm 1)
+            weights.sub_(mean.mul_(recipe.momentum).add_(size * local * gradient))
+        elif recipe.optimiser == "sgd":
+            weights.sub_(size * gradient)
+        else:
+            mean.mul_(recipe.momentum).add_(gradient)
+            weights.sub_(size * (gradient + recipe.momentum * mean if recipe.optimiser == "nesterov" else mean))
+
+
+def _ratio(norm: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+    """``norm / of``; 1 where either is 0, as a layer without weights or gradient has no scale."""
+    return torch.where((norm > 0) & (of > 0), norm / of, torch.ones_like(norm))

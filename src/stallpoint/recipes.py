@@ -1,0 +1,252 @@
+"""Recipes: how a network is trained to a target, each as an optimiser, a step-size schedule and their values.
+
+A study's own recipes stand under ``recipes``, each with what differs from another one; what it searches is drawn
+quasi-randomly, one point for each trial. This module imports no tensor library, so that a study can be checked in an
+instant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from stallpoint.errors import InputError
+
+CHOICES: dict[str, dict[str, str]] = {
+    "optimiser": {
+        "sgd": "stochastic gradient descent",
+        "momentum": "with momentum, as Caffe and PyTorch have it",
+        "nesterov": "with Nesterov's momentum, as PyTorch has it (Sutskever et al. 2013)",
+        "lars": "momentum; each layer scales its step by the norm of its weights over that of its gradient (You et al. "
+        "2017)",
+        "lamb": "Adam; each layer scales its step by the norm of its weights over that of the step (You et al. 2020)",
+    },
+    "schedule": {
+        "constant": "the same step size until the end",
+        "step-decay": "times decay every decay_epochs",
+        "cosine": "half a cosine, from the step size to 0 at the last step (Loshchilov & Hutter 2017)",
+    },
+    "scaling": {
+        "none": "the step size does not depend on the mini-batch",
+        "linear": "times B / reference_batch (Krizhevsky 2014; Goyal et al. 2017)",
+        "square-root": "times the square root of B / reference_batch (Krizhevsky 2014)",
+    },
+}
+"""Values of the choices a recipe makes, and what they mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One way to train; see `CHOICES`. Raises `InputError` naming the field that has no such value."""
+
+    optimiser: str = "momentum"
+    schedule: str = "constant"
+    scaling: str = "none"
+    step_size: float = 0.01
+    """Before scaling."""
+    reference_batch: int = 256
+    """B at which scaling leaves the step size as it is."""
+    warmup_epochs: float = 0.0
+    """Epochs in which the step size rises linearly: from the one before scaling, or from 0 where nothing is scaled."""
+    momentum: float = 0.9
+    """Of ``lamb``, the decay of the mean gradient (beta 1); without meaning for ``sgd``."""
+    weight_decay: float = 0.0
+    decay: float = 0.1
+    """Of ``step-decay``."""
+    decay_epochs: float = 30.0
+    """Of ``step-decay``."""
+    trust: float = 0.001
+    """Of ``lars``: the part of its norm by which a layer's weights move at step size 1."""
+    beta2: float = 0.999
+    """Of ``lamb``: the decay of the mean squared gradient."""
+
+    def __post_init__(self) -> None:
+        for field, values in CHOICES.items():
+            if getattr(self, field) not in values:
+                raise InputError(f"{field}: {getattr(self, field)!r} is not one of {', '.join(values)}")
+        for field in ("step_size", "reference_batch", "decay", "decay_epochs", "trust"):
+            if not 0 < getattr(self, field) < math.inf:
+                raise InputError(f"{field}: {getattr(self, field)} is not above 0")
+        for field in ("momentum", "beta2"):
+            if not 0 <= getattr(self, field) < 1:
+                raise InputError(f"{field}: {getattr(self, field)} is not from 0 to below 1")
+        for field in ("warmup_epochs", "weight_decay"):
+            if not 0 <= getattr(self, field) < math.inf:
+                raise InputError(f"{field}: {getattr(self, field)} is below 0")
+
+    def peak(self, batch: int) -> float:
+        """The step size at mini-batch B = `batch`, after warm-up."""
+        ratio = batch / self.reference_batch
+        return self.step_size * {"none": 1.0, "linear": ratio, "square-root": math.sqrt(ratio)}[self.scaling]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The step size of each step of one run."""
+
+    recipe: Recipe
+    batch: int
+    """B."""
+    samples: int
+    """Of an epoch."""
+    steps: int
+    """Steps after which the run ends at the latest."""
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps in which the step size rises."""
+        return round(self.recipe.warmup_epochs * self.samples / self.batch)
+
+    def step_size(self, step: int) -> float:
+        """That of a step, counted from 0."""
+        recipe, warmup, peak = self.recipe, self.warmup_steps, self.recipe.peak(self.batch)
+        if step < warmup:
+            first = 0.0 if recipe.scaling == "none" else recipe.step_size
+            return first + (peak - first) * (step + 1) / warmup
+        if recipe.schedule == "step-decay":
+            return float(peak * recipe.decay ** ((step * self.batch / self.samples) // recipe.decay_epochs))
+        if recipe.schedule == "cosine":
+            return peak / 2 * (1 + math.cos(math.pi * (step - warmup) / max(1, self.steps - warmup)))
+        return peak
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A recipe, and what of it is searched."""
+
+    recipe: Recipe
+    ranges: Mapping[str, tuple[float, float]]
+    """Field -> lower and upper end."""
+    trials: int = 1
+    """Points that are tried: the budget."""
+
+    def points(self) -> list[Recipe]:
+        """The recipe of each trial: a Sobol sequence over the ranges, without its first point, which is a corner.
+
+        Fields are drawn log-uniformly; of `ONE_MINUS` what lacks to 1. The first trial is the middle of all ranges, and
+        more trials leave the first ones as they are.
+        """
+        if not self.ranges:
+            return [self.recipe]
+        from scipy.stats import qmc  # only here: a plan starts faster without it
+
+        sequence = qmc.Sobol(len(self.ranges), scramble=False)
+        sequence.fast_forward(1)
+        found = []
+        for point in sequence.random(self.trials):
+            values: dict[str, Any] = {
+                field: _between(field, *ends, float(at))
+                for (field, ends), at in zip(self.ranges.items(), point, strict=True)
+            }
+            found.append(replace(self.recipe, **values))
+        return found
+
+
+ONE_MINUS = ("momentum", "beta2")
+"""Fields near 1, of which it is the distance to 1 that counts (Shallue et al. 2019, section 4.2)."""
+SEARCHED = ("step_size", "momentum", "weight_decay", "warmup_epochs", "trust", "beta2", "decay")
+"""Fields that can be searched."""
+
+
+def _between(field: str, low: float, high: float, at: float) -> float:
+    """The value at a share `at` of the way from `low` to `high`; six digits, so that it reads like one."""
+    value = 1 - _between("", 1 - low, 1 - high, at) if field in ONE_MINUS else low * (high / low) ** at
+    return float(f"{value:.6g}")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRecipe:
+    """A recipe with its description and where that comes from."""
+
+    recipe: Recipe
+    description: str
+    source: str
+
+
+RECIPES: dict[str, KnownRecipe] = {
+    "sgd": KnownRecipe(Recipe("sgd"), "plain, with a constant step", "Robbins & Monro (1951)"),
+    "momentum": KnownRecipe(
+        Recipe(), "momentum 0.9 and a constant step", "Krizhevsky et al. (2012), without the decay"
+    ),
+    "nesterov": KnownRecipe(Recipe("nesterov"), "Nesterov's momentum and a constant step", "Sutskever et al. (2013)"),
+    "linear-scaling": KnownRecipe(
+        Recipe("momentum", "step-decay", "linear", step_size=0.1, warmup_epochs=5.0, weight_decay=1e-4),
+        "the step grows with the mini-batch, after 5 epochs of warm-up; a tenth every 30 epochs",
+        "Goyal et al. (2017), sections 2 and 5.1",
+    ),
+    "cosine": KnownRecipe(Recipe("momentum", "cosine"), "momentum and half a cosine", "Loshchilov & Hutter (2017)"),
+    "lars": KnownRecipe(
+        Recipe("lars", "cosine", "linear", step_size=1.0, warmup_epochs=5.0, weight_decay=5e-4),
+        "layer-wise steps, scaled linearly after a warm-up",
+        "You, Gitman & Ginsburg (2017), algorithm 1",
+    ),
+    "lamb": KnownRecipe(
+        Recipe("lamb", "cosine", "square-root", step_size=0.001, warmup_epochs=1.0, weight_decay=0.01),
+        "layer-wise Adam, scaled by the square root after a warm-up",
+        "You et al. (2020), algorithm 2 and section 4",
+    ),
+    "bvlc-alexnet": KnownRecipe(
+        Recipe("momentum", "step-decay", step_size=0.01, weight_decay=5e-4, decay_epochs=20.0),
+        "Caffe's solver of AlexNet: a tenth every 20 epochs (100,000 iterations of 256 samples)",
+        "Caffe, models/bvlc_alexnet/solver.prototxt; Keuper & Pfreundt (2016), Table II",
+    ),
+    "larger-steps": KnownRecipe(
+        Recipe("momentum", "step-decay", "linear", step_size=0.01, weight_decay=5e-4, decay_epochs=20.0),
+        "as bvlc-alexnet, with steps that grow with the mini-batch, without warm-up",
+        "Keuper & Pfreundt (2016), Table IV and Fig. 10",
+    ),
+}
+"""The recipes every study knows, by name."""
+
+
+def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
+    """`RECIPES` and those a study defines: name -> what differs from recipe ``like``, what is searched, and trials.
+
+    Raises `InputError` naming the entry. An entry may build on one before it.
+    """
+    found = {name: Search(known.recipe, {}) for name, known in RECIPES.items()}
+    for name, entry in config.items():
+        where = f"recipes.{name}"
+        if name in RECIPES:
+            raise InputError(f"{where}: that name is taken; recipes of the study need names of their own")
+        if entry["like"] not in found:
+            raise InputError(f"{where}.like: no recipe {entry['like']!r}; known so far: {', '.join(found)}")
+        base = found[entry["like"]]
+        changes = {key: value for key, value in entry.items() if key not in ("like", "search", "trials")}
+        ranges = {field: _range(where, field, ends) for field, ends in entry.get("search", {}).items()}
+        if ("trials" in entry) != bool(ranges):
+            raise InputError(f"{where}: search and trials go together: so many points of its ranges are tried")
+        try:
+            recipe = replace(base.recipe, **changes)
+            for field, ends in ranges.items():
+                for end in ends:
+                    of_field: dict[str, Any] = {field: end}
+                    replace(recipe, **of_field)  # which refuses what cannot be
+        except InputError as error:
+            raise InputError(f"{where}.{error}") from None
+        found[name] = Search(recipe, ranges or base.ranges, entry.get("trials", base.trials))
+    return found
+
+
+def _range(where: str, field: str, ends: tuple[float, float]) -> tuple[float, float]:
+    low, high = ends
+    if field not in SEARCHED:
+        raise InputError(f"{where}.search.{field}: cannot be searched; {', '.join(SEARCHED)} can")
+    if not 0 < low < high:
+        raise InputError(f"{where}.search.{field}: [{low}, {high}] is no range of numbers above 0, the lower one first")
+    return low, high
+
+
+def recipe_from(values: Mapping[str, Any]) -> Recipe:
+    """The recipe a cell was told; raises `InputError` for a field it does not know."""
+    names = [field.name for field in fields(Recipe)]
+    if unknown := sorted(set(values) - set(names)):
+        raise InputError(f"recipe: unknown {', '.join(unknown)}; known: {', '.join(names)}")
+    return Recipe(**values)
+
+
+def to_values(recipe: Recipe) -> dict[str, Any]:
+    """The fields of a recipe, as a cell is told them."""
+    return asdict(recipe)

@@ -1,0 +1,172 @@
+"""Format ``idx``: images and labels as MNIST is handed out, and Fashion-MNIST (Debian's ``dataset-fashion-mnist``).
+
+An IDX file is a header (two zero bytes, the type of its values, the number of dimensions, and each of them as a
+big-endian 32-bit number) and the values (https://yann.lecun.com/exdb/mnist, "The IDX file format"). A set is two of
+them, ``NAME-images-idx3-ubyte`` and ``NAME-labels-idx1-ubyte``, each as it is or compressed (``.gz``). What is
+compressed cannot be read sample by sample: it is decompressed once, into memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.errors import InputError
+from stallpoint.storage.images import ImageSet, Pixels, decode_image
+from stallpoint.storage.samples import Entry, Extent, Made, Shape
+
+IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
+_UNSIGNED_BYTE = 8
+_HEADS = {IMAGES: 16, LABELS: 8}
+"""Bytes before the first value."""
+SIDE = 28
+"""Rows and columns of images that are written."""
+_WRITTEN = "train"
+"""NAME of sets that are written."""
+
+
+class IdxImages(ImageSet):
+    """Grey images in an IDX file."""
+
+    layout = (
+        f"NAME{IMAGES} and NAME{LABELS}, grey, as MNIST is handed out, also with .gz; the path ends in NAME where a "
+        "folder holds several"
+    )
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        images = _file(path, IMAGES)
+        self.path = images.parent if images else path
+        self._content = _whole(images) if images and images.suffix == ".gz" else None
+        self._shape = _header(images, 3)[1:] if images else (0, 0)
+
+    @classmethod
+    def is_at(cls, path: Path) -> bool:
+        """Whether there are such files: in the folder, or beginning with the path's last part."""
+        return path.is_dir() or any(path.parent.glob(f"{path.name}{IMAGES}*"))
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether a sample is read from memory, as its file is compressed."""
+        return self._content is not None
+
+    @classmethod
+    def scan(cls, path: Path) -> Iterator[Entry]:
+        """The images of the file, one after another."""
+        images, labels = _file(path, IMAGES), _file(path, LABELS)
+        if not images:
+            return
+        if not labels:
+            raise InputError(f"{images}: there are no labels, NAME{LABELS}, beside it")
+        shape, count = _header(images, 3), _header(labels, 1)
+        if shape[:1] != count:
+            raise InputError(f"{images}: {shape[0]} images, but {labels.name} has {count[0]} labels")
+        size = math.prod(shape[1:])
+        for file, expected in ((images, _HEADS[IMAGES] + shape[0] * size), (labels, _HEADS[LABELS] + count[0])):
+            there = len(_whole(file)) if file.suffix == ".gz" else file.stat().st_size
+            if there != expected:
+                raise InputError(f"{file}: has {there:,} bytes where its header says {expected:,}")
+        for number, label in enumerate(_whole(labels)[_HEADS[LABELS] :]):
+            yield Entry(images.name, _HEADS[IMAGES] + number * size, size, label)
+
+    @classmethod
+    def index(cls, path: Path, without: Collection[int] = ()) -> None:
+        """Nothing: two files are looked through at once, and their folder is often the system's.
+
+        All their samples can be decoded.
+        """
+
+    def extent(self, index: int) -> Extent | None:
+        """As `SampleSet.extent`; None where the file is compressed."""
+        return None if self.in_memory else super().extent(index)
+
+    def read(self, index: int) -> bytes:
+        """The sample's pixels."""
+        if self._content is None:
+            return super().read(index)
+        extent = self._extent(index)
+        return self._content[extent.offset : extent.offset + extent.size]
+
+    def decode(self, index: int, data: bytes, size: int) -> Pixels:
+        """The pixels as three equal channels, resized where the network takes another size."""
+        grey: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).reshape(self._shape)
+        if grey.shape != (size, size):
+            from PIL import Image  # here, so that storages can be named without it
+
+            grey = np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BILINEAR))
+        return np.broadcast_to(grey, (3, size, size))
+
+    @classmethod
+    def stored(cls, data: bytes, name: str, shape: Shape | None) -> bytes:
+        """The mean of the colours of a JPEG or PNG, `SIDE` x `SIDE` pixels."""
+        grey: Pixels = decode_image(data, SIDE, name).mean(axis=0).astype(np.uint8)
+        return grey.tobytes()
+
+    @classmethod
+    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+        """Both files with their headers, of the size that they are going to have."""
+        path.mkdir(parents=True)
+        for ending, sizes in ((IMAGES, (samples, SIDE, SIDE)), (LABELS, (samples,))):
+            with (path / f"{_WRITTEN}{ending}").open("wb") as file:
+                file.write(_head(*sizes))
+                file.truncate(file.tell() + math.prod(sizes))
+
+    @classmethod
+    def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
+        """Pixels and labels, at their places."""
+        for ending, size, rows in (
+            (IMAGES, SIDE * SIDE, [pixels for pixels, _ in part]),
+            (LABELS, 1, [bytes([label % 256]) for _, label in part]),
+        ):
+            with (path / f"{_WRITTEN}{ending}").open("r+b") as file:
+                file.seek(_HEADS[ending] + first * size)
+                file.writelines(rows)
+
+
+def _file(path: Path, ending: str) -> Path | None:
+    """The one file of the set with this ending, compressed or not; None where there is none."""
+    folder, name = (path, "*") if path.is_dir() else (path.parent, path.name)
+    found = [file for suffix in ("", ".gz") for file in sorted(folder.glob(f"{name}{ending}{suffix}"))]
+    names = sorted({file.name.removesuffix(".gz").removesuffix(ending) for file in found})
+    if len(names) > 1:
+        raise InputError(f"{path}: holds {' and '.join(names)}; name one of them, such as {path / names[-1]}")
+    return found[0] if found else None
+
+
+def _whole(file: Path) -> bytes:
+    """All bytes of the file, decompressed: once for all who open it in this process, while it stays as it is."""
+    state = file.stat()
+    return _read(file, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(4)
+def _read(file: Path, _changed: int, _size: int) -> bytes:
+    return _content(file)
+
+
+def _content(file: Path, first: int = -1) -> bytes:
+    """The file's bytes, decompressed; all or the `first` ones."""
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
+            return opened.read(first)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{file}: not a readable IDX file ({error})") from error
+
+
+def _header(file: Path, dimensions: int) -> tuple[int, ...]:
+    """The sizes that the header says; `InputError` unless it is one of bytes in so many dimensions."""
+    content = _content(file, 4 + 4 * dimensions)
+    if content[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]) or len(content) < 4 + 4 * dimensions:
+        raise InputError(f"{file}: not an IDX file of bytes in {dimensions} dimensions")
+    return tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, 4))
+
+
+def _head(*sizes: int) -> bytes:
+    return bytes([0, 0, _UNSIGNED_BYTE, len(sizes)]) + np.array(sizes, ">u4").tobytes()
