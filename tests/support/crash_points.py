@@ -161,7 +161,7 @@ def visit(order: Order) -> int:
     rows: Any = _Rows(order.cell, order.visit)
     started = archived.STARTED
     try:
-        job._Visit(order.cell, order.folder, started, order.turn, 0, world, rows).run(measure)
+        job._Visit(order.cell, order.folder, started, order.turn, 0, world, rows, lambda cell, _: cell).run(measure)
     except SystemExit as end:
         return int(end.code or 0)
     return 0

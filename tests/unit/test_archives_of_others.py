@@ -168,7 +168,7 @@ def unlisted(name: str, data: bytes) -> bytes:
     [
         (without("archive.json"), "archives[0]: {path} is not an archive of stallpoint: it has no archive.json"),
         (without("checksums"), "archives[0]: {path} is not an archive of stallpoint: it has no checksums.sha256"),
-        (index_with(records=99), "archives[0]: {path}: format 99 of its records, this program reads 3"),
+        (index_with(records=99), "archives[0]: {path}: format 99 of its records, this program reads 4"),
         (index_with(archive=2), "archives[0]: {path}: format 2 of its archive, this program reads 1"),
         (index_with(cells={"a": {"kind": "train"}}), "archives[0]: {path}: its archive.json is not the index"),
         (

@@ -63,6 +63,9 @@ def tables() -> dict[str, pd.DataFrame]:
     renamed = {name: under_all_names(frame) for name, frame in {**fitted, "network_layers": described}.items()}
     empty = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in EXTRAPOLATED_TABLES}
     of_records = {table.name: records[table.name] for table in (INSTRUMENTATION, CONVERGENCE_RUNS)}
+    # Some runs have no target, and go on to their last step.
+    runs = of_records[CONVERGENCE_RUNS.name]
+    of_records[CONVERGENCE_RUNS.name] = pd.concat([runs, runs.assign(ended="most steps")])
     return {**renamed, **empty, **of_records}
 
 
@@ -88,6 +91,10 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
         frame = pd.concat([frame.assign(hardware=name) for name in DEVICES])
         if "ranks" in frame:
             frame["ranks"] *= [4 if DEVICES[name] == "cuda" else 1 for name in frame["hardware"]]
+    if "memory" in frame:
+        frame = pd.concat([frame, frame[frame["hardware"].map(DEVICES) == "cuda"].assign(memory="device")])
+        if "available" in frame:
+            frame["available"] = 12e9
     if "reduction" in frame:
         frame = pd.concat([frame, frame.assign(reduction="ring")])
     if "against" in frame:

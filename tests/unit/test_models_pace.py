@@ -12,7 +12,7 @@ def contention(
     random = np.random.default_rng(0)
     rows = [
         {
-            "hardware": "cpu", "nodes": nodes, "cell": cell, "repeat": repeat, "visit": 1,
+            "hardware": "cpu", "nodes": nodes, "ranks": nodes, "cell": cell, "repeat": repeat, "visit": 1,
             "message_bytes": 1024, "sample": sample, "rank": rank, "warmup": sample == 0, "alone_operations": 20,
             "alone_computing": 20 * piece * (slowest if rank == 0 else 1.0)
             * (9 if sample == 0 else np.exp(noise * random.standard_normal())),
@@ -31,32 +31,32 @@ def jobs(pieces: dict[int, float]) -> dict[tuple[int, str], float]:
 
 def test_nodes_that_slow_each_other_down_are_found() -> None:
     found = pace.fit(contention(jobs({2: 1e-3, 8: 1.2e-3})), seed=0)
-    assert found.ratio("cpu", 8, 2) == pytest.approx(1.2, rel=0.03)
-    assert found.ratio("cpu", 2, 2) == pytest.approx(1)
+    assert found.ratio("cpu", (8, 1), (2, 1)) == pytest.approx(1.2, rel=0.03)
+    assert found.ratio("cpu", (2, 1), (2, 1)) == pytest.approx(1)
 
 
 def test_between_measured_node_counts_the_nearest_counts() -> None:
     found = pace.fit(contention(jobs({2: 1e-3, 8: 1.2e-3})), seed=0)
-    assert found.ratio("cpu", 6, 2) == pytest.approx(1.2, rel=0.03)
-    assert found.ratio("cpu", 64, 3) == pytest.approx(1.2, rel=0.03)
+    assert found.ratio("cpu", (6, 1), (2, 1)) == pytest.approx(1.2, rel=0.03)
+    assert found.ratio("cpu", (64, 1), (3, 1)) == pytest.approx(1.2, rel=0.03)
 
 
 def test_jobs_that_differ_among_themselves_tell_little() -> None:
     unequal = {(2, "a"): 1e-3, (2, "b"): 1.3e-3, (8, "c"): 1.1e-3, (8, "d"): 1.5e-3}
-    found = pace.fit(contention(unequal, noise=0.05), seed=0).ratio("cpu", 8, 2)
+    found = pace.fit(contention(unequal, noise=0.05), seed=0).ratio("cpu", (8, 1), (2, 1))
     assert 1 < found[0] < 1.1
 
 
 def test_what_nobody_measured_is_the_same_everywhere() -> None:
     nothing = pace.fit(contention({(2, "a"): 1e-3}).iloc[:0], seed=0)
-    assert (nothing.ratio("cpu", 8, 2) == 1).all()
-    assert nothing.further_lead("cpu", 8, 2) is None
+    assert (nothing.ratio("cpu", (8, 1), (2, 1)) == 1).all()
+    assert nothing.further_lead("cpu", (8, 1), (2, 1)) is None
 
 
 def test_a_slow_rank_lags_further_behind_the_mean_of_many() -> None:
     found = pace.fit(contention(jobs({2: 1e-3, 8: 1e-3}), slowest=1.2), seed=0)
     # 1.2 over the mean of 1.2 and 1; 1.2 over the mean of 1.2 and seven times 1.
-    assert found.further_lead("cpu", 8, 2) == pytest.approx(1.2 / 1.025 - 1.2 / 1.1, rel=0.2)
-    assert found.further_lead("cpu", 2, 2) == pytest.approx(0)
-    assert found.further_lead("cpu", 4, 2) is None
-    assert found.further_lead("gpu", 8, 2) is None
+    assert found.further_lead("cpu", (8, 1), (2, 1)) == pytest.approx(1.2 / 1.025 - 1.2 / 1.1, rel=0.2)
+    assert found.further_lead("cpu", (2, 1), (2, 1)) == pytest.approx(0)
+    assert found.further_lead("cpu", (4, 1), (2, 1)) is None
+    assert found.further_lead("gpu", (8, 1), (2, 1)) is None

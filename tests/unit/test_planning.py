@@ -13,7 +13,7 @@ from scipy.stats import t as student_t
 
 from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.errors import InputError
-from stallpoint.models.terms.peaks import TRAINING
+from stallpoint.models.terms.peaks import BESIDE_BATCH
 from stallpoint.parquet import write, write_cell
 from stallpoint.planning import durations, precision, work
 from stallpoint.planning.budget import check_budget
@@ -261,7 +261,11 @@ def test_the_plan_in_words(tmp_path: Path) -> None:
 def test_mini_batches_that_may_not_fit_are_named_and_none_is_left_out(tmp_path: Path) -> None:
     def expected(b: int, **known: object) -> list[str]:
         row: dict[str, object] = dict.fromkeys((column.name for column in LARGEST_BATCH.columns), math.nan)
-        row |= {name: getattr(TRAIN, name) for name in TRAINING} | {"memory": "host", "note": "", "basis": "predicted"}
+        row |= {name: getattr(TRAIN, name) for name in BESIDE_BATCH} | {
+            "memory": "host",
+            "note": "",
+            "basis": "predicted",
+        }
         row |= {"largest_batch": 100.0, "largest_batch_low": 90.0, "largest_batch_high": 110.0, **known}
         write(LARGEST_BATCH, [row], tmp_path / "models/largest_batch.parquet")
         plan = a_plan([replace(TRAIN, worker_batch=b)], tmp_path)

@@ -10,11 +10,11 @@ import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks, theme
 from stallpoint.charts.frames import compact, estimate, rows, text_of, varies, with_interval
-from stallpoint.models.terms.peaks import TRAINING
+from stallpoint.models.terms.peaks import BESIDE_BATCH
 from stallpoint.numerals import number
 from stallpoint.presets import NONE
 
-KEY = [*TRAINING, "memory"]
+KEY = [*BESIDE_BATCH, "memory"]
 CELLS = "train cells"
 GIB = 2.0**-30
 GRID = 25

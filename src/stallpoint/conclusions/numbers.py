@@ -17,7 +17,7 @@ from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
 from stallpoint.models.convergence.steps import TO_TARGET
-from stallpoint.models.terms.peaks import TRAINING
+from stallpoint.models.terms.peaks import BESIDE_BATCH
 
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
 """Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
@@ -301,7 +301,7 @@ def _memory(largest: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """The largest mini-batch of each training, and what memory it needs."""
     for row in _rows(largest):
         yield {
-            **{name: row[name] for name in (*TRAINING, "memory", "basis", "note")},
+            **{name: row[name] for name in (*BESIDE_BATCH, "memory", "basis", "note")},
             **{name: _number(row[name]) for name in ("available", "largest_measured", "smallest_failed")},
             **{name: _estimate(row, name) for name in ("fixed", "slope", "largest_batch")},
         }

@@ -14,7 +14,7 @@ import pandas as pd
 from stallpoint.cells import TrainCell
 from stallpoint.models.base.measured import trained
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns
-from stallpoint.models.terms.peaks import DEVICE, HOST, TRAINING, Peaks
+from stallpoint.models.terms.peaks import BESIDE_BATCH, DEVICE, HOST, Peaks
 
 MEASURED, PREDICTED, UNKNOWN_BASIS = "measured", "predicted", "unknown"
 OUT_OF_MEMORY = "out of memory"
@@ -22,7 +22,7 @@ OUT_OF_MEMORY = "out of memory"
 _AVAILABLE = {HOST: "available_memory", DEVICE: "gpu_available_memory"}
 
 _Key = tuple[str | int, ...]
-"""Values of `TRAINING`, and the memory."""
+"""Values of `BESIDE_BATCH`, and the memory."""
 
 
 class _Tried(NamedTuple):
@@ -50,8 +50,8 @@ def _failed(runs: pd.DataFrame) -> Mapping[_Key, list[int]]:
 
 
 def training_of(cell: TrainCell) -> _Key:
-    """Values of `TRAINING` of a cell."""
-    return tuple(getattr(cell, name) for name in TRAINING)
+    """Values of `BESIDE_BATCH` of a cell."""
+    return tuple(getattr(cell, name) for name in BESIDE_BATCH)
 
 
 def _ran_out_of(cell: TrainCell, reason: str) -> str:
@@ -71,7 +71,7 @@ def _row(key: _Key, peaks: Peaks | None, failed: list[int], environments: pd.Dat
         by_line = np.floor((available / off - line[:, 0]) / line[:, 1])
     basis, note = _basis(tried, line, available)
     return {
-        **dict(zip((*TRAINING, "memory"), key, strict=True)),
+        **dict(zip((*BESIDE_BATCH, "memory"), key, strict=True)),
         "available": available,
         **columns("fixed", line[:, 0]),
         **columns("slope", line[:, 1]),

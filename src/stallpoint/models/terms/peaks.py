@@ -26,7 +26,7 @@ from stallpoint.models.base.statistics import (
 )
 
 HOST, DEVICE = "host", "device"
-TRAINING = ("network", "hardware", "workers_per_node", "sync", "prefetch")
+BESIDE_BATCH = ("network", "hardware", "workers_per_node", "sync", "prefetch")
 """What memory depends on beside b."""
 TENSORS = ("weights", "gradients", "optimiser")
 OFF_THE_LINE = 0.05
@@ -40,7 +40,7 @@ class Peaks:
     """The most memory of one training at each measured b."""
 
     training: tuple[str | int, ...]
-    """Values of `TRAINING`."""
+    """Values of `BESIDE_BATCH`."""
     memory: str
     """`HOST` or `DEVICE`."""
     batches: Sequence[int]
@@ -58,7 +58,7 @@ class Peaks:
     @property
     def labels(self) -> dict[str, str | int]:
         """Columns that say which it is."""
-        return {**dict(zip(TRAINING, self.training, strict=True)), "memory": self.memory}
+        return {**dict(zip(BESIDE_BATCH, self.training, strict=True)), "memory": self.memory}
 
 
 def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]:
@@ -77,8 +77,8 @@ def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
     column = f"{memory}_peak"
     # A cell needs what its most demanding rank needs: that of a parameter server, say.
     most = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
-    usual = scatter(most, (*TRAINING, "worker_batch"), column)
-    for key, of_training in groups(most, TRAINING):
+    usual = scatter(most, (*BESIDE_BATCH, "worker_batch"), column)
+    for key, of_training in groups(most, BESIDE_BATCH):
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
             [
