@@ -495,7 +495,8 @@ def log_there() -> None:
 
 
 def prepare_storage(*, seed: int) -> None:
-    script("prepare_storage", params={"entry": {"path": "images", "format": "raw", "generate": 4}, "seed": seed},
+    entry = {"path": "images", "format": "raw", "generate": 4, "most_corrupt": 0}
+    script("prepare_storage", params={"entry": entry, "seed": seed},
            wildcards={"storage": "local"}, output={"manifest": f"{RESULTS}/storage/local.json"})  # fmt: skip
 
 

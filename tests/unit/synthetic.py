@@ -299,7 +299,7 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
             "cell": cell.path, "rank": rank, "node": f"node{rank // cell.workers_per_node}", "device": "cpu",
             "cpu_model": "made-up CPU", "gpu_model": "", "cores_available": 1, "threads": 1, "load_average": 0.1,
             "core_cache_bytes": 2**20, "cache_bytes": 2**25, "memory_bytes": 2**33, "available_memory": 2**33,
-            "gpu_available_memory": np.nan,
+            "gpu_available_memory": 11.5e9 if cell.device == "cuda" else np.nan,
             "kernel": "Linux", "python": "3.11", "torch": "2.6", "mpi4py": "4.0",
             "cpu_nominal_clock": 2.5e9, "cpu_max_clock": np.nan, "gpu_max_clock": np.nan,
             "cuda": "", "cudnn": "", "nccl": "", "driver": "", "blas": "MKL 2024.2", "onednn": "3.5.3",
@@ -328,11 +328,12 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
             rows["iterations"].append({**label, **times, "start": start, "loss": 7.0})
             rows["layers"].extend({**label, **layer} for layer in layers)
         start += max(times["iteration_time"] for times, _ in ranks)
+    peak = truth.fixed_memory + truth.memory * cell.worker_batch
     rows["peak_memory"].extend(
         {
-            **axes, "visit": visit, "rank": rank, "device_peak": np.nan, "process": 3e8,
+            **axes, "visit": visit, "rank": rank, "device_peak": peak if cell.device == "cuda" else np.nan, "process": 3e8,
             "weights": truth.gradient_bytes, "gradients": truth.gradient_bytes, "optimiser": truth.gradient_bytes,
-            "host_peak": truth.fixed_memory + truth.memory * cell.worker_batch,
+            "host_peak": peak,
         }
         for visit, rank in product(range(1, 1 + cell.visits), range(cell.ranks))
     )  # fmt: skip
@@ -447,7 +448,7 @@ def _storage_rows(truth: Truth, cell: StorageCell, rng: np.random.Generator, row
             "resident": 0.0 if cache == "cold" else 1.0, "bytes": 100_000 * cell.samples,
             "node_bytes": 100_000 * cell.samples * cell.workers_per_node, "process_bytes": counted,
             "device_bytes": counted * cell.workers_per_node, "disk_bytes": counted * cell.workers_per_node,
-            "server_bytes": 0, "network_bytes": 0, "origin": "local device" if cache == "cold" else "page cache",
+            "server_bytes": None, "network_bytes": 0, "origin": "local device" if cache == "cold" else "page cache",
             "server_cache": "none" if cache == "cold" else "", "of_storage": cache == "cold",
             "set_bytes": 10**12, "memory_bytes": 10**11,
         })  # fmt: skip

@@ -17,6 +17,12 @@ def frame(table: Table, rows: pd.DataFrame | Sequence[dict[str, object]]) -> pd.
 
 
 def of_types(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` in the types of `table`: empty columns have none, categorical ones would group otherwise."""
+    """`rows` in the types of `table`: empty columns have none, categorical ones would group otherwise.
+
+    Whole numbers of which some are not known (a counter that a node does not have) are real ones.
+    """
     types = {column.name: _TYPES[column.type] for column in table.columns if column.type in _TYPES}
-    return rows.astype({name: types[name] for name in rows.columns if name in types})
+    lacking = {name for name in rows.columns if types.get(name) == "int64" and rows[name].isna().any()}
+    return rows.astype({
+        name: "float64" if name in lacking else types[name] for name in rows.columns if name in types
+    })  # fmt: skip
