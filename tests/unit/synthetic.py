@@ -331,7 +331,8 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
     peak = truth.fixed_memory + truth.memory * cell.worker_batch
     rows["peak_memory"].extend(
         {
-            **axes, "visit": visit, "rank": rank, "device_peak": peak if cell.device == "cuda" else np.nan, "process": 3e8,
+            **axes, "visit": visit, "rank": rank, "process": 3e8,
+            "device_peak": peak if cell.device == "cuda" else np.nan,
             "weights": truth.gradient_bytes, "gradients": truth.gradient_bytes, "optimiser": truth.gradient_bytes,
             "host_peak": peak,
         }
