@@ -138,7 +138,8 @@ def test_every_kind_of_job_ran_on_one_two_and_four_nodes(finished: Checkout) -> 
     assert rows.groupby("kind")["nodes"].apply(sorted).to_dict() == {
         "train": [1, 1, *[2] * len(PRESETS), 4],
         "sgemm": [1],
-        "collectives": [*[2] * 5, 4],  # at 2 nodes: MPI's own choice, ring, binary tree, parameter server, and Gloo
+        # At 2 nodes: MPI's own choice, the same copied, ring, binary tree, one server, one on every rank, and Gloo.
+        "collectives": [*[2] * 7, 4],
         "storage": [1, 2, 4],
     }
 

@@ -27,7 +27,7 @@ def ensemble(value: float, spread: float, seed: int) -> np.ndarray[Any, Any]:
 
 def point(storage: str, data_wait: float, spread: float = 1e-6) -> Measured:
     """A point whose wait for data is off by so much, s; two storages' waits have nothing to do with each other."""
-    at = Point("alexnet", "cpu", storage, "strong", "wfbp", 0, BATCH, 2, 2, BATCH, BATCH // 2)
+    at = Point("alexnet", "cpu", storage, "strong", "wfbp", 0, BATCH, 1, 2, 2, BATCH, BATCH // 2)
     wait = ensemble(data_wait, spread, seed=len(storage))
     return Measured(at, (f"cell of {storage}",), Parts(iteration_time=2 * wait, data_wait=wait))
 

@@ -19,7 +19,13 @@ SCHEME = ("cpu", "mpi", "library")
 
 def calls(nodes: Sequence[int] = (2, 4), workers_per_node: int = 1) -> pd.DataFrame:
     tables = study(
-        TRUTH, nodes=nodes, workers_per_node=workers_per_node, syncs=("naive",), prefetches=(0,), storages=("local",)
+        TRUTH,
+        nodes=nodes,
+        workers_per_node=workers_per_node,
+        syncs=("naive",),
+        prefetches=(0,),
+        storages=("local",),
+        seed=1,
     )
     return tables["collectives"]
 

@@ -40,7 +40,7 @@ GROUPS = {
     "Answer": ("answer", "curves"),
     "Why": (
         "topic-where-scaling-stalls", "sliders",
-        "topic-communication-of-gradients", "topic-compute", "topic-training-data",
+        "topic-communication-of-gradients", "topic-compute", "topic-training-data", "topic-training-to-a-target",
         "interventions",
     ),
     "How sure": (

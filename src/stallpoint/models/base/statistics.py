@@ -225,10 +225,12 @@ def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0
     `design` [..., points, 2] is not negative, `observed` and `count` are [..., points]. Returns [..., 2].
     """
     fitted = design.sum(axis=-1)
-    for _ in range(_REFITS):
+    for refit in range(_REFITS):
         root = np.sqrt(np.asarray(count) / np.maximum(fitted, _SHORTEST))
         found = non_negative_least_squares(design * root[..., None], observed * root)
-        fitted = (design * found[..., None, :]).sum(axis=-1)
+        now = (design * found[..., None, :]).sum(axis=-1)
+        # Where a coefficient is 0 by one fit and above 0 by the next, they would take turns for ever.
+        fitted = now if refit < _REFITS // 2 else (fitted + now) / 2
     return found
 
 
