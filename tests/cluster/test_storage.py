@@ -173,7 +173,9 @@ def test_a_run_whose_volume_goes_away_says_so_and_goes_on_when_it_is_back(finish
     assert volume.storage
     log = finished.folder / "logs/volume/turns/cpu.log"
     finished.write_study(include=[LONG], visits=VISITS, matrix=[])
-    folder = finished.results("visits/train/network~small/hardware~cpu/nodes~2/batch~8/storage~volume")
+    folder = finished.results(
+        "visits/train/network~small/hardware~cpu/nodes~2/workers_per_node~1/batch~8/storage~volume"
+    )
 
     def visits() -> dict[Path, int]:
         return {one: one.stat().st_mtime_ns for one in folder.glob("*/*/*/*/*/visit~*")}
@@ -194,7 +196,9 @@ def test_a_run_whose_volume_goes_away_says_so_and_goes_on_when_it_is_back(finish
     assert re.search(rf"{VOLUME}/images.*(not connected|gone)", ran.text), ran.text
     assert "Traceback" not in ran.text
     assert made
-    recorded = finished.results("raw/train/network~small/hardware~cpu/nodes~2/batch~8/storage~volume")
+    recorded = finished.results(
+        "raw/train/network~small/hardware~cpu/nodes~2/workers_per_node~1/batch~8/storage~volume"
+    )
     (run_,) = recorded.rglob("scaling~weak/**/runs.parquet")
     assert read(RUNS, run_)["status"].to_pylist() == ["ok"]
 

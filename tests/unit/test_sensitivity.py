@@ -311,8 +311,8 @@ def test_nodes_that_slow_each_other_down_stay_found(usual: float, monkeypatch: p
     monkeypatch.setattr(pace, "USUAL", usual)
     noise = np.exp(0.01 * np.random.default_rng(0).standard_normal((2, 1 + statistics.REPLICATES)))
     noise[:, 0] = 1
-    known = pace.Pace({"cpu": {2: noise[0], 8: 1.2 * noise[1]}}, {})
-    assert known.ratio("cpu", 8, 2)[0] == pytest.approx(1.2, rel=0.02)
+    known = pace.Pace({"cpu": {(2, 1): noise[0], (8, 1): 1.2 * noise[1]}}, {})
+    assert known.ratio("cpu", (8, 1), (2, 1))[0] == pytest.approx(1.2, rel=0.02)
 
 
 # --- rates at four times as many workers ---------------------------------------------------------
