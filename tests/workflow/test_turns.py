@@ -78,7 +78,8 @@ def study(measured: Checkout) -> Iterator[Checkout]:
 
 
 TRAIN = [
-    f"{RAW}/train/network~mine/hardware~local/nodes~{nodes}/batch~2/storage~jpeg/scaling~strong/sync~wfbp/prefetch~1/repeat~1"
+    f"{RAW}/train/network~mine/hardware~local/nodes~{nodes}/workers_per_node~1/batch~2/storage~jpeg/scaling~strong/"
+    "sync~wfbp/prefetch~1/repeat~1"
     for nodes in (1, 2)
 ]
 

@@ -75,7 +75,9 @@ wildcard_constraints:
         axis: "|".join(map(re.escape, map(str, STUDY.values(axis)))) or "(?!)"
         for kind in KINDS.values()
         for axis in kind.cell.axes
-    },
+    }
+    # Runs to a target are validated on storages that nothing is trained from.
+    | {"storage": "|".join(map(re.escape, STUDY.config["storage"])) or "(?!)"},
     archive="|".join(re.escape(archive.name) for archive in STUDY.archives) or "(?!)",
     chart="|".join(CHARTS),
     paper="|".join(PAPERS),
