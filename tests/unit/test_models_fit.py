@@ -189,6 +189,15 @@ def test_gradients_slow_down_beside_data_that_comes_over_their_link() -> None:
     assert (together["predicted_data"] >= own["predicted_data"]).all()
 
 
+def test_workers_alone_validate_nothing() -> None:
+    alone = study(nodes=(1,), repeats=1)
+    for name in ("iterations", "layers"):
+        alone[name] = alone[name][alone[name]["scaling"] == "compute"]
+    fitted = fit(alone, nodes=NODES)
+    assert fitted["validation"].empty
+    assert len(fitted["layer_scaling"]) > 0
+
+
 def test_pieces_reach_the_table() -> None:
     tables = study(nodes=(1, 2), repeats=1)
     rows = tables["collectives"]

@@ -35,6 +35,8 @@ def table(
     `cluster_of` makes of training cells and the points among them what is known of the cluster.
     """
     scaling = [one for one in points if one.point.scaling in SCALINGS]
+    if not scaling:
+        return []
     fewest = sorted({one.point.ranks for one in scaling})[:CALIBRATED_ON]
 
     def belongs(point: Point) -> bool:
