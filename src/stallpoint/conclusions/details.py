@@ -343,8 +343,9 @@ def feeding_told(places: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The largest measured place, and the first one beyond it whose workers surely starve."""
     measured = [at for at in places if at["basis"] == "measured"]
     yield from measured[-1:]
-    beyond = places[len(measured) :] if not any(map(_starves, measured[-1:])) else []
-    yield from (at for at in beyond if _starves(at) and not any(map(_starves, places[: places.index(at)])))
+    starving = next(filter(_starves, places), None)
+    if starving is not None and starving["basis"] == "predicted":
+        yield starving
 
 
 def _starves(at: Mapping[str, Any]) -> bool:

@@ -152,8 +152,8 @@ def predictions(known: Replay, batch: int | None, threshold: float) -> dict[str,
     """
     seconds = {p: known.iteration(p) for p in worker_counts(known.workers)}
     rates = {p: (batch or 1) * p / of for p, of in seconds.items()}
-    gains = {p: np.log(rates[2 * p] / rates[p])[1:] for p in rates if 2 * p in rates and known.workers % p == 0}
-    gains |= {p: np.log(rates[2 * p] / rates[p])[1:] for p in rates if 2 * p in rates and p % known.workers == 0}
+    line = [p for p in rates if known.workers % p == 0 or p % known.workers == 0]
+    gains = {p: np.log(rates[2 * p] / rates[p])[1:] for p in line if 2 * p in rates}
     stall = Stall.of(gains, 2 * max(gains), threshold)
     verdict, workers = stall.verdict
     most = max(seconds)

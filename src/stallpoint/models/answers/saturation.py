@@ -8,11 +8,11 @@ import numpy as np
 
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.terms.data import ReadTogether
-from stallpoint.workers import counts, place_of
+from stallpoint.workers import counts, curves_of, place_of
 
 
 def table(readings: Iterable[ReadTogether], nodes: Collection[int], threshold: float) -> list[dict[str, object]]:
-    """Rows of the saturation table, for every number of workers that read on each node.
+    """Rows of the saturation table, for every curve of places that fills nodes.
 
     A storage saturates where twice the workers read less than `threshold` more samples in the same time, all of them
     together. `nodes` are looked at beside those measured.
@@ -21,8 +21,8 @@ def table(readings: Iterable[ReadTogether], nodes: Collection[int], threshold: f
 
 
 def _rows(reading: ReadTogether, nodes: Collection[int], threshold: float) -> Iterator[dict[str, object]]:
-    for per_node in sorted({workers for _, workers in reading.places}):
-        measured = [n * workers for n, workers in reading.places if workers == per_node or n == 1]
+    for per_node, places in curves_of(reading.places).items():
+        measured = [n * workers for n, workers in places]
         ranks = sorted({*counts(nodes, per_node), *measured})
         rates = {n: n / reading.slowdown(place_of(n, per_node)) for n in ranks}
         gains = {n: np.log(rates[2 * n] / rates[n])[1:] for n in ranks if 2 * n in rates}
