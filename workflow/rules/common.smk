@@ -76,8 +76,8 @@ wildcard_constraints:
         for kind in KINDS.values()
         for axis in kind.cell.axes
     }
-    # Runs to a target are validated on storages that nothing is trained from.
-    | {"storage": "|".join(map(re.escape, STUDY.config["storage"])) or "(?!)"},
+    # Imported training names storages that the study has not; runs to a target validate on some that no cell names.
+    | {"storage": "|".join(map(re.escape, sorted({*STUDY.config["storage"], *STUDY.values("storage")}))) or "(?!)"},
     archive="|".join(re.escape(archive.name) for archive in STUDY.archives) or "(?!)",
     chart="|".join(CHARTS),
     paper="|".join(PAPERS),
