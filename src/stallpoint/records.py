@@ -111,7 +111,7 @@ RUNS = Table(
             "kind",
             TEXT,
             None,
-            "train, intervention, sgemm, collectives, storage, copies, convergence, imported-train or "
+            "train, command, intervention, sgemm, collectives, storage, copies, convergence, imported-train or "
             "imported-collectives",
         ),
         Column("status", TEXT, None, "ok, or failed: the job could not run here and says why"),
@@ -243,14 +243,31 @@ ITERATIONS = Table(
         WARMUP,
         Column("start", REAL, "s", "start of the iteration, since the ranks began the first one together"),
         Column("data_wait", REAL, "s", "time the worker waited for its mini-batch"),
-        Column("read", REAL, "s", "time spent reading this mini-batch from the storage, summed over samples"),
+        Column(
+            "read",
+            REAL,
+            "s",
+            "time spent reading this mini-batch from the storage, summed over samples; of a command data_wait, as how "
+            "it reads is its own",
+        ),
         Column("decode", REAL, "s", "time spent decoding and resizing this mini-batch, summed over samples"),
-        Column("host_to_device", REAL, "s", "copy of the mini-batch to the device"),
+        Column(
+            "host_to_device",
+            REAL,
+            "s",
+            "copy of the mini-batch to the device; of a command all that it does between data and forward pass",
+        ),
         Column("forward", REAL, "s", "forward pass, loss included"),
         Column("backward", REAL, "s", "backward pass"),
         Column("communication", REAL, "s", "time in which at least one all-reduce was under way"),
         Column("exposed_communication", REAL, "s", "from the end of the backward pass to the last gradient's arrival"),
-        Column("update", REAL, "s", "model update; 0 where a parameter server updates, as part of the communication"),
+        Column(
+            "update",
+            REAL,
+            "s",
+            "model update; 0 where a parameter server updates, as part of the communication; of a command all that it "
+            "does behind the backward pass",
+        ),
         Column("iteration_time", REAL, "s", "whole iteration"),
         Column("loss", REAL, None, "training loss of the worker's mini-batch"),
         *SENSORS,
@@ -360,6 +377,25 @@ PEAK_MEMORY = Table(
         Column("weights", INT, "B", "parameters and buffers of the network; on the device, as the next two"),
         Column("gradients", INT, "B", "gradients of the parameters"),
         Column("optimiser", INT, "B", "what the optimiser keeps: a momentum for each parameter"),
+    ),
+)
+
+PROBES = Table(
+    "probes",
+    "one row for each rank and visit of a command whose script has a probe: what the probe could see of it",
+    (
+        CELL,
+        *TRAIN_AXES,
+        RANK,
+        VISIT,
+        Column("script_ranks", INT, None, "workers that the script trains on, as it tells itself"),
+        Column("parallelism", TEXT, None, "what brings gradients together: ddp, fsdp2, none, or unknown"),
+        Column("model", TEXT, None, "class of the model"),
+        Column("layers", INT, None, "layers timed"),
+        Column("iterations", INT, None, "iterations recorded"),
+        Column("bookkeeping", REAL, "s", "time of an iteration in which the probe kept what it measured, the mean"),
+        Column("unseen", TEXT, None, "what it could not see, in words; empty where it saw all"),
+        Column("ended", TEXT, None, "complete, or the exception that ended the training; empty where it was killed"),
     ),
 )
 
@@ -634,7 +670,7 @@ GRADIENT_NOISE = Table(
 )
 
 TIDY_TABLES: tuple[Table, ...] = (
-    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, INTERVENED, SGEMM,
+    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, PROBES, INTERVENED, SGEMM,
     COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, COPIES, CONVERGENCE,
     CONVERGENCE_RUNS, GRADIENT_NOISE,
 )  # fmt: skip

@@ -94,7 +94,7 @@ def cell_folders(*kinds):
 
 def all_traces(wildcards):
     """Traces and timeline of every training cell."""
-    cells = [cell for kind in ("train", "imported-train") for cell in STUDY.of_kind(kind)]
+    cells = [cell for kind in ("train", "command", "imported-train") for cell in STUDY.of_kind(kind)]
     return [f"{RESULTS}/traces/{cell.path}/{name}" for cell in cells for name in ("layers", "timeline.json")]
 
 
@@ -260,11 +260,16 @@ def network_traces(wildcards):
     return list(dict.fromkeys(file for cell in cells for file in cell.files))
 
 
+def command_layers(wildcards):
+    """The layers of a command, which its records alone tell of."""
+    return [f"{RESULTS}/tables/layers.parquet"] if wildcards.network in STUDY.config["commands"] else []
+
+
 def global_batches(wildcards):
     """The global mini-batches that each network is trained with."""
     batches = {}
     for cell in STUDY.recorded:
-        if cell.kind == "train" and cell.scaling == "strong":
+        if cell.kind in ("train", "command") and cell.scaling == "strong":
             batches.setdefault(cell.network, set()).add(cell.batch)
     return {network: sorted(values) for network, values in batches.items()}
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.cells import ImportedTrainCell, TrainCell
+from stallpoint.cells import CommandCell, ImportedTrainCell, TrainCell
 from stallpoint.claims.judge import Judged
 from stallpoint.conclusions.alike import alike
 from stallpoint.conclusions.answers import answers
@@ -392,7 +392,8 @@ def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[s
             "models": sorted(set(map(str, models))),
             "imported": False,
         }
-    training = runs[(runs["status"] == "ok") & runs["kind"].isin((TrainCell.kind, ImportedTrainCell.kind))]
+    kinds = (TrainCell.kind, CommandCell.kind, ImportedTrainCell.kind)
+    training = runs[(runs["status"] == "ok") & runs["kind"].isin(kinds)]
     for hardware, rows in groups(training, "hardware"):
         if (rows["kind"] == ImportedTrainCell.kind).all():
             largest = rows.sort_values("ranks").iloc[-1]

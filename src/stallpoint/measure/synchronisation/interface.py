@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from torch import nn
 
 from stallpoint.measure.clock import Mark
-
-
-@dataclass(frozen=True)
-class Sent:
-    """How the gradients of one layer travelled in one iteration."""
-
-    message: int
-    """Which message carried them (the last one, if several), in the order of sending."""
-    bytes: int
-    """What this rank put into messages for them."""
-    start: float
-    """Start of their all-reduce, s since the start of the iteration."""
-    end: float
+from stallpoint.measure.sent import Sent as Sent
 
 
 class Synchronisation(Protocol):
