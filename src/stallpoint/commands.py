@@ -103,7 +103,9 @@ def check(commands: Mapping[str, Mapping[str, object]]) -> None:
         run, launch, rate = (str(entry[key]) for key in ("run", "launch", "rate"))
         if launch not in LAUNCHERS and " " not in launch.strip():
             known = ", ".join(LAUNCHERS)
-            raise InputError(f"{where}.launch: unknown launcher {launch!r}; known: {known}, or a text such as 'mpirun -n {{ranks}}'")
+            raise InputError(
+                f"{where}.launch: unknown launcher {launch!r}; known: {known}, or a text such as 'mpirun -n {{ranks}}'"
+            )
         _check_text(f"{where}.run", run)
         _check_text(f"{where}.launch", launch)
         if rate:
@@ -167,7 +169,9 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
     inside = shlex.split(container)
     if container.startswith("--"):
         if start[:1] != ["srun"]:
-            raise InputError(f"resource container: {container} is for srun; commands.{cell.network} has launch: {cell.launch}")
+            raise InputError(
+                f"resource container: {container} is for srun; commands.{cell.network} has launch: {cell.launch}"
+            )
         start, inside = [*start, *inside], []
     # What runs on each node runs in the container too; what starts the whole job does not.
     arguments = [*start, *inside, *command] if launcher.each == JOB else [*inside, *start, *command]

@@ -23,7 +23,7 @@ def probe(trainer: Trainer, *, folder: str | Path | None = None, layers: bool = 
     trainer.add_callback(_Callback(trainer, folder=folder, layers=layers))
 
 
-class _Callback(TrainerCallback):  # type: ignore[misc]
+class _Callback(TrainerCallback):
     """Opens the probe when training begins, steps it at each update and closes it when training ends."""
 
     def __init__(self, trainer: Trainer, **options: Any) -> None:

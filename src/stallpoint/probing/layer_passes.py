@@ -12,12 +12,15 @@ from stallpoint.networks.layers import Layer
 
 
 class LayerPasses:
-    """Sums what a `LayerTimer` takes of each pair of passes. `ready` is called when a layer's gradients are complete."""
+    """Sums what a `LayerTimer` takes of each pair of passes; `ready` is called as by that."""
 
     def __init__(self, layers: Sequence[Layer], clock: Clock, ready: Callable[[int], None]) -> None:
         self._layers, self._clock = layers, clock
         self._timer = LayerTimer(layers, clock, ready)
         self._ended: tuple[Mark, Mark] | None = None
+        self._forward: list[float] = []
+        self._backward: list[float] = []
+        self._ready: list[float | None] = []
         self._start_over()
 
     def passed(self, forward_end: Mark, backward_end: Mark) -> None:
@@ -52,7 +55,7 @@ class LayerPasses:
             "forward": self._forward,
             "backward": self._backward,
             # Sharded parameters get theirs behind the message: what it carries is complete when it begins.
-            "gradient_ready": [_earlier(ready, one and one.start) for ready, one in both],
+            "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in both],
             "all_reduce_start": [one and one.start for one in sendings],
             "all_reduce_end": [one and one.end for one in sendings],
             "message": [one.message if one else -1 for one in sendings],
@@ -67,7 +70,7 @@ class LayerPasses:
 
     def _start_over(self) -> None:
         self._forward, self._backward = [0.0] * len(self._layers), [0.0] * len(self._layers)
-        self._ready: list[float | None] = [None] * len(self._layers)
+        self._ready = [None] * len(self._layers)
 
 
 def _earlier(first: float | None, second: float | None) -> float | None:

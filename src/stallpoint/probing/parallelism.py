@@ -146,7 +146,7 @@ class Sharded(Parallelism):
 
         of = self
 
-        class AllGather(collectives.DefaultAllGather):  # type: ignore[misc]
+        class AllGather(collectives.DefaultAllGather):
             def __call__(self, output_tensor: torch.Tensor, *rest: Any, **named: Any) -> Any:
                 start = mark()
                 work = super().__call__(output_tensor, *rest, **named)
@@ -154,8 +154,10 @@ class Sharded(Parallelism):
                     group.gathered.append((start, mark()))
                 return work
 
-        class ReduceScatter(collectives.DefaultReduceScatter):  # type: ignore[misc]
-            def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        class ReduceScatter(collectives.DefaultReduceScatter):
+            def __call__(
+                self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, *rest: Any, **named: Any
+            ) -> Any:
                 of._last_start = start = mark()
                 work = super().__call__(output_tensor, input_tensor, *rest, **named)
                 if of._timed:
@@ -167,7 +169,9 @@ class Sharded(Parallelism):
 
     def sent(self, seconds: Seconds) -> Mapping[int, Sent]:
         """As `Parallelism.sent`."""
-        sent = [(seconds(start), seconds(end), size, group) for group in self._groups for start, end, size in group.reduced]
+        sent = [
+            (seconds(start), seconds(end), size, group) for group in self._groups for start, end, size in group.reduced
+        ]
         found: dict[int, Sent] = {}
         for number, (start, end, size, group) in enumerate(sorted(sent, key=lambda one: one[0])):
             whole = sum(self._bytes[layer] for layer in group.layers) or 1

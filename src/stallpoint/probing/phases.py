@@ -55,7 +55,7 @@ class Phases:
 
 @contextmanager
 def watched(load: Callable[[bool], None], backward: Callable[[bool], None]) -> Iterator[None]:
-    """Call `load` around each mini-batch that a DataLoader of this process gives, and `backward` around backward passes.
+    """Call `load` around each mini-batch that a DataLoader gives, and `backward` around each backward pass.
 
     Each is called with True before and False after. Replaces what PyTorch's own classes call, and puts it back.
     """

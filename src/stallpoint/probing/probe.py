@@ -87,14 +87,15 @@ class Probe:
             undo.callback(self._parallelism.close)
             self._memory = Memory(self._model, self._optimizer, self._device)
             for hook in (
-                self._model.register_forward_pre_hook(self._called),
+                self._model.register_forward_pre_hook(lambda *_: self.called()),
                 self._model.register_forward_hook(self._returned),
             ):
                 undo.callback(hook.remove)
             undo.enter_context(watched(self._loads, self._backward))
             self._sensors = undo.enter_context(Sensors(gpu=self._device.index))
             self._thread, self._phases = threading.get_ident(), Phases()
-            self._loaded, self._depth, self._bookkeeping = False, 0, 0.0
+            self._loaded = self._forwards = False
+            self._depth, self._bookkeeping = 0, 0.0
             self._first, self._written = host_mark(), time.monotonic()
             self._describe(ended="")
             self._begin()
@@ -128,6 +129,17 @@ class Probe:
         """Put on disk what waits for that."""
         self._recording.write()
         self._written = time.monotonic()
+
+    def called(self) -> None:
+        """Say that a forward pass begins, where a loop does not call the model itself."""
+        self._passes.settle()
+        self._forwards = True
+        self._phases.begin(FORWARD, self._clock.mark())
+
+    def set_aside(self) -> None:
+        """Mark this iteration like warm-up: the loop does something else in it."""
+        self._evaluated = True
+        self._passes.forget()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -177,6 +189,8 @@ class Probe:
         unseen = [*self._unseen, *filter(None, [self._parallelism.unseen])]
         if self._done and not self._loaded:
             unseen.append("waiting for data: no DataLoader of PyTorch gives it; it is part of host_to_device")
+        if self._done and not self._forwards:
+            unseen.append("forward: the model itself is never called; it is part of host_to_device")
         self._recording.write_once(
             PROBES,
             {
@@ -198,15 +212,9 @@ class Probe:
             self._loaded = True
             self._phases.begin(DATA if begins else BETWEEN, self._clock.mark())
 
-    def _called(self, *_: Any) -> None:
-        """The model's forward pass begins."""
-        self._passes.settle()
-        self._phases.begin(FORWARD, self._clock.mark())
-
     def _returned(self, *_: Any) -> None:
         if not torch.is_grad_enabled():
-            self._evaluated = True
-            self._passes.forget()
+            self.set_aside()
 
     def _ready(self, _layer: int) -> None:
         self._last_ready = self._clock.mark()

@@ -10,7 +10,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from stallpoint.probing.probe import Probe
 
 
-class ProbeCallback(Callback):  # type: ignore[misc]
+class ProbeCallback(Callback):
     """Records training: an iteration is a batch of the training loop. Validation in between is marked like warm-up."""
 
     def __init__(self, *, folder: str | Path | None = None, layers: bool = True) -> None:
@@ -19,11 +19,20 @@ class ProbeCallback(Callback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         optimizer = trainer.optimizers[0] if trainer.optimizers else None
-        self._probe = Probe(trainer.strategy.model, optimizer, **self._options).__enter__()
+        model = trainer.strategy.model or pl_module  # which a strategy wraps where there are several workers
+        self._probe = Probe(model, optimizer, **self._options).__enter__()
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        if self._probe:  # a training step need not call the module itself
+            self._probe.called()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         if self._probe and self._probe.stepped():
             trainer.should_stop = True
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._probe:
+            self._probe.set_aside()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._close(None)

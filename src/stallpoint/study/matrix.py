@@ -66,7 +66,7 @@ def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[d
 
 
 def full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
-    """`axes` with as many workers on a node as the hardware has there, and a command's own data, where it is not said."""
+    """`axes` with the hardware's workers on a node, and the data that a command has itself, where they do not say."""
     per_node = catalogue.hardware[axes["hardware"]]["workers_per_node"]
     return {"workers_per_node": per_node, "storage": SCRIPTS_OWN, **axes}
 
