@@ -20,6 +20,7 @@ from stallpoint.records import (
     COLLECTIVES,
     CONTENTION,
     CONVERGENCE_RUNS,
+    CONVERSIONS,
     ENVIRONMENTS,
     GRADIENT_NOISE,
     INSTRUMENTATION,
@@ -34,8 +35,8 @@ from stallpoint.records import (
     Table,
 )
 
-_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, GRADIENT_NOISE)
-"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, and where nothing was staged."""
+_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, CONVERSIONS, GRADIENT_NOISE)
+"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, where nothing was staged or converted."""
 _NEVER_NULL = frozenset(
     ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "message_bytes", "start", "data_wait",
      "forward", "backward", "update", "iteration_time", "seconds")

@@ -76,7 +76,7 @@ KINDS: dict[str, JobKind] = {
         JobKind(InterventionCell, "intervention", (records.INTERVENED, *_BESIDE_TRAINING), "interventions"),
         JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
-        JobKind(StorageCell, "storage_reads", (*_STORAGE, records.STAGING), "storage cells"),
+        JobKind(StorageCell, "storage_reads", (*_STORAGE, records.STAGING, records.CONVERSIONS), "storage cells"),
         JobKind(CopiesCell, "copies", (records.COPIES,), "copies cells"),
         JobKind(
             ConvergenceCell,

@@ -545,6 +545,21 @@ STAGING = Table(
     ),
 )
 
+CONVERSIONS = Table(
+    "conversions",
+    "one row for a storage that was converted from another without a break",
+    (
+        CELL,
+        STORAGE,
+        HARDWARE,
+        REPEAT,
+        Column("source", TEXT, None, "path of the storage that it was made of"),
+        Column("samples", INT, None, "samples converted"),
+        Column("threads", INT, None, "threads that converted"),
+        Column("seconds", REAL, "s", "until all samples were written and compared"),
+    ),
+)
+
 COPIES = Table(
     "copies",
     "one row for each timed copy of memory",
@@ -635,8 +650,8 @@ GRADIENT_NOISE = Table(
 
 TIDY_TABLES: tuple[Table, ...] = (
     RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, INTERVENED, SGEMM,
-    COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, COPIES, CONVERGENCE,
-    CONVERGENCE_RUNS, GRADIENT_NOISE,
+    COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, CONVERSIONS, COPIES,
+    CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
@@ -1359,17 +1374,17 @@ TRAFFIC = Table(
 
 BREAK_EVEN = Table(
     "break_even",
-    "staging a shared storage beside reading it where it is, for measured points of both",
+    "staging or packing a storage beside reading it as it was, for measured points of both",
     (
         *SERIES,
         NODES,
-        Column("shared", TEXT, None, "storage entry of the same set that is not staged"),
-        Column("job_nodes", INT, None, "nodes that staged at once"),
-        *_estimate("staging", "s", "time to stage the set, on the slowest node"),
-        *_estimate("shared_wait", "s", "wait for data in an epoch of the set, from the shared storage"),
-        *_estimate("staged_wait", "s", "the same, from the nodes' copies"),
+        Column("remedy", TEXT, None, "staging (copied to the nodes' own disks) or packing (converted into its format)"),
+        Column("before", TEXT, None, "storage entry of the same samples without that"),
+        *_estimate("seconds", "s", "what it takes, once: staging on the slowest node, or converting"),
+        *_estimate("wait_before", "s", "wait for data in an epoch of the set, without"),
+        *_estimate("wait_after", "s", "the same, with"),
         Column("verdict", TEXT, None, "pays, never pays, or undecided: the interval of what an epoch gains holds 0"),
-        *_estimate("epochs", None, "epochs after which staging has paid; empty unless it does"),
+        *_estimate("epochs", None, "epochs after which it has paid; empty unless it does"),
     ),
 )
 

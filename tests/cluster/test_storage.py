@@ -164,7 +164,7 @@ def test_each_node_staged_the_set_once_and_kept_no_copy(finished: Checkout, volu
     assert staged["bytes"].min() > 64 * 64 * 64 * 3
     compared = read(BREAK_EVEN, finished.results("models/break_even.parquet")).to_pandas()
     assert sorted(compared["nodes"]) == [1, 2, 4]
-    assert set(compared["shared"]) == {"volume"}
+    assert set(compared["before"]) == {"volume"}
     for node in volume.nodes:
         assert on(node.name, f"find {LOCAL} -mindepth 2") == ""
 

@@ -197,6 +197,10 @@ def test_a_storage_is_converted_once_and_only_of_what_its_source_is_now(images: 
         return samples
 
     assert ready() == 23
+    took = convert.conversion_of(made.path)
+    assert took
+    assert (took["source"], took["samples"]) == (str(source.path), 23)
+    assert 0 < took["seconds"] < 600
     written = made.open().files()[0].stat()
     assert (ready(), made.open().files()[0].stat()) == (23, written)
     with pytest.raises(InputError, match="was not made of storage images as that is now"):

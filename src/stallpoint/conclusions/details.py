@@ -356,20 +356,21 @@ def _starves(at: Mapping[str, Any]) -> bool:
 
 def _break_even_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
     if rows:
-        yield "## Staging"
+        yield "## Staging and packing"
         yield (
-            "Copying a shared set to the nodes' own disks costs its time once, and saves in each epoch of the set what "
-            "workers wait less for data. *Undecided*: what an epoch saves is not told from nothing."
+            "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "
+            "and saves in each epoch of the set what workers wait less for data. *Undecided*: what an epoch saves is "
+            "not told from nothing."
         )
         yield markdown_table(
             [
-                "network", "hardware", "curve", "n", "instead of", "staging, s", "wait in an epoch, shared, s",
-                "staged, s", "staging", "after epochs",
+                "network", "hardware", "curve", "n", "instead of", "remedy", "takes, s", "wait in an epoch before, s",
+                "after, s", "verdict", "after epochs",
             ],
             (
                 [
-                    row["network"], row["hardware"], series(row), str(row["nodes"]), row["shared"],
-                    *(interval(row[name]) for name in ("staging", "shared_wait", "staged_wait")),
+                    row["network"], row["hardware"], series(row), str(row["nodes"]), row["before"],
+                    row["remedy"], *(interval(row[name]) for name in ("seconds", "wait_before", "wait_after")),
                     row["verdict"], interval(row["epochs"]) if row["epochs"] else "–",
                 ]
                 for row in rows

@@ -333,12 +333,12 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _break_even(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Whether, and after how many epochs, staging a storage has paid."""
+    """Whether, and after how many epochs, staging or packing a storage has paid."""
     for row in _rows(rows):
         yield {
-            **{name: row[name] for name in (*SERIES, "shared", "verdict")},
+            **{name: row[name] for name in (*SERIES, "remedy", "before", "verdict")},
             "nodes": int(row["nodes"]),
-            **{name: _estimate(row, name) for name in ("staging", "shared_wait", "staged_wait", "epochs")},
+            **{name: _estimate(row, name) for name in ("seconds", "wait_before", "wait_after", "epochs")},
         }
 
 

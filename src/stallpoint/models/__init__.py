@@ -164,7 +164,7 @@ def fit(
         "interventions": interventions.table(curves, points, intervened, cluster.presets, seed),
         "comparisons": comparisons.table(trained),
         "traffic": traffic.table(placed, compute.layers, tidy["storage_reads"], epoch_samples),
-        "break_even": break_even.table(points, runs, tidy["staging"], seed),
+        "break_even": break_even.table(points, runs, tidy["staging"], tidy["conversions"], seed),
         "copy_rates": copies.copy_rates(tidy["copies"], seed),
         "utilisation": utilisation.table(placed, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
         "memory": peaks.table(memory),

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -85,11 +86,8 @@ def convert(
     conversion = Conversion(source, target, _shape(target, image_size))
     _check(conversion)
     scratch, made = conversion.scratch, conversion.scratch / "made"
-    with (
-        _alone(scratch),
-        closing(source.open()) as samples,
-        ThreadPoolExecutor(workers or min(MOST_WORKERS, os.cpu_count() or 1)) as pool,
-    ):
+    begin, threads = time.monotonic(), workers or min(MOST_WORKERS, os.cpu_count() or 1)
+    with _alone(scratch), closing(source.open()) as samples, ThreadPoolExecutor(threads) as pool:
         _check_labels(target, samples)
         said = conversion.said(samples)
         _begin(conversion, said)
@@ -98,6 +96,8 @@ def convert(
         _each(pool, left, "convert", lambda part: _write(conversion, samples, part))
         written = list(chain.from_iterable(_written(conversion, part) for part in parts))
         _compare(conversion, written, _verify(target, made, pool))
+        unbroken = len(left) == len(parts)
+        said |= {"threads": threads, "seconds": time.monotonic() - begin if unbroken else None}
         said["sha256"] = hashlib.sha256(json.dumps(sorted(written)).encode()).hexdigest()
         with atomic(made / CONVERSION_FILE) as file:
             file.write_text(json.dumps(said, indent=2) + "\n")
@@ -141,6 +141,17 @@ def _said(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path / CONVERSION_FILE}: not readable ({error}); convert it again") from None
     return said
+
+
+def conversion_of(path: Path) -> dict[str, Any] | None:
+    """Of a converted folder its ``source`` (a path), and the ``samples``, ``threads`` and ``seconds`` that it took.
+
+    None where it was not converted, or with breaks: then nobody knows how long it takes.
+    """
+    said = _said(path)
+    if said is None or said.get("seconds") is None:
+        return None
+    return {name: said[name] for name in ("source", "samples", "threads", "seconds")}
 
 
 def cannot_become(source: Storage, target: Storage) -> str:
