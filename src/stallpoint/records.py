@@ -638,7 +638,7 @@ STALENESS = Table(
     "one row for each gradient that a server applied, or each meeting of a worker with the centre of elastic averaging",
     (
         CELL, NETWORK, HARDWARE, NODES, WORKERS_PER_NODE, RANKS, BATCH, STORAGE, SYNC, VISIT,
-        Column("rank", INT, None, "rank beside which the server runs"),
+        Column("server", INT, None, "rank beside which the server runs"),
         Column("update", INT, None, "number of the update of the server's weights, from 1; gradients can share it"),
         Column("worker", INT, None, "rank of the worker whose gradient it is"),
         Column("staleness", INT, None, "updates of these weights since the worker took them, this one not counted"),

@@ -529,7 +529,7 @@ def _staleness_rows(cell: ConvergenceCell, rows: Rows, updates: int = 20) -> Non
     axes = {
         "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "nodes": cell.nodes,
         "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "batch": cell.batch,
-        "storage": cell.storage, "sync": cell.sync, "visit": 1, "rank": 0,
+        "storage": cell.storage, "sync": cell.sync, "visit": 1, "server": 0,
     }  # fmt: skip
     rows["staleness"] += [
         {**axes, "update": 1 + number, "worker": number % cell.ranks, "staleness": min(number, cell.ranks - 1)}

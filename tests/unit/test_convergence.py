@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from launching import run_job
 
 from stallpoint import parquet
 from stallpoint.cells import ConvergenceCell
+from stallpoint.completeness import Record
 from stallpoint.kinds import cell_from_json
 from stallpoint.measure.convergence import split
 from stallpoint.measure.evaluation import InTurn
@@ -164,6 +166,8 @@ def test_workers_with_a_server_go_on_where_they_were_killed_and_every_update_has
         assert stale["update"].tolist() == list(range(1, 33))
         assert sorted(stale["staleness"]) == [0] * 16 + [1] * 16
         assert (stale.groupby("worker").size() == 16).all()
+    file = folder / f"{STALENESS.name}.parquet"
+    Record(folder, served, failed=False).check(STALENESS, pq.ParquetFile(file))
 
 
 REFUSED = """

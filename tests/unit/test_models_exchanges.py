@@ -79,7 +79,7 @@ def applied(order: list[int], visit: int = 1) -> pd.DataFrame:
         found.append(number - taken.get(worker, 0))
         taken[worker] = number + 1
     axes = {"cell": "c", "network": "n", "hardware": "h", "storage": "s", "sync": "asynchronous", "batch": 8,
-            "nodes": 3, "workers_per_node": 1, "ranks": 3, "visit": visit, "rank": 0}  # fmt: skip
+            "nodes": 3, "workers_per_node": 1, "ranks": 3, "visit": visit, "server": 0}  # fmt: skip
     return pd.DataFrame({
         **dict.fromkeys(axes, ""), "update": range(1, len(order) + 1), "worker": order, "staleness": found,
     }).assign(**axes)  # fmt: skip

@@ -9,7 +9,7 @@ from stallpoint.charts import Tables, marks
 from stallpoint.charts.frames import compact, most, rows
 from stallpoint.numerals import number
 
-CELLS = "training with servers that answer each worker for itself"
+CELLS = "train or convergence cells with servers that answer each worker for itself"
 TRAINING = ["network", "hardware", "ranks", "sync"]
 
 

@@ -187,7 +187,8 @@ class Trainer:
     def staleness(self) -> dict[str, Sequence[int]]:
         """Columns of `records.STALENESS`: of the updates that this rank's server made."""
         rows = self._synchronisation.staleness()
-        return {name: [row[place] for row in rows] for place, name in enumerate(("update", "worker", "staleness"))}
+        of_rows = {name: [row[place] for row in rows] for place, name in enumerate(("update", "worker", "staleness"))}
+        return {"server": [self._world.rank] * len(rows), **of_rows}
 
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.

@@ -45,13 +45,13 @@ class Averaging(Apart):
 
     def state(self) -> dict[str, Any]:
         """See `Exchanging`."""
-        return {**super().state(), **vars(self._outer)}
+        return {**super().state(), "start": self._outer.start, "velocity": self._outer.velocity}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See `Exchanging`."""
         super().restore(state)
-        for name in vars(self._outer):
-            setattr(self._outer, name, state[name])
+        device = self._outer.start.device
+        self._outer.start, self._outer.velocity = (state[name].to(device) for name in ("start", "velocity"))
 
     def close(self, *, wait: bool) -> None:
         """Leave the other ranks."""

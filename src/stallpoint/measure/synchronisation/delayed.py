@@ -44,7 +44,7 @@ class Delays:
             late.append([parameter.grad.clone() for parameter in parameters if parameter.grad is not None])
             due = late.popleft() if len(late) > delay else None
             for place, parameter in enumerate(parameters):
-                parameter.grad = due[place] if due else None
+                parameter.grad = due[place].to(parameter.device) if due else None
 
     @property
     def state(self) -> list[list[Late]]:
