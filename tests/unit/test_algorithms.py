@@ -200,7 +200,7 @@ def test_the_centre_and_a_worker_meet_half_way() -> None:
 
 
 def test_who_is_gone_is_waited_for_no_more_and_a_stranger_is_sent_away() -> None:
-    one = server(Rules(workers=2, bound=0))
+    one, threads = server(Rules(workers=2, bound=0)), threading.active_count()
     address = ("127.0.0.1", one.listen("127.0.0.1", TOKEN))
     first, second = (Servers([address], TOKEN, worker, 3) for worker in range(2))
     with pytest.raises(CannotRun, match=rf"the server at 127\.0\.0\.1:{address[1]} is gone"):
@@ -216,6 +216,7 @@ def test_who_is_gone_is_waited_for_no_more_and_a_stranger_is_sent_away() -> None
     assert [values.tolist() for values in got] == [[-1.0] * 3]
     first.close()
     one.close(wait=True)
+    assert threading.active_count() == threads, "processes make many visits"
 
 
 REPLICA = """

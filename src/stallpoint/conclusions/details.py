@@ -427,8 +427,9 @@ def _staleness_blocks(conclusions: Conclusions) -> Iterator[str]:
         ["network", "hardware", "preset", "workers", "B or b", "worker", "gradients", "mean staleness", "largest"],
         (
             [
-                row["network"], row["hardware"], row["sync"], row["ranks"], row["batch"], row["worker"],
-                row["gradients"], interval(row["mean_staleness"]), row["largest_staleness"],
+                row["network"], row["hardware"], row["sync"],
+                *(str(row[name]) for name in ("ranks", "batch", "worker", "gradients")),
+                interval(row["mean_staleness"]), str(row["largest_staleness"]),
             ]
             for row in conclusions["worker_staleness"]
         ),

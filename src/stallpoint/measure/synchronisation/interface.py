@@ -69,7 +69,7 @@ class Synchronisation(Protocol):
         return nullcontext()
 
     def staleness(self) -> Sequence[tuple[int, int, int]]:
-        """Number of each update that this rank's server made, the worker it is of, and its staleness."""
+        """Number of each update of this rank's server, the worker of each, and its staleness; all ranks call it."""
         return []
 
     def state(self) -> dict[str, Any]:

@@ -94,7 +94,8 @@ class Served(Exchanging):
         self._servers = Servers(addresses, token, world.rank, self._flat.values)
 
     def staleness(self) -> Sequence[tuple[int, int, int]]:
-        """Of the updates of this rank's server."""
+        """Of the updates of this rank's server, all that workers have asked for so far; all ranks call it together."""
+        self._settle()
         return self._server.staleness() if self._server else []
 
     def state(self) -> dict[str, Any]:
@@ -114,10 +115,14 @@ class Served(Exchanging):
             self._server.close(wait=wait)
 
     def _trained(self) -> Values:
-        """The servers' weights, when everything that workers sent has come there."""
+        """The servers' weights."""
+        self._settle()
+        return self._servers.ask(Ask.LOOK)
+
+    def _settle(self) -> None:
+        """Return when everything that workers sent has come to the servers."""
         self._servers.ask(Ask.LOOK)  # which a server answers after what this worker sent before
         self._world.comm.Barrier()
-        return self._servers.ask(Ask.LOOK)
 
     def _exchanged(self, asks: Callable[[], int]) -> None:
         """As `_exchange`, of so many transfers of all values."""

@@ -92,12 +92,15 @@ class Server:
         """Let workers come; the port. Whoever does not begin with `token` is sent away."""
         self._listener = socket.create_server((host, 0), backlog=self._rules.workers)
         port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, args=(self._listener, token), daemon=True).start()
+        self._threads.append(threading.Thread(target=self._accept, args=(self._listener, token), daemon=True))
+        self._threads[0].start()
         return port
 
     def close(self, *, wait: bool) -> None:
         """No more workers; with `wait` those that are there are served until they leave."""
         if self._listener:
+            with suppress(OSError):  # nobody may have come
+                self._listener.shutdown(socket.SHUT_RDWR)  # which ends the wait for more; closing alone does not
             self._listener.close()
         for thread in self._threads if wait else ():
             thread.join()
