@@ -121,7 +121,7 @@ class TrainCell(Cell):
     storage_path: str
     storage_format: str
     preset: dict[str, Any]
-    """Fields of the `stallpoint.presets.Preset` that `sync` names."""
+    """Fields of the `stallpoint.presets.Preset` that `sync` names (`stallpoint.presets.to_values`)."""
     own_network: dict[str, Any] | None
     """The study's entry under ``networks``; None for a network of the registry."""
     stage_to: str = field(default="", kw_only=True, metadata=_LATER)

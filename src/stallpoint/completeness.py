@@ -31,12 +31,13 @@ from stallpoint.records import (
     RUNS,
     SLURM_JOBS,
     STAGING,
+    STALENESS,
     VISITS,
     Table,
 )
 
-_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, CONVERSIONS, GRADIENT_NOISE)
-"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, where nothing was staged or converted."""
+_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, CONVERSIONS, GRADIENT_NOISE, STALENESS)
+"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, of nothing staged, converted or served."""
 _NEVER_NULL = frozenset(
     ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "message_bytes", "start", "data_wait",
      "forward", "backward", "update", "iteration_time", "seconds")

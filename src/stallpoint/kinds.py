@@ -67,7 +67,7 @@ class JobKind:
 
 _STORAGE = (records.STORAGE_READS, records.STORAGE_PASSES, records.STORAGE_OPERATIONS)
 _TRAINING = (records.ITERATIONS, records.LAYERS)
-_BESIDE_TRAINING = (records.PEAK_MEMORY, records.STAGING)
+_BESIDE_TRAINING = (records.PEAK_MEMORY, records.STAGING, records.STALENESS)
 
 KINDS: dict[str, JobKind] = {
     kind.name: kind
@@ -81,7 +81,7 @@ KINDS: dict[str, JobKind] = {
         JobKind(
             ConvergenceCell,
             "convergence",
-            (records.CONVERGENCE, records.CONVERGENCE_RUNS, records.GRADIENT_NOISE),
+            (records.CONVERGENCE, records.CONVERGENCE_RUNS, records.GRADIENT_NOISE, records.STALENESS),
             "convergence cells",
         ),
         JobKind(ImportedTrainCell, "", _TRAINING, "imported training runs"),

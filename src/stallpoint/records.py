@@ -648,10 +648,22 @@ GRADIENT_NOISE = Table(
     ),
 )
 
+STALENESS = Table(
+    "staleness",
+    "one row for each gradient that a server applied, or each meeting of a worker with the centre of elastic averaging",
+    (
+        CELL, NETWORK, HARDWARE, NODES, WORKERS_PER_NODE, RANKS, BATCH, STORAGE, SYNC, VISIT,
+        Column("server", INT, None, "rank beside which the server runs"),
+        Column("update", INT, None, "number of the update of the server's weights, from 1; gradients can share it"),
+        Column("worker", INT, None, "rank of the worker whose gradient it is"),
+        Column("staleness", INT, None, "updates of these weights since the worker took them, this one not counted"),
+    ),
+)  # fmt: skip
+
 TIDY_TABLES: tuple[Table, ...] = (
     RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, INTERVENED, SGEMM,
     COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, CONVERSIONS, COPIES,
-    CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE,
+    CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
@@ -1553,6 +1565,32 @@ ACCURACY_STALLING = Table(
     ),
 )
 
+_SERVED = (NETWORK, HARDWARE, STORAGE, SYNC, BATCH, NODES, WORKERS_PER_NODE, RANKS)
+_GRADIENTS = Column("gradients", INT, None, "gradients that servers applied; each server applies its own share")
+
+STALENESS_SHARES = Table(
+    "staleness_shares",
+    "how stale the gradients were that servers applied: the distribution in each training",
+    (
+        *_SERVED,
+        Column("staleness", INT, None, "updates of the weights since the worker took them, its own not counted"),
+        _GRADIENTS,
+        Column("share", REAL, None, "part of all gradients of this training"),
+    ),
+)
+
+WORKER_STALENESS = Table(
+    "worker_staleness",
+    "how stale each worker's gradients were; a slow worker's are more so",
+    (
+        *_SERVED,
+        Column("worker", INT, None, "rank of the worker"),
+        _GRADIENTS,
+        *_estimate("mean_staleness", None, "mean; of equally fast workers their number less one"),
+        Column("largest_staleness", INT, None, "the largest one seen"),
+    ),
+)
+
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
@@ -1560,6 +1598,7 @@ MODEL_TABLES: tuple[Table, ...] = (
     STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
     CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
     MEMORY, LARGEST_BATCH, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
+    STALENESS_SHARES, WORKER_STALENESS,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

@@ -147,6 +147,8 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         "extrapolation": {"symbol": 2 * 2, "rule": 2 * 2, "line": 1},
         # each evaluation against samples and against time
         "convergence": {"symbol": 2 * len(tables["convergence"]), "line": 2 * len(tables["convergence_runs"])},
+        # a first update that nobody was before, and others after that of the other worker
+        "staleness": {"symbol": 2, "line": 1},
         # a bar for each visit, the sentinel before and after it with the range of its ranks, and the usual speed
         "turns": {"rect": visits, "symbol": 2 * visits, "rule": 2 * visits + 1},
     }[name]
@@ -212,6 +214,7 @@ AXIS_TITLES = {
     "scaling-laws": {"nodes", "throughput [samples/s]"},
     "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
     "convergence": {"validation accuracy [%]"},
+    "staleness": {"updates since the weights were taken", "share of gradients [%]"},
     "turns": {"time since the first visit, pauses left out [min]"},
 }
 

@@ -67,6 +67,14 @@ def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
     assert "predicted to gain up to 128" in page(conclusions)
 
 
+def test_staleness_is_told_worker_by_worker(conclusions: dict[str, Any]) -> None:
+    _, section = details(conclusions).split("## Staleness")
+    for row in conclusions["worker_staleness"]:
+        assert row["largest_staleness"] == row["ranks"] - 1
+        place = f"| {row['ranks']} | {row['batch']} | {row['worker']} | {row['gradients']} |"
+        assert f"| {row['network']} | {row['hardware']} | asynchronous {place}" in section
+
+
 def test_dag_errors_stand_next_to_the_published_ones(conclusions: dict[str, Any]) -> None:
     errors = {error["sync"]: error for error in conclusions["dag_errors"]}
     assert set(errors) == {"all", "naive", "wfbp"}

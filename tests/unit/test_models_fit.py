@@ -88,7 +88,7 @@ def test_tables_read_a_few_cells_at_a_time_give_the_same_numbers(
         pd.testing.assert_frame_equal(table, fitted[name])
 
 
-RECORDS = ["sgemm", "collectives", "copies", "layers", "iterations", "convergence_runs", "gradient_noise"]
+RECORDS = ["sgemm", "collectives", "copies", "layers", "iterations", "convergence_runs", "gradient_noise", "staleness"]
 OF_STORAGES = ["storage_reads", "storage_passes", "storage_operations"]
 
 
@@ -121,6 +121,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
             "copies": {"copy_rates"},
             "convergence_runs": {"steps_to_target", "critical_batches", "time_to_accuracy", "accuracy_stalling"},
             "gradient_noise": {"noise_scale"},
+            "staleness": {"staleness_shares", "worker_staleness"},
             "layers": {
                 "layer_scaling",
                 "layer_predictions",

@@ -469,6 +469,16 @@ def test_collectives_are_timed_for_each_reduction_that_is_used() -> None:
     ]
 
 
+def test_a_visit_holds_whole_periods_of_an_algorithm_that_does_not_change() -> None:
+    for sync, iterations in (("local-sgd", 8), ("downpour", 5), ("gossip", 3), ("asynchronous", 1)):
+        cells = train_cells(study(iterations=iterations, matrix=[block(nodes=2, sync=sync, scaling="strong")]))
+        assert {cell.sync for cell in cells} == {sync}
+    with pytest.raises(InputError, match="iterations: 6, but preset local-sgd does the same again after 4 iterations"):
+        study(iterations=6, matrix=[block(sync="local-sgd")])
+    with pytest.raises(InputError, match="sync: preset post-local-sgd changes in the course of training"):
+        study(iterations=4, matrix=[block(sync="post-local-sgd")])
+
+
 def test_archives_are_handed_in_so_nothing_of_a_study_knows_how_they_are_stored() -> None:
     for module in (ROOT / "src/stallpoint/study").glob("*.py"):
         assert "import stallpoint.archive" not in module.read_text()

@@ -305,6 +305,16 @@ _CHARTS = (
         "is shown. Lines of one colour differ in their seed alone.",
     ),
     Chart(
+        "staleness",
+        CONVERGENCE,
+        "Staleness of gradients",
+        "",
+        ("staleness_shares",),
+        "Of all gradients that servers applied, how many were so stale: as many updates of the weights lay between the "
+        "moment their worker took these and the update with them. Of n equally fast workers most are n - 1; a tail to "
+        "the right is of slow ones.",
+    ),
+    Chart(
         "turns",
         MEASURING,
         "Visits in turns",

@@ -58,6 +58,7 @@ def details(conclusions: Conclusions) -> str:
         *_feeding_blocks(conclusions["curves"]),
         *_break_even_blocks(conclusions["break_even"]),
         *_target_blocks(conclusions),
+        *_staleness_blocks(conclusions),
         *_instrumentation_blocks(conclusions["instrumentation"]),
         *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
@@ -412,6 +413,28 @@ def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
         yield markdown_table(
             ["network", "hardware", "curve", "trained", "time to the target", "throughput, measured"], rows
         )
+
+
+def _staleness_blocks(conclusions: Conclusions) -> Iterator[str]:
+    """How stale the gradients were that servers applied, worker by worker."""
+    if not conclusions["worker_staleness"]:
+        return
+    yield "## Staleness"
+    yield (
+        "Updates of the weights between the moment a worker took them and the update with its gradient; of equally "
+        "fast workers their number less one. A slow worker's gradients are the stale ones."
+    )
+    yield markdown_table(
+        ["network", "hardware", "preset", "workers", "B or b", "worker", "gradients", "mean staleness", "largest"],
+        (
+            [
+                row["network"], row["hardware"], row["sync"],
+                *(str(row[name]) for name in ("ranks", "batch", "worker", "gradients")),
+                interval(row["mean_staleness"]), str(row["largest_staleness"]),
+            ]
+            for row in conclusions["worker_staleness"]
+        ),
+    )  # fmt: skip
 
 
 def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:

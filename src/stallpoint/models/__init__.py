@@ -26,6 +26,7 @@ from stallpoint.models.answers import (
     median_iterations,
     next_cells,
     saturation,
+    staleness,
     stalling,
     time_to_accuracy,
     traffic,
@@ -174,6 +175,8 @@ def fit(
         "critical_batches": noise_scale.critical_batches(to_target, tidy["gradient_noise"], seed),
         "time_to_accuracy": times,
         "accuracy_stalling": accuracy_stalls,
+        "staleness_shares": staleness.shares(tidy["staleness"]),
+        "worker_staleness": staleness.workers(tidy["staleness"], seed),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
 

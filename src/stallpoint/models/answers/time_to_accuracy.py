@@ -28,8 +28,8 @@ def tables(
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of time_to_accuracy, for every place of a curve, and of accuracy_stalling, one for each curve and target.
 
-    Steps are those of the curve's network. Presets that send whole gradients take the same steps, as they compute the
-    same weights; any other preset has only those that were trained with it.
+    Steps are those of the curve's network. Synchronous presets that send whole gradients take the same steps, as they
+    compute the same weights; any other preset has only those that were trained with it.
     """
     pairs = [(curve, steps) for curve in curves for steps in found if _same(_first(curve), steps, presets)]
     times = [row for curve, steps in pairs for row in _times(curve, steps)]
@@ -44,7 +44,7 @@ def _same(point: Point, steps: Steps, presets: Mapping[str, Preset]) -> bool:
     if point.network != steps.training["network"]:
         return False
     there = steps.training["sync"]
-    return point.sync == there or all(presets[name].lossless for name in (point.sync, there))
+    return point.sync == there or all(presets[name].exact for name in (point.sync, there))
 
 
 def _times(curve: ScalingCurve, steps: Steps) -> Iterator[dict[str, object]]:
