@@ -145,6 +145,13 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         },
         "scaling-laws": {"symbol": scaling["measured_speedup"].notna().sum(), "line": 3 * curves, "area": curves},
         "extrapolation": {"symbol": 2 * 2, "rule": 2 * 2, "line": 1},
+        # the one preset that was trained, at its faster mini-batch; both mini-batches; each curve; quarters of training
+        "time-to-target": {"symbol": 2, "rule": 2},
+        "steps-to-target": {"symbol": 2 * 2, "rule": 2 * 2, "line": 2 * 2},
+        "time-to-accuracy": {
+            "symbol": 2 * tables["time_to_accuracy"].query("basis == 'measured'")["time"].notna().sum()
+        },
+        "noise-scale": {"symbol": len(tables["noise_scale"])},
         # each evaluation against samples and against time
         "convergence": {"symbol": 2 * len(tables["convergence"]), "line": 2 * len(tables["convergence_runs"])},
         # a first update that nobody was before, and others after that of the other worker
@@ -213,6 +220,10 @@ AXIS_TITLES = {
     "validation": {"measured iteration [s]", "predicted iteration [s]"},
     "scaling-laws": {"nodes", "throughput [samples/s]"},
     "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
+    "time-to-target": {"time to the target [s]", "workers"},
+    "time-to-accuracy": {"speedup relative to the fewest workers", "nodes"},
+    "steps-to-target": {"steps to the target", "mini-batch B of all workers [samples]"},
+    "noise-scale": {"mini-batch [samples]", "quarter of the training"},
     "convergence": {"validation accuracy [%]"},
     "staleness": {"updates since the weights were taken", "share of gradients [%]"},
     "turns": {"time since the first visit, pauses left out [min]"},

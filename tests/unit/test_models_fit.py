@@ -119,7 +119,15 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
             "storage_passes": {"storage_rates"},
             "storage_operations": {"storage_operation_rates"},
             "copies": {"copy_rates"},
-            "convergence_runs": {"steps_to_target", "critical_batches", "time_to_accuracy", "accuracy_stalling"},
+            "convergence_runs": {
+                "steps_to_target",
+                "critical_batches",
+                "time_to_accuracy",
+                "accuracy_stalling",
+                "target_times",
+                "target_stalling",
+                "early_stopping",
+            },
             "gradient_noise": {"noise_scale"},
             "staleness": {"staleness_shares", "worker_staleness"},
             "layers": {

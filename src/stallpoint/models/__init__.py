@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from stallpoint.models.answers import (
     saturation,
     staleness,
     stalling,
+    target_times,
     time_to_accuracy,
     traffic,
     trust,
@@ -40,7 +42,7 @@ from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import frame, of_types
 from stallpoint.models.base.measured import Measured, measured, over_ranks, presets
 from stallpoint.models.base.statistics import groups
-from stallpoint.models.convergence import noise_scale, steps
+from stallpoint.models.convergence import early_stopping, noise_scale, steps
 from stallpoint.models.iteration import tables as predictions
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.prediction import DagModel, learning
@@ -128,7 +130,9 @@ def fit(
     stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
     to_target = steps.steps_of(tidy["convergence_runs"], seed)
-    times, accuracy_stalls = time_to_accuracy.tables(training, to_target, cluster.presets, threshold)
+    noise = partial(noise_scale.of_training, gradient_noise=tidy["gradient_noise"], seed=seed)
+    times, accuracy_stalls = time_to_accuracy.tables(training, to_target, noise, cluster.presets, threshold)
+    to_targets = target_times.runs_to_target(tidy["convergence_runs"], training, to_target, cluster.presets, seed)
     memory = peaks.fit(tidy["peak_memory"], runs, seed)
     shown_ranks, shown_layers = median_iterations.tables(shown)
     rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
@@ -172,11 +176,14 @@ def fit(
         "largest_batch": largest_batch.table(memory, runs, tidy["environments"]),
         "steps_to_target": steps.table(to_target, threshold),
         "noise_scale": noise_scale.table(tidy["gradient_noise"], seed),
-        "critical_batches": noise_scale.critical_batches(to_target, tidy["gradient_noise"], seed),
+        "critical_batches": noise_scale.critical_batches(to_target, noise, threshold),
         "time_to_accuracy": times,
         "accuracy_stalling": accuracy_stalls,
         "staleness_shares": staleness.shares(tidy["staleness"]),
         "worker_staleness": staleness.workers(tidy["staleness"], seed),
+        "target_times": target_times.table(to_targets),
+        "target_stalling": target_times.stalling(to_targets, training, to_target, cluster.presets, threshold),
+        "early_stopping": early_stopping.table(tidy["convergence"], tidy["convergence_runs"], seed),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
 
