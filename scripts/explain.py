@@ -5,8 +5,8 @@ import json
 import sys
 from pathlib import Path
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
-from stallpoint.parquet import atomic
 from stallpoint.traces.explain import explain, in_words, trace_files
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError, Unreadable
 from stallpoint.measure.progress import Progress
-from stallpoint.parquet import atomic
 from stallpoint.storage import Storage
 from stallpoint.storage.convert import converted_samples
 from stallpoint.storage.samples import SampleSet, Shape
