@@ -22,6 +22,7 @@ import disturbances
 import dry_run
 import inside_node
 import layer_timing
+import listing
 import many_cells
 import memory
 import message_bursts
@@ -67,6 +68,7 @@ BENCHMARKS = {
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
     "traces": traces.benchmark,
+    "listing": listing.benchmark,
     "decoders": decoders.benchmark,
     "pipeline": pipeline.benchmark,
     "reading": reading.benchmark,

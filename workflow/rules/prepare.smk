@@ -7,9 +7,9 @@ localrules:
 
 rule prepare_storage:
     input:
-        # Entries of one set (staged, and where it is) are made ready one after the other.
+        # Entries of one set (staged, and where it is) one after the other; what is converted, after what it is made of.
         lambda wildcards: [
-            f"{RESULTS}/storage/{name}.json" for name in STUDY.same_set_before(wildcards.storage)
+            f"{RESULTS}/storage/{name}.json" for name in STUDY.made_before(wildcards.storage)
         ],
     output:
         manifest=f"{RESULTS}/storage/{{storage}}.json",
@@ -17,6 +17,7 @@ rule prepare_storage:
         f"{LOGS}/storage/{{storage}}.log",
     params:
         entry=lambda wildcards: STUDY.config["storage"][wildcards.storage],
+        source=lambda wildcards: STUDY.converted_from(wildcards.storage),
         seed=STUDY.config["seed"],
     script:
         "../../scripts/prepare_storage.py"

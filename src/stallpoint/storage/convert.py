@@ -107,14 +107,50 @@ def convert(
     return said
 
 
+def check_conversion(source: Storage, target: Storage, *, image_size: int | None = None) -> None:
+    """Raise `InputError` unless the folder of `target` was made of the images of `source` as they are now."""
+    conversion = Conversion(source, target, _shape(target, image_size))
+    with closing(source.open()) as samples:
+        expected = conversion.said(samples)
+    said = _said(target.path)
+    if said is None:
+        raise InputError(
+            f"storage {target.name}: {target.path} exists and was not converted by stallpoint; name another path, or "
+            "leave out convert_from to use what is in it"
+        )
+    if differs := ", ".join(key for key, value in expected.items() if said.get(key) != value):
+        raise InputError(
+            f"storage {target.name}: {target.path} was not made of storage {source.name} as that is now (other: "
+            f"{differs}); remove the folder, and it is converted again"
+        )
+
+
 def converted_samples(path: Path) -> int | None:
     """How many samples a folder was converted with; None where it was not."""
+    said = _said(path)
+    return None if said is None else int(said["samples"])
+
+
+def _said(path: Path) -> dict[str, Any] | None:
+    """What the folder says of itself; None where it was not converted."""
     try:
-        return int(json.loads((path / CONVERSION_FILE).read_text())["samples"])
+        said: dict[str, Any] = json.loads((path / CONVERSION_FILE).read_text())
+        int(said["samples"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path / CONVERSION_FILE}: not readable ({error}); convert it again") from None
+    return said
+
+
+def cannot_become(source: Storage, target: Storage) -> str:
+    """Why samples of the one's format cannot be converted into the other's; empty where they can."""
+    if not issubclass(source.kind, EncodedImages):
+        encoded = ", ".join(name for name, kind in FORMATS.items() if issubclass(kind, EncodedImages))
+        return f"format {source.format} holds no encoded images; convert one of {encoded}"
+    if not issubclass(target.kind, ImageSet):
+        return f"format {target.format} holds {target.kind.kind}, no images"
+    return ""
 
 
 def _shape(target: Storage, image_size: int | None) -> Shape | None:
@@ -129,11 +165,8 @@ def _shape(target: Storage, image_size: int | None) -> Shape | None:
 
 def _check(conversion: Conversion) -> None:
     source, target = conversion.source, conversion.target
-    if not issubclass(source.kind, EncodedImages):
-        encoded = ", ".join(name for name, kind in FORMATS.items() if issubclass(kind, EncodedImages))
-        raise InputError(f"{source.path}: format {source.format} holds no encoded images; convert one of {encoded}")
-    if not issubclass(target.kind, ImageSet):
-        raise InputError(f"{target.path}: format {target.format} holds {target.kind.kind}, no images")
+    if problem := cannot_become(source, target):
+        raise InputError(f"{source.path}: {problem}")
     if target.path.exists():
         raise InputError(f"{target.path}: exists; a conversion makes a new folder, name another")
     if target.path.resolve().is_relative_to(source.path.resolve()):

@@ -11,9 +11,10 @@ from stallpoint.cells import TrainCell
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.presets import NONE, Preset
-from stallpoint.study.catalogue import Catalogue, as_list, staging
+from stallpoint.study.catalogue import Catalogue, as_list
 from stallpoint.study.conditions import Row, condition
 from stallpoint.study.interventions import intervention_cells
+from stallpoint.study.storages import staging
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")
 _NUMBERS = ("nodes", "workers_per_node", "batch", "prefetch", "worker_batch", "ranks")
