@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from stallpoint.cells import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.errors import InputError
-from stallpoint.exchange.all_reduce_logs import read_log
+from stallpoint.exchange.all_reduce_logs import lines_of, read_log
 from stallpoint.exchange.layer_trace import TracedIteration, TracedLayer, from_lines
 from stallpoint.exchange.layer_types import layer_type
 from stallpoint.kinds import kind_of
@@ -26,8 +26,6 @@ from stallpoint.presets import preset_from
 from stallpoint.records import COLLECTIVES, ITERATIONS, LAYERS, RUNS
 from stallpoint.runs import run_row
 
-LONGEST_LINE = 100_000
-"""Characters; what is longer is no log."""
 ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
 """Lines of a log, and iterations of a trace, that are Python's objects at one time."""
 _T = TypeVar("_T")
@@ -42,18 +40,6 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
     source = "; ".join(f"{file} (SHA-256 {_sha256(file)})" for file in cell.files)
     write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})
-
-
-def _lines(file: str) -> Iterator[str]:
-    """The lines of a text, one after the other."""
-    try:
-        with Path(file).open(encoding="utf-8") as text:
-            for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
-                if len(line) > LONGEST_LINE:
-                    raise InputError(f"{file}, line {number}: more than {LONGEST_LINE:,} characters")
-                yield line
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read as text: {error}") from None
 
 
 def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
@@ -75,7 +61,7 @@ def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """One row for each line of the log; a size that comes again is another sample. The mean stands for rank 0."""
     seen: dict[int, int] = {}
     (file,) = cell.files
-    for rows in _parts(read_log(_lines(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
+    for rows in _parts(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
         samples = []
         for row in rows:
             samples.append(seen.get(row.message_bytes, 0))
@@ -94,7 +80,7 @@ def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
     unwatched = between(Reading(), Reading())
     for rank, file in enumerate(cell.files):
         start, count = 0.0, 0
-        for iterations in _parts(from_lines(_lines(file), file), ITERATIONS_AT_ONCE):
+        for iterations in _parts(from_lines(lines_of(file), file), ITERATIONS_AT_ONCE):
             keep = Recorder(cell, rank)
             for index, iteration in enumerate(iterations, start=count):
                 which = {"iteration": index, "warmup": index < cell.warmup}
@@ -123,7 +109,7 @@ def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
 
     They say what it sends, not what it learns and multiplies: those columns are empty.
     """
-    first, *others = (next(from_lines(_lines(file), file)).layers for file in files)
+    first, *others = (next(from_lines(lines_of(file), file)).layers for file in files)
     sends = [(layer.name, layer.gradient_bytes) for layer in first]
     for file, layers in zip(files[1:], others, strict=True):
         if [(layer.name, layer.gradient_bytes) for layer in layers] != sends:
