@@ -20,6 +20,7 @@ parser.add_argument(
 )
 parser.add_argument("--log", type=Path, help="all-reduces among as many workers, timed by another program")
 parser.add_argument("--log-format", choices=list(FORMATS), default="nccl-tests", help="that program (%(default)s)")
+parser.add_argument("--page", type=Path, help="write a web page with timelines and charts to this file")
 arguments = parser.parse_args()
 try:
     ranks = read_ranks(trace_files(arguments.traces))
@@ -32,6 +33,11 @@ try:
 except InputError as error:
     sys.exit(str(error))
 print(in_words(told), end="")
+if arguments.page:
+    from stallpoint.traces.page import to_html  # Altair takes as long to load as a trace to explain
+
+    with atomic(arguments.page) as scratch:
+        scratch.write_text(to_html(ranks, told), encoding="utf-8")
 if arguments.json:
     with atomic(arguments.json) as scratch:
         scratch.write_text(json.dumps(told, indent=1))

@@ -22,6 +22,7 @@ class Planted:
     """
 
     workers: int = 4
+    rank: int = 1
     iterations: int = 5
     loading: float = 2e-3
     forward: float = 6e-3
@@ -32,6 +33,7 @@ class Planted:
     """What the first message of an iteration waits for other ranks."""
     synchronises: bool = True
     """The host waits for the device at the end of each iteration."""
+    beta: float = BETA
     marked: bool = True
     sized: bool = True
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -40,7 +42,7 @@ class Planted:
     def message(self, size: int, workers: int | None = None) -> float:
         """All-reduce around a ring, s."""
         p = workers or self.workers
-        return 2 * (p - 1) * (ALPHA + BETA * size / p)
+        return 2 * (p - 1) * (ALPHA + self.beta * size / p)
 
     def exposed(self, workers: int | None = None) -> float:
         """What of the messages comes after the backward pass, s."""
@@ -55,7 +57,7 @@ class Planted:
         return self.loading + self.forward + self.backward + self.exposed(workers) + self.update
 
     def trace(self) -> dict[str, Any]:
-        """The trace of rank 1."""
+        """The trace of the rank."""
         self.events, self._called = [], 0.0
         now = 1000.0  # µs do not begin at 0
         for step in range(self.iterations):
@@ -69,6 +71,7 @@ class Planted:
             self._kernel("forward_gemm", now, now, self.forward, stream=7)
             now += self.forward * 1e6
             for place, size in enumerate(self.message_bytes):
+                self._add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", now, each / 2)
                 self._kernel("backward_gemm", now, now, each, stream=7)
                 now += each * 1e6
                 self._call("cudaStreamWaitEvent", now)
@@ -83,7 +86,7 @@ class Planted:
             now = begin + self.seconds() * 1e6
         return {
             "schemaVersion": 1,
-            "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": self.workers},
+            "distributedInfo": {"backend": "nccl", "rank": self.rank, "world_size": self.workers},
             "traceEvents": self.events,
             "traceName": "planted",
         }

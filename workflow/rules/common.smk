@@ -252,12 +252,16 @@ def network_file(wildcards):
     return [str(file)] if file else []
 
 
-def network_traces(wildcards):
-    """The traces of a network that is neither stallpoint's nor the study's own: they alone tell of it."""
+def traced_runs(wildcards):
+    """The imported runs of a network that is neither stallpoint's nor the study's own: they alone tell of it."""
     if wildcards.network in NETWORKS or wildcards.network in STUDY.config["networks"]:
         return []
-    cells = [cell for cell in STUDY.of_kind("imported-train") if cell.network == wildcards.network]
-    return list(dict.fromkeys(file for cell in cells for file in cell.files))
+    return [cell for cell in STUDY.of_kind("imported-train") if cell.network == wildcards.network]
+
+
+def network_traces(wildcards):
+    """The traces of `traced_runs`."""
+    return list(dict.fromkeys(file for cell in traced_runs(wildcards) for file in cell.files))
 
 
 def global_batches(wildcards):

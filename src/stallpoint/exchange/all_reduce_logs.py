@@ -179,6 +179,8 @@ class _Osu(_Reader):
 
 FORMATS: dict[str, type[_Reader]] = {"nccl-tests": _NcclTests, "osu": _Osu}
 """Readers by the names of the configuration."""
+PROFILER = "profiler"
+"""The format of what is no log, but a profiler's traces (`profiled`)."""
 
 
 _MOST = 1e15

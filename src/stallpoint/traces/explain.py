@@ -19,7 +19,7 @@ from stallpoint.traces.kineto import Trace
 from stallpoint.traces.rank import Rank, least_seconds
 
 SUFFIXES = (".json", ".json.gz")
-_WORDS = {
+WORDS = {
     "compute": "computing",
     "exposed_communication": "communication that nothing hides",
     "copy": "copies that nothing hides",
@@ -69,7 +69,7 @@ def _of_trace(
     events, notes = trace.events, list(trace.notes)
     of_device = shares(events)
     if of_device is None:
-        notes.append("no kernel of a device was traced: there are no shares of a device's time, and no collectives")
+        notes.append("no kernel of a device was traced: there are no shares of a device's time")
     told: dict[str, Any] = {
         "file": trace.path.name, "rank": trace.rank, "world_size": trace.world_size, "iterations": 0,
         "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "shares": of_device, "collectives": [],
@@ -126,7 +126,7 @@ def _blocks(one: dict[str, Any]) -> Iterable[str]:
     if one["iterations"]:
         replayed = f"replayed: {_ms(one['replayed_seconds'])}"
         yield f"{one['iterations']} iterations, {_ms(one['iteration_seconds'])} each (median; {replayed}). Of it:"
-        rows = [(_WORDS[name], one["seconds"][name]) for name in CAUSES]
+        rows = [(WORDS[name], one["seconds"][name]) for name in CAUSES]
         whole = one["iteration_seconds"]
         yield "\n".join(f"- {what}: {_ms(seconds)}, {number(100 * seconds / whole, 2)} %" for what, seconds in rows)
     if one["shares"]:
@@ -144,11 +144,32 @@ def _predicted(found: dict[str, Any]) -> Iterable[str]:
         lines.append(f"| {at['workers']} | {interval(seconds, 1e3, ' ms')} | {interval(rate)} | {interval(speedup)} |")
     yield "Predicted, each worker with its mini-batch, over links like those traced:"
     yield "\n".join(lines)
-    stalling = found["stalling"]
-    words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided from"}
-    yield f"Weak scaling {words[stalling['verdict']]} {stalling['workers']} workers."
+    yield _verdict(found)
     changes = [f"{at['change']}: × {interval(_estimate(at, 'throughput_factor'))}" for at in found["what_if"]]
     yield f"On {found['what_if_workers']} workers: {'; '.join(changes)}"
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    stalling = found["stalling"]
+    words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided from"}
+    return f"Weak scaling {words[stalling['verdict']]} {stalling['workers']} workers."
+
+
+def sentences(one: dict[str, Any]) -> Iterable[str]:
+    """A rank's answer in a few sentences."""
+    if not one["iterations"]:
+        return
+    whole = one["iteration_seconds"]
+    most = max((name for name in CAUSES if name != "compute"), key=lambda name: one["seconds"][name])
+    computing, lost = (f"{number(100 * one['seconds'][name] / whole, 2)} %" for name in ("compute", most))
+    yield (
+        f"{one['iterations']} iterations of {_ms(whole)} (median), {_ms(one['replayed_seconds'])} when replayed. "
+        f"{computing} of it is computing; most of the rest ({lost}): {WORDS[most]}."
+    )
+    if one["predicted"]:
+        last = one["predicted"]["workers"][-1]
+        speedup = interval(_estimate(last, "speedup"))
+        yield f"{_verdict(one['predicted'])} {last['workers']} workers: {speedup} times the throughput of one."
 
 
 def _estimate(row: dict[str, Any], name: str) -> dict[str, float | None]:

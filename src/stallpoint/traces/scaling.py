@@ -109,7 +109,10 @@ class Known:
             sent, replayed = self.messages[place], self.replays[place]
             usual = self._cost(sent, self.workers, own, Change())
             with np.errstate(divide="ignore", invalid="ignore"):
-                told = np.where(np.isfinite(sent.least)[:, None] & (usual > 0), sent.least[:, None] / usual, 1.0)
+                # Without waiting: as on the rank that came last, else no longer than the link takes.
+                took = np.where(np.isfinite(sent.least), sent.least, sent.seconds)[:, None] / usual
+                told = np.where(np.isfinite(sent.least)[:, None], took, np.minimum(took, 1.0))
+                told = np.where(usual > 0, told, 1.0)
             waited = np.where(sent.rounds[:, None] > 0, np.maximum(sent.seconds[:, None] - told * usual, 0.0), 0.0)
             stays = np.where(sent.rounds > 0, 0.0, sent.seconds)[:, None]
             there = told * self._cost(_changed(sent, change), workers, own, change)
@@ -212,6 +215,9 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     )
     seconds = np.concatenate([np.minimum(of.seconds, of.least)[of.rounds > 0] for of in messages])
     random = generator(seed, "trace", len(seconds), float(seconds.sum()))
+    waits_told = all(np.isfinite(of.least[of.rounds > 0]).all() for of in messages)
+    if link is None and waits_told:
+        link = _fitted(turns, moved, seconds, workers, random)
     link = link or _frontier(turns, moved, seconds, workers, _most_latency(sent, workers), random)
     rings = all(name == "RING" for name, of_it in zip(sent.algorithm, rounds > 0, strict=True) if of_it)
     trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
@@ -261,12 +267,18 @@ def _frontier(
 
 
 def link_of(rows: Sequence[AllReduce], workers: int, seed: int = 0) -> Link:
-    """α and β of a ring from another program's log of all-reduces, as collectives cells are fitted."""
-    p, random = np.array(float(workers)), generator(seed, "log", len(rows))
-    sizes, seconds = (np.array([getattr(row, name) for row in rows]) for name in ("message_bytes", "seconds"))
-    design = np.stack([np.full(len(rows), float(RING.latency(p))), float(RING.bandwidth(p)) * sizes], -1)
-    drawn = np.concatenate([[np.arange(len(rows))], random.integers(len(rows), size=(REPLICATES, len(rows)))])
-    return Link(*non_negative_fit(design[drawn], seconds[drawn]).T)
+    """α and β of a ring from another program's log of all-reduces, as `_fitted`."""
+    sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
+    return _fitted(np.full(len(rows), 2.0), sizes, seconds, workers, generator(seed, "log", len(rows)))
+
+
+def _fitted(rounds: Reals, sizes: Reals, seconds: Reals, workers: int, random: np.random.Generator) -> Link:
+    """α and β of a ring by least squares, of the messages and of messages drawn from them."""
+    p, count = np.array(float(workers)), len(rounds)
+    design = np.stack([rounds * float(RING.latency(p)) / 2, rounds * float(RING.bandwidth(p)) / 2 * sizes], -1)
+    drawn = np.concatenate([[np.arange(count)], random.integers(count, size=(REPLICATES, count))])
+    alpha, beta = np.moveaxis(non_negative_fit(design[drawn], seconds[drawn]), -1, 0)
+    return Link(alpha, beta)
 
 
 def worker_counts(workers: int) -> list[int]:
