@@ -34,6 +34,8 @@ class Planted:
     synchronises: bool = True
     """The host waits for the device at the end of each iteration."""
     beta: float = BETA
+    backward_marked: bool = True
+    """The host's operators are in the trace."""
     marked: bool = True
     sized: bool = True
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -71,7 +73,8 @@ class Planted:
             self._kernel("forward_gemm", now, now, self.forward, stream=7)
             now += self.forward * 1e6
             for place, size in enumerate(self.message_bytes):
-                self._add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", now, each / 2)
+                if self.backward_marked:
+                    self._add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", now, each / 2)
                 self._kernel("backward_gemm", now, now, each, stream=7)
                 now += each * 1e6
                 self._call("cudaStreamWaitEvent", now)

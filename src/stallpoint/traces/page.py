@@ -101,10 +101,11 @@ def _workers(one: dict[str, Any]) -> Spec:
         ]
     )  # fmt: skip
     most = int(rows["workers"].max())
-    scale = alt.Scale(type="log", base=2, domain=[1, most], nice=False)
-    ticks = alt.Axis(values=axes.log2_ticks([1, most]), format="~g")
-    x = alt.X("workers:Q", title="workers", scale=scale, axis=ticks)
-    y = alt.Y("speedup:Q", title="throughput relative to one worker", scale=scale, axis=ticks)
+    ends = axes.log_domain([1, most, *rows["low"]])
+    x, y = (
+        alt.X("workers:Q", title="workers", scale=_doubling([1, most]), axis=_ticks([1, most])),
+        alt.Y("speedup:Q", title="throughput relative to one worker", scale=_doubling(ends), axis=_ticks(ends)),
+    )
     base = alt.Chart(rows).encode(x=x)
     colour = alt.Color("basis:N", title=None, scale=alt.Scale(domain=["traced", "predicted"],
                                                               range=[theme.VERMILION, theme.BLUE]))  # fmt: skip
@@ -115,6 +116,14 @@ def _workers(one: dict[str, Any]) -> Spec:
         base.mark_point(filled=True, size=55, opacity=1).encode(y=y, color=colour),
     ).properties(width=WIDTH // 2, height=WIDTH // 3)
     return _titled(chart, "Speedup at other worker counts, each worker with its mini-batch; 90 % intervals")
+
+
+def _doubling(domain: Sequence[float]) -> alt.Scale:
+    return alt.Scale(type="log", base=2, domain=list(domain), nice=False)
+
+
+def _ticks(domain: Sequence[float]) -> alt.Axis:
+    return alt.Axis(values=axes.log2_ticks(list(domain)), format="~g")
 
 
 def _gains(found: dict[str, Any]) -> Spec:

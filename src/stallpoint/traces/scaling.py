@@ -88,6 +88,8 @@ class Known:
     """p of the trace."""
     sharded: bool
     """Whether parameters are gathered in the trace (FSDP)."""
+    together: bool
+    """Whether collectives share the link with one another, as those of Gloo's two threads do."""
     seconds: Reals
     """Iterations as traced, [iterations]."""
     forward: Reals
@@ -227,7 +229,9 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     picked = np.concatenate([[_median(traced)], random.integers(len(chosen), size=REPLICATES)])
     replays = [rank.replays[place] for place in chosen]
     sharded = "AllGather" in sent.kind
-    return Known(workers, sharded, traced, rank.phases.forward[chosen], replays, messages, link, picked, trees)
+    together = _overlap(sent, rounds > 0)
+    forward = rank.phases.forward[chosen]
+    return Known(workers, sharded, together, traced, forward, replays, messages, link, picked, trees)
 
 
 def _median(seconds: Reals) -> int:
@@ -318,7 +322,20 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
     }  # fmt: skip
 
 
+def _overlap(sent: Collectives, chosen: npt.NDArray[np.bool_]) -> bool:
+    """Whether one of them begins while another one is under way."""
+    start, end = sent.start[chosen], sent.start[chosen] + sent.seconds[chosen]
+    return bool((start[1:] < np.maximum.accumulate(end)[:-1] - _ROUNDING).any())
+
+
+_ROUNDING = 1e-6
+"""Seconds by which two that follow one another may seem to overlap."""
+
+
 def _can_be_told(known: Known, change: Change) -> bool:
+    """What changes which messages there are: not where they share the link, as others would share it otherwise."""
+    if known.together and (change.sharded or change.pairs):
+        return False
     all_reduces = min(int(sent.all_reduces.sum()) for sent in known.messages)
     if change.sharded:
         return all_reduces > 0 and not known.sharded and bool(np.isfinite(known.forward).all())
