@@ -46,7 +46,7 @@ def benchmark(scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[
     for turn in range(TURNS):
         for how in TRAININGS:
             few, many = (_ranks(_folder(scratch, how, nodes, turn)) for nodes in (FEW, MANY))
-            replays += [abs(float(np.median(rank.replayed / rank.iterations.seconds)) - 1) for rank in (*few, *many)]
+            replays += [abs(float(np.median(rank.replayed / rank.traced)) - 1) for rank in (*few, *many)]
             predicted = np.median([_predicted(rank, few) for rank in few], axis=0)
             traced = float(np.median([np.median(rank.iterations.seconds) for rank in many]))
             ratios = [seconds / traced for seconds in predicted]

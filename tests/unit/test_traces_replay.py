@@ -1,5 +1,6 @@
 """Replays: iterations come back as they were traced, and change as what they are made of does."""
 
+import json
 import subprocess
 import sys
 from itertools import pairwise
@@ -16,9 +17,11 @@ from planted_traces import ALPHA, BETA, Planted
 from stallpoint.exchange.all_reduce_logs import AllReduce, read_log
 from stallpoint.traces import scaling
 from stallpoint.traces.explain import explain
+from stallpoint.traces.page import to_html
 from stallpoint.traces.rank import Rank, least_seconds, read_ranks
 from stallpoint.traces.replay import _cycle_time
 from stallpoint.traces.scaling import CHANGES, Change, learn, link_of
+from stallpoint.traces.timeline import spans
 
 
 def rank_of(planted: Planted, folder: Path, name: str = "trace.json") -> Rank:
@@ -40,8 +43,17 @@ def test_an_iteration_is_given_back(
     rank = rank_of(planted, tmp_path_factory.mktemp("trace"))
     np.testing.assert_allclose(rank.replayed, planted.seconds(), rtol=1e-4)
     # Nothing is sent: what is left are the computing and the loading.
-    alone = [float(one.iteration(np.zeros(len(one.places)))) for one in rank.replays]
+    alone = [float(one.iteration(np.zeros(len(one.places)))) for one in rank.replays.values()]
     np.testing.assert_allclose(alone, planted.seconds(1), rtol=1e-4)
+
+
+def test_of_a_long_trace_the_middle_is_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = Planted(iterations=20)
+    monkeypatch.setattr("stallpoint.traces.rank.MOST_STARTED", 50)  # of 10 in an iteration
+    rank = rank_of(planted, tmp_path)
+    assert list(rank.replays) == [7, 8, 9, 10, 11]
+    np.testing.assert_allclose(rank.replayed, planted.seconds(), rtol=1e-4)
+    assert learn(rank).iteration(16)[0] == pytest.approx(planted.seconds(16), rel=1e-3)
 
 
 paths = st.one_of(st.just(-np.inf), st.integers(0, 50).map(float))
@@ -129,6 +141,44 @@ def test_halving_bytes_is_doubling_bandwidth(tmp_path: Path) -> None:
     assert (known.iteration(8, Change(bytes=0.5)) <= known.iteration(8) + 1e-12).all()
 
 
+def test_a_kernel_waits_for_the_one_of_another_stream_that_fills_the_device(tmp_path: Path) -> None:
+    # Launched at 1 ms in a stream of its own, the small kernel runs when the large one ends, and the host waits for it.
+    def event(category: str, name: str, start: float, seconds: float, **args: Any) -> dict[str, Any]:
+        return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 2, "ts": start, "dur": seconds, "args": args}
+
+    events = []
+    for step, begin in enumerate(np.arange(4) * 10_000.0):
+        large, small = 2 * step + 1, 2 * step + 2
+        events += [
+            event("user_annotation", f"ProfilerStep#{step}", begin, 10_000),
+            event("cuda_runtime", "cudaLaunchKernel", begin, 0, correlation=large),
+            event("cuda_runtime", "cudaLaunchKernel", begin + 1_000, 0, correlation=small),
+            event("cuda_runtime", "cudaStreamSynchronize", begin + 1_001, 7_999, correlation=0),
+            event("kernel", "large", begin, 8_000, stream=7, correlation=large),
+            event("kernel", "small", begin + 8_000, 1_000, stream=8, correlation=small),
+        ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(events))
+    ((_, rank),) = read_ranks([path])
+    assert rank is not None
+    np.testing.assert_allclose(rank.replayed, 10e-3, rtol=1e-3)
+
+
+def test_the_page_shows_what_was_told(tmp_path: Path) -> None:
+    ranks = read_ranks([Planted().write(tmp_path / "rank-1.json")])
+    text = to_html(ranks, explain(ranks))
+    assert "rank-1.json: rank 1 of 4" in text
+    for chart in ("Timeline of the iteration", "What an iteration", "Speedup at other worker counts", "What if, on 32"):
+        assert chart in text
+    seen = spans(ranks[0][1], 2) if ranks[0][1] else []
+    busy = {
+        kind: sum(one.end - one.begin for one in seen if one.kind == kind) for kind in ("data wait", "communication")
+    }
+    assert busy["data wait"] == pytest.approx(Planted().loading, rel=0.02)
+    sent = sum(map(Planted().message, Planted().message_bytes))
+    assert busy["communication"] == pytest.approx(sent, rel=0.02)
+
+
 TRAINING = """
 import sys, torch, torch.distributed as dist
 from torch import nn
@@ -168,7 +218,7 @@ def test_a_real_training_over_gloo_is_understood(tmp_path: Path) -> None:
         sent = sum(row["bytes"] * row["per_iteration"] for row in one["collectives"])
         assert sent == 4 * parameters
         # The machine is shared: what the graph does not explain is what other processes took from this one.
-        assert np.median(rank.replayed / rank.iterations.seconds) == pytest.approx(1, abs=0.1)
+        assert np.median(rank.replayed / rank.traced) == pytest.approx(1, abs=0.1)
         phases = rank.phases
         whole = phases.data_wait + phases.copy + phases.forward + phases.backward + phases.exposed + phases.update
         np.testing.assert_allclose(whole, rank.iterations.seconds)

@@ -200,19 +200,19 @@ _STEP = re.compile(r"^ProfilerStep#")
 
 
 def _overheads(started: Started) -> tuple[float, float]:
-    """Median seconds from a call to its start in an idle lane, and from one task to the next that waited for it."""
-    idle, busy = [], []
+    """Seconds from a call to its start where all lanes are idle, and from one task to the next that waited; medians."""
+    starts, ends = started.events.start, started.events.end
+    done = np.maximum.accumulate(np.append(-np.inf, ends))[:-1]
+    idle = (starts - started.launch)[started.launch >= done]
+    latency = max(0.0, float(np.median(idle))) if len(idle) else 0.0
+    turns = []
     for lane in np.unique(started.lane):
         own = np.flatnonzero(started.lane == lane)
-        free = np.append(-np.inf, started.events.end[own][:-1])
-        from_call, from_task = started.events.start[own] - started.launch[own], started.events.start[own] - free
-        idle.append(from_call[started.launch[own] >= free])
-        busy.append(from_task[(started.launch[own] < free) & (from_call > from_task)])
-    latencies, turns = (np.concatenate(of) if of else np.empty(0) for of in (idle, busy))
-    latency = max(0.0, float(np.median(latencies))) if len(latencies) else 0.0
-    # What waits longer than a call's start takes waits for something else.
-    turns = turns[turns <= latency]
-    return latency, max(0.0, float(np.median(turns))) if len(turns) else 0.0
+        between = starts[own[1:]] - ends[own[:-1]]
+        # What waits longer than a call's start takes waits for something else.
+        turns.append(between[(started.launch[own[1:]] < ends[own[:-1]]) & (between <= latency)])
+    every = np.concatenate(turns) if turns else np.empty(0)
+    return latency, max(0.0, float(np.median(every))) if len(every) else 0.0
 
 
 def _waits_between_lanes(events: Events, found: Iterations, started: Started) -> dict[int, list[int]]:
@@ -253,15 +253,20 @@ def _add_full_device(before: dict[int, list[int]], started: Started, latency: fl
     could = np.maximum(started.launch + latency, free + turn)
     for place, others in before.items():
         could[place] = max(could[place], *ends[others]) if others else could[place]
-    nearly = ends - _TAIL * started.events.seconds
     overhead = latency + turn
+    fills = kernels & started.computes
+    computing = {int(lane): np.flatnonzero(fills & (started.lane == lane)) for lane in np.unique(started.lane)}
     for place in np.flatnonzero(kernels & (starts - could > overhead)).tolist():
-        moment = starts[place]
-        full = kernels & started.computes & (started.lane != started.lane[place]) & (starts < moment)
-        full &= (nearly <= moment) & (ends >= moment - overhead) & (ends > could[place] + overhead)
-        if full.any():
-            candidates = np.flatnonzero(full)
-            before[int(place)].append(int(candidates[ends[candidates].argmin()]))
+        moment, full = starts[place], []
+        for lane, own in computing.items():
+            # Of a lane only the last two that began before can have filled the device until then.
+            last = int(np.searchsorted(starts[own], moment)) if lane != started.lane[place] else 0
+            for other in own[max(0, last - 2) : last].tolist():
+                nearly = ends[other] - _TAIL * started.events.seconds[other]
+                if nearly <= moment and ends[other] >= max(moment - overhead, could[place] + overhead):
+                    full.append((float(ends[other]), other))
+        if full:
+            before[place].append(min(full)[1])
 
 
 def _after_collectives(found: Iterations, started: Started) -> Iterator[tuple[int, float]]:

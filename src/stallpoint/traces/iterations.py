@@ -44,6 +44,10 @@ class Iterations:
         """How long each took."""
         return self.end - self.begin
 
+    def part(self, first: int, last: int) -> Iterations:
+        """Those from one place to another."""
+        return Iterations(self.found_by, self.begin[first:last], self.end[first:last])
+
     def of(self, moments: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         """Place of the iteration in which each moment lies; -1 where that is none."""
         place = np.searchsorted(self.begin, moments, side="right") - 1

@@ -13,7 +13,7 @@ from stallpoint.traces import kineto
 from stallpoint.traces.collectives import Collectives, collectives
 from stallpoint.traces.graph import graphs
 from stallpoint.traces.iterations import Iterations, iterations, seconds_by_cause
-from stallpoint.traces.kineto import COPY, KERNEL, Trace
+from stallpoint.traces.kineto import COPY, KERNEL, Events, Trace
 from stallpoint.traces.phases import Phases, phases
 from stallpoint.traces.replay import Replay, replay
 from stallpoint.traces.started import Started
@@ -29,8 +29,8 @@ class Rank:
     """As `seconds_by_cause` gives them, [iterations]."""
     started: Started
     collectives: Collectives
-    replays: Sequence[Replay]
-    """Of each iteration."""
+    replays: Mapping[int, Replay]
+    """Of iterations by their place: of all, or of as many as `MOST_STARTED` allows."""
     phases: Phases
 
     @classmethod
@@ -42,7 +42,7 @@ class Rank:
         started = Started.of(trace.events)
         sent = collectives(started, found)
         causes = seconds_by_cause(trace.events, found)
-        replays = [replay(graph, started) for graph in graphs(trace.events, found, started)]
+        replays = _replays(trace.events, found, started)
         return cls(trace, found, causes, started, sent, replays, phases(trace.events, found, started, sent, causes))
 
     @property
@@ -52,8 +52,35 @@ class Rank:
 
     @property
     def replayed(self) -> npt.NDArray[np.float64]:
-        """Iterations as their graphs give them back, s, [iterations]."""
-        return np.array([float(one.iteration(one.seconds)) for one in self.replays])
+        """Those iterations as their graphs give them back, s, [replays]."""
+        return np.array([float(one.iteration(one.seconds)) for one in self.replays.values()])
+
+    @property
+    def traced(self) -> npt.NDArray[np.float64]:
+        """The same iterations as they were traced, s, [replays]."""
+        return self.iterations.seconds[list(self.replays)]
+
+
+MOST_STARTED = 100_000
+"""What was started in the iterations that are replayed: each takes a kilobyte of a graph, and there may be millions."""
+
+
+def _replays(events: Events, found: Iterations, started: Started) -> dict[int, Replay]:
+    """Replays of the iterations in the middle of the trace, as many as `MOST_STARTED` allows but one at least."""
+    counts = np.bincount(found.of(started.launch) + 1, minlength=len(found.seconds) + 1)[1:]
+    many = int(np.clip(MOST_STARTED // max(1, int(counts.max(initial=0))), 1, len(counts)))
+    first = (len(counts) - many) // 2
+    own = found.part(first, first + many)
+    # What was started in the iteration before is what the first one waits for.
+    begin, end = found.begin[max(0, first - 1)] if first else -np.inf, own.end[-1]
+    if first + many == len(counts):
+        end = np.inf
+    low, high = np.searchsorted(started.launch, [begin, end])
+    window = events.where((events.end >= begin) & (events.start <= end)) if many < len(counts) else events
+    local = started.part(int(low), int(high))
+    return {
+        first + place: replay(graph, local).moved(int(low)) for place, graph in enumerate(graphs(window, own, local))
+    }
 
 
 def read_ranks(files: Sequence[Path]) -> list[tuple[Trace, Rank | None]]:

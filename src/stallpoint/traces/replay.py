@@ -9,7 +9,7 @@ of all cycles through the host and the lanes. Earliest starts are maxima of sums
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,10 @@ class Replay:
     """Seconds from each source to the start of each collective, [collectives, sources + collectives]; -∞: no path."""
     ends: Reals
     """Seconds from each source to the end of the iteration on the host and on each lane, [sources, ... as above]."""
+
+    def moved(self, by: int) -> Replay:
+        """The same, of a `Started` that has so many more before."""
+        return replace(self, places=self.places + by)
 
     def iteration(self, seconds: Reals) -> Reals:
         """How long an iteration takes when its collectives take `seconds` [collectives, ...], [...]."""

@@ -200,8 +200,10 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     sizes = sent.bytes * np.array([workers if kind == "AllGather" else 1.0 for kind in sent.kind])
     transfers = np.full(len(sent), np.inf) if least is None else least
     counts = np.bincount(sent.iteration[rounds > 0], minlength=len(rank.iterations.seconds))
-    usual = int(np.median(counts[counts > 0]))
-    chosen = np.flatnonzero(counts == usual).tolist()
+    usual = int(np.bincount(counts[list(rank.replays)]).argmax())
+    if not usual:
+        raise NotTold("most iterations send nothing")
+    chosen = [place for place in rank.replays if counts[place] == usual]
     kinds = np.array(sent.kind)
     messages = []
     for place in chosen:

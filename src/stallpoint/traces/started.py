@@ -33,6 +33,12 @@ class Started:
     def __len__(self) -> int:
         return len(self.launch)
 
+    def part(self, first: int, last: int) -> Started:
+        """Those from one place to another."""
+        own = slice(first, last)
+        columns = self.launch[own], self.by[own], self.lane[own], self.computes[own], self.communicates[own]
+        return Started(self.events.where(np.arange(first, last)), *columns)
+
     @classmethod
     def of(cls, events: Events) -> Started:
         """All whose start on the host is known."""
