@@ -200,9 +200,15 @@ _STEP = re.compile(r"^ProfilerStep#")
 
 
 def _overheads(started: Started) -> tuple[float, float]:
-    """Seconds from a call to its start where all lanes are idle, and from one task to the next that waited; medians."""
+    """Median seconds from a call to its start with nothing in its way, and from one task to the next that waited.
+
+    In the way of a kernel is what any stream of the device does, in that of a collective of Gloo its own thread.
+    """
     starts, ends = started.events.start, started.events.end
     done = np.maximum.accumulate(np.append(-np.inf, ends))[:-1]
+    for lane in np.unique(started.lane[started.events.kind == MARK]):
+        own = np.flatnonzero(started.lane == lane)
+        done[own] = np.append(-np.inf, ends[own[:-1]])
     idle = (starts - started.launch)[started.launch >= done]
     latency = max(0.0, float(np.median(idle))) if len(idle) else 0.0
     turns = []
