@@ -1,4 +1,4 @@
-"""Explain profiler traces of training without running anything: ``explain.py TRACES... [--json FILE]``."""
+"""Explain profiler traces of training without running anything: ``explain.py TRACES... [--page FILE]``."""
 
 import argparse
 import json
