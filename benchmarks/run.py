@@ -26,6 +26,7 @@ import listing
 import many_cells
 import memory
 import message_bursts
+import own_traces
 import pandas as pd
 import pipeline
 import plan_accuracy
@@ -68,6 +69,7 @@ BENCHMARKS = {
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
     "traces": traces.benchmark,
+    "own-traces": own_traces.benchmark,
     "listing": listing.benchmark,
     "decoders": decoders.benchmark,
     "pipeline": pipeline.benchmark,

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from stallpoint.parquet import atomic
+from stallpoint.atomic import atomic
 from stallpoint.program import program
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from stallpoint.cells import Cell, CollectivesCell, ImportedCollectivesCell, ImportedTrainCell, TrainCell
 from stallpoint.errors import InputError
+from stallpoint.exchange.all_reduce_logs import PROFILER
 from stallpoint.kinds import cell_from_json, kind_of
 from stallpoint.records import (
     COLLECTIVES,
@@ -125,6 +126,8 @@ class Record:
         if table in (INSTRUMENTATION, PEAK_MEMORY):
             return visits, f"{visits} visits of ranks"
         if table in (ITERATIONS, INTERVENED) and isinstance(cell, TrainCell):
+            if isinstance(cell, ImportedTrainCell) and cell.format == PROFILER:
+                return None, ""  # as many as its traces hold
             each = cell.warmup + cell.iterations
             return visits * each, f"{visits} visits of ranks with {each} iterations"
         if table is CONVERGENCE_RUNS:

@@ -22,10 +22,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint import models
 from stallpoint.charts import CHARTS, PAPERS, axes, frames, journal, theme, web_page
 from stallpoint.charts.render import FORMATS, Spec, render, spec
 from stallpoint.charts.web_page import VEGA_LITE
+from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.scaling.tables import MEASURED, extrapolated
@@ -40,7 +40,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def tables_of(**study: Any) -> Tables:
     tidy = synthetic.study(**study)
     work = {"alexnet": 7e8, "googlenet": 16e8}
-    fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]), multiply_adds=work)
+    fitted = fitting.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]), multiply_adds=work)
     described = {"network_layers": synthetic.network_layers(tidy["layers"])}
     return {
         **tidy,

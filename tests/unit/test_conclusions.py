@@ -27,8 +27,8 @@ from stallpoint.conclusions.words import (
     verdict_in_short,
     verdict_in_words,
 )
-from stallpoint.models import fit
 from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.fitting import fit
 from stallpoint.presets import PRESETS
 
 

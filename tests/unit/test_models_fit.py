@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from synthetic import CRITICAL, study
 
-from stallpoint import models, parquet
+from stallpoint import parquet
+from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.terms.trainings import COLUMNS
@@ -20,7 +21,7 @@ UNTOUCHED = {"break_even", "disturbances", "interventions"}
 
 
 def fit(tables: dict[str, pd.DataFrame], **options: Any) -> dict[str, pd.DataFrame]:
-    return models.fit(tables, scenarios=scenarios([{"bandwidth": 10}]), **options)
+    return fitting.fit(tables, scenarios=scenarios([{"bandwidth": 10}]), **options)
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from stallpoint.atomic import atomic
 from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.measure.world import World
-from stallpoint.parquet import atomic
 
 FORMAT = 2
 """Of the state; another one's is not read."""

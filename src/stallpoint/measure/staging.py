@@ -24,13 +24,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from stallpoint.atomic import atomic
 from stallpoint.cells import Cell, StorageCell, TrainCell
 from stallpoint.errors import CannotRun, InputError, refusal
 from stallpoint.measure.job import Prepare, all_arrive
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
-from stallpoint.parquet import atomic
 from stallpoint.records import STAGING
 from stallpoint.storage import Storage
 from stallpoint.storage.samples import INDEX_FILE, kept_index

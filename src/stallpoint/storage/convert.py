@@ -22,9 +22,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
 from stallpoint.measure.progress import Progress
-from stallpoint.parquet import atomic
 from stallpoint.storage import FORMATS, Storage
 from stallpoint.storage.files import SmallFiles
 from stallpoint.storage.images import EncodedImages, ImageSet

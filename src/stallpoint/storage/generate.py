@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError, Unreadable
 from stallpoint.measure.progress import Progress
-from stallpoint.parquet import atomic
 from stallpoint.storage import Storage
 from stallpoint.storage.convert import check_conversion, convert, converted_samples
 from stallpoint.storage.raw import Squares

@@ -13,6 +13,7 @@ from typing import Any
 from stallpoint.configuration import unknown
 from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import FORMATS as LOG_FORMATS
+from stallpoint.exchange.all_reduce_logs import PROFILER
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.own import own_network
@@ -25,6 +26,7 @@ from stallpoint.study.storages import check_storage, shape
 
 REGISTRIES: dict[str, Collection[str]] = {
     "storage.<name>.format": FORMATS,
+    "hardware.<name>.traces[].format": ("layers", PROFILER),
     "hardware.<name>.collectives[].format": LOG_FORMATS,
     "hardware.<name>.collectives[].backend": COMMUNICATORS,
     "hardware.<name>.collectives[].reduction": CHOICES["reduction"],
