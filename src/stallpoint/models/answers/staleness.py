@@ -13,7 +13,7 @@ import pandas as pd
 
 from stallpoint.models.base.statistics import bootstrap, columns, generator, groups
 
-PLACE = ("network", "hardware", "storage", "sync", "batch", "nodes", "workers_per_node", "ranks")
+TRAINING = ("network", "hardware", "storage", "sync", "batch", "nodes", "workers_per_node", "ranks")
 """Which training; all visits and runs of it together."""
 
 
@@ -21,12 +21,12 @@ def shares(staleness: pd.DataFrame) -> list[dict[str, object]]:
     """Rows of the staleness_shares table: how many gradients were so stale, for each training."""
     return [
         {
-            **dict(zip(PLACE, key, strict=True)),
+            **dict(zip(TRAINING, key, strict=True)),
             "staleness": int(stale),
             "gradients": int(count),
             "share": count / len(rows),
         }
-        for key, rows in groups(staleness, PLACE)
+        for key, rows in groups(staleness, TRAINING)
         for stale, count in zip(*np.unique(rows["staleness"], return_counts=True), strict=True)
     ]
 
@@ -38,11 +38,11 @@ def workers(staleness: pd.DataFrame, seed: int) -> list[dict[str, object]]:
 
 def _workers(staleness: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
     visits = staleness.groupby(["cell", "visit"]).ngroup()
-    for key, rows in groups(staleness.assign(of=visits), [*PLACE, "worker"]):
+    for key, rows in groups(staleness.assign(of=visits), [*TRAINING, "worker"]):
         *place, worker = key
         mean = bootstrap(rows["staleness"], rows["of"], generator(seed, "staleness", *key), np.mean)
         yield {
-            **dict(zip(PLACE, place, strict=True)),
+            **dict(zip(TRAINING, place, strict=True)),
             "worker": int(worker),
             "gradients": len(rows),
             **columns("mean_staleness", mean),
