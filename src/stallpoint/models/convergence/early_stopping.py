@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.measure.outcome import MOST_STEPS
 from stallpoint.models.base.statistics import Ensemble, Scatter, bootstrap, columns, generator, groups
+from stallpoint.outcome import MOST_STEPS
 
 _TRAINED = ("network", "storage", "sync", "recipe")
 _USUAL = Scatter(0.005, 4.0)
