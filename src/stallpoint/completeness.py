@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 
 from stallpoint.cells import Cell, CollectivesCell, CommandCell, ImportedCollectivesCell, ImportedTrainCell, TrainCell
 from stallpoint.errors import InputError
+from stallpoint.exchange.all_reduce_logs import PROFILER
 from stallpoint.kinds import cell_from_json, kind_of
 from stallpoint.records import (
     COLLECTIVES,
     CONTENTION,
     CONVERGENCE_RUNS,
+    CONVERSIONS,
     ENVIRONMENTS,
     GRADIENT_NOISE,
     INSTRUMENTATION,
@@ -31,12 +33,13 @@ from stallpoint.records import (
     RUNS,
     SLURM_JOBS,
     STAGING,
+    STALENESS,
     VISITS,
     Table,
 )
 
-_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, GRADIENT_NOISE)
-"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, and where nothing was staged."""
+_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, CONVERSIONS, GRADIENT_NOISE, STALENESS)
+"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, of nothing staged, converted or served."""
 _NOT_OF_COMMANDS = (LAYERS, PEAK_MEMORY, PROBES)
 """Those that a command's record may lack: it prints rates, or its layers cannot be told apart."""
 _NEVER_NULL = frozenset(
@@ -127,6 +130,8 @@ class Record:
         if table in (INSTRUMENTATION, PEAK_MEMORY, PROBES):
             return visits, f"{visits} visits of ranks"
         if table in (ITERATIONS, INTERVENED) and isinstance(cell, TrainCell):
+            if isinstance(cell, ImportedTrainCell) and cell.format == PROFILER:
+                return None, ""  # as many as its traces hold
             each = cell.warmup + cell.iterations
             return visits * each, f"{visits} visits of ranks with {each} iterations"
         if table is CONVERGENCE_RUNS:

@@ -49,7 +49,7 @@ def possible(name: str, preset: Preset, ranks: int) -> bool:
     if name == NO_COMMUNICATION:  # whose preset reads ahead into the host's memory alone
         return ranks > 1 and preset.communicates and not preset.device_prefetch
     if name == EMPTY_MESSAGES:  # DistributedDataParallel sends by itself
-        return ranks > 1 and preset.communicates and preset.backend != "ddp"
+        return ranks > 1 and preset.communicates and preset.synchronous and preset.backend != "ddp"
     if name == NO_UPDATE:  # a parameter server updates as part of the communication
-        return ranks == 1 or preset.reduction != "parameter-server"
+        return ranks == 1 or not preset.updates_on_server
     return True

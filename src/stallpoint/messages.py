@@ -24,11 +24,13 @@ def messages(preset: Preset, gradient_bytes: Sequence[int], merge: Merge | None 
     """Layers (positions in forward order) of each message, in the order of sending: the last layer first.
 
     `gradient_bytes` holds every layer's, 0 where nothing is learned. Merged groups depend on the cluster: `merge` makes
-    them, and without it layers go one by one.
+    them, and without it layers go one by one. What is not synchronous sends all weights or gradients together.
     """
     if not preset.communicates:
         return []
     learning = [layer for layer in reversed(range(len(gradient_bytes))) if gradient_bytes[layer]]
+    if not preset.synchronous:
+        return [learning] if learning else []
     if preset.grouping == "fused":
         groups = fused([gradient_bytes[layer] for layer in learning], preset.fusion_bytes)
     elif preset.grouping == "merged" and merge and learning:

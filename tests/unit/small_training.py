@@ -22,7 +22,7 @@ SAMPLES = 8
 """The global mini-batch."""
 
 EXAMPLES: dict[str, Preset] = {
-    **{name: known.preset for name, known in PRESETS.items() if known.preset.communicates},
+    **{name: known.preset for name, known in PRESETS.items() if known.preset.communicates and known.preset.exact},
     "recursive-doubling": Preset(reduction="recursive-doubling", start="after-backward"),
     "rabenseifner": Preset(reduction="rabenseifner"),
     "tree-merged": Preset(reduction="binary-tree", grouping="merged"),

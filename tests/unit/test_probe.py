@@ -318,29 +318,35 @@ def test_training_is_the_same_with_a_probe_and_behind_it(tmp_path: Path, free_po
     two_workers(["-c", SAME], tmp_path, free_port)
 
 
+LIGHTNING = """
+import sys, lightning, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from stallpoint.probing.pytorch_lightning import ProbeCallback
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+    def training_step(self, batch, _):
+        return nn.functional.cross_entropy(self.network(batch[0]), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+trainer = lightning.Trainer(
+    max_epochs=1, accelerator="cpu", devices=1, callbacks=[ProbeCallback(folder=sys.argv[1])], logger=False,
+    enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+)
+trainer.fit(Module(), DataLoader(TensorDataset(torch.randn(10, 4), torch.randint(0, 2, (10,))), 2))
+"""
+
+
 def test_lightning_is_recorded_by_a_callback(tmp_path: Path) -> None:
-    import lightning
-
-    from stallpoint.probing.pytorch_lightning import ProbeCallback
-
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = small()
-
-        def training_step(self, batch: list[torch.Tensor], _: int) -> torch.Tensor:
-            return nn.functional.cross_entropy(self.network(batch[0]), batch[1])
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    trainer = lightning.Trainer(
-        max_epochs=1, accelerator="cpu", devices=1, callbacks=[ProbeCallback(folder=tmp_path)], logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, barebones=False,
-    )  # fmt: skip
-    trainer.fit(Module(), loader(5))
+    # In a process of its own: Lightning looks for MPI, which other tests have started in this one.
+    subprocess.run([sys.executable, "-c", LIGHTNING, str(tmp_path)], check=True, capture_output=True)
     of_rank = found(tmp_path)
     assert (of_rank.probe["iterations"], of_rank.probe["ended"]) == (5, "complete")
-    iterations = rows(of_rank, "iterations")
-    assert (iterations[["forward", "backward", "data_wait"]] > 0).all(axis=None)
+    assert (rows(of_rank, "iterations")[["forward", "backward", "data_wait"]] > 0).all(axis=None)
     assert set(rows(of_rank, "layers")["layer"]) == {"network.0", "network.1", "network.2"}

@@ -27,6 +27,7 @@ from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Optimiser, Sgd
+from stallpoint.measure.optimisers import Adagrad
 from stallpoint.measure.peak_memory import PeakMemory
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.precision import forward_context, loss_scale
@@ -35,12 +36,13 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Sensors, between
 from stallpoint.measure.substitutes import FixedMiniBatch
 from stallpoint.measure.synchronisation import Sent
+from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset, preset_from
-from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.storage.memory import OneBatch
 
@@ -101,9 +103,16 @@ class Trainer:
         self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
         self._scale = loss_scale(precision)
         self._optimiser = optimiser(self._parameters, loss_scale=self._scale)
+
+        def for_server(pieces: Sequence[nn.Parameter]) -> Optimiser:
+            if preset.server_optimiser == "adagrad":
+                return Adagrad(pieces, self._optimiser, loss_scale=self._scale)
+            return optimiser(pieces, loss_scale=self._scale)
+
+        self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
         self._synchronisation = synchronisation.start(
             preset, self._network, self._layers, world, self._clock, device, self._optimiser,
-            warmup=warmup, empty_messages=change.empty_messages,
+            warmup=warmup, for_server=for_server, empty_messages=change.empty_messages,
         )  # fmt: skip
         self._update = change.update
         self._norms = norms
@@ -120,7 +129,8 @@ class Trainer:
         with self._in_precision:
             loss = self._synchronisation.network(inputs, labels)
         forward = mark()
-        (loss * (self._scale / self._world.size)).backward()  # scaled here, summed gradients are averages
+        workers = 1 if self._synchronisation.apart else self._world.size
+        (loss * (self._scale / workers)).backward()  # scaled here, summed gradients are averages
         backward = self._synchronisation.backward_ended(mark())
         self._timer.check_gradients()
         self._synchronisation.finish()
@@ -128,11 +138,15 @@ class Trainer:
         if self._norms:
             self._norms.summed()
         if self._update and not self._synchronisation.updates:
+            if self._delays:
+                self._delays.swap()
             self._optimiser.step(self._parameters)
         updated = mark()
+        self._synchronisation.updated()
+        exchanged = mark()
         self._clock.wait()
 
-        ends = dict(zip(PHASES, (loaded, copied, forward, backward, synchronised, updated), strict=True))
+        ends = (loaded, copied, forward, backward, synchronised, updated, exchanged)
         times = self._timer.times(forward, backward)
         sent = self._synchronisation.sent()
         self._synchronisation.clear()
@@ -150,14 +164,31 @@ class Trainer:
 
     @contextmanager
     def aside(self) -> Iterator[nn.Module]:
-        """The network for passes that are no iteration's: in evaluation mode and without gradients."""
+        """The network for passes that are no iteration's: in evaluation mode, without gradients, with the weights that
+        are trained."""
         modes = [(module, module.training) for module in self._network.modules()]
         self._network.eval()
-        with torch.no_grad(), self._in_precision:
+        with torch.no_grad(), self._in_precision, self._synchronisation.consensus():
             yield self._network
         for module, training in modes:
             module.training = training
         self._timer.forget()
+
+    def state(self) -> dict[str, Any]:
+        """What synchronisation keeps from iteration to iteration, as a checkpoint has it."""
+        return {"synchronisation": self._synchronisation.state(), "delayed": self._delays.state if self._delays else []}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with what `state` gave."""
+        self._synchronisation.restore(state["synchronisation"])
+        if self._delays:
+            self._delays.restore(state["delayed"])
+
+    def staleness(self) -> dict[str, Sequence[int]]:
+        """Columns of `records.STALENESS`: of the updates that this rank's server made."""
+        rows = self._synchronisation.staleness()
+        of_rows = {name: [row[place] for row in rows] for place, name in enumerate(("update", "worker", "staleness"))}
+        return {"server": [self._world.rank] * len(rows), **of_rows}
 
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
@@ -190,12 +221,14 @@ class Trainer:
         self._synchronisation.ready(layer)
 
     def _phase_columns(
-        self, batch: MiniBatch, loss: torch.Tensor, ends: dict[str, Mark], sent: Mapping[int, Sent]
+        self, batch: MiniBatch, loss: torch.Tensor, ends: Sequence[Mark], sent: Mapping[int, Sent]
     ) -> dict[str, float]:
-        times = [0.0, *(self._clock.seconds(end) for end in ends.values())]
-        durations = (end - begin for begin, end in pairwise(times))
+        times = [0.0, *(self._clock.seconds(end) for end in ends)]
+        *durations, exchange = (end - begin for begin, end in pairwise(times))
+        phases = dict(zip(PHASES, durations, strict=True))
+        phases["exposed_communication"] += exchange  # of weights, after the update
         return {
-            **dict(zip(ends, durations, strict=True)),
+            **phases,
             "iteration_time": times[-1],
             "read": batch.read,
             "decode": batch.decode,
@@ -273,7 +306,8 @@ def iterations(
                 raise CannotRun(f"the loss of iteration {iteration} is {measured.phases['loss']}: training diverges")
             progress.tell(iteration + 1)
         keep.add(PEAK_MEMORY, **peak.row(trainer.tensors))
-        if preset.communicates and not change.empty_messages:
+        keep.add(STALENESS, **trainer.staleness())
+        if preset.communicates and preset.synchronous and not change.empty_messages:
             trainer.check_weights()
 
 

@@ -21,7 +21,8 @@ COMMUNICATION = re.compile(r"^nccl.*Kernel")
 """Kernels of NCCL, and of RCCL, which keeps its names."""
 STEP = re.compile(r"^ProfilerStep#\d+")
 """Marks of `torch.profiler.profile.step`."""
-_NO_COMPUTING = re.compile(r"^nccl.*Kernel|Memcpy|^Memset|Sync")
+NO_COMPUTING = re.compile(r"^nccl.*Kernel|Memcpy|^Memset|Sync")
+"""What runs on a device and does not compute."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Device:
     def of(cls, events: Events) -> Device:
         """The device's part of a trace; without events where there was no device."""
         own = events.where(np.isin(events.kind, (KERNEL, COPY, FILL)) & (events.stream >= 0))
-        return cls(own, ~own.called(_NO_COMPUTING), own.called(COMMUNICATION))
+        return cls(own, ~own.called(NO_COMPUTING), own.called(COMMUNICATION))
 
     @property
     def computing(self) -> Intervals:

@@ -10,17 +10,27 @@ from torch import nn
 from stallpoint.measure.clock import Clock
 from stallpoint.measure.optimiser import Optimiser
 from stallpoint.measure.synchronisation.alone import Alone
+from stallpoint.measure.synchronisation.asynchronous import Asynchronous
+from stallpoint.measure.synchronisation.averaging import Averaging
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.compression import reducer
+from stallpoint.measure.synchronisation.downpour import Downpour
+from stallpoint.measure.synchronisation.elastic import Elastic
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.exchange import Empty, Exchange, ParameterServer, Sum
+from stallpoint.measure.synchronisation.gossip import Gossip
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.synchronisation.interface import Synchronisation
 from stallpoint.measure.synchronisation.merging import Merging
+from stallpoint.measure.synchronisation.served import Served
+from stallpoint.measure.synchronisation.server import MakeOptimiser
 from stallpoint.measure.world import World
 from stallpoint.messages import messages
 from stallpoint.networks.layers import Layer
 from stallpoint.presets import Preset
+
+SERVED: dict[str, type[Served]] = {"asynchronous": Asynchronous, "downpour": Downpour, "elastic": Elastic}
+"""Algorithms with servers."""
 
 
 def start(
@@ -33,12 +43,14 @@ def start(
     optimiser: Optimiser,
     *,
     warmup: int,
+    for_server: MakeOptimiser,
     empty_messages: bool = False,
 ) -> Synchronisation:
     """How the workers of `world` synchronise the `network`, whose `layers` are on `device`.
 
-    `optimiser` updates the weights where the preset has that done by one rank; plans that need measured times are
-    made after `warmup` iterations. With `empty_messages` every message carries one value, and no gradients.
+    `optimiser` updates the weights where the preset has that done by one rank, and `for_server` makes what updates the
+    share of a server; plans that need measured times are made after `warmup` iterations. With `empty_messages` every
+    message carries one value, and no gradients.
     """
     if world.size == 1 or not preset.communicates:
         return Alone(network)
@@ -46,8 +58,14 @@ def start(
         from stallpoint.measure.synchronisation.ddp import DataParallel  # loads slowly
 
         return DataParallel(network, layers, world, clock, device, preset.fusion_bytes)
-    gradients = Gradients(layers)
+    if preset.served:
+        return SERVED[preset.algorithm](network, layers, world, clock, preset, for_server)
+    if preset.algorithm == "gossip":
+        return Gossip(network, layers, world, clock, preset.period)
     communicates = communicator(preset.backend, preset.scheme, preset.segment_bytes, world, device)
+    if preset.algorithm == "averaging":
+        return Averaging(network, layers, world, clock, preset, communicates)
+    gradients = Gradients(layers)
     sums = reducer(preset, communicates, gradients.values, device)
     exchange: Exchange = Sum(gradients, sums)
     if empty_messages:

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from stallpoint.measure.bucket_timing import BucketTiming
 from stallpoint.measure.clock import Clock, Mark
-from stallpoint.measure.synchronisation.interface import Sent
+from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer
@@ -24,7 +24,7 @@ from stallpoint.networks.layers import Layer
 _DEFAULT_BUCKET = 25 * 1024 * 1024
 
 
-class DataParallel:
+class DataParallel(Synchronisation):
     """A `Synchronisation` by DistributedDataParallel with buckets of `bucket_bytes`."""
 
     updates = False

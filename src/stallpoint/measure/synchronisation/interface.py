@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
 from torch import nn
 
@@ -12,21 +13,33 @@ from stallpoint.measure.sent import Sent as Sent
 
 
 class Synchronisation(Protocol):
-    """One way to synchronise. All ranks call the same methods in the same order."""
+    """One way to synchronise. All ranks call the same methods in the same order.
+
+    Those that keep the weights of all ranks the same inherit what is about weights that differ.
+    """
 
     network: nn.Module
     """What to call for the forward pass."""
     updates: bool
     """Whether it also updates the weights, so that nobody else may."""
+    apart: bool = False
+    """Whether workers update weights of their own, so that a loss is not divided by their number."""
 
     def ready(self, layer: int) -> None:
         """The gradients of `layer` are complete; called in the middle of the backward pass."""
+        return
 
     def backward_ended(self, now: Mark) -> Mark:
         """The backward pass has returned; when back-propagation itself had ended."""
+        return now
 
     def finish(self) -> None:
         """Return when the gradients of all layers are summed (or all weights updated); raises what went wrong."""
+        return
+
+    def updated(self) -> None:
+        """The weights are updated: exchange them, where it is they that are exchanged."""
+        return
 
     def sent(self) -> Mapping[int, Sent]:
         """What was sent since the start of the iteration, by layer; it has ended."""
@@ -36,6 +49,23 @@ class Synchronisation(Protocol):
 
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
         """An iteration has ended in which the layers' gradients were complete at these times, s since its start."""
+        return
+
+    def consensus(self) -> AbstractContextManager[None]:
+        """A block in which the network has the weights that are trained, on all ranks, which call it together."""
+        return nullcontext()
+
+    def staleness(self) -> Sequence[tuple[int, int, int]]:
+        """Number of each update of this rank's server, the worker of each, and its staleness; all ranks call it."""
+        return []
+
+    def state(self) -> dict[str, Any]:
+        """What it keeps from iteration to iteration, in tensors, numbers, lists and dictionaries; a worker's own."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with what `state` gave."""
+        return
 
     def close(self, *, wait: bool) -> None:
         """End; with `wait`, after what is under way, and together with the other ranks."""

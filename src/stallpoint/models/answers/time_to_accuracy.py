@@ -2,19 +2,20 @@
 
 With X the throughput and E(B) the samples that B needs, it is E(B) / X: a doubling of workers that also doubles B gains
 what throughput gains, less what more samples cost. Goodput is throughput times statistical efficiency, the samples
-that the smallest B needs over those that B needs (Qiao et al. 2021, "Pollux", section 3).
+that the smallest B needs over those that B needs (Qiao et al. 2021, "Pollux", section 3). Pollux has that efficiency
+from the noise scale φ, (φ + B₀) / (φ + B), which is the same where φ is the critical mini-batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.answers.stalling import gains
 from stallpoint.models.base.measured import SERIES, Point
-from stallpoint.models.base.statistics import Reals, columns
+from stallpoint.models.base.statistics import Ensemble, Reals, columns
 from stallpoint.models.convergence.steps import Steps
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.presets import Preset
@@ -24,16 +25,29 @@ _LABELS = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe",
 
 
 def tables(
-    curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset], threshold: float
+    curves: Iterable[ScalingCurve],
+    found: Sequence[Steps],
+    noise: Callable[[Steps], Ensemble],
+    presets: Mapping[str, Preset],
+    threshold: float,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of time_to_accuracy, for every place of a curve, and of accuracy_stalling, one for each curve and target.
 
-    Steps are those of the curve's network. Presets that send whole gradients take the same steps, as they compute the
-    same weights; any other preset has only those that were trained with it.
+    `noise` gives the noise scale of a training.
+
+    Steps are those of the curve's network. Synchronous presets that send whole gradients take the same steps, as they
+    compute the same weights; any other preset has only those that were trained with it.
     """
-    pairs = [(curve, steps) for curve in curves for steps in found if _same(_first(curve), steps, presets)]
-    times = [row for curve, steps in pairs for row in _times(curve, steps)]
+    pairs = matched(curves, found, presets)
+    times = [row for curve, steps in pairs for row in _times(curve, steps, noise(steps))]
     return times, [_stalling(curve, steps, threshold) for curve, steps in pairs]
+
+
+def matched(
+    curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset]
+) -> list[tuple[ScalingCurve, Steps]]:
+    """Each curve with the steps that its training takes."""
+    return [(curve, steps) for curve in curves for steps in found if _same(_first(curve), steps, presets)]
 
 
 def _first(curve: ScalingCurve) -> Point:
@@ -44,15 +58,16 @@ def _same(point: Point, steps: Steps, presets: Mapping[str, Preset]) -> bool:
     if point.network != steps.training["network"]:
         return False
     there = steps.training["sync"]
-    return point.sync == there or all(presets[name].lossless for name in (point.sync, there))
+    return point.sync == there or all(presets[name].exact for name in (point.sync, there))
 
 
-def _times(curve: ScalingCurve, steps: Steps) -> Iterator[dict[str, object]]:
+def _times(curve: ScalingCurve, steps: Steps, noise: Ensemble) -> Iterator[dict[str, object]]:
+    smallest = min(steps.batches)
     for place in curve.known:
         here = curve.at(place)
         batch = here.point.global_batch
         needed, seconds = steps.at(batch), here.parts.iteration_time
-        efficiency = steps.samples(min(steps.batches)) / steps.samples(batch)
+        efficiency = steps.samples(smallest) / steps.samples(batch)
         yield {
             **here.point.labels("global_batch"),
             **{column: steps.training[name] for column, name in _LABELS.items()},
@@ -61,6 +76,7 @@ def _times(curve: ScalingCurve, steps: Steps) -> Iterator[dict[str, object]]:
             **columns("time", needed * seconds),
             **columns("statistical_efficiency", efficiency),
             **columns("goodput", efficiency * batch / seconds),
+            **columns("noise_efficiency", 1 - (batch - smallest) / (noise + batch)),  # also where it is infinite
         }
 
 

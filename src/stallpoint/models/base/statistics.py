@@ -11,13 +11,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from scipy.optimize import brentq
-from scipy.special import digamma, polygamma
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 INTERVAL = 0.90
 """Probability that an interval is meant to cover."""
@@ -92,6 +92,10 @@ def scatter(frame: pd.DataFrame, by: Sequence[str], column: str) -> Scatter:
     if len(found) < ENOUGH_CELLS:
         squares = UNKNOWN.freedom * UNKNOWN.deviation**2 + (freedom * found).sum()
         return Scatter(float(np.sqrt(squares / (UNKNOWN.freedom + freedom.sum()))), UNKNOWN.freedom)
+    # Here, as importing it takes longer than a trace of a profiler is explained in.
+    from scipy.optimize import brentq
+    from scipy.special import digamma, polygamma
+
     logs = np.log(found) - digamma(freedom / 2) + np.log(freedom / 2)
     more = float(np.var(logs, ddof=1) - polygamma(1, freedom / 2).mean())
     least, most = DEGREES_OF_FREEDOM

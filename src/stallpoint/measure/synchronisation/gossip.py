@@ -1,0 +1,43 @@
+"""Decentralised averaging: each worker with its two neighbours around a ring, nobody with all (Lian et al. 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from stallpoint.measure.clock import Clock
+from stallpoint.measure.synchronisation.exchanging import Apart
+from stallpoint.measure.world import World
+from stallpoint.networks.layers import Layer
+
+
+class Gossip(Apart):
+    """Mixes every `period` iterations, by equal weights: 1/3 each, or 1/2 of two workers."""
+
+    def __init__(self, network: nn.Module, layers: Sequence[Layer], world: World, clock: Clock, period: int) -> None:
+        super().__init__(network, layers, world, clock)
+        self._period = period
+
+    def updated(self) -> None:
+        """Mix, if the time has come."""
+        self._iterations += 1
+        if self._iterations % self._period == 0:
+            self._exchange(self._mix)
+
+    def close(self, *, wait: bool) -> None:
+        """Nothing to end."""
+
+    def _mix(self) -> int:
+        rank, size = self._world.rank, self._world.size
+        left, right = (rank - 1) % size, (rank + 1) % size
+        own = self._flat.weights().cpu()
+        mixed = own.clone()
+        ways = [(right, left)] if left == right else [(right, left), (left, right)]
+        for to, source in ways:
+            received = torch.empty_like(own)
+            self._world.comm.Sendrecv(own.numpy(), to, recvbuf=received.numpy(), source=source)
+            mixed += received
+        self._flat.write(mixed / (1 + len(ways)))
+        return own.nbytes * len(ways)

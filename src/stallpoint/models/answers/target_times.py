@@ -1,0 +1,220 @@
+"""Time to a target as trained: what reaches it fastest at each place, why, and where more workers stop saving any.
+
+Where one way takes k times as long as another, its steps are more by one factor and longer by the other: k is their
+product. A way is a preset, a recipe and a mini-batch; the fastest of them is chosen at each place anew, as whoever
+wants the target soon would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.answers.stall_probability import Stall
+from stallpoint.models.answers.time_to_accuracy import matched
+from stallpoint.models.base.measured import Point
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    Reals,
+    Scatter,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    scatter,
+)
+from stallpoint.models.convergence.steps import TO_TARGET, Steps, best_trial
+from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.presets import Preset
+
+TARGET = ("network", "hardware", "storage", "target")
+_PLACE = ("nodes", "workers_per_node", "ranks")
+WAY = ("sync", "recipe", "batch")
+FASTEST, SLOWER, ALIKE, NOT_REACHED = "fastest", "slower", "not distinguishable", "not reached"
+_QUANTITIES = ("time", "steps", "step_time")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Runs to a target, alike in all but trial and seed."""
+
+    labels: Mapping[str, Any]
+    """Values of `TARGET`, `_PLACE` and `WAY`."""
+    runs: int
+    reached: int
+    trial: int
+    """-1 where no trial reached the target with every seed."""
+    time: Ensemble
+    """Seconds of training until then; not a number where it was not reached, as below."""
+    steps: Ensemble
+    predicted: Ensemble
+    """`time` as expected of a B that nobody trained, at a place that nobody measured."""
+
+    @property
+    def step_time(self) -> Ensemble:
+        """Seconds of a step."""
+        return self.time / self.steps
+
+
+def runs_to_target(
+    runs: pd.DataFrame,
+    curves: Iterable[ScalingCurve],
+    found: Sequence[Steps],
+    presets: Mapping[str, Preset],
+    seed: int,
+) -> list[Trained]:
+    """Of ``convergence_runs`` with a target; predictions are of the scaling `curves` and the steps `found`."""
+    done = runs[runs["reached"].astype(bool)]
+    usual = scatter(done.assign(repeat=done["seed"], visit=1), [*TARGET, *_PLACE, *WAY, "trial"], "seconds_to_target")
+    known = {key: (curve, steps) for curve, steps in matched(curves, found, presets) for key in _keys(curve, steps)}
+    return [
+        _trained(dict(zip((*TARGET, *_PLACE, *WAY), key, strict=True)), rows, known, usual, seed)
+        for key, rows in groups(runs, [*TARGET, *_PLACE, *WAY])
+    ]
+
+
+def _keys(curve: ScalingCurve, steps: Steps) -> Iterator[tuple[Any, ...]]:
+    for one in curve.predicted.values():
+        yield _key(one.point, steps.training)
+
+
+def _key(point: Point, training: Mapping[str, Any]) -> tuple[Any, ...]:
+    place = (point.nodes, point.workers_per_node, point.ranks)
+    return (
+        *(training[name] for name in TO_TARGET),
+        point.hardware,
+        point.storage,
+        point.sync,
+        *place,
+        point.global_batch,
+    )
+
+
+def _trained(
+    labels: Mapping[str, Any],
+    rows: pd.DataFrame,
+    known: Mapping[tuple[Any, ...], tuple[ScalingCurve, Steps]],
+    usual: Scatter,
+    seed: int,
+) -> Trained:
+    key = (
+        *(labels[name] for name in TO_TARGET),
+        *(labels[name] for name in ("hardware", "storage", "sync", *_PLACE, "batch")),
+    )
+    best = best_trial(rows)
+    unknown = np.full(1 + REPLICATES, np.nan)
+    time, steps, trial = unknown, unknown, -1
+    if best is not None:
+        random = generator(seed, "time to target", *labels.values())
+        # What differs between seeds differs in steps and seconds together.
+        both = bootstrap(best[["steps_to_target", "seconds_to_target"]], best["seed"], random, np.mean, usual)
+        steps, time, trial = both[:, 0], both[:, 1], int(best["trial"].iloc[0])
+    predicted = _predicted(labels, known[key]) if key in known else unknown
+    return Trained(labels, len(rows), int(rows["reached"].sum()), trial, time, steps, predicted)
+
+
+def _predicted(labels: Mapping[str, Any], known: tuple[ScalingCurve, Steps]) -> Ensemble:
+    """From the other B, and from iterations elsewhere."""
+    curve, steps = known
+    ranks, batch = labels["ranks"], labels["batch"]
+    iteration = curve.held_out.get(ranks, curve.predicted[ranks]).parts.iteration_time
+    return steps.without(batch).expected(batch) * iteration
+
+
+def table(found: Sequence[Trained]) -> list[dict[str, object]]:
+    """Rows of the target_times table."""
+    fastest = {key: min(there, key=_time) for key, there in _at_places(found)}
+    return [_row(one, fastest.get(_place(one))) for one in found]
+
+
+def _row(one: Trained, fastest: Trained | None) -> dict[str, object]:
+    unknown = np.full(1 + REPLICATES, np.nan)
+    over = {name: getattr(one, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
+    slower = columns("slower", over["time"])
+    # As many seeds deviate from what is expected as they do here.
+    expected = one.predicted * one.time / one.time[0]
+    return {
+        **one.labels,
+        "runs": one.runs,
+        "runs_reached": one.reached,
+        "trial": one.trial,
+        **{name: value for of in _QUANTITIES for name, value in columns(of, getattr(one, of)).items()},
+        **slower,
+        **columns("more_steps", over["steps"]),
+        **columns("longer_steps", over["step_time"]),
+        "verdict": _verdict(one, fastest, slower["slower_low"]),
+        **columns("predicted", expected),
+        "error": float(expected[0] / one.time[0] - 1),
+    }
+
+
+def _verdict(one: Trained, fastest: Trained | None, low: float) -> str:
+    if np.isnan(one.time[0]):
+        return NOT_REACHED
+    if one is fastest:
+        return FASTEST
+    return SLOWER if low > 1 else ALIKE
+
+
+def _time(one: Trained) -> float:
+    return float(one.time[0])
+
+
+def _place(one: Trained) -> tuple[Any, ...]:
+    return tuple(one.labels[name] for name in (*TARGET, *_PLACE))
+
+
+def _at_places(found: Iterable[Trained]) -> Iterator[tuple[tuple[Any, ...], list[Trained]]]:
+    """Those that reached each target, by place."""
+    places: dict[tuple[Any, ...], list[Trained]] = {}
+    for one in found:
+        if not np.isnan(one.time[0]):
+            places.setdefault(_place(one), []).append(one)
+    yield from places.items()
+
+
+def stalling(
+    found: Sequence[Trained],
+    curves: Iterable[ScalingCurve],
+    steps: Sequence[Steps],
+    presets: Mapping[str, Preset],
+    threshold: float,
+) -> list[dict[str, object]]:
+    """Rows of the target_stalling table: of what was trained, and of steps times iteration time on any curve."""
+    times: dict[tuple[Any, ...], dict[int, list[Ensemble]]] = {}
+    for one in found:
+        key = (*(one.labels[name] for name in TARGET), one.labels["workers_per_node"], "trained")
+        times.setdefault(key, {}).setdefault(one.labels["ranks"], []).append(one.time)
+    for curve, of in matched(curves, steps, presets):
+        for ranks in curve.known:
+            here = curve.at(ranks)
+            key = (
+                here.point.network, here.point.hardware, of.training["storage"], of.training["target"],
+                curve.per_node, "known",
+            )  # fmt: skip
+            seconds = of.at(here.point.global_batch) * here.parts.iteration_time
+            times.setdefault(key, {}).setdefault(ranks, []).append(seconds)
+    return [_stalling(key, by_ranks, threshold) for key, by_ranks in times.items()]
+
+
+def _stalling(key: tuple[Any, ...], times: Mapping[int, list[Ensemble]], threshold: float) -> dict[str, object]:
+    best: dict[int, Reals] = {}
+    for ranks, several in times.items():
+        if reached := [one for one in several if np.isfinite(one).all()]:
+            best[ranks] = min(reached, key=lambda one: float(one[0]))[1:]
+    gains = {ranks: np.log(best[ranks] / best[2 * ranks]) for ranks in sorted(best) if 2 * ranks in best}
+    stall = Stall.of(gains, 2 * max(gains, default=0), threshold)
+    verdict, place = stall.verdict
+    return {
+        **dict(zip((*TARGET, "workers_per_node", "of"), key, strict=True)),
+        **stall.columns,
+        "reached": stall.reached,
+        "verdict": verdict,
+        "verdict_ranks": place,
+        "largest_considered": stall.largest,
+    }
