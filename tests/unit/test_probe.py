@@ -295,7 +295,10 @@ def trained(probed):
         with stallpoint.probe(model, optimizer) as probe:
             steps(model, optimizer, probe.stepped)
         steps(model, optimizer, lambda: None)
+        with stallpoint.probe(model, optimizer) as probe:
+            steps(model, optimizer, probe.stepped)
     else:
+        steps(model, optimizer, lambda: None)
         steps(model, optimizer, lambda: None)
         steps(model, optimizer, lambda: None)
     return [weights.detach().clone() for weights in model.parameters()]
@@ -316,6 +319,9 @@ for one, other in zip(trained(False), trained(True)):
 @pytest.mark.ranks
 def test_training_is_the_same_with_a_probe_and_behind_it(tmp_path: Path, free_port: int) -> None:
     two_workers(["-c", SAME], tmp_path, free_port)
+    second = found(tmp_path)
+    assert second.probe["unseen"].startswith("waiting for data"), "messages are seen by a second probe too"
+    assert (rows(second, "iterations")["communication"] > 0).all()
 
 
 LIGHTNING = """

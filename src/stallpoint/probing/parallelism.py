@@ -72,9 +72,12 @@ def parallelism_of(model: nn.Module, layers: Sequence[Layer], mark: Callable[[],
 
 def _of_buckets(model: DistributedDataParallel, layers: Sequence[Layer], mark: Callable[[], Mark]) -> Parallelism:
     group = model.process_group
-    ranks = dist.get_world_size(group)
-    buckets = BucketTiming(layers, mark, mean_of=ranks)
-    if getattr(model, "_comm_hooks", None):
+    buckets = BucketTiming(layers, mark, mean_of=dist.get_world_size(group))
+    if hooks := getattr(model, "_comm_hooks", None):
+        earlier = getattr(hooks[0][0], "__self__", None)
+        if isinstance(earlier, BucketTiming):  # of a probe before this one
+            earlier.timed = True
+            return Buckets(earlier)
         return Parallelism(DDP, "messages: the script has a communication hook of its own")
     try:
         model.register_comm_hook(group, buckets.hook)
