@@ -130,7 +130,8 @@ def fit(
     stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
     to_target = steps.steps_of(tidy["convergence_runs"], seed)
-    noise = cache(partial(noise_scale.of_training, gradient_noise=tidy["gradient_noise"], seed=seed))
+    norms = noise_scale.without_diverged(tidy["gradient_noise"], tidy["convergence_runs"])
+    noise = cache(partial(noise_scale.of_training, gradient_noise=norms, seed=seed))
     matched = time_to_accuracy.matched(training, to_target, cluster.presets)
     times, accuracy_stalls = time_to_accuracy.tables(matched, noise, threshold)
     to_targets = target_times.runs_to_target(tidy["convergence_runs"], matched, seed)
@@ -176,7 +177,7 @@ def fit(
         "memory": peaks.table(memory),
         "largest_batch": largest_batch.table(memory, runs, tidy["environments"]),
         "steps_to_target": steps.table(to_target, threshold),
-        "noise_scale": noise_scale.table(tidy["gradient_noise"], seed),
+        "noise_scale": noise_scale.table(norms, seed),
         "critical_batches": noise_scale.critical_batches(to_target, noise, threshold),
         "time_to_accuracy": times,
         "accuracy_stalling": accuracy_stalls,

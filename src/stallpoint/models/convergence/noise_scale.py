@@ -28,9 +28,15 @@ from stallpoint.models.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.convergence.steps import TRAINED, Steps
+from stallpoint.outcome import DIVERGED
 
 PARTS = 4
 """Equal parts of a training that are told apart, as the noise grows while the loss falls."""
+
+
+def without_diverged(gradient_noise: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of runs that did not diverge, by ``convergence_runs``: norms that explode would outweigh all others."""
+    return gradient_noise[~gradient_noise["cell"].isin(runs.loc[runs["ended"] == DIVERGED, "cell"])]
 
 
 def noise_scale(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
