@@ -91,14 +91,15 @@ def _of_trace(
         "seconds": {name: float(np.median(of)) for name, of in rank.causes.items()},
         "collectives": _table(sent, len(found.seconds)),
     }
-    if stay := sorted({kind or "unnamed" for kind in sent.kind} - set(scaling.ROUNDS)):
-        notes.append(f"there are collectives that stay as they were traced: {', '.join(stay)}")
     try:
         told["predicted"] = scaling.predictions(
             scaling.learn(rank, link, least_seconds(rank, others)), batch, threshold
         )
     except scaling.NotTold as reason:
         notes.append(f"nothing is predicted: {reason}")
+        return told
+    if stay := sorted({kind or "unnamed" for kind in sent.kind} - set(scaling.ROUNDS)):
+        notes.append(f"predictions leave these collectives as they were traced: {', '.join(stay)}")
     return told
 
 
