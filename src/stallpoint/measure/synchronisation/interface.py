@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import nn
 
-from stallpoint.measure.clock import Mark
+from stallpoint.measure.clock import Clock, Mark
 from stallpoint.measure.sent import Sent as Sent
+from stallpoint.measure.world import World
+from stallpoint.networks.layers import Layer
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A worker's copy of the network, whom it shares the training with, and what times both."""
+
+    network: nn.Module
+    layers: Sequence[Layer]
+    """Of the network, in forward order."""
+    world: World
+    clock: Clock
 
 
 class Synchronisation(Protocol):
