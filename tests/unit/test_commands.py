@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from stallpoint.archive.leaving_out import cell_without_names
+from stallpoint.archive.names import Names
 from stallpoint.cells import CommandCell
 from stallpoint.commands import check, process_of, without_mpi
 from stallpoint.errors import CannotRun, InputError
@@ -14,6 +16,7 @@ from stallpoint.kinds import cell_from_json
 from stallpoint.measure import command
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
+from stallpoint.presets import PRESETS, to_values
 from stallpoint.records import ITERATIONS, LAYERS, PROBES
 
 STEPS = """
@@ -32,7 +35,7 @@ def cell(run: str, **changes: Any) -> CommandCell:
         precision="float32", anonymise=False,
         network="mine", batch=8, storage="script", scaling="weak", sync="ddp", prefetch=1,
         worker_batch=8, iterations=2, warmup=1, readers=1, storage_path="", storage_format="",
-        preset={}, own_network=None, run=run, launch="workers", rate="", most_minutes=1.0,
+        preset=to_values(PRESETS["ddp"].preset), own_network=None, run=run, launch="workers", rate="", most_minutes=1.0,
     )  # fmt: skip
     return replace(one, **changes)
 
@@ -153,12 +156,14 @@ def test_printed_rates_are_iterations(group: str, printed: str, seconds: float, 
     ("changes", "problem", "message"),
     [
         ({"run": "true"}, InputError, "ended without an iteration: put `with stallpoint.probe"),
-        ({"run": "python steps.py 2"}, InputError, r"made 2 iterations; .* warmup \+ iterations = 3"),
-        ({"run": "env WORLD_SIZE=2 python steps.py 3"}, InputError, "trains on 2 worker.s. where the study has 1"),
         ({"run": "no-such-program"}, InputError, "no program 'no-such-program': No such file"),
         ({"run": "sh -c 'echo too small; exit 4'"}, CannotRun, r"(?s)exit status 4; .*too small"),
         ({"run": "sh -c 'kill -9 $$'"}, CannotRun, "was killed .signal 9."),
-        ({"run": "sleep 60", "most_minutes": 0.005}, CannotRun, r"not ended after 0\.005 min .most_minutes."),
+        (
+            {"run": "sleep 60", "most_minutes": 0.005},
+            CannotRun,
+            r"not ended after 0\.005 min .most_minutes., and 0 of 1 worker.s. had opened a probe;",
+        ),
         ({"run": "echo 3 4", "rate": "(?P<rate>[0-9])"}, InputError, r"matches 2 times .* = 3 are needed"),
         ({"run": "echo 0 0 0", "rate": "(?P<rate>[0-9])"}, InputError, "matches what is no number above 0"),
     ],
@@ -170,11 +175,37 @@ def test_what_does_not_work_is_said(
         measured(replace(cell("true"), **changes), here)
 
 
-def test_ranks_without_records_are_named() -> None:
-    probe = {"iterations": 3, "script_ranks": 4}
-    one = cell("train", nodes=4)
-    with pytest.raises(InputError, match=r"no records of rank\(s\) 1, 3 of 4: every worker has to open a probe"):
-        command._check_records([probe, None, probe, None], one, Path("records"))
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (None, r"no records of rank\(s\) 1 of 2: every worker has to open a probe"),
+        ({"iterations": 0}, r"no records of rank\(s\) 1 of 2"),
+        ({"iterations": 2}, r"made 2 iterations; .* warmup \+ iterations = 3"),
+        ({"script_ranks": 1}, r"trains on 1 worker\(s\) where the study has 2: it has to call .*init_process_group"),
+        ({"parallelism": "fsdp2"}, r"in different ways: ddp on rank 0, fsdp2 on rank 1"),
+    ],
+)
+def test_ranks_that_disagree_are_named(second: dict[str, Any] | None, message: str) -> None:
+    first = {"iterations": 3, "script_ranks": 2, "parallelism": "ddp"}
+    probes = [first, second and {**first, **second}]
+    with pytest.raises(InputError, match=message):
+        command._check_records(probes, cell("train", nodes=2), Path("records"))
+
+
+def test_an_archive_has_no_paths_of_it() -> None:
+    names = Names(users=["jdoe"], root="/home/jdoe/work")
+    one = cell("/home/jdoe/work/bin/python /scratch/train.py", launch="mpirun --hostfile /home/jdoe/hosts")
+    archived = cell_without_names(one, names)
+    assert isinstance(archived, CommandCell)
+    assert (archived.run, archived.launch) == ("bin/python path1/train.py", "mpirun --hostfile path2/hosts")
+
+
+def test_what_the_study_takes_the_script_for_is_what_it_does() -> None:
+    probe = {"iterations": 3, "script_ranks": 2, "parallelism": "ddp"}
+    one = cell("train", nodes=2, sync="wfbp", preset=to_values(PRESETS["wfbp"].preset))
+    with pytest.raises(InputError, match=r"trains by ddp, and its cells say sync: wfbp, of backend mpi: name a preset"):
+        command._check_records([probe, probe], one, Path("records"))
+    command._check_records([{**probe, "parallelism": "unknown"}] * 2, one, Path("records"))
 
 
 def test_a_script_that_crashes_leaves_its_records(here: Path) -> None:

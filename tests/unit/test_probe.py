@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pandas as pd
@@ -199,6 +200,18 @@ def test_a_script_is_ended_once_it_has_as_many_iterations_as_are_wanted(
     assert found(tmp_path).probe["ended"] == "complete"
 
 
+def test_a_loop_that_never_steps_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STALLPOINT_PROBE_ITERATIONS", "3")
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    refused = pytest.raises(InputError, match=r"updated 100 times and probe\.step\(\) was not called")
+    with refused, stallpoint.probe(model, optimizer, folder=tmp_path):
+        for _ in range(1000):
+            model(torch.zeros(1, 4)).sum().backward()
+            optimizer.step()
+    assert found(tmp_path).probe["iterations"] == 0
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "many"])
 def test_a_wrong_number_of_iterations_is_named(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STALLPOINT_PROBE_ITERATIONS", text)
@@ -230,57 +243,6 @@ def test_a_rank_that_cannot_be_is_refused(rank: str) -> None:
         rank_and_size({"RANK": rank, "WORLD_SIZE": "4"})
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as any_socket:
-        any_socket.bind(("127.0.0.1", 0))
-        return int(any_socket.getsockname()[1])
-
-
-def two_workers(script: list[str], folder: Path, port: int) -> None:
-    """Run a script as two workers, with the variables that torchrun gives; both have to end well."""
-    common = {
-        "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo", "STALLPOINT_PROBE": str(folder), "STALLPOINT_PROBE_ITERATIONS": "4",
-    }  # fmt: skip
-    workers = [
-        subprocess.Popen(
-            [sys.executable, *script],
-            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [worker.communicate(timeout=120)[0] for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(said)
-
-
-@pytest.mark.ranks
-@pytest.mark.parametrize(("example", "parallelism"), [("ddp", "ddp"), ("fsdp", "fsdp2"), ("trainer", "ddp")])
-def test_messages_of_two_workers_carry_every_gradient(
-    example: str, parallelism: str, tmp_path: Path, free_port: int
-) -> None:
-    two_workers([str(EXAMPLES / f"{example}.py")], tmp_path, free_port)
-    for rank in range(2):
-        of_rank = found(tmp_path, rank)
-        assert (of_rank.probe["parallelism"], of_rank.probe["script_ranks"]) == (parallelism, 2)
-        assert (of_rank.probe["iterations"], of_rank.probe["unseen"]) == (4, "")
-        iterations, layers = rows(of_rank, "iterations"), rows(of_rank, "layers")
-        assert (iterations["communication"] > 0).all()
-        learned = layers[layers["gradient_bytes"] > 0]
-        assert (learned["message"] >= 0).all()
-        assert (learned["all_reduce_end"] >= learned["all_reduce_start"]).all()
-        assert (learned["gradient_ready"] <= learned["all_reduce_start"]).all(), "nothing is sent before it is there"
-        if parallelism == "ddp":
-            assert (learned["message_bytes"] == learned["gradient_bytes"]).all()
-
-
 SAME = """
 import torch, torch.distributed as dist, stallpoint
 from torch import nn
@@ -291,16 +253,12 @@ def trained(probed):
     model = DistributedDataParallel(nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     torch.manual_seed(1 + dist.get_rank())
-    if probed:
-        with stallpoint.probe(model, optimizer) as probe:
-            steps(model, optimizer, probe.stepped)
-        steps(model, optimizer, lambda: None)
-        with stallpoint.probe(model, optimizer) as probe:
-            steps(model, optimizer, probe.stepped)
-    else:
-        steps(model, optimizer, lambda: None)
-        steps(model, optimizer, lambda: None)
-        steps(model, optimizer, lambda: None)
+    for part in range(3):
+        if probed and part != 1:
+            with stallpoint.probe(model, optimizer) as probe:
+                steps(model, optimizer, probe.stepped)
+        else:
+            steps(model, optimizer, lambda: None)
     return [weights.detach().clone() for weights in model.parameters()]
 
 def steps(model, optimizer, ended):
@@ -314,12 +272,84 @@ dist.init_process_group("gloo")
 for one, other in zip(trained(False), trained(True)):
     torch.testing.assert_close(one, other)
 """
+"""Trains with a probe, without one, and with another one; and all of it without."""
+ONE_BY_ONE = """
+import os, runpy, sys
+import torch.distributed as dist
+
+for script, port in zip(sys.argv[2::2], sys.argv[3::2]):
+    name = os.path.basename(script).removesuffix(".py")
+    os.environ |= {"STALLPOINT_PROBE": os.path.join(sys.argv[1], name), "MASTER_PORT": port}
+    before, sys.argv = sys.argv, [script]
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, end.code
+    sys.argv = before
+    dist.destroy_process_group()
+"""
+"""Runs scripts in one process, which loads the libraries once: each has a folder and a port of its own."""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two workers recorded of the examples and of `SAME`, with the variables that torchrun gives."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "same.py").write_text(SAME)
+    (folder / "one_by_one.py").write_text(ONE_BY_ONE)
+    scripts = [folder / "same.py", *(EXAMPLES / f"{name}.py" for name in ("ddp", "fsdp", "trainer"))]
+    common = {
+        "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+        "STALLPOINT_PROBE_ITERATIONS": "4",
+    }  # fmt: skip
+    arguments = [part for script, port in zip(scripts, free_ports(), strict=False) for part in (str(script), str(port))]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, folder / "one_by_one.py", folder, *arguments],
+            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [worker.communicate(timeout=120)[0] for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(said)
+    return folder
+
+
+def free_ports() -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(4)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
 
 
 @pytest.mark.ranks
-def test_training_is_the_same_with_a_probe_and_behind_it(tmp_path: Path, free_port: int) -> None:
-    two_workers(["-c", SAME], tmp_path, free_port)
-    second = found(tmp_path)
+@pytest.mark.parametrize(("example", "parallelism"), [("ddp", "ddp"), ("fsdp", "fsdp2"), ("trainer", "ddp")])
+def test_messages_of_two_workers_carry_every_gradient(example: str, parallelism: str, recorded: Path) -> None:
+    for rank in range(2):
+        of_rank = found(recorded / example, rank)
+        assert (of_rank.probe["parallelism"], of_rank.probe["script_ranks"]) == (parallelism, 2)
+        assert (of_rank.probe["iterations"], of_rank.probe["unseen"]) == (4, "")
+        iterations, layers = rows(of_rank, "iterations"), rows(of_rank, "layers")
+        assert (iterations["communication"] > 0).all()
+        learned = layers[layers["gradient_bytes"] > 0]
+        assert (learned["message"] >= 0).all()
+        assert (learned["all_reduce_end"] >= learned["all_reduce_start"]).all()
+        assert (learned["gradient_ready"] <= learned["all_reduce_start"]).all(), "nothing is sent before it is there"
+        if parallelism == "ddp":
+            assert (learned["message_bytes"] == learned["gradient_bytes"]).all()
+
+
+@pytest.mark.ranks
+def test_training_is_the_same_with_a_probe_and_behind_it(recorded: Path) -> None:
+    second = found(recorded / "same")  # that it learns the same is asserted by the script
     assert second.probe["unseen"].startswith("waiting for data"), "messages are seen by a second probe too"
     assert (rows(second, "iterations")["communication"] > 0).all()
 

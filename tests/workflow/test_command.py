@@ -1,8 +1,6 @@
 """Scripts of the user's in a study, one with a probe, one that prints rates: measured and modelled like any other."""
 
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from checkout import Checkout
@@ -10,7 +8,6 @@ from checkout import Checkout
 from stallpoint.parquet import read
 from stallpoint.records import ITERATIONS, LAYERS, NETWORK_LAYERS, PROBES, RUNS, STALLING
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTS = """
 import sys
 for step in range(8):
@@ -19,20 +16,19 @@ for step in range(8):
 BLOCK = {"hardware": "local", "nodes": [1, 2], "batch": 32, "scaling": "strong", "sync": "ddp", "prefetch": 0}
 STUDY = {
     "commands": {
-        "mine": {"run": "python ddp.py --batch {worker_batch} --seed {seed}", "launch": "torchrun"},
+        "mine": {"run": "python examples/ddp.py --batch {worker_batch} --seed {seed}", "launch": "torchrun"},
         "printing": {"run": "python prints.py {ranks}00", "launch": "mpirun", "rate": r"(?P<rate>[\d.]+) images/s"},
     },
     "matrix": [{"network": ["mine", "printing"], **BLOCK}],
 }
-CONCLUSIONS = "results/tiny/conclusions.json"
+TARGETS = [f"results/tiny/{name}.parquet" for name in ("models/stalling", "networks/mine")]
 
 
 @pytest.fixture(scope="module")
 def study(new_checkout: Callable[..., Checkout]) -> Checkout:
     checkout = new_checkout(**STUDY)
-    shutil.copy(EXAMPLES / "ddp.py", checkout.folder)
     (checkout.folder / "prints.py").write_text(PRINTS)
-    ran = checkout.snakemake(CONCLUSIONS)
+    ran = checkout.snakemake(*TARGETS)
     assert ran.status == 0, ran.text
     return checkout
 

@@ -40,7 +40,7 @@ def test_the_plan_says_what_is_left_out_and_why(new_checkout: Callable[..., Chec
     ("changes", "message"),
     [
         ({"hardwares": {}}, "unknown key 'hardwares', did you mean 'hardware'"),
-        ({"matrix": [{"network": "alexnett"}]}, "matrix[0]: missing hardware, nodes, batch, storage, scaling"),
+        ({"matrix": [{"network": "alexnett"}]}, "matrix[0]: missing hardware, nodes, batch, scaling"),
         ({"iterations": -1}, "iterations: -1 is less than 1"),
     ],
 )

@@ -12,16 +12,15 @@ from stallpoint.measure.clock import Mark
 from stallpoint.measure.sent import Sent
 from stallpoint.networks.layers import Layer
 
+Send = Callable[[GradBucket], torch.futures.Future[Any]]
+"""Sends a bucket; the future holds what came of it, in a list or not."""
+
 
 class BucketTiming:
-    """Notes each bucket that is sent; `hook` is what DistributedDataParallel is to call for it.
+    """Notes each bucket that is sent by `send`; `hook` is what DistributedDataParallel is to call for it."""
 
-    The sum is the same call as its own. Its own mean is taken while it fills its buckets; with a hook it leaves that to
-    the hook, which divides by `mean_of` ranks (1: the loss was divided already).
-    """
-
-    def __init__(self, layers: Sequence[Layer], mark: Callable[[], Mark], mean_of: int = 1) -> None:
-        self._mark, self._mean_of = mark, mean_of
+    def __init__(self, layers: Sequence[Layer], mark: Callable[[], Mark], send: Send) -> None:
+        self._mark, self._send = mark, send
         self.timed = True
         """Whether buckets are noted: the hook stays with DistributedDataParallel for ever."""
         self._layer_of = {
@@ -29,24 +28,21 @@ class BucketTiming:
         }
         self._messages: list[tuple[list[torch.Tensor], Mark, Mark]] = []
 
-    def hook(self, group: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """Sum a bucket over the ranks of the process group; None: the default one."""
+    def hook(self, _state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """Send a bucket."""
         messages, number = self._messages, len(self._messages)
         if self.timed:
             parameters, start = bucket.parameters(), self._mark()
             messages.append((parameters, start, start))
 
-        def ended(done: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+        def ended(done: torch.futures.Future[Any]) -> torch.Tensor:
             if number < len(messages):
                 messages[number] = *messages[number][:2], self._mark()
-            return done.value()[0]
+            value = done.value()
+            found: torch.Tensor = value if isinstance(value, torch.Tensor) else value[0]
+            return found
 
-        gradients = bucket.buffer()
-        if self._mean_of > 1:
-            gradients.div_(self._mean_of)
-        work = dist.all_reduce(gradients, group=group, async_op=True)
-        assert work is not None
-        future: torch.futures.Future[torch.Tensor] = work.get_future().then(ended)
+        future: torch.futures.Future[torch.Tensor] = self._send(bucket).then(ended)
         return future
 
     def sent(self, seconds: Callable[[Mark], float]) -> Mapping[int, Sent]:
@@ -63,3 +59,17 @@ class BucketTiming:
     def clear(self) -> None:
         """Forget what was sent; messages that have not ended do not count."""
         self._messages = []
+
+
+def summed(bucket: GradBucket, group: dist.ProcessGroup | None = None) -> torch.futures.Future[Any]:
+    """The sum over the ranks of a process group: the call that DistributedDataParallel makes without a hook."""
+    work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+    assert work is not None
+    future: torch.futures.Future[Any] = work.get_future()
+    return future
+
+
+def mean(bucket: GradBucket, group: dist.ProcessGroup) -> torch.futures.Future[Any]:
+    """The mean, which DistributedDataParallel takes while it fills its buckets, and leaves to a hook if it has one."""
+    bucket.buffer().div_(group.size())
+    return summed(bucket, group)

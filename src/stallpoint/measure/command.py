@@ -36,7 +36,9 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Reading, between
 from stallpoint.measure.synchronisation.rendezvous import interface
 from stallpoint.measure.world import World
+from stallpoint.presets import preset_from
 from stallpoint.probing import files
+from stallpoint.probing.parallelism import DDP, FSDP2
 from stallpoint.probing.probe import MOST
 from stallpoint.records import ITERATIONS, LAYERS, PEAK_MEMORY, PROBES
 from stallpoint.turns.processes import end_with_parent
@@ -46,6 +48,8 @@ _LOOK = 0.05
 _GRACE = 10.0
 """How long it may take to end when it is told to, s."""
 _LAST_LINES = 15
+_BACKENDS = {DDP: "ddp", FSDP2: "fsdp"}
+"""Backend of the presets that do what a probe found; of anything else nobody knows better than the study."""
 
 
 def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
@@ -168,11 +172,19 @@ def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
     if first.status == 127 and first.because:
         raise InputError(f"commands.{cell.network}: no program {first.because}")
     how = f"ended with exit status {first.status}" if first.status > 0 else f"was killed (signal {-first.status})"
-    said = first.because or how
+    said = f"{first.because}{_progress(cell, folder)}" if first.because else how
     raise CannotRun(
         f"command {cell.network}: {said}; records and output so far are in {folder}; the output ends with\n"
         f"{_last_words(folder / _output(first.rank))}"
     )
+
+
+def _progress(cell: CommandCell, folder: Path) -> str:
+    """What is known of a command that had to be ended."""
+    if cell.rate:
+        return ""
+    found = [one for rank in range(cell.ranks) if (one := files.read(folder, rank))]
+    return f", and {len(found)} of {cell.ranks} worker(s) had opened a probe"
 
 
 def _last_words(file: Path) -> str:
@@ -230,6 +242,17 @@ def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> No
         raise InputError(
             f"{what}: the script trains on {sizes[0]} worker(s) where the study has {cell.ranks}: it has to call "
             f"torch.distributed.init_process_group, or launch: {cell.launch} does not suit it"
+        )
+    found = {probe["parallelism"]: rank for rank, probe in reversed(list(enumerate(probes))) if probe}
+    if len(found) > 1:
+        each = ", ".join(f"{name} on rank {rank}" for name, rank in reversed(found.items()))
+        raise InputError(f"{what}: the script's workers bring gradients together in different ways: {each}")
+    (parallelism,) = found
+    backend, does = preset_from(cell.preset).backend, _BACKENDS.get(parallelism)
+    if does and does != backend:
+        raise InputError(
+            f"{what}: the script trains by {parallelism}, and its cells say sync: {cell.sync}, of backend {backend}: "
+            f"name a preset of backend {does} there, such as {does}"
         )
     if missing := [rank for rank, probe in enumerate(probes) if not (probe and probe["iterations"])]:
         raise InputError(

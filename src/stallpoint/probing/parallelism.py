@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from stallpoint.measure.bucket_timing import BucketTiming
+from stallpoint.measure.bucket_timing import BucketTiming, mean
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.sent import Sent
 from stallpoint.networks.layers import Layer
@@ -72,7 +72,7 @@ def parallelism_of(model: nn.Module, layers: Sequence[Layer], mark: Callable[[],
 
 def _of_buckets(model: DistributedDataParallel, layers: Sequence[Layer], mark: Callable[[], Mark]) -> Parallelism:
     group = model.process_group
-    buckets = BucketTiming(layers, mark, mean_of=dist.get_world_size(group))
+    buckets = BucketTiming(layers, mark, partial(mean, group=group))
     if hooks := getattr(model, "_comm_hooks", None):
         earlier = getattr(hooks[0][0], "__self__", None)
         if isinstance(earlier, BucketTiming):  # of a probe before this one
@@ -80,7 +80,7 @@ def _of_buckets(model: DistributedDataParallel, layers: Sequence[Layer], mark: C
             return Buckets(earlier)
         return Parallelism(DDP, "messages: the script has a communication hook of its own")
     try:
-        model.register_comm_hook(group, buckets.hook)
+        model.register_comm_hook(None, buckets.hook)
     except (RuntimeError, ValueError) as error:
         return Parallelism(DDP, f"messages: {str(error).splitlines()[0]}")
     return Buckets(buckets)

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
@@ -31,10 +32,12 @@ from stallpoint.records import PEAK_MEMORY, PROBES
 MOST = "STALLPOINT_PROBE_ITERATIONS"
 """Variable that says how many iterations are wanted: then the script is ended, on all ranks at the same one."""
 WARMUP = 1
-"""First iterations that are marked as warm-up: buckets are built again, memory is found, algorithms are chosen."""
+"""First iterations that are marked as warm-up, unless a study says how many: buckets are built again, memory found."""
 ITERATIONS_AT_ONCE, SECONDS_AT_ONCE = 50, 30.0
 """After so many iterations, or such a time, what was recorded goes to disk."""
 COMPLETE = "complete"
+MOST_UPDATES = 100
+"""Updates of optimizers in one iteration, from which on a loop is taken for one that forgets to call `step`."""
 
 
 class Probe:
@@ -91,11 +94,12 @@ class Probe:
                 self._model.register_forward_hook(self._returned),
             ):
                 undo.callback(hook.remove)
+            undo.callback(register_optimizer_step_post_hook(self._updated).remove)
             undo.enter_context(watched(self._loads, self._backward))
             self._sensors = undo.enter_context(Sensors(gpu=self._device.index))
             self._thread, self._phases = threading.get_ident(), Phases()
             self._loaded = self._forwards = False
-            self._depth, self._bookkeeping = 0, 0.0
+            self._depth, self._bookkeeping, self._updates = 0, 0.0, 0
             self._first, self._written = host_mark(), time.monotonic()
             self._describe(ended="")
             self._begin()
@@ -172,7 +176,7 @@ class Probe:
         sent = self._parallelism.sent(seconds)
         iteration = {
             "iteration": self._done,
-            "warmup": self._done < WARMUP or self._evaluated,
+            "warmup": self._evaluated or (self._most is None and self._done < WARMUP),
             "start": self._start,
             **phases,
             "read": phases[DATA],
@@ -211,6 +215,14 @@ class Probe:
         if threading.get_ident() == self._thread:
             self._loaded = True
             self._phases.begin(DATA if begins else BETWEEN, self._clock.mark())
+
+    def _updated(self, *_: Any) -> None:
+        self._updates += 1
+        if self._updates == MOST_UPDATES and self._most and not self._done:
+            raise InputError(
+                f"stallpoint.probe: an optimizer updated {MOST_UPDATES} times and probe.step() was not called: "
+                "call it behind each update"
+            )
 
     def _returned(self, *_: Any) -> None:
         if not torch.is_grad_enabled():

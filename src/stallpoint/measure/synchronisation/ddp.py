@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from stallpoint.measure.bucket_timing import BucketTiming
+from stallpoint.measure.bucket_timing import BucketTiming, summed
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.synchronisation.interface import Replica, Sent, Synchronisation
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
@@ -35,7 +35,7 @@ class DataParallel(Synchronisation):
         # Its default size of buckets makes the first one small; a size that is given does not.
         size = None if bucket_bytes == _DEFAULT_BUCKET else bucket_bytes / 2**20
         wrapped = DistributedDataParallel(replica.network, bucket_cap_mb=size)
-        self._buckets = BucketTiming(replica.layers, replica.clock.mark)
+        self._buckets = BucketTiming(replica.layers, replica.clock.mark, summed)
         wrapped.register_comm_hook(None, self._buckets.hook)
         self.network: nn.Module = wrapped
         self._clock = replica.clock
