@@ -547,7 +547,7 @@ STAGING = Table(
 
 CONVERSIONS = Table(
     "conversions",
-    "one row for a storage that was converted from another without a break",
+    "one row for a storage that was converted from another, unless the conversion was interrupted",
     (
         CELL,
         STORAGE,

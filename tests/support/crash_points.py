@@ -496,7 +496,7 @@ def log_there() -> None:
 
 def prepare_storage(*, seed: int) -> None:
     entry = {"path": "images", "format": "raw", "generate": 4, "most_corrupt": 0}
-    script("prepare_storage", params={"entry": entry, "seed": seed},
+    script("prepare_storage", params={"entry": entry, "source": None, "seed": seed},
            wildcards={"storage": "local"}, output={"manifest": f"{RESULTS}/storage/local.json"})  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from torch import nn
 from stallpoint.measure.clock import HostClock
 from stallpoint.measure.optimisers import RecipeOptimiser
 from stallpoint.measure.synchronisation.gossip import Gossip
+from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.measure.train import Trainer
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import layers
@@ -95,7 +96,7 @@ def train(world: World, preset: Preset, optimiser: str, *, stop: int = ITERATION
 def mixed(world: World) -> list[float]:
     """A worker's only weight, its rank at first, after each of three mixes with its neighbours."""
     one = nn.Linear(1, 1, bias=False)
-    gossip = Gossip(one, layers(nn.Sequential(one)), world, HostClock(), period=1)
+    gossip = Gossip(Replica(one, layers(nn.Sequential(one)), world, HostClock()), Preset())
     nn.init.constant_(one.weight, world.rank)
     found = []
     for _ in range(3):

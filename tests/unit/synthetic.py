@@ -27,7 +27,7 @@ from stallpoint.cells import (
     TrainCell,
 )
 from stallpoint.kinds import KINDS
-from stallpoint.measure.outcome import MOST_STEPS, TARGET, outcome
+from stallpoint.outcome import MOST_STEPS, TARGET, outcome
 from stallpoint.parquet import write_cell
 from stallpoint.presets import PRESETS, Preset
 from stallpoint.recipes import RECIPES, recipe_from, to_values

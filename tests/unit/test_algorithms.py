@@ -25,6 +25,7 @@ from stallpoint.measure.optimisers import Adagrad, RecipeOptimiser
 from stallpoint.measure.synchronisation.assembly import SERVED
 from stallpoint.measure.synchronisation.averaging import Outer
 from stallpoint.measure.synchronisation.delayed import Delays
+from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.measure.synchronisation.served import Servers
 from stallpoint.measure.synchronisation.server import TOKEN_BYTES, Ask, Rules, Server, ends, share
 from stallpoint.measure.world import World
@@ -171,7 +172,7 @@ def test_one_worker_with_its_server_is_serial(algorithm: str) -> None:
     def made(parameters: Any) -> RecipeOptimiser:
         return RecipeOptimiser(Recipe("momentum", step_size=0.1), parameters)
 
-    training = SERVED[algorithm](small, layers(small), world, HostClock(), preset, made)
+    training = SERVED[algorithm](Replica(small, layers(small), world, HostClock()), preset, made)
     own, other = made(list(small.parameters())), made(list(alone.parameters()))
     inputs = torch.randn(10, 4, 3, generator=torch.Generator().manual_seed(1))
     for batch in inputs:

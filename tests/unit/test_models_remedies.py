@@ -1,7 +1,7 @@
 """Remedies: on planted problems the first one is the right one, and each names a cell that a study can have."""
 
 import copy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from synthetic import Layer, Truth, study
 from stallpoint.cells import TrainCell
 from stallpoint.models.answers import remedies
 from stallpoint.models.fitting import fit
-from stallpoint.presets import presets_of
+from stallpoint.presets import presets_of, to_values
 from stallpoint.study import expand
 
 SCHEMA = yaml.safe_load((Path(__file__).parents[2] / "workflow/schemas/study.schema.yaml").read_text())
@@ -117,7 +117,7 @@ def test_each_remedy_that_can_be_run_names_one_new_cell_of_the_study(table: pd.D
         now = {name: row[name] for name in ("nodes", "sync", "storage", "prefetch", "batch", "workers_per_node")}
         same = {name: getattr(cell, name) for name in now} == now
         assert same == (row["changes"] in ("link", "node") or cell.readers > 1), row["remedy"]
-        assert cell.preset == asdict(presets_of(config.get("presets", {}))[cell.sync])
+        assert cell.preset == to_values(presets_of(config.get("presets", {}))[cell.sync])
 
 
 def test_remedies_of_a_curve_go_by_what_it_has(table: pd.DataFrame) -> None:

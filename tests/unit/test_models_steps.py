@@ -185,6 +185,16 @@ def test_norms_of_the_first_step_alone_are_the_first_part() -> None:
     assert (row["part"], row["steps"]) == (1, 3)
 
 
+def test_a_run_that_diverged_says_nothing_of_the_noise() -> None:
+    whole, exploded = gradients().assign(cell="whole"), gradients(seeds=1).assign(cell="exploded", seed=3)
+    exploded.loc[exploded["step"] > 100, ["small", "large"]] = [1e20, 0.99e20]
+    exploded.loc[exploded["step"] > 150, ["small", "large"]] = np.inf
+    ended = pd.DataFrame({"cell": ["whole", "exploded"], "ended": ["target", "diverged"]})
+    kept = noise_scale.without_diverged(pd.concat([whole, exploded]), ended)
+    assert critical(runs(critical=SIGMA2), kept)["noise_scale"] == pytest.approx(SIGMA2, rel=0.15)
+    assert noise_scale.table(kept, seed=0) == noise_scale.table(whole, seed=0)
+
+
 def test_pure_noise_has_no_end() -> None:
     noise = gradients(worker_batch=8).assign(small=4.0, large=1.0)  # a mean of four is a quarter: no signal
     (row, *_) = noise_scale.table(noise, seed=0)

@@ -18,7 +18,7 @@ def trained(sync: str, more_steps: float, step_seconds: float, seed: int, ranks:
 
 
 def table(*of: pd.DataFrame) -> pd.DataFrame:
-    found = target_times.runs_to_target(pd.concat(of), [], [], {}, seed=0)
+    found = target_times.runs_to_target(pd.concat(of), [], seed=0)
     return pd.DataFrame(target_times.table(found)).set_index("sync")
 
 
@@ -44,8 +44,8 @@ def test_a_target_that_was_never_reached_is_said() -> None:
 
 def test_more_workers_that_save_nothing_stall() -> None:
     of = [trained("wfbp", 1, seconds, ranks, ranks) for ranks, seconds in ((1, 0.2), (2, 0.1), (4, 0.1))]
-    found = target_times.runs_to_target(pd.concat(of), [], [], {}, seed=0)
-    (row,) = target_times.stalling(found, [], [], {}, 0.1)
+    found = target_times.runs_to_target(pd.concat(of), [], seed=0)
+    (row,) = target_times.stalling(found, [], 0.1)
     assert (row["of"], row["verdict"], row["verdict_ranks"]) == ("trained", "stalls", 2)
 
 

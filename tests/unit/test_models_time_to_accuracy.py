@@ -1,5 +1,7 @@
 """Where more workers stop saving time to a target, where steps and iteration times are both known."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,8 +53,15 @@ def noise(_: Steps) -> Ensemble:
     return np.full(1 + REPLICATES, 64.0)
 
 
+Rows = list[dict[str, object]]
+
+
+def tables(curves: list[ScalingCurve], steps: list[Steps], presets: Mapping[str, Preset]) -> tuple[Rows, Rows]:
+    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), noise, THRESHOLD)
+
+
 def answers(curves: list[ScalingCurve], steps: list[Steps]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    times, stalls = time_to_accuracy.tables(curves, steps, noise, PRESETS_KNOWN, THRESHOLD)
+    times, stalls = tables(curves, steps, PRESETS_KNOWN)
     return pd.DataFrame(times), pd.DataFrame(stalls)
 
 
@@ -101,9 +110,9 @@ def test_steps_of_another_network_or_of_lossy_gradients_say_nothing(curves: list
     assert answers(curves, steps_of(runs(), seed=0))[0].empty
     lossy = PRESETS_KNOWN | {"half": Preset(gradient_bits=16)}
     steps = steps_of(runs().assign(network="alexnet", sync="half"), seed=0)
-    assert time_to_accuracy.tables(curves, steps, noise, lossy, THRESHOLD) == ([], [])
+    assert tables(curves, steps, lossy) == ([], [])
     naive = steps_of(runs().assign(network="alexnet", sync="naive"), seed=0)
-    assert len(time_to_accuracy.tables(curves, naive, noise, PRESETS_KNOWN, THRESHOLD)[1]) == 2
+    assert len(tables(curves, naive, PRESETS_KNOWN)[1]) == 2
 
 
 def test_labels_are_those_of_the_training(curves: list[ScalingCurve]) -> None:

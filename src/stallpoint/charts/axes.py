@@ -80,7 +80,7 @@ def workers(frame: pd.DataFrame) -> str:
 def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
     """The workers of places on curves, log2, as `workers` calls them.
 
-    Where all curves have as many workers on a full node, those that fill nodes name these too.
+    Where a full node has equally many workers on all curves, ticks of full nodes also say how many nodes these are.
     """
     x = counts_x(frame, "ranks", workers(frame), beyond=beyond)
     full = frame["workers_per_node"].dropna().unique()

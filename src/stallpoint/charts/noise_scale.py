@@ -7,7 +7,8 @@ import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks, theme
 from stallpoint.charts.frames import compact, estimate, rows, with_interval
-from stallpoint.models.convergence.noise_scale import PARTS, TRAINED
+from stallpoint.models.convergence.noise_scale import PARTS
+from stallpoint.models.convergence.steps import TRAINED
 from stallpoint.numerals import number
 
 CELLS = "convergence cells with noise_steps on several workers"

@@ -380,8 +380,7 @@ def _break_even_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
         yield "## Staging and packing"
         yield (
             "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "
-            "and saves in each epoch of the set what workers wait less for data. *Undecided*: what an epoch saves is "
-            "not told from nothing."
+            "and saves in each epoch what workers wait less for data. *Undecided*: an epoch may save nothing."
         )
         yield markdown_table(
             [
@@ -441,8 +440,8 @@ def _staleness_blocks(conclusions: Conclusions) -> Iterator[str]:
         return
     yield "## Staleness"
     yield (
-        "Updates of the weights between the moment a worker took them and the update with its gradient; of equally "
-        "fast workers their number less one. A slow worker's gradients are the stale ones."
+        "How many updates came between a worker's taking the weights and the update with its gradient. With "
+        "n equally fast workers that is n - 1; a slow worker's gradients are staler."
     )
     yield markdown_table(
         ["network", "hardware", "preset", "workers", "B or b", "worker", "gradients", "mean staleness", "largest"],

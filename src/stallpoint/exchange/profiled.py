@@ -118,8 +118,7 @@ def messages(ranks: Sequence[Rank]) -> dict[str, list[Any]]:
 def _all_reduces(rank: Rank) -> list[Places]:
     """Places of each iteration's all-reduces among all workers, in the order of sending."""
     sent = rank.collectives
-    among_all = (sent.group_size == rank.trace.world_size) | (sent.group_size < 0)
-    chosen = np.array([kind == ALL_REDUCE for kind in sent.kind], np.bool_) & among_all
+    chosen = np.array([kind == ALL_REDUCE for kind in sent.kind], np.bool_) & sent.among(rank.trace.world_size)
     order = np.argsort(sent.place, kind="stable")
     return [order[(chosen & (sent.iteration == at))[order]] for at in range(len(rank.iterations.seconds))]
 

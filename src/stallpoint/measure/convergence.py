@@ -27,7 +27,6 @@ from stallpoint.measure.evaluation import LARGEST, SMALLEST, Classes, Evaluation
 from stallpoint.measure.gradient_norms import GradientNorms
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimisers import RecipeOptimiser
-from stallpoint.measure.outcome import DIVERGED, Evaluated, ended, outcome
 from stallpoint.measure.pipeline import InputPipeline, SampleOrder
 from stallpoint.measure.precision import loss_scale
 from stallpoint.measure.progress import Progress
@@ -37,6 +36,7 @@ from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Images
 from stallpoint.networks.layers import layers
+from stallpoint.outcome import DIVERGED, Evaluated, ended, outcome
 from stallpoint.presets import preset_from
 from stallpoint.recipes import Schedule, recipe_from
 from stallpoint.records import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -133,9 +133,11 @@ def fit(
     stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
     to_target = steps.steps_of(tidy["convergence_runs"], seed)
-    noise = partial(noise_scale.of_training, gradient_noise=tidy["gradient_noise"], seed=seed)
-    times, accuracy_stalls = time_to_accuracy.tables(training, to_target, noise, cluster.presets, threshold)
-    to_targets = target_times.runs_to_target(tidy["convergence_runs"], training, to_target, cluster.presets, seed)
+    norms = noise_scale.without_diverged(tidy["gradient_noise"], tidy["convergence_runs"])
+    noise = cache(partial(noise_scale.of_training, gradient_noise=norms, seed=seed))
+    matched = time_to_accuracy.matched(training, to_target, cluster.presets)
+    times, accuracy_stalls = time_to_accuracy.tables(matched, noise, threshold)
+    to_targets = target_times.runs_to_target(tidy["convergence_runs"], matched, seed)
     memory = peaks.fit(tidy["peak_memory"], runs, seed)
     largest = largest_batch.table(memory, runs, tidy["environments"])
     shown_ranks, shown_layers = median_iterations.tables(shown)
@@ -180,14 +182,14 @@ def fit(
         "memory": peaks.table(memory),
         "largest_batch": largest,
         "steps_to_target": steps.table(to_target, threshold),
-        "noise_scale": noise_scale.table(tidy["gradient_noise"], seed),
+        "noise_scale": noise_scale.table(norms, seed),
         "critical_batches": noise_scale.critical_batches(to_target, noise, threshold),
         "time_to_accuracy": times,
         "accuracy_stalling": accuracy_stalls,
         "staleness_shares": staleness.shares(tidy["staleness"]),
         "worker_staleness": staleness.workers(tidy["staleness"], seed),
         "target_times": target_times.table(to_targets),
-        "target_stalling": target_times.stalling(to_targets, training, to_target, cluster.presets, threshold),
+        "target_stalling": target_times.stalling(to_targets, matched, threshold),
         "early_stopping": early_stopping.table(tidy["convergence"], tidy["convergence_runs"], seed),
     }
     return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}

@@ -144,9 +144,9 @@ def _said(path: Path) -> dict[str, Any] | None:
 
 
 def conversion_of(path: Path) -> dict[str, Any] | None:
-    """Of a converted folder its ``source`` (a path), and the ``samples``, ``threads`` and ``seconds`` that it took.
+    """How a folder was converted: ``source`` (a path), ``samples``, ``threads``, and the ``seconds`` that it took.
 
-    None where it was not converted, or with breaks: then nobody knows how long it takes.
+    None where it was not converted, or where the conversion was interrupted: its time is not known then.
     """
     said = _said(path)
     if said is None or said.get("seconds") is None:

@@ -73,7 +73,7 @@ class SampleSet(ABC):
     """The samples of a storage.
 
     What lies where is found once and kept in an index file, in the folder itself or, where that cannot be written, in
-    `INDEXES`: not every rank is to look through a million files of a network file system.
+    `INDEXES`, so that not every rank looks through a million files of a network file system.
     """
 
     kind: ClassVar[str]
@@ -257,7 +257,7 @@ class SampleSet(ABC):
 
 
 def kept_index(path: Path) -> Path | None:
-    """The index of the folder, if there is one; that in `INDEXES` is the later one where there are two."""
+    """The index of the folder, if there is one. Where there are two, that in `INDEXES` was written later."""
     return next((index for index in (_index_elsewhere(path), path / INDEX_FILE) if index.exists()), None)
 
 

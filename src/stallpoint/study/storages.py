@@ -22,7 +22,10 @@ NODE_DISK = "$TMPDIR"
 
 
 def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
-    """A folder, however it is spelt, holds one set of samples; only a text that is generated has a shape of its own."""
+    """Raise `InputError` naming an entry that does not go with its format, its other keys, or other entries.
+
+    A folder, however it is spelt, holds one set of samples; only samples that are made here have a shape to ask for.
+    """
     owners: dict[str, str] = {}
     for name, entry in storage.items():
         if not FORMATS[entry["format"]].in_folder:
@@ -53,7 +56,7 @@ def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _check_conversion(name: str, storage: Mapping[str, Mapping[str, Any]]) -> None:
-    """One that is converted is made of encoded images, and in the end of some that are there or generated."""
+    """Raise `InputError` unless the entry can be made of the one it names, and that one of something that exists."""
     entry = storage[name]
     if "convert_from" not in entry:
         return

@@ -54,6 +54,10 @@ class Collectives:
     def __len__(self) -> int:
         return len(self.iteration)
 
+    def among(self, workers: int) -> npt.NDArray[np.bool_]:
+        """Which of them all of so many workers take part in, as far as the trace tells; [collectives]."""
+        return np.asarray((self.group_size == workers) | (self.group_size < 0))
+
     def where(self, chosen: npt.NDArray[np.bool_]) -> Collectives:
         """Some of them."""
         places = np.flatnonzero(chosen)

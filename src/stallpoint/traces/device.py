@@ -25,6 +25,11 @@ NO_COMPUTING = re.compile(r"^nccl.*Kernel|Memcpy|^Memset|Sync")
 """What runs on a device and does not compute."""
 
 
+def on_device(events: Events) -> npt.NDArray[np.bool_]:
+    """Which events ran on a device: kernels, copies and fills; [events]."""
+    return np.isin(events.kind, (KERNEL, COPY, FILL))
+
+
 @dataclass(frozen=True)
 class Device:
     """What ran on a rank's device, whatever the stream."""
@@ -39,7 +44,7 @@ class Device:
     @classmethod
     def of(cls, events: Events) -> Device:
         """The device's part of a trace; without events where there was no device."""
-        own = events.where(np.isin(events.kind, (KERNEL, COPY, FILL)) & (events.stream >= 0))
+        own = events.where(on_device(events) & (events.stream >= 0))
         return cls(own, ~own.called(NO_COMPUTING), own.called(COMMUNICATION))
 
     @property
@@ -89,5 +94,4 @@ def started_before(events: Events, moment: float) -> Events:
     if np.isinf(moment):
         return events
     calls = events.correlation[(events.kind == CALL) & (events.start < moment)]
-    on_device = np.isin(events.kind, (KERNEL, COPY, FILL))
-    return events.where(np.where(on_device, np.isin(events.correlation, calls), events.start < moment))
+    return events.where(np.where(on_device(events), np.isin(events.correlation, calls), events.start < moment))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,12 @@ def explain(
 
     `log` are all-reduces among as many workers that another program timed: they then say how fast the link is.
     """
+    sizes = {trace.world_size for trace, _ in ranks if trace.world_size > 1}
+    links = {size: scaling.link_of(log, size) for size in sizes} if log else {}
     told = []
     for trace, rank in ranks:
         others = [one for at, one in ranks if one and at is not trace and at.world_size == trace.world_size]
-        link = scaling.link_of(log, trace.world_size) if log and trace.world_size > 1 else None
-        told.append(_of_trace(trace, rank, others, link, batch, threshold))
+        told.append(_of_trace(trace, rank, others, links.get(trace.world_size), batch, threshold))
     return told
 
 
@@ -89,24 +91,27 @@ def _of_trace(
         "seconds": {name: float(np.median(of)) for name, of in rank.causes.items()},
         "collectives": _table(sent, len(found.seconds)),
     }
-    if stay := sorted({kind or "unnamed" for kind in sent.kind} - set(scaling.ROUNDS)):
-        notes.append(f"there are collectives that stay as they were traced: {', '.join(stay)}")
     try:
         told["predicted"] = scaling.predictions(
             scaling.learn(rank, link, least_seconds(rank, others)), batch, threshold
         )
     except scaling.NotTold as reason:
         notes.append(f"nothing is predicted: {reason}")
+        return told
+    if stay := sorted({kind or "unnamed" for kind in sent.kind} - set(scaling.ROUNDS)):
+        notes.append(f"predictions leave these collectives as they were traced: {', '.join(stay)}")
     return told
 
 
 def _table(sent: Collectives, iterations: int) -> list[dict[str, Any]]:
     """Collectives of one kind, size and algorithm: how many in an iteration, and their times."""
-    keys = list(zip(sent.kind, sent.algorithm, sent.protocol, sent.bytes, sent.group_size, strict=True))
+    alike = defaultdict(list)
+    keys = zip(sent.kind, sent.algorithm, sent.protocol, sent.bytes, sent.group_size, strict=True)
+    for place, key in enumerate(keys):
+        alike[key].append(place)
     rows = []
-    for key in sorted(set(keys)):
-        seconds = sent.seconds[np.array([one == key for one in keys], np.bool_)]
-        kind, algorithm, protocol, size, ranks = key
+    for (kind, algorithm, protocol, size, ranks), places in sorted(alike.items()):
+        seconds = sent.seconds[places]
         rows.append({
             "kind": kind, "algorithm": algorithm or None, "protocol": protocol or None,
             "bytes": int(size) if size >= 0 else None, "group_size": int(ranks) if ranks > 0 else None,

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from stallpoint.traces.device import STEP
 from stallpoint.traces.intervals import Intervals, union
 from stallpoint.traces.iterations import OPTIMIZER, WAITING, Iterations
 from stallpoint.traces.kineto import CALL, COPY, KERNEL, MARK, OPERATOR, Events
@@ -188,15 +189,12 @@ class _Building:
 
 def _main_thread(events: Events) -> int:
     """The thread of the host that marks iterations or steps; else the one that does most."""
-    marks = events.thread[(events.kind == MARK) & (events.called(OPTIMIZER) | events.called(_STEP))]
+    marks = events.thread[(events.kind == MARK) & (events.called(OPTIMIZER) | events.called(STEP))]
     own = marks if len(marks) else events.thread[np.isin(events.kind, (CALL, OPERATOR))]
     if not len(own):
         return -1
     threads, counts = np.unique(own, return_counts=True)
     return int(threads[counts.argmax()])
-
-
-_STEP = re.compile(r"^ProfilerStep#")
 
 
 def _overheads(started: Started) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from stallpoint.comparison.page import grid, page
 from stallpoint.numerals import number
 from stallpoint.traces import timeline
 from stallpoint.traces.explain import WORDS, sentences
-from stallpoint.traces.iterations import CAUSES
+from stallpoint.traces.iterations import CAUSES, middle
 from stallpoint.traces.kineto import Trace
 from stallpoint.traces.rank import Rank
 
@@ -57,7 +57,7 @@ def _titled(chart: alt.TopLevelMixin, title: str) -> Spec:
 
 
 def _timeline(rank: Rank) -> Spec:
-    place = timeline.median_iteration(rank)
+    place = middle(rank.iterations.seconds)
     rows = pd.DataFrame(
         [(one.lane, one.kind, 1e3 * one.begin, 1e3 * one.end) for one in timeline.spans(rank, place)],
         columns=["lane", "kind", "begin", "end"],

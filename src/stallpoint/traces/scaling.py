@@ -29,6 +29,7 @@ from stallpoint.models.base.statistics import (
 )
 from stallpoint.models.terms.reductions import REDUCTION_LAWS
 from stallpoint.traces.collectives import ALL_REDUCE, Collectives
+from stallpoint.traces.iterations import middle
 from stallpoint.traces.rank import Rank
 from stallpoint.traces.replay import Replay
 
@@ -187,7 +188,7 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took.
     """
     sent, workers = rank.collectives, rank.trace.world_size
-    among_all = (sent.group_size == workers) | (sent.group_size < 0)
+    among_all = sent.among(workers)
     rounds = np.array([ROUNDS.get(kind, 0) for kind in sent.kind], np.float64) * among_all
     of_training = np.array([kind in _DATA_PARALLEL for kind in sent.kind], np.bool_) & among_all
     if workers < 2 or not of_training.any():
@@ -228,16 +229,12 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     if not rank.on_device:
         trees[:] = False  # Gloo goes round a ring
     traced = rank.iterations.seconds[chosen]
-    picked = np.concatenate([[_median(traced)], random.integers(len(chosen), size=REPLICATES)])
+    picked = np.concatenate([[middle(traced)], random.integers(len(chosen), size=REPLICATES)])
     replays = [rank.replays[place] for place in chosen]
     sharded = "AllGather" in sent.kind
     together = _overlap(sent, rounds > 0)
     forward = rank.phases.forward[chosen]
     return Known(workers, sharded, together, traced, forward, replays, messages, link, picked, trees)
-
-
-def _median(seconds: Reals) -> int:
-    return int(np.argsort(seconds, kind="stable")[(len(seconds) - 1) // 2])
 
 
 ROUNDS = {ALL_REDUCE: 2, "Broadcast": 1, "Reduce": 1, "AllGather": 1, "ReduceScatter": 1}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.traces.device import COMMUNICATION, NO_COMPUTING
-from stallpoint.traces.kineto import CALL, COPY, FILL, KERNEL, MARK, OPERATOR, UNKNOWN, Events
+from stallpoint.traces.device import COMMUNICATION, NO_COMPUTING, on_device
+from stallpoint.traces.kineto import CALL, MARK, OPERATOR, UNKNOWN, Events
 
 HOST_COLLECTIVE = re.compile(r"^(?:gloo|mpi|ucc):")
 """Marks of torch.distributed around a collective that threads of the host do."""
@@ -42,20 +42,22 @@ class Started:
     @classmethod
     def of(cls, events: Events) -> Started:
         """All whose start on the host is known."""
-        on_device = events.where(np.isin(events.kind, (KERNEL, COPY, FILL)) & (events.stream >= 0))
-        calls = events.where((events.kind == CALL) & (events.correlation >= 0))
-        place = _first_places(calls.correlation, on_device.correlation)
-        known = place >= 0
-        found = on_device.where(known)
-        launch, by = calls.start[place[known]], calls.thread[place[known]]
-        if not len(on_device):
-            found, launch, by = _on_host(events)
+        of_device = events.where(on_device(events) & (events.stream >= 0))
+        found, launch, by = _by_calls(events, of_device) if len(of_device) else _on_host(events)
         order = np.argsort(launch, kind="stable")
         found = found.where(order)
         sends = found.called(COMMUNICATION) | found.called(HOST_COLLECTIVE)
         own = np.where(found.stream >= 0, found.stream, found.thread)
         lane = np.unique(own, return_inverse=True)[1].astype(np.int64)
         return cls(found, launch[order], by[order], lane, ~(sends | found.called(NO_COMPUTING)), sends)
+
+
+def _by_calls(events: Events, of_device: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArray[np.int32]]:
+    """What ran on a device whose call on the host is known, and when and by which thread it was called."""
+    calls = events.where((events.kind == CALL) & (events.correlation >= 0))
+    place = _first_places(calls.correlation, of_device.correlation)
+    known = place >= 0
+    return of_device.where(known), calls.start[place[known]], calls.thread[place[known]]
 
 
 def _first_places(known: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

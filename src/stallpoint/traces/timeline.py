@@ -38,12 +38,6 @@ def spans(rank: Rank, iteration: int) -> list[Span]:
     ]
 
 
-def median_iteration(rank: Rank) -> int:
-    """The place of the iteration that takes the median time."""
-    seconds = rank.iterations.seconds
-    return int(np.argsort(seconds, kind="stable")[(len(seconds) - 1) // 2])
-
-
 def _lanes(rank: Rank, window: Intervals) -> Iterator[tuple[str, str, Intervals]]:
     events = rank.trace.events
     waits = (events.kind == CALL) & events.called(WAITING)

@@ -20,7 +20,7 @@ from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.exchange import Empty, Exchange, ParameterServer, Sum
 from stallpoint.measure.synchronisation.gossip import Gossip
 from stallpoint.measure.synchronisation.gradients import Gradients
-from stallpoint.measure.synchronisation.interface import Synchronisation
+from stallpoint.measure.synchronisation.interface import Replica, Synchronisation
 from stallpoint.measure.synchronisation.merging import Merging
 from stallpoint.measure.synchronisation.served import Served
 from stallpoint.measure.synchronisation.server import MakeOptimiser
@@ -54,17 +54,18 @@ def start(
     """
     if world.size == 1 or not preset.communicates:
         return Alone(network)
+    replica = Replica(network, layers, world, clock)
     if preset.backend == "ddp":
         from stallpoint.measure.synchronisation.ddp import DataParallel  # loads slowly
 
-        return DataParallel(network, layers, world, clock, device, preset.fusion_bytes)
+        return DataParallel(replica, device, preset.fusion_bytes)
     if preset.served:
-        return SERVED[preset.algorithm](network, layers, world, clock, preset, for_server)
+        return SERVED[preset.algorithm](replica, preset, for_server)
     if preset.algorithm == "gossip":
-        return Gossip(network, layers, world, clock, preset.period)
+        return Gossip(replica, preset)
     communicates = communicator(preset.backend, preset.scheme, preset.segment_bytes, world, device)
     if preset.algorithm == "averaging":
-        return Averaging(network, layers, world, clock, preset, communicates)
+        return Averaging(replica, preset, communicates)
     gradients = Gradients(layers)
     sums = reducer(preset, communicates, gradients.values, device)
     exchange: Exchange = Sum(gradients, sums)

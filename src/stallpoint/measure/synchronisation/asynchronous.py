@@ -13,7 +13,6 @@ class Asynchronous(Served):
 
     def finish(self) -> None:
         """Send the gradients, and take the weights."""
-        self._iterations += 1
         self._exchanged(self._step)
 
     def _step(self) -> int:

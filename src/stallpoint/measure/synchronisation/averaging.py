@@ -7,41 +7,24 @@ synchronous SGD computes. Momenta stay with their workers (Stich 2019, algorithm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 
-from stallpoint.measure.clock import Clock
 from stallpoint.measure.synchronisation.communicator import Communicator
 from stallpoint.measure.synchronisation.exchanging import Apart
-from stallpoint.measure.world import World
-from stallpoint.networks.layers import Layer
+from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.presets import Preset
 
 
 class Averaging(Apart):
     """Averages as `preset` says."""
 
-    def __init__(
-        self,
-        network: nn.Module,
-        layers: Sequence[Layer],
-        world: World,
-        clock: Clock,
-        preset: Preset,
-        communicator: Communicator,
-    ) -> None:
-        super().__init__(network, layers, world, clock)
-        self._preset, self._communicator = preset, communicator
+    def __init__(self, replica: Replica, preset: Preset, communicator: Communicator) -> None:
+        super().__init__(replica, preset)
+        self._communicator = communicator
         self._outer = Outer(self._flat.weights(), preset.outer_step, preset.outer_momentum)
-
-    def updated(self) -> None:
-        """Average, if the time has come."""
-        self._iterations += 1
-        if self._iterations <= self._preset.synchronous_steps or self._iterations % self._preset.period == 0:
-            self._exchange(self._average)
 
     def state(self) -> dict[str, Any]:
         """See `Exchanging`."""
@@ -57,6 +40,10 @@ class Averaging(Apart):
         """Leave the other ranks."""
         if wait:
             self._communicator.close()
+
+    def _iteration_ended(self) -> None:
+        if self._iterations <= self._preset.synchronous_steps or self._is_due(self._preset.period):
+            self._exchange(self._average)
 
     def _average(self) -> int:
         mean = self._flat.weights() / self._world.size

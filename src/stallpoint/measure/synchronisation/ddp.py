@@ -7,7 +7,7 @@ taken beforehand, by the scaled loss, where DistributedDataParallel would do it 
 """
 
 # No annotations as texts here: DistributedDataParallel compares those of the hook with its own types.
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,38 +16,33 @@ from torch import nn
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from stallpoint.measure.clock import Clock, Mark
-from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
+from stallpoint.measure.clock import Mark
+from stallpoint.measure.synchronisation.interface import Replica, Sent, Synchronisation
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
-from stallpoint.measure.world import World
-from stallpoint.networks.layers import Layer
 
 _DEFAULT_BUCKET = 25 * 1024 * 1024
 
 
 class DataParallel(Synchronisation):
-    """A `Synchronisation` by DistributedDataParallel with buckets of `bucket_bytes`."""
+    """A `Synchronisation` by DistributedDataParallel with buckets of `bucket_bytes`, which it fills by itself.
+
+    The backward pass returns when all messages have ended, so there is nothing left to finish.
+    """
 
     updates = False
 
-    def __init__(
-        self,
-        network: nn.Module,
-        layers: Sequence[Layer],
-        world: World,
-        clock: Clock,
-        device: torch.device,
-        bucket_bytes: int,
-    ) -> None:
-        self._communicator = TorchCommunicator(world, device)
+    def __init__(self, replica: Replica, device: torch.device, bucket_bytes: int) -> None:
+        self._communicator = TorchCommunicator(replica.world, device)
         # Its default size of buckets makes the first one small; a size that is given does not.
         size = None if bucket_bytes == _DEFAULT_BUCKET else bucket_bytes / 2**20
-        wrapped = DistributedDataParallel(network, bucket_cap_mb=size)
+        wrapped = DistributedDataParallel(replica.network, bucket_cap_mb=size)
         wrapped.register_comm_hook(None, self._all_reduce)
         self.network: nn.Module = wrapped
-        self._clock = clock
+        self._clock = replica.clock
         self._layer_of = {
-            id(weights): index for index, layer in reversed(list(enumerate(layers))) for weights in layer.parameters
+            id(weights): index
+            for index, layer in reversed(list(enumerate(replica.layers)))
+            for weights in layer.parameters
         }
         self._last_ready: Mark = None
         self._messages: list[tuple[list[torch.Tensor], Mark, Mark]] = []
@@ -60,9 +55,6 @@ class DataParallel(Synchronisation):
     def backward_ended(self, now: Mark) -> Mark:
         """When the last layer's gradients were complete."""
         return self._last_ready
-
-    def finish(self) -> None:
-        """All messages have ended: the backward pass waits for them."""
 
     def sent(self) -> Mapping[int, Sent]:
         """What was sent since the start of the iteration, by layer; a layer's parameters may go apart."""
@@ -79,9 +71,6 @@ class DataParallel(Synchronisation):
         """Forget the gradients and the messages."""
         self.network.zero_grad(set_to_none=True)
         self._messages.clear()
-
-    def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """It groups by itself."""
 
     def close(self, *, wait: bool) -> None:
         """Leave the process group."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 
-from stallpoint.measure.clock import Clock
+from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.measure.synchronisation.served import Served
 from stallpoint.measure.synchronisation.server import Ask, MakeOptimiser
-from stallpoint.measure.world import World
-from stallpoint.networks.layers import Layer
 from stallpoint.presets import Preset
 
 
@@ -21,28 +18,13 @@ class Downpour(Served):
 
     apart = True
 
-    def __init__(
-        self,
-        network: nn.Module,
-        layers: Sequence[Layer],
-        world: World,
-        clock: Clock,
-        preset: Preset,
-        make_optimiser: MakeOptimiser,
-    ) -> None:
-        super().__init__(network, layers, world, clock, preset, make_optimiser)
+    def __init__(self, replica: Replica, preset: Preset, make_optimiser: MakeOptimiser) -> None:
+        super().__init__(replica, preset, make_optimiser)
         self._accrued = torch.zeros(self._flat.values)
 
     def finish(self) -> None:
         """Add the gradients to those that are to be sent."""
         self._accrued += self._flat.gradients().cpu()
-
-    def updated(self) -> None:
-        """Push and pull, if the time has come."""
-        self._iterations += 1
-        due = [self._iterations % period == 0 for period in (self._preset.period, self._preset.pull_period)]
-        if any(due):
-            self._exchanged(lambda: self._talk(*due))
 
     def state(self) -> dict[str, Any]:
         """See `Exchanging`."""
@@ -52,6 +34,11 @@ class Downpour(Served):
         """See `Exchanging`."""
         super().restore(state)
         self._accrued = state["accrued"]
+
+    def _iteration_ended(self) -> None:
+        push, pull = self._is_due(self._preset.period), self._is_due(self._preset.pull_period)
+        if push or pull:
+            self._exchanged(lambda: self._talk(push, pull))
 
     def _talk(self, push: bool, pull: bool) -> int:
         if push:

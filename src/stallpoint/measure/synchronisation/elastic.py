@@ -11,10 +11,8 @@ class Elastic(Served):
 
     apart = True
 
-    def updated(self) -> None:
-        """Meet the centre, if the time has come."""
-        self._iterations += 1
-        if self._iterations % self._preset.period == 0:
+    def _iteration_ended(self) -> None:
+        if self._is_due(self._preset.period):
             self._exchanged(self._meet)
 
     def _meet(self) -> int:

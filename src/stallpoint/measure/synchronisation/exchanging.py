@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
 
-from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.clock import Mark
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.synchronisation.flat import Flat
-from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
-from stallpoint.measure.world import World
-from stallpoint.networks.layers import Layer
+from stallpoint.measure.synchronisation.interface import Replica, Sent, Synchronisation
+from stallpoint.presets import Preset
 
 
 class Exchanging(Synchronisation):
-    """Workers whose weights differ at least for a while; notes its message, and counts iterations."""
+    """Workers whose weights differ at least for a while; notes their message, and counts iterations."""
 
     updates = False
 
-    def __init__(self, network: nn.Module, layers: Sequence[Layer], world: World, clock: Clock) -> None:
-        self.network = network
-        self._world, self._clock, self._layers, self._flat = world, clock, layers, Flat(layers)
+    def __init__(self, replica: Replica, preset: Preset) -> None:
+        self.network, self._layers = replica.network, replica.layers
+        self._world, self._clock, self._preset = replica.world, replica.clock, preset
+        self._flat = Flat(replica.layers)
         self._iterations = 0
         self._message: tuple[int, Mark, Mark] | None = None
+
+    def updated(self) -> None:
+        """Count the iteration, and exchange weights if the time has come."""
+        self._iterations += 1
+        self._iteration_ended()
 
     def sent(self) -> Mapping[int, Sent]:
         """The message, if there was one since the start of the iteration, by layer."""
@@ -63,6 +67,14 @@ class Exchanging(Synchronisation):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from them."""
         self._iterations = state["iterations"]
+
+    def _iteration_ended(self) -> None:
+        """Exchange weights if the time has come."""
+        return
+
+    def _is_due(self, period: int) -> bool:
+        """Whether so many iterations have ended since the last time, or since the first one began."""
+        return self._iterations % period == 0
 
     @abstractmethod
     def _trained(self) -> torch.Tensor:

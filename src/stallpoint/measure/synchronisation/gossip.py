@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
-from torch import nn
 
-from stallpoint.measure.clock import Clock
 from stallpoint.measure.synchronisation.exchanging import Apart
-from stallpoint.measure.world import World
-from stallpoint.networks.layers import Layer
 
 
 class Gossip(Apart):
     """Mixes every `period` iterations, by equal weights: 1/3 each, or 1/2 of two workers."""
 
-    def __init__(self, network: nn.Module, layers: Sequence[Layer], world: World, clock: Clock, period: int) -> None:
-        super().__init__(network, layers, world, clock)
-        self._period = period
-
-    def updated(self) -> None:
-        """Mix, if the time has come."""
-        self._iterations += 1
-        if self._iterations % self._period == 0:
-            self._exchange(self._mix)
-
     def close(self, *, wait: bool) -> None:
         """Nothing to end."""
+
+    def _iteration_ended(self) -> None:
+        if self._is_due(self._preset.period):
+            self._exchange(self._mix)
 
     def _mix(self) -> int:
         rank, size = self._world.rank, self._world.size

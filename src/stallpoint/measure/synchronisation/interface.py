@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from stallpoint.measure.clock import Mark
+from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.world import World
+from stallpoint.networks.layers import Layer
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,17 @@ class Sent:
     start: float
     """Start of their all-reduce, s since the start of the iteration."""
     end: float
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A worker's copy of the network, whom it shares the training with, and what times both."""
+
+    network: nn.Module
+    layers: Sequence[Layer]
+    """Of the network, in forward order."""
+    world: World
+    clock: Clock
 
 
 class Synchronisation(Protocol):

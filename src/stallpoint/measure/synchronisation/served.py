@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
 from stallpoint.errors import CannotRun
-from stallpoint.measure.clock import Clock
 from stallpoint.measure.synchronisation.exchanging import Exchanging
+from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.measure.synchronisation.rendezvous import reachable
 from stallpoint.measure.synchronisation.server import (
     ANSWERED,
@@ -28,8 +27,6 @@ from stallpoint.measure.synchronisation.server import (
     receive,
     share,
 )
-from stallpoint.measure.world import World
-from stallpoint.networks.layers import Layer
 from stallpoint.presets import Preset
 
 Address = tuple[str, int]
@@ -70,17 +67,9 @@ class Servers:
 class Served(Exchanging):
     """A worker, and on the first ranks the thread of a server beside it."""
 
-    def __init__(
-        self,
-        network: nn.Module,
-        layers: Sequence[Layer],
-        world: World,
-        clock: Clock,
-        preset: Preset,
-        make_optimiser: MakeOptimiser,
-    ) -> None:
-        super().__init__(network, layers, world, clock)
-        self._preset = preset
+    def __init__(self, replica: Replica, preset: Preset, make_optimiser: MakeOptimiser) -> None:
+        super().__init__(replica, preset)
+        world = replica.world
         parts = ends(self._flat.values, preset.servers_among(world.size))
         token = world.comm.bcast(secrets.token_bytes(TOKEN_BYTES))
         hosts = reachable(world)

@@ -16,7 +16,16 @@ import pandas as pd
 
 from stallpoint.cells import TrainCell
 from stallpoint.models.base.measured import Measured, trained
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, bootstrap, columns, estimate, generator, groups
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    bootstrap,
+    columns,
+    estimate,
+    generator,
+    groups,
+    unknown_ensemble,
+)
 
 PAYS, NEVER, UNDECIDED = "pays", "never pays", "undecided"
 STAGING, PACKING = "staging", "packing"
@@ -87,7 +96,7 @@ def _row(remedy: _Remedy, measured: Measured, other: Measured) -> dict[str, obje
     after, before = (iterations * one.parts.data_wait for one in (measured, other))
     gain = before - after
     verdict = verdict_of(gain)
-    epochs = remedy.seconds / gain if verdict == PAYS else np.full(1 + REPLICATES, np.nan)
+    epochs = remedy.seconds / gain if verdict == PAYS else unknown_ensemble()
     return {
         **measured.point.labels(),
         "remedy": remedy.name,

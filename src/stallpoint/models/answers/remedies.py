@@ -1,7 +1,7 @@
 """What would help, ranked: changes of training or of the cluster, what each gains, and the cell that would confirm it.
 
 A remedy is a scenario of `what_if`, judged on the most workers that were measured: the throughput it is predicted to
-have there over that predicted without it. Factors on a setting are all `STEP`, so that remedies can be compared.
+have there over that predicted without it. Factors on a setting are all `RAISED`, so that remedies can be compared.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from stallpoint.models.answers.next_cells import Jobs, jobs_of, train_seconds
 from stallpoint.models.answers.stalling import throughput
 from stallpoint.models.answers.what_if import Scenario, changed_point, predict
 from stallpoint.models.base.measured import Point, trained
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns, estimate
+from stallpoint.models.base.statistics import Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.communication import scheme_of
 from stallpoint.models.terms.peaks import BESIDE_BATCH, DEVICE, Peaks, predicted
 from stallpoint.presets import Preset
 
-STEP = 4
+RAISED = 4
 """Factor on a setting that a remedy raises: mini-batch, mini-batches accumulated, readers, bucket size."""
 FASTER_LINK = 10.0
 """Factor on the links' bandwidth, and on 1 over their latency: from one generation of networks to the next but one."""
@@ -125,10 +125,10 @@ def _changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
     if preset.grouping == "layer":
         yield _mebibytes(FUSED_BYTES), {"grouping": "fused", "fusion_bytes": FUSED_BYTES}
     elif preset.grouping == "fused":
-        for size in (preset.fusion_bytes // STEP, preset.fusion_bytes * STEP):
+        for size in (preset.fusion_bytes // RAISED, preset.fusion_bytes * RAISED):
             yield _mebibytes(size), {"fusion_bytes": size}
     if "accumulate" in {field.name for field in fields(Preset)}:
-        yield f"accumulate-{STEP}", {"accumulate": STEP}
+        yield f"accumulate-{RAISED}", {"accumulate": RAISED}
 
 
 def _mebibytes(size: int) -> str:
@@ -151,7 +151,7 @@ def _remedies(study: _Study, point: Point, cell: TrainCell) -> Iterator[Remedy]:
     if point.ranks > 1:
         yield from _of_presets(study, point)
         yield from _of_cluster(study.cluster.preset(point), point.ranks)
-    yield Remedy("mini-batch", f"{STEP} × the mini-batch", Scenario(batch=STEP), LARGER)
+    yield Remedy("mini-batch", f"{RAISED} × the mini-batch", Scenario(batch=RAISED), LARGER)
     yield Remedy(
         "launches", "fewer kernels to start (torch.compile, CUDA graphs)", Scenario(launches=0.0), at_most=True,
         runs=False,
@@ -184,7 +184,7 @@ def _of_variant(name: str, variant: Variant) -> Remedy:
     defines = {"presets": {name: {"like": variant.like, **changes}}}
     if "accumulate" in changes:
         return Remedy(
-            "accumulation", f"{STEP} mini-batches between two updates", replace(scenario, batch=STEP), LARGER,
+            "accumulation", f"{RAISED} mini-batches between two updates", replace(scenario, batch=RAISED), LARGER,
             parts=_parts_of(variant.preset), defines=defines,
         )  # fmt: skip
     if "gradient_bits" in changes:
@@ -212,7 +212,7 @@ def _of_cluster(preset: Preset, ranks: int) -> Iterator[Remedy]:
 
 def _of_data(point: Point, cell: TrainCell, storages: Iterable[str]) -> Iterator[Remedy]:
     if point.prefetch:
-        readers = cell.readers * STEP
+        readers = cell.readers * RAISED
         yield Remedy(
             "readers", f"{readers} readers for each worker instead of {cell.readers}", Scenario(readers=readers),
             "as many more cores", settings={"readers": readers},
@@ -290,7 +290,7 @@ def _predicted(
 ) -> tuple[Point, Ensemble, float]:
     """The point that `here` becomes, its throughput over that `before`, and its iteration time, s; NaN if unknown."""
     ranks = here.nodes * (scenario.workers_per_node or here.place[1])
-    unknown = np.full(1 + REPLICATES, np.nan)
+    unknown = unknown_ensemble()
     found = predict(cluster, curve, scenario, [here.nodes])
     if found is None or ranks not in found.predicted:
         return changed_point(here, replace(scenario, workers_per_node=None)) or here, unknown, np.nan
@@ -326,7 +326,7 @@ class _Memory:
         b = point.worker_batch / parts
         keys = (_training(point), _training(replace(point, sync=now.sync, workers_per_node=now.workers_per_node)))
         key = next((one for one in keys if one in self._peaks), None)
-        peak = np.full(1 + REPLICATES, np.nan) if key is None else predicted(self._peaks[key], b)
+        peak = unknown_ensemble() if key is None else predicted(self._peaks[key], b)
         row = self._largest.get(key) if key else None
         if key == keys[0] != _training(now):
             return peak, FITS if row and b <= float(str(row["largest_measured"])) else self._compared(row, b)

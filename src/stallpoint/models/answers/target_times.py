@@ -7,7 +7,7 @@ wants the target soon would.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,9 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.answers.stall_probability import Stall
-from stallpoint.models.answers.time_to_accuracy import matched
+from stallpoint.models.answers.time_to_accuracy import Matched
 from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import (
-    REPLICATES,
     Ensemble,
     Reals,
     Scatter,
@@ -27,14 +26,15 @@ from stallpoint.models.base.statistics import (
     generator,
     groups,
     scatter,
+    unknown_ensemble,
 )
-from stallpoint.models.convergence.steps import TO_TARGET, Steps, best_trial
-from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.presets import Preset
+from stallpoint.models.convergence.steps import TO_TARGET, best_trial
 
 TARGET = ("network", "hardware", "storage", "target")
 _PLACE = ("nodes", "workers_per_node", "ranks")
 WAY = ("sync", "recipe", "batch")
+_LABELS = (*TARGET, *_PLACE, *WAY)
+_AT_POINT = ("hardware", "storage", "sync", *_PLACE, "batch")
 FASTEST, SLOWER, ALIKE, NOT_REACHED = "fastest", "slower", "not distinguishable", "not reached"
 _QUANTITIES = ("time", "steps", "step_time")
 
@@ -56,58 +56,46 @@ class Trained:
     """`time` as expected of a B that nobody trained, at a place that nobody measured."""
 
     @property
+    def place(self) -> tuple[Any, ...]:
+        """Values of `TARGET` and `_PLACE`: what reaches one target at one place is compared."""
+        return tuple(self.labels[name] for name in (*TARGET, *_PLACE))
+
+    @property
     def step_time(self) -> Ensemble:
         """Seconds of a step."""
         return self.time / self.steps
 
 
-def runs_to_target(
-    runs: pd.DataFrame,
-    curves: Iterable[ScalingCurve],
-    found: Sequence[Steps],
-    presets: Mapping[str, Preset],
-    seed: int,
-) -> list[Trained]:
-    """Of ``convergence_runs`` with a target; predictions are of the scaling `curves` and the steps `found`."""
+def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> list[Trained]:
+    """Of ``convergence_runs`` with a target; predictions are of the `pairs` of scaling curves and steps."""
     done = runs[runs["reached"].astype(bool)]
-    usual = scatter(done.assign(repeat=done["seed"], visit=1), [*TARGET, *_PLACE, *WAY, "trial"], "seconds_to_target")
-    known = {key: (curve, steps) for curve, steps in matched(curves, found, presets) for key in _keys(curve, steps)}
+    usual = scatter(done.assign(repeat=done["seed"], visit=1), [*_LABELS, "trial"], "seconds_to_target")
+    known = {
+        (*steps.training.values(), *_of_point(one.point)): (curve, steps)
+        for curve, steps in pairs
+        for one in curve.predicted.values()
+    }
     return [
-        _trained(dict(zip((*TARGET, *_PLACE, *WAY), key, strict=True)), rows, known, usual, seed)
-        for key, rows in groups(runs, [*TARGET, *_PLACE, *WAY])
+        _trained(dict(zip(_LABELS, key, strict=True)), rows, known, usual, seed) for key, rows in groups(runs, _LABELS)
     ]
 
 
-def _keys(curve: ScalingCurve, steps: Steps) -> Iterator[tuple[Any, ...]]:
-    for one in curve.predicted.values():
-        yield _key(one.point, steps.training)
-
-
-def _key(point: Point, training: Mapping[str, Any]) -> tuple[Any, ...]:
+def _of_point(point: Point) -> tuple[Any, ...]:
+    """What a point of a curve says of `_AT_POINT`."""
     place = (point.nodes, point.workers_per_node, point.ranks)
-    return (
-        *(training[name] for name in TO_TARGET),
-        point.hardware,
-        point.storage,
-        point.sync,
-        *place,
-        point.global_batch,
-    )
+    return (point.hardware, point.storage, point.sync, *place, point.global_batch)
 
 
 def _trained(
     labels: Mapping[str, Any],
     rows: pd.DataFrame,
-    known: Mapping[tuple[Any, ...], tuple[ScalingCurve, Steps]],
+    known: Mapping[tuple[Any, ...], Matched],
     usual: Scatter,
     seed: int,
 ) -> Trained:
-    key = (
-        *(labels[name] for name in TO_TARGET),
-        *(labels[name] for name in ("hardware", "storage", "sync", *_PLACE, "batch")),
-    )
+    key = tuple(labels[name] for name in (*TO_TARGET, *_AT_POINT))
     best = best_trial(rows)
-    unknown = np.full(1 + REPLICATES, np.nan)
+    unknown = unknown_ensemble()
     time, steps, trial = unknown, unknown, -1
     if best is not None:
         random = generator(seed, "time to target", *labels.values())
@@ -118,7 +106,7 @@ def _trained(
     return Trained(labels, len(rows), int(rows["reached"].sum()), trial, time, steps, predicted)
 
 
-def _predicted(labels: Mapping[str, Any], known: tuple[ScalingCurve, Steps]) -> Ensemble:
+def _predicted(labels: Mapping[str, Any], known: Matched) -> Ensemble:
     """From the other B, and from iterations elsewhere."""
     curve, steps = known
     ranks, batch = labels["ranks"], labels["batch"]
@@ -128,12 +116,14 @@ def _predicted(labels: Mapping[str, Any], known: tuple[ScalingCurve, Steps]) -> 
 
 def table(found: Sequence[Trained]) -> list[dict[str, object]]:
     """Rows of the target_times table."""
-    fastest = {key: min(there, key=_time) for key, there in _at_places(found)}
-    return [_row(one, fastest.get(_place(one))) for one in found]
+    fastest: dict[tuple[Any, ...], Trained] = {}
+    for one in sorted((one for one in found if not np.isnan(one.time[0])), key=lambda one: float(one.time[0])):
+        fastest.setdefault(one.place, one)
+    return [_row(one, fastest.get(one.place)) for one in found]
 
 
 def _row(one: Trained, fastest: Trained | None) -> dict[str, object]:
-    unknown = np.full(1 + REPLICATES, np.nan)
+    unknown = unknown_ensemble()
     over = {name: getattr(one, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
     slower = columns("slower", over["time"])
     # As many seeds deviate from what is expected as they do here.
@@ -161,36 +151,13 @@ def _verdict(one: Trained, fastest: Trained | None, low: float) -> str:
     return SLOWER if low > 1 else ALIKE
 
 
-def _time(one: Trained) -> float:
-    return float(one.time[0])
-
-
-def _place(one: Trained) -> tuple[Any, ...]:
-    return tuple(one.labels[name] for name in (*TARGET, *_PLACE))
-
-
-def _at_places(found: Iterable[Trained]) -> Iterator[tuple[tuple[Any, ...], list[Trained]]]:
-    """Those that reached each target, by place."""
-    places: dict[tuple[Any, ...], list[Trained]] = {}
-    for one in found:
-        if not np.isnan(one.time[0]):
-            places.setdefault(_place(one), []).append(one)
-    yield from places.items()
-
-
-def stalling(
-    found: Sequence[Trained],
-    curves: Iterable[ScalingCurve],
-    steps: Sequence[Steps],
-    presets: Mapping[str, Preset],
-    threshold: float,
-) -> list[dict[str, object]]:
+def stalling(found: Sequence[Trained], pairs: Iterable[Matched], threshold: float) -> list[dict[str, object]]:
     """Rows of the target_stalling table: of what was trained, and of steps times iteration time on any curve."""
     times: dict[tuple[Any, ...], dict[int, list[Ensemble]]] = {}
     for one in found:
         key = (*(one.labels[name] for name in TARGET), one.labels["workers_per_node"], "trained")
         times.setdefault(key, {}).setdefault(one.labels["ranks"], []).append(one.time)
-    for curve, of in matched(curves, steps, presets):
+    for curve, of in pairs:
         for ranks in curve.known:
             here = curve.at(ranks)
             key = (

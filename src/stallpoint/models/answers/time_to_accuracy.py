@@ -9,6 +9,7 @@ from the noise scale φ, (φ + B₀) / (φ + B), which is the same where φ is t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -23,30 +24,27 @@ from stallpoint.presets import Preset
 _LABELS = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe", "target": "target"}
 """Columns that say which training the steps are of, and what they are called there."""
 
+Matched: TypeAlias = tuple[ScalingCurve, Steps]
+"""A scaling curve, and steps to a target that its training takes."""
+
 
 def tables(
-    curves: Iterable[ScalingCurve],
-    found: Sequence[Steps],
-    noise: Callable[[Steps], Ensemble],
-    presets: Mapping[str, Preset],
-    threshold: float,
+    pairs: Sequence[Matched], noise: Callable[[Steps], Ensemble], threshold: float
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Rows of time_to_accuracy, for every place of a curve, and of accuracy_stalling, one for each curve and target.
+    """Rows of time_to_accuracy, for every place of a curve, and of accuracy_stalling, one for each of the `matched`.
 
     `noise` gives the noise scale of a training.
-
-    Steps are those of the curve's network. Synchronous presets that send whole gradients take the same steps, as they
-    compute the same weights; any other preset has only those that were trained with it.
     """
-    pairs = matched(curves, found, presets)
     times = [row for curve, steps in pairs for row in _times(curve, steps, noise(steps))]
     return times, [_stalling(curve, steps, threshold) for curve, steps in pairs]
 
 
-def matched(
-    curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset]
-) -> list[tuple[ScalingCurve, Steps]]:
-    """Each curve with the steps that its training takes."""
+def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
+    """Each curve with the steps that its training takes, for every target.
+
+    Steps are those of the curve's network. Synchronous presets that send whole gradients take the same steps, as they
+    compute the same weights; any other preset has only those that were trained with it.
+    """
     return [(curve, steps) for curve in curves for steps in found if _same(_first(curve), steps, presets)]
 
 

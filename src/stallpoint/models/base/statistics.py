@@ -52,6 +52,11 @@ def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> Iterator[tuple[Any, 
     yield from frame.groupby(by if isinstance(by, str) else list(by))
 
 
+def unknown_ensemble() -> Ensemble:
+    """An ensemble of what is not known: not a number throughout."""
+    return np.full(1 + REPLICATES, np.nan)
+
+
 def generator(seed: int, *key: object) -> np.random.Generator:
     """Random numbers that depend on `seed` and `key` alone: other records do not change these draws."""
     return np.random.default_rng([seed, zlib.crc32(repr(key).encode())])

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.measure.outcome import MOST_STEPS
 from stallpoint.models.base.statistics import Ensemble, Scatter, bootstrap, columns, generator, groups
+from stallpoint.models.convergence.steps import TRAINED
+from stallpoint.outcome import MOST_STEPS
 
-_TRAINED = ("network", "storage", "sync", "recipe")
 _USUAL = Scatter(0.005, 4.0)
 """Of best accuracies of seeds: they lie closer together than times do."""
 
@@ -25,7 +25,7 @@ def table(convergence: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[dict
     if runs.empty:
         return []
     whole = runs[(runs["ended"] == MOST_STEPS) & runs["target"].isna()]
-    return [row for key, rows in groups(whole, _TRAINED) for row in _rows(key, rows, convergence, seed)]
+    return [row for key, rows in groups(whole, TRAINED) for row in _rows(key, rows, convergence, seed)]
 
 
 def _rows(key: Sequence[Any], runs: pd.DataFrame, convergence: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
@@ -41,12 +41,12 @@ def _rows(key: Sequence[Any], runs: pd.DataFrame, convergence: pd.DataFrame, see
         difference = np.zeros_like(accuracy) if batch == smallest else accuracy - reference
         early, speedup = whole / _steps_to(curves, accuracy), whole / float(steps[rows["cell"]].mean())
         yield {
-            **dict(zip(_TRAINED, key, strict=True)),
+            **dict(zip(TRAINED, key, strict=True)),
             "batch": batch,
             "against": smallest,
             **columns("accuracy", accuracy),
-            **columns("difference", difference),
-            "verdict": _verdict(columns("difference", difference)),
+            **(apart := columns("difference", difference)),
+            "verdict": compared(apart["difference_low"], apart["difference_high"]),
             **columns("speedup", np.full_like(accuracy, speedup)),
             **columns("early_speedup", early),
             **columns("early_over_batch", early / speedup),
@@ -76,7 +76,6 @@ def _crossing(curve: pd.DataFrame, accuracy: Ensemble) -> Ensemble:
     return np.asarray(steps[after - 1] + part * (steps[after] - steps[after - 1]))
 
 
-def _verdict(difference: dict[str, float]) -> str:
-    if difference["difference_high"] < 0:
-        return "lower"
-    return "higher" if difference["difference_low"] > 0 else "not distinguishable"
+def compared(low: float, high: float) -> str:
+    """What one accuracy is beside another, by the ends of their difference; not a number tells nothing."""
+    return "lower" if high < 0 else "higher" if low > 0 else "not distinguishable"

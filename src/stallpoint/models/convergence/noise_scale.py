@@ -18,12 +18,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, bootstrap, columns, generator, groups
-from stallpoint.models.convergence.steps import TO_TARGET, Steps
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    unknown_ensemble,
+)
+from stallpoint.models.convergence.steps import TRAINED, Steps
+from stallpoint.outcome import DIVERGED
 
 PARTS = 4
 """Equal parts of a training that are told apart, as the noise grows while the loss falls."""
-TRAINED = tuple(name for name in TO_TARGET if name != "target")
+
+
+def without_diverged(gradient_noise: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of runs that did not diverge, by ``convergence_runs``: norms that explode would outweigh all others."""
+    return gradient_noise[~gradient_noise["cell"].isin(runs.loc[runs["ended"] == DIVERGED, "cell"])]
 
 
 def noise_scale(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
@@ -62,7 +75,7 @@ def of_training(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> Ensemb
     rows = _of(gradient_noise, steps.training, TRAINED)
     rows = rows[rows["batch"] > rows["worker_batch"]]
     random = generator(seed, "noise", *steps.training.values())
-    return noise_scale(rows, random) if len(rows) else np.full(1 + REPLICATES, np.nan)
+    return noise_scale(rows, random) if len(rows) else unknown_ensemble()
 
 
 def critical_batches(

@@ -30,9 +30,12 @@ from stallpoint.models.base.statistics import (
     groups,
     non_negative_least_squares,
     scatter,
+    unknown_ensemble,
 )
 
-TO_TARGET = ("network", "storage", "sync", "recipe", "target")
+TRAINED = ("network", "storage", "sync", "recipe")
+"""What tells one training from another, whatever computes it."""
+TO_TARGET = (*TRAINED, "target")
 """What steps to a target are of; hardware and workers change their time alone."""
 PERFECT, DIMINISHING, NO_GAIN, UNDECIDED = "perfect scaling", "diminishing returns", "no gain", "undecided"
 FEWEST_BATCHES = 2
@@ -58,11 +61,7 @@ class AtBatch:
     """Its steps to the target."""
 
 
-def _unknown() -> Ensemble:
-    return np.full(1 + REPLICATES, np.nan)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steps:
     """Steps to one target, by B."""
 
@@ -96,8 +95,8 @@ class Steps:
         """
         here = self.batches.get(batch)
         if here is not None:
-            return _unknown() if here.steps is None else here.steps
-        return self.expected(batch) if self.reaching and batch <= self.reaching[-1] else _unknown()
+            return unknown_ensemble() if here.steps is None else here.steps
+        return self.expected(batch) if self.reaching and batch <= self.reaching[-1] else unknown_ensemble()
 
     def samples(self, batch: int) -> Ensemble:
         """Samples to the target at any B, as far as `at` knows its steps."""
@@ -178,7 +177,7 @@ def _fitted(training: Mapping[str, Any], batches: Mapping[int, AtBatch], seed: i
 def _law(known: Mapping[int, Ensemble]) -> Reals:
     """S_min and E_min by least squares of relative errors, as steps of seeds lie apart by factors: [..., 2]."""
     if len(known) < FEWEST_BATCHES:
-        return np.stack([_unknown(), _unknown()], axis=-1)
+        return np.stack([unknown_ensemble(), unknown_ensemble()], axis=-1)
     observed = np.stack(list(known.values()), axis=-1)
     design = np.stack([np.ones(len(known)), 1 / np.array(list(known), dtype=np.float64)], axis=-1)
     weights = observed
@@ -208,7 +207,7 @@ def table(found: Iterable[Steps], threshold: float) -> list[dict[str, object]]:
 
 def _rows(steps: Steps, threshold: float) -> Iterator[dict[str, object]]:
     for batch, at in steps.batches.items():
-        measured = _unknown() if at.steps is None else at.steps
+        measured = unknown_ensemble() if at.steps is None else at.steps
         # A fit of the others says what is expected; as many seeds as were run deviate from it as they do here.
         held_out = steps.without(batch).expected(batch) * measured / measured[0]
         yield {
