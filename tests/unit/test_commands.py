@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from stallpoint.archive.leaving_out import cell_without_names
 from stallpoint.archive.names import Names
@@ -16,9 +17,13 @@ from stallpoint.kinds import cell_from_json
 from stallpoint.measure import command
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
+from stallpoint.models.answers import remedies
+from stallpoint.models.answers.what_if import Scenario
 from stallpoint.presets import PRESETS, to_values
 from stallpoint.records import ITERATIONS, LAYERS, PROBES
+from stallpoint.study import Study, expand
 
+SCHEMA = yaml.safe_load((Path(__file__).parents[2] / "workflow/schemas/study.schema.yaml").read_text())
 STEPS = """
 import sys, torch, stallpoint
 model = torch.nn.Linear(2, 2)
@@ -190,6 +195,75 @@ def test_ranks_that_disagree_are_named(second: dict[str, Any] | None, message: s
     probes = [first, second and {**first, **second}]
     with pytest.raises(InputError, match=message):
         command._check_records(probes, cell("train", nodes=2), Path("records"))
+
+
+STUDY: dict[str, Any] = {
+    "study": "own",
+    "hardware": {"cpu": {"device": "cpu", "nodes": 2}},
+    "storage": {"disk": {"path": "images", "format": "files", "generate": 16}},
+    "commands": {"mine": {"run": "python train.py"}},
+    "matrix": [
+        {"network": "mine", "hardware": "cpu", "nodes": [1, 2], "batch": 4, "scaling": ["strong", "compute"]},
+    ],
+    "interventions": ["no-communication"],
+    "sgemm": {"batches": [1]},
+    "collectives": {"largest": 1024},
+    "storage_reads": {},
+}
+
+
+def of_study(**changes: Any) -> Study:
+    return expand({**STUDY, **changes}, SCHEMA)
+
+
+def test_a_study_of_commands_needs_no_storage_and_no_matrix_products() -> None:
+    cells = list(of_study().cells.values())
+    assert {cell.kind for cell in cells} == {"command", "collectives"}
+    assert {(cell.nodes, cell.storage) for cell in cells if isinstance(cell, CommandCell)} == {
+        (1, "script"), (2, "script"),
+    }  # fmt: skip
+    block = {**STUDY["matrix"][0], "storage": "script"}
+    assert of_study(matrix=[block]).cells == of_study().cells, "as `snakemake next` writes it"
+
+
+def test_a_command_that_is_told_of_a_storage_has_it_read_alone_too() -> None:
+    kinds = {cell.kind for cell in of_study(matrix=[{**STUDY["matrix"][0], "storage": "disk"}]).cells.values()}
+    assert kinds == {"command", "collectives", "storage"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"matrix": [{**STUDY["matrix"][0], "network": ["mine", "alexnet"]}]},
+            r"matrix\[0\]: missing storage, which alexnet is trained from",
+        ),
+        (
+            {"matrix": [{**STUDY["matrix"][0], "network": "alexnet", "storage": "script"}]},
+            r"matrix\[0\]: missing storage, which alexnet is trained from",
+        ),
+        ({"matrix": [{**STUDY["matrix"][0], "storage": "dsk"}]}, r"matrix\[0\].storage.*'dsk'.*did you mean.*disk"),
+        ({"commands": {"alexnet": {"run": "train"}}}, r"commands\.alexnet: is a network already"),
+        ({"storage": {"script": STUDY["storage"]["disk"]}}, r"storage\.script: is what data of commands is called"),
+    ],
+)
+def test_wrong_studies_of_commands_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        of_study(**changes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "run", "confirmed"),
+    [
+        ("mini-batch", "train", True),
+        ("bucket size", "train", False),
+        ("readers", "train", False),
+        ("readers", "train --workers {prefetch}", True),
+    ],
+)
+def test_a_cell_confirms_of_remedies_only_what_the_command_is_told(kind: str, run: str, confirmed: bool) -> None:
+    remedy = remedies.Remedy(kind, kind, Scenario())
+    assert remedies._confirmed(remedy, cell(run)).runs is confirmed
 
 
 def test_an_archive_has_no_paths_of_it() -> None:

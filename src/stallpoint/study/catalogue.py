@@ -125,7 +125,11 @@ def _uses(
 ) -> dict[str, Collection[str]]:
     """Keys that name something the study itself can have -> what there is, as in `REGISTRIES`."""
     axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
-    timed = {**axes, "network": [*networks, *config["commands"]]}
+    timed = {
+        **axes,
+        "network": [*networks, *config["commands"]],
+        "storage": [*config["storage"], *([SCRIPTS_OWN] if config["commands"] else [])],
+    }
     return {
         **{f"{section}[].{axis}": names for section in TIMED for axis, names in timed.items()},
         **{f"convergence[].{axis}": names for axis, names in axes.items()},
@@ -133,6 +137,7 @@ def _uses(
         "storage.<name>.convert_from": config["storage"],
         "sgemm.networks": networks,
         "storage_reads.also": config["storage"],
+        "what_if[].storage": config["storage"],
         "what_if[].sync": presets,
         "hardware.<name>.traces[].sync": presets,
     }
@@ -182,10 +187,12 @@ def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> Non
     for name in config["commands"]:
         if name in networks:
             raise InputError(f"commands.{name}: is a network already; give the command another name")
+    if config["commands"] and SCRIPTS_OWN in config["storage"]:
+        raise InputError(f"storage.{SCRIPTS_OWN}: is what data of commands is called; give it another name")
     for section in TIMED:
         for index, block in enumerate(config[section]):
             trained = [name for name in as_list(block["network"]) if name not in config["commands"]]
-            if trained and "storage" not in block:
+            if trained and SCRIPTS_OWN in as_list(block.get("storage", SCRIPTS_OWN)):
                 raise InputError(f"{section}[{index}]: missing storage, which {trained[0]} is trained from")
 
 
