@@ -241,11 +241,12 @@ class Probe:
             self._forward_end, self._last_ready = now, None
             self._phases.begin(BACKWARD, now)
             return
-        ready = self._parallelism.last_ready(self._last_ready)
-        if ready is not None and self._ranks > 1:
+        ready = self._parallelism.last_ready(self._last_ready) if self._ranks > 1 else None
+        if ready is not None:
             self._phases.begin(EXPOSED, ready)
         self._phases.begin(UPDATE, now)
-        self._passes.passed(self._forward_end, now)
+        # What comes after the last gradients is waiting, and no layer's time.
+        self._passes.passed(self._forward_end, now if ready is None else ready)
 
 
 def _most() -> int | None:
