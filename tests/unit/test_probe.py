@@ -172,10 +172,11 @@ def test_an_exception_leaves_every_iteration_and_its_name(tmp_path: Path) -> Non
 
 
 KILLED = """
-import os, sys, signal, torch, stallpoint
+import os, sys, signal, torch, stallpoint, stallpoint.probing.probe
+stallpoint.probing.probe.ITERATIONS_AT_ONCE = 5
 model = torch.nn.Linear(2, 2)
 with stallpoint.probe(model, folder=sys.argv[1]) as probe:
-    for number in range(70):
+    for number in range(12):
         model(torch.zeros(1, 2)).sum().backward()
         probe.step()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -186,7 +187,7 @@ def test_a_script_that_is_killed_leaves_whole_files(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert ended.returncode == -signal.SIGKILL
     assert found(tmp_path).probe["ended"] == ""
-    assert rows(found(tmp_path), "iterations")["iteration"].tolist() == list(range(50))
+    assert rows(found(tmp_path), "iterations")["iteration"].tolist() == list(range(10))
 
 
 def test_a_script_is_ended_once_it_has_as_many_iterations_as_are_wanted(

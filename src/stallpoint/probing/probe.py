@@ -33,8 +33,8 @@ MOST = "STALLPOINT_PROBE_ITERATIONS"
 """Variable that says how many iterations are wanted: then the script is ended, on all ranks at the same one."""
 WARMUP = 1
 """First iterations that are marked as warm-up, unless a study says how many: buckets are built again, memory found."""
-ITERATIONS_AT_ONCE, SECONDS_AT_ONCE = 50, 30.0
-"""After so many iterations, or such a time, what was recorded goes to disk."""
+ITERATIONS_AT_ONCE, SECONDS_AT_ONCE = 1000, 10.0
+"""After so many iterations, or such a time, what was recorded goes to disk; writing costs tens of ms each time."""
 COMPLETE = "complete"
 MOST_UPDATES = 100
 """Updates of optimizers in one iteration, from which on a loop is taken for one that forgets to call `step`."""
