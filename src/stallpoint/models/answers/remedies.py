@@ -39,7 +39,7 @@ LOSSY, LARGER = "gradients lose precision", "a target may take more samples"
 """What else some remedies change."""
 CELL_LIMITS = "; the cell says what it can gain at most"
 LEAST_GAIN = 0.02
-"""A remedy that gains less helps nobody."""
+"""A remedy that surely gains less has no gain."""
 TOLD = {
     "mini-batch": "", "workers per node": "", "node": "",
     "readers": "{prefetch}", "storage": "{storage_path}", "staging": "{storage_path}",
