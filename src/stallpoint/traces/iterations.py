@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.traces.device import STEP, Device
-from stallpoint.traces.intervals import Intervals, both, length, union, without
-from stallpoint.traces.kineto import CALL, KERNEL, MARK, OPERATOR, Events
+from stallpoint.traces.events import CALL, KERNEL, MARK, OPERATOR, Events
+from stallpoint.traces.intervals import Intervals, length_within, union, without
 
 OPTIMIZER = re.compile(r"^Optimizer\.step#")
 """Marks that PyTorch sets around every optimiser's step."""
 LOADING = re.compile(r"DataLoader.*__next__|^## (?:load_batch|data)")
 """Marks around waiting for a mini-batch."""
-WAITING = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
+WAITING = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$|^hipMemcpyWithStream$")
 """Calls in which the host waits for the device."""
 FEWEST_PERIODS = 3
 """Times that something comes again before it is called periodic."""
@@ -101,9 +101,9 @@ def seconds_by_cause(events: Events, found: Iterations) -> Mapping[str, npt.NDAr
     device = Device.of(events)
     host = events.where(np.isin(events.kind, (CALL, OPERATOR, MARK)))
     causes = _of_device(device, host) if len(device.events) else _of_host(host)
-    windows = zip(found.begin, found.end, strict=True)
-    parts = [_within(causes, begin, end) for begin, end in windows]
-    return {name: np.array([part[name] for part in parts]) for name in CAUSES}
+    seconds = {name: length_within(when, found.begin, found.end) for name, when in causes.items()}
+    seconds["other"] = np.maximum(found.seconds - np.sum(list(seconds.values()), axis=0), 0.0)
+    return {name: seconds[name] for name in CAUSES}
 
 
 def _of_device(device: Device, host: Events) -> dict[str, Intervals]:
@@ -140,9 +140,3 @@ def _of_host(host: Events) -> dict[str, Intervals]:
     nothing = np.empty((0, 2))
     found = {"compute": computing, "exposed_communication": sent, "data_wait": loading}
     return found | dict.fromkeys(("copy", "host_wait", "launch"), nothing)
-
-
-def _within(causes: Mapping[str, Intervals], begin: float, end: float) -> dict[str, float]:
-    window = np.array([[begin, end]])
-    found = {name: length(both(when, window)) for name, when in causes.items()}
-    return {**found, "other": max(0.0, end - begin - sum(found.values()))}
