@@ -8,6 +8,7 @@ from typing import Any
 from stallpoint.cells import (
     Cell,
     CollectivesCell,
+    CommandCell,
     CopiesCell,
     ImportedCollectivesCell,
     SgemmCell,
@@ -23,7 +24,7 @@ def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
     """What the training cells call for: sgemm, collectives (but those `imported`), storage and copies cells."""
-    trained = dict.fromkeys((cell.network, cell.hardware) for cell in train)
+    trained = dict.fromkeys((cell.network, cell.hardware) for cell in train if not isinstance(cell, CommandCell))
     reduced = sorted(_reductions(train, catalogue) - _reduced_elsewhere(imported))
     read = sorted(_read(config, catalogue, train))
     for repeat in range(1, config["repeats"] + 1):
@@ -82,8 +83,8 @@ def _read(
 ) -> set[tuple[str, str, int, int]]:
     """Storage, hardware, nodes and workers on each of what is read alone: what cells train from, and what none does."""
     also = as_list(config.get("storage_reads", {}).get("also", []))
-    places = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storage) for cell in train}
-    read = {(storage, *place) for *place, trained in places for storage in (trained, *also)}
+    places = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in train}
+    read = {(storage, *place) for *place, trained in places for storage in (*trained, *also)}
     return {one for one in read if FORMATS[catalogue.storage[one[0]]["format"]].in_folder}
 
 
