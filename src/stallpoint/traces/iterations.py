@@ -99,19 +99,18 @@ def seconds_by_cause(events: Events, found: Iterations) -> Mapping[str, npt.NDAr
     (launch). Without a device the host's own operators compute.
     """
     device = Device.of(events)
-    host = events.where(np.isin(events.kind, (CALL, OPERATOR, MARK)))
-    causes = _of_device(device, host) if len(device.events) else _of_host(host)
+    causes = _of_device(device, events) if len(device.events) else _of_host(events)
     seconds = {name: length_within(when, found.begin, found.end) for name, when in causes.items()}
     seconds["other"] = np.maximum(found.seconds - np.sum(list(seconds.values()), axis=0), 0.0)
     return {name: seconds[name] for name in CAUSES}
 
 
-def _of_device(device: Device, host: Events) -> dict[str, Intervals]:
+def _of_device(device: Device, events: Events) -> dict[str, Intervals]:
     computing = device.computing
     sent = without(device.communicating, computing)
     moved = without(without(device.busy, computing), sent)
     left = device.busy
-    loading, waiting, operators = _host(host)
+    loading, waiting, operators = _host(events)
     found = {"compute": computing, "exposed_communication": sent, "copy": moved}
     for name, when in (("data_wait", loading), ("host_wait", waiting), ("launch", operators)):
         found[name] = without(when, left)
@@ -119,10 +118,11 @@ def _of_device(device: Device, host: Events) -> dict[str, Intervals]:
     return found
 
 
-def _host(host: Events) -> tuple[Intervals, Intervals, Intervals]:
+def _host(events: Events) -> tuple[Intervals, Intervals, Intervals]:
     """When the host waited for a mini-batch, when for the device, and when it ran operators or calls."""
-    chosen = host.called(LOADING) & (host.kind == MARK), host.called(WAITING) & (host.kind == CALL), host.kind != MARK
-    loading, waiting, operators = (union(host.start[which], host.end[which]) for which in chosen)
+    loads, waits = events.called(LOADING) & (events.kind == MARK), events.called(WAITING) & (events.kind == CALL)
+    chosen, end = (loads, waits, np.isin(events.kind, (CALL, OPERATOR))), events.end
+    loading, waiting, operators = (union(events.start[which], end[which]) for which in chosen)
     return loading, waiting, operators
 
 

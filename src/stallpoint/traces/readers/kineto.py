@@ -90,7 +90,7 @@ class _Loose(msgspec.Struct):
 _EVENTS, _LOOSE = msgspec.json.Decoder(list[_Event]), msgspec.json.Decoder(list[_Loose])
 _WITH_INPUTS = msgspec.json.Decoder(list[_EventWithInputs])
 _NOTHING = _Args()
-_HOST_COLLECTIVE = re.compile(rb'"(?:gloo|mpi|ucc):')
+_HOST_COLLECTIVES = (b'"gloo:', b'"mpi:', b'"ucc:')
 """In the name of a collective that threads of the host do; its inputs tell how large it is."""
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _NOT_JSON = re.compile(rb":\s*-?(?:inf|nan|infinity)\b", re.IGNORECASE)
@@ -204,7 +204,7 @@ def _events(text: bytes) -> list[_Event] | None:
         listed = b"[" + mended + b"]"
         try:
             try:
-                if _HOST_COLLECTIVE.search(listed):
+                if any(name in listed for name in _HOST_COLLECTIVES):
                     return list(_WITH_INPUTS.decode(listed))
                 return _EVENTS.decode(listed)
             except msgspec.ValidationError:
