@@ -7,6 +7,7 @@ own); without it ours is timed alone. Shares are compared where both are there.
 
 from __future__ import annotations
 
+import compileall
 import gzip
 import json
 import os
@@ -15,7 +16,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from paired import Figure, Timing, report, rounds
+from paired import Figure, Timing, figure, of, report, rounds
 
 PEER = """
 import os, shutil, sys, json
@@ -32,27 +33,59 @@ json.dump(shares, open(sys.argv[3], "w"))
 """
 OURS, HTA = "stallpoint", "HolisticTraceAnalysis"
 KERNELS = 100_000
+LARGE_BYTES = 1_000_000_000
+"""Of a trace that is read once, as it takes long: 1 GB, with 8.5 million events."""
 
 
 def benchmark(scratch: Path, count: int) -> tuple[list[Timing | Figure], list[str]]:
-    """Every trace by both, in turns."""
+    """Every trace by both, in turns; and a large one by ours.
+
+    Ours has its bytecode at hand, as pip leaves that of the peer, even where Python is told to write none.
+    """
+    compileall.compile_dir("src/stallpoint", quiet=1)
     folder, peer = os.environ.get("STALLPOINT_TRACES"), os.environ.get("STALLPOINT_HTA")
     files = sorted(Path(folder).glob("*.json*")) if folder else [made_up(scratch / "made-up.json.gz")]
     rows: list[Timing | Figure] = []
     lines: list[str] = []
     for file in files:
-        told, theirs = scratch / "told.json", scratch / "theirs.json"
-        commands = {OURS: [sys.executable, "scripts/explain.py", str(file), "--json", str(told)]}
-        if peer:
-            commands[HTA] = [peer, "-c", PEER, str(file), str(scratch / "hta"), str(theirs)]
-        timings = rounds(f"traces {file.name}", commands, count)
-        found, said = report(timings, OURS, HTA, "<= 0.2") if peer else ([], [])
-        rows += [*timings, *found]
-        lines += said or [f"traces {file.name}: {statistics.median(one.seconds for one in timings):.2f} s"]
-        lines.append(f"  {OURS}: {_shares(json.loads(told.read_text())[0]['shares'])}")
-        if peer:
-            lines.append(f"  {HTA}: {_shares(json.loads(theirs.read_text()))}")
-    return rows, lines
+        found, said = _beside(file, scratch, count, peer)
+        rows, lines = rows + found, lines + said
+    found, said = _large(scratch)
+    return rows + found, lines + said
+
+
+def _beside(file: Path, scratch: Path, count: int, peer: str | None) -> tuple[list[Timing | Figure], list[str]]:
+    told, theirs, name = scratch / "told.json", scratch / "theirs.json", f"traces {file.name}"
+    commands = {OURS: [sys.executable, "scripts/explain.py", str(file), "--json", str(told)]}
+    if peer:
+        commands[HTA] = [peer, "-c", PEER, str(file), str(scratch / "hta"), str(theirs)]
+    timings = rounds(name, commands, count)
+    ours = json.loads(told.read_text())[0]["shares"]
+    if not peer:
+        said = [f"{name}: {statistics.median(one.seconds for one in timings):.2f} s", f"  {OURS}: {_shares(ours)}"]
+        return list(timings), said
+    figures, lines = report(timings, OURS, HTA, "<= 0.2")
+    peaks = zip(*([one.peak_bytes or 0 for one in of(timings, which)] for which in (OURS, HTA)), strict=True)
+    memory = figure(name, OURS, f"memory over that of {HTA}", [mine / other for mine, other in peaks], "<= 0.25")
+    other = json.loads(theirs.read_text())
+    apart = max(abs(ours[share] - other[share]) for share in ours)
+    shares = Figure(
+        name, OURS, f"shares beside those of {HTA}, largest difference in points", apart, apart, apart, "<= 1"
+    )
+    lines += [memory.line(digits=2), shares.line(digits=2)]
+    lines += [f"  {OURS}: {_shares(ours)}", f"  {HTA}: {_shares(other)}"]
+    return [*timings, *figures, memory, shares], lines
+
+
+def _large(scratch: Path) -> tuple[list[Timing | Figure], list[str]]:
+    """Seconds and memory of a trace of `LARGE_BYTES`."""
+    file, name = large(scratch / "large.json"), "traces of 1 GB"
+    took = rounds(name, {OURS: [sys.executable, "scripts/explain.py", str(file)]}, 1)
+    file.unlink()
+    (one,) = took
+    seconds = figure(name, OURS, "seconds", [one.seconds], "< 60")
+    peak = figure(name, OURS, "GB of memory", [1e-9 * (one.peak_bytes or 0)], "< 2")
+    return [*took, seconds, peak], [name, seconds.line(digits=1), peak.line(digits=2)]
 
 
 def _shares(shares: dict[str, float]) -> str:
@@ -78,3 +111,38 @@ def made_up(path: Path) -> Path:
     head = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 2}, "traceEvents": events}
     path.write_bytes(gzip.compress(json.dumps(head, indent=1).encode(), 1))
     return path
+
+
+def large(path: Path, size: int = LARGE_BYTES) -> Path:
+    """A trace of so many bytes: the same iterations again and again, each event as short as events are, 100 bytes."""
+    step, calls = 1e5, 2_000
+    with path.open("w") as file:
+        file.write('{"schemaVersion":1,"distributedInfo":{"rank":0,"world_size":2},"traceEvents":[\n')
+        number, correlation = 0, 0
+        while file.tell() < size:
+            begin, events = number * step, []
+            mark = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 1, "tid": 1}
+            events.append({**mark, "ts": begin, "dur": step})
+            for call in range(calls):
+                correlation += 1
+                now = begin + call * step / calls
+                sends = call % 20 == 19
+                name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)" if sends else f"gemm_{call % 50}"
+                told = {"Collective name": "allreduce", "In msg nelems": 250_000, "Group size": 2, "dtype": "Float"}
+                own = {"stream": 20 if sends else 7, "correlation": correlation}
+                host = {"ph": "X", "pid": 1, "tid": 1}
+                events += [
+                    {**host, "cat": "cpu_op", "name": "aten::mm", "ts": now, "dur": 8},
+                    {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": now + 1, "dur": 5,
+                     "args": {"correlation": correlation}},
+                    {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": now + 10, "dur": 30.125,
+                     "args": own | (told if sends else {})},
+                ]  # fmt: skip
+            file.write(("" if number == 0 else ",\n") + ",\n".join(map(_compact, events)))
+            number += 1
+        file.write("\n]}\n")
+    return path
+
+
+def _compact(event: dict[str, object]) -> str:
+    return json.dumps(event, separators=(",", ":"))

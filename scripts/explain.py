@@ -8,13 +8,15 @@ from pathlib import Path
 from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import FORMATS, lines_of, read_log
-from stallpoint.traces.explain import explain, in_words, trace_files
+from stallpoint.traces.explain import explain, in_words
 from stallpoint.traces.rank import read_ranks
+from stallpoint.traces.readers import trace_files
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("traces", nargs="+", help="traces of torch.profiler, one for each rank, or folders of them")
+parser.add_argument("traces", nargs="+", help="traces of one training's ranks, or folders of them")
 parser.add_argument("--json", type=Path, help="write everything to this file")
-parser.add_argument("--batch", type=int, help="samples in one worker's mini-batch: rates are then in samples/s")
+parser.add_argument("--batch", type=int, help="samples in one replica's mini-batch: rates are then in samples/s")
+parser.add_argument("--workers", type=int, help="how many there were, where the traces do not say it")
 parser.add_argument(
     "--threshold", type=float, default=0.1, help="doubling the workers has to gain as much (%(default)s)"
 )
@@ -23,11 +25,11 @@ parser.add_argument("--log-format", choices=list(FORMATS), default="nccl-tests",
 parser.add_argument("--page", type=Path, help="write a web page with timelines and charts to this file")
 arguments = parser.parse_args()
 try:
-    ranks = read_ranks(trace_files(arguments.traces))
+    ranks = read_ranks(trace_files(arguments.traces), arguments.workers)
     log = []
     if arguments.log:
         lines = lines_of(str(arguments.log))
-        workers = ranks[0][0].world_size
+        workers = next((rank.groups.replicas for _, rank in ranks if rank), 1)
         log = list(read_log(lines, str(arguments.log), format=arguments.log_format, ranks=workers))
     told = explain(ranks, batch=arguments.batch, threshold=arguments.threshold, log=log)
 except InputError as error:

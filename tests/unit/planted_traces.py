@@ -18,10 +18,21 @@ CALL = 0.01
 class Planted:
     """A data-parallel training: each iteration loads, computes forward, computes backward and sends beside, updates.
 
-    Times in s. Messages are as many as `message_bytes`, each ready after an equal part of the backward pass.
+    Times in s. Messages are as many as `message_bytes`, each ready after an equal part of the backward pass. With
+    tensor and pipeline parallelism activations are summed after the forward pass, sent on to the next stage, and summed
+    again before the backward pass.
     """
 
     workers: int = 4
+    """Replicas of the model; ranks if each has one."""
+    each: int = 1
+    """Ranks of a replica."""
+    model_parallel: float = 0.0
+    """What summing or sending activations takes."""
+    purposes: tuple[str, str, str] = ("", "", "")
+    """What its program says of the groups for gradients, sums of activations, and stages."""
+    clock: float = 0.0
+    """What the rank's clock shows more than the first one's."""
     rank: int = 1
     iterations: int = 5
     loading: float = 2e-3
@@ -56,12 +67,14 @@ class Planted:
 
     def seconds(self, workers: int | None = None) -> float:
         """An iteration."""
-        return self.loading + self.forward + self.backward + self.exposed(workers) + self.update
+        parallel = 3 * self.model_parallel
+        return self.loading + self.forward + parallel + self.backward + self.exposed(workers) + self.update
 
     def trace(self) -> dict[str, Any]:
         """The trace of the rank."""
         self.events, self._called = [], 0.0
-        now = 1000.0  # µs do not begin at 0
+        now = 1000.0 + 1e6 * self.clock  # µs do not begin at 0
+        self._called = now
         for step in range(self.iterations):
             begin = now
             if self.marked:
@@ -69,9 +82,14 @@ class Planted:
             self._add("user_annotation", "enumerate(DataLoader)#_Iter.__next__", begin, self.loading)
             now += self.loading * 1e6
             each = self.backward / max(1, len(self.message_bytes))
-            free = 0.0
+            free = now
             self._kernel("forward_gemm", now, now, self.forward, stream=7)
             now += self.forward * 1e6
+            if self.model_parallel:
+                now = self._activations("AllReduce", now, "tp", self.purposes[1])
+                now = self._activations("SendRecv", now, "pp", self.purposes[2])
+                self._add("cpu_op", "autograd::engine::evaluate_function: Sum", now, 1e-6)
+                now = self._activations("AllReduce", now, "tp", self.purposes[1])
             for place, size in enumerate(self.message_bytes):
                 if self.backward_marked:
                     self._add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", now, each / 2)
@@ -87,16 +105,20 @@ class Planted:
             if self.synchronises:
                 self._call("cudaDeviceSynchronize", now, until=begin + self.seconds() * 1e6)
             now = begin + self.seconds() * 1e6
-        return {
-            "schemaVersion": 1,
-            "distributedInfo": {"backend": "nccl", "rank": self.rank, "world_size": self.workers},
-            "traceEvents": self.events,
-            "traceName": "planted",
-        }
+        return self._whole()
+
+    def _whole(self) -> dict[str, Any]:
+        info = {"backend": "nccl", "rank": self.rank, "world_size": self.workers * self.each}
+        return {"schemaVersion": 1, "distributedInfo": info, "traceEvents": self.events, "traceName": "planted"}
 
     def write(self, path: Path, **how: Any) -> Path:
         """Write it, gzip'd where the name says so."""
-        text = json.dumps(self.trace(), **how)
+        self.trace()
+        return self.write_events(path, **how)
+
+    def write_events(self, path: Path, **how: Any) -> Path:
+        """Write it as it is by now."""
+        text = json.dumps(self._whole(), **how)
         path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
         return path
 
@@ -104,12 +126,25 @@ class Planted:
         event = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 2, "ts": start, "dur": seconds * 1e6}
         self.events.append({**event, "args": {"Input Dims": [[1, 2], []], "nested": [{"a": {}}, {}], **args}})
 
+    def _activations(self, kind: str, now: float, group: str, purpose: str) -> float:
+        """Send activations, for which the device waits; when that has ended."""
+        self._call("cudaStreamWaitEvent", now)
+        told = {
+            "Collective name": kind.lower(), "In msg nelems": 1_000_000, "Group size": 2, "dtype": "Float",
+            "Process Group Name": group, "Process Group Description": purpose,
+        }  # fmt: skip
+        self._kernel(f"ncclDevKernel_{kind}(x)", now, now, self.model_parallel, stream=21, **told)
+        now += self.model_parallel * 1e6
+        self._call("cudaStreamWaitEvent", now)
+        return now
+
     def _call(self, name: str, start: float, until: float | None = None, **args: Any) -> None:
         """A call of the host, which does one thing after the other."""
         self._called = max(start, self._called + CALL)
         self._add("cuda_runtime", name, self._called, 0.0 if until is None else (until - self._called) / 1e6, **args)
 
-    def _kernel(self, name: str, launch: float, start: float, seconds: float, stream: int, size: int = -1) -> None:
+    def _kernel(self, name: str, launch: float, start: float, seconds: float, stream: int, size: int = -1,
+                **others: Any) -> None:  # fmt: skip
         correlation = len(self.events) + 100
         self._call("cudaLaunchKernel", launch, correlation=correlation)
         told = {
@@ -118,5 +153,6 @@ class Planted:
             "Group size": self.workers,
             "dtype": "Float",
         }
-        more = told if size >= 0 and self.sized else {}
+        more = told | {"Process Group Name": "dp", "Process Group Description": self.purposes[0]}
+        more = (more if size >= 0 and self.sized else {}) | others
         self._add("kernel", name, start, seconds, stream=stream, correlation=correlation, device=0, **more)

@@ -16,9 +16,10 @@ from planted_traces import ALPHA, BETA, Planted
 
 from stallpoint.exchange.all_reduce_logs import AllReduce, read_log
 from stallpoint.traces import scaling
+from stallpoint.traces.clocks import least_seconds
 from stallpoint.traces.explain import explain
 from stallpoint.traces.page import to_html
-from stallpoint.traces.rank import Rank, least_seconds, read_ranks
+from stallpoint.traces.rank import Rank, read_ranks
 from stallpoint.traces.replay import _cycle_time
 from stallpoint.traces.scaling import CHANGES, Change, learn, link_of
 from stallpoint.traces.timeline import spans
@@ -79,7 +80,7 @@ def test_a_straggler_elsewhere_is_told_apart_by_the_ranks_that_wait(tmp_path: Pa
         rank_of(Planted(rank=number, waits=waits, message_bytes=size), tmp_path, f"{number}.json")
         for number, waits in enumerate((3e-3, 0.0))
     )
-    known = learn(waiting, least=least_seconds(waiting, [last]))
+    known = learn(waiting, least=least_seconds([waiting.collectives, last.collectives])[0])
     assert known.link.alpha[0] == pytest.approx(ALPHA, rel=1e-3)
     assert known.link.beta[0] == pytest.approx(BETA, rel=1e-3)
     expected = Planted(waits=3e-3, message_bytes=size)
@@ -90,10 +91,10 @@ def test_a_straggler_elsewhere_is_told_apart_by_the_ranks_that_wait(tmp_path: Pa
 def test_ranks_that_sent_other_messages_tell_nothing_of_each_other(tmp_path: Path) -> None:
     one = rank_of(Planted(rank=0), tmp_path, "0.json")
     other = rank_of(Planted(rank=1, message_bytes=(1_000_000,)), tmp_path, "1.json")
-    least = least_seconds(one, [other])
+    (least, _) = least_seconds([one.collectives, other.collectives])
     assert least is not None
     assert np.isinf(least).all()
-    assert least_seconds(one, []) is None
+    assert np.isinf(least_seconds([one.collectives])[0]).all()
 
 
 def test_buckets_twice_as_large_go_when_their_second_half_is_ready(tmp_path: Path) -> None:

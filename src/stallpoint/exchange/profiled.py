@@ -19,9 +19,10 @@ import numpy.typing as npt
 from stallpoint.errors import InputError
 from stallpoint.exchange.layer_trace import TracedLayer
 from stallpoint.exchange.layer_types import OTHER
-from stallpoint.traces import kineto
+from stallpoint.traces import readers
+from stallpoint.traces.clocks import least_seconds
 from stallpoint.traces.collectives import ALL_REDUCE
-from stallpoint.traces.rank import Rank, least_seconds
+from stallpoint.traces.rank import Rank
 
 Places: TypeAlias = npt.NDArray[np.int64]
 FIRST = "rest"
@@ -45,7 +46,9 @@ def profiled_rank(file: str, ranks: int | None = None) -> Rank:
 
     `InputError` where it is not what a study needs.
     """
-    trace = kineto.read(Path(file))
+    trace, *others = readers.read(Path(file))
+    if others:
+        raise InputError(f"{file}: {1 + len(others)} ranks in one file; a study needs a file for each rank")
     if ranks is not None and trace.world_size != ranks and not (trace.world_size == 1 and trace.notes):
         raise InputError(f"{file}: {trace.world_size} worker(s), but its entry in the study says {ranks}")
     rank = Rank.of(trace)
@@ -102,9 +105,8 @@ def layers_of(file: str) -> list[TracedLayer]:
 
 def messages(ranks: Sequence[Rank]) -> dict[str, list[Any]]:
     """Columns of `records.COLLECTIVES`: the first rank's all-reduces, as long as on the rank that waited least."""
-    own, *others = ranks
-    least = least_seconds(own, others)
-    took = own.collectives.seconds if least is None else np.minimum(own.collectives.seconds, least)
+    own = ranks[0]
+    took = np.minimum(own.collectives.seconds, least_seconds([rank.collectives for rank in ranks])[0])
     places = np.concatenate(_all_reduces(own))
     sizes = own.collectives.bytes[places]
     seen: Counter[int] = Counter()
@@ -116,9 +118,9 @@ def messages(ranks: Sequence[Rank]) -> dict[str, list[Any]]:
 
 
 def _all_reduces(rank: Rank) -> list[Places]:
-    """Places of each iteration's all-reduces among all workers, in the order of sending."""
+    """Places of each iteration's all-reduces among all replicas, in the order of sending."""
     sent = rank.collectives
-    chosen = np.array([kind == ALL_REDUCE for kind in sent.kind], np.bool_) & sent.among(rank.trace.world_size)
+    chosen = np.array([kind == ALL_REDUCE for kind in sent.kind], np.bool_) & rank.groups.data
     order = np.argsort(sent.place, kind="stable")
     return [order[(chosen & (sent.iteration == at))[order]] for at in range(len(rank.iterations.seconds))]
 

@@ -19,8 +19,8 @@ import crc32c
 
 from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
+from stallpoint.protobuf import Buffer, Span, fields, integer, integers, message
 from stallpoint.storage.images import EncodedImages
-from stallpoint.storage.protobuf import Buffer, Span, fields, integer, integers, message
 from stallpoint.storage.samples import PART, Entry, Made
 from stallpoint.storage.shards import shards
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.traces.events import UNKNOWN, Message
 from stallpoint.traces.iterations import Iterations
 from stallpoint.traces.started import Started
 
@@ -17,12 +18,17 @@ VALUE_BYTES = {
     "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
 """Bytes of a value by PyTorch's name of its type, in lower case."""
-_KIND = re.compile(r"(All_?Reduce|Reduce_?Scatter|All_?Gather|Broadcast|Send_?Recv|All_?to_?all|Reduce)", re.IGNORECASE)
-_ALGORITHM = re.compile(r"_(RING|TREE|COLLNET\w*?|NVLS\w*?|PAT)(?:_|\()")
-_PROTOCOL = re.compile(r"_(LL128|LL|SIMPLE)(?:_|\()")
-ALL_REDUCE = "AllReduce"
-_NAMES = {"alltoall": "SendRecv"} | {
-    name.lower(): name for name in (ALL_REDUCE, "ReduceScatter", "AllGather", "Broadcast", "SendRecv", "Reduce")
+ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE = (
+    "AllReduce", "ReduceScatter", "AllGather", "Broadcast", "Reduce",
+)  # fmt: skip
+SEND_RECEIVE, ALL_TO_ALL = "SendRecv", "AllToAll"
+_KIND = re.compile(
+    r"(All_?Reduce|Reduce_?Scatter|All_?Gather|Broadcast|All_?to_?all|Send_?Recv|Reduce|Send|Recv)", re.IGNORECASE
+)
+_ALGORITHM = re.compile(r"_(RING|TREE|COLLNET\w*?|NVLS\w*?|PAT)(?:_|\(|$)")
+_PROTOCOL = re.compile(r"_(LL128|LL|SIMPLE)(?:_|\(|$)")
+_NAMES = dict.fromkeys(("send", "recv"), SEND_RECEIVE) | {
+    name.lower(): name for name in (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND_RECEIVE, ALL_TO_ALL, REDUCE)
 }
 
 
@@ -33,7 +39,7 @@ class Collectives:
     iteration: npt.NDArray[np.int64]
     """Place of the iteration in which the host started it."""
     kind: tuple[str, ...]
-    """As NCCL names its kernels, e.g. `ALL_REDUCE`; empty where the name does not tell."""
+    """As NCCL names its functions, e.g. `ALL_REDUCE`; empty where neither a name nor its arguments tell."""
     algorithm: tuple[str, ...]
     """``RING``, ``TREE``, ...; empty where the name does not tell."""
     protocol: tuple[str, ...]
@@ -42,6 +48,10 @@ class Collectives:
     """What each rank hands in; -1 where the trace does not tell."""
     group_size: npt.NDArray[np.int64]
     """Ranks that take part; -1 where the trace does not tell."""
+    group: tuple[str, ...]
+    """Name of the process group; empty where the trace does not tell."""
+    purpose: tuple[str, ...]
+    """What its program says that the group is for; empty where the trace does not tell."""
     ready: npt.NDArray[np.float64]
     """When it could have begun: it was started, and what was started before it had been computed, s."""
     start: npt.NDArray[np.float64]
@@ -53,10 +63,6 @@ class Collectives:
 
     def __len__(self) -> int:
         return len(self.iteration)
-
-    def among(self, workers: int) -> npt.NDArray[np.bool_]:
-        """Which of them all of so many workers take part in, as far as the trace tells; [collectives]."""
-        return np.asarray((self.group_size == workers) | (self.group_size < 0))
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Collectives:
         """Some of them."""
@@ -75,20 +81,32 @@ def collectives(started: Started, found: Iterations) -> Collectives:
     place = place[np.argsort(started.events.start[place], kind="stable")]
     own = started.events.where(place)
     names = own.text(own.name)
-    types = [text.lower().removeprefix("c10::") for text in own.text(own.dtype)]
-    sizes = np.array([VALUE_BYTES.get(name, -1) for name in types], np.int64)
+    sent = own.sent
     return Collectives(
         iteration=iteration[place],
-        kind=tuple(_NAMES.get(_first(_KIND, name).replace("_", "").lower(), "") for name in names),
+        kind=tuple(_kind(one.collective) or _kind(name) for one, name in zip(sent, names, strict=True)),
         algorithm=tuple(_first(_ALGORITHM, name) for name in names),
         protocol=tuple(_first(_PROTOCOL, name) for name in names),
-        bytes=np.where((sizes > 0) & (own.elements >= 0), sizes * own.elements, -1),
-        group_size=own.group_size,
+        bytes=np.array([_bytes(one) for one in sent], np.int64),
+        group_size=np.array([one.group_size for one in sent], np.int64),
+        group=tuple(one.group for one in sent),
+        purpose=tuple(one.purpose for one in sent),
         ready=_ready(started)[place],
         start=own.start,
         seconds=own.seconds,
         place=place,
     )
+
+
+def _bytes(sent: Message) -> int:
+    size = VALUE_BYTES.get(sent.dtype.lower().removeprefix("c10::"), UNKNOWN)
+    return size * sent.elements if size > 0 and sent.elements >= 0 else UNKNOWN
+
+
+def _kind(name: str) -> str:
+    """Of AMD's kernels, which all are called *Generic*, only arguments tell the kind; and of an all-to-all, that it is
+    no other exchange."""
+    return _NAMES.get(_first(_KIND, name).replace("_", "").lower(), "")
 
 
 def _first(pattern: re.Pattern[str], name: str) -> str:

@@ -14,20 +14,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.traces.events import CALL, COPY, FILL, KERNEL, MARK, Events
 from stallpoint.traces.intervals import Intervals, both, length, union
-from stallpoint.traces.kineto import CALL, COPY, FILL, KERNEL, MARK, Events
 
-COMMUNICATION = re.compile(r"^nccl.*Kernel")
-"""Kernels of NCCL, and of RCCL, which keeps its names."""
-STEP = re.compile(r"^ProfilerStep#\d+")
-"""Marks of `torch.profiler.profile.step`."""
-NO_COMPUTING = re.compile(r"^nccl.*Kernel|Memcpy|^Memset|Sync")
-"""What runs on a device and does not compute."""
+COMMUNICATION = re.compile(r"^(?:nccl|mscclpp|msccl).*Kernel")
+"""Kernels of NCCL, and of RCCL, which keeps its names and has those of MSCCL."""
+STEP = re.compile(r"^(?:ProfilerStep#|(?:train(?:ing)?[ _])?(?:iteration|iter|step)[ _#:]*)\d+", re.IGNORECASE)
+"""Marks of `torch.profiler.profile.step`, and of programs that mark their iterations by number themselves."""
+_NO_COMPUTING = re.compile(COMMUNICATION.pattern + r"|Memcpy|^Memset|Sync")
+"""Names of kernels that do not compute."""
 
 
 def on_device(events: Events) -> npt.NDArray[np.bool_]:
     """Which events ran on a device: kernels, copies and fills; [events]."""
     return np.isin(events.kind, (KERNEL, COPY, FILL))
+
+
+def computes(events: Events) -> npt.NDArray[np.bool_]:
+    """Which events compute on a device: kernels, but those that communicate, copy or synchronise; [events]."""
+    return np.asarray((events.kind == KERNEL) & ~events.called(_NO_COMPUTING))
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Device:
     def of(cls, events: Events) -> Device:
         """The device's part of a trace; without events where there was no device."""
         own = events.where(on_device(events) & (events.stream >= 0))
-        return cls(own, ~own.called(NO_COMPUTING), own.called(COMMUNICATION))
+        return cls(own, computes(own), own.called(COMMUNICATION))
 
     @property
     def computing(self) -> Intervals:

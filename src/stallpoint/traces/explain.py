@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import AllReduce
 from stallpoint.numerals import interval, number
 from stallpoint.traces import scaling
+from stallpoint.traces.clocks import Clock, clocks, least_seconds, most_seconds
 from stallpoint.traces.collectives import Collectives
 from stallpoint.traces.device import shares
+from stallpoint.traces.events import Trace
+from stallpoint.traces.groups import DATA, Group
 from stallpoint.traces.iterations import CAUSES, MARKED
-from stallpoint.traces.kineto import Trace
-from stallpoint.traces.rank import Rank, least_seconds
+from stallpoint.traces.rank import Rank
 
-SUFFIXES = (".json", ".json.gz")
 WORDS = {
     "compute": "computing",
     "exposed_communication": "communication that nothing hides",
@@ -31,22 +32,6 @@ WORDS = {
 }
 
 
-def trace_files(named: Sequence[str]) -> list[Path]:
-    """The traces that are named, and those in folders that are; `InputError` where there is none."""
-    found: list[Path] = []
-    for name in named:
-        path = Path(name)
-        if path.is_dir():
-            found += sorted(file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES))
-        elif path.is_file():
-            found.append(path)
-        else:
-            raise InputError(f"{name}: there is no such file or folder")
-    if not found:
-        raise InputError(f"{', '.join(named)}: no file ends in {' or '.join(SUFFIXES)}")
-    return found
-
-
 def explain(
     ranks: Sequence[tuple[Trace, Rank | None]], *,
     batch: int | None = None, threshold: float = 0.1, log: Sequence[AllReduce] = (),
@@ -55,28 +40,56 @@ def explain(
 
     `log` are all-reduces among as many workers that another program timed: they then say how fast the link is.
     """
-    sizes = {trace.world_size for trace, _ in ranks if trace.world_size > 1}
+    sizes = {rank.groups.replicas for _, rank in ranks if rank and rank.groups.replicas > 1}
     links = {size: scaling.link_of(log, size) for size in sizes} if log else {}
-    told = []
-    for trace, rank in ranks:
-        others = [one for at, one in ranks if one and at is not trace and at.world_size == trace.world_size]
-        told.append(_of_trace(trace, rank, others, links.get(trace.world_size), batch, threshold))
-    return told
+    beside = _beside(ranks)
+    return [
+        _of_trace(trace, rank, beside.get(place), links.get(rank.groups.replicas) if rank else None, batch, threshold)
+        for place, (trace, rank) in enumerate(ranks)
+    ]
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """A rank beside others of the same training."""
+
+    ranks: int
+    least: npt.NDArray[np.float64]
+    """As `least_seconds` gives it, [collectives]."""
+    most: npt.NDArray[np.float64]
+    clock: Clock
+
+
+def _beside(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _Beside]:
+    """Those of which there are several, by their places; ranks of as many workers are of one training."""
+    together: dict[int, list[tuple[int, Trace, Rank]]] = defaultdict(list)
+    for place, (trace, rank) in enumerate(ranks):
+        if rank:
+            together[rank.workers].append((place, trace, rank))
+    found = {}
+    for members in together.values():
+        sent = [rank.collectives for _, _, rank in members]
+        if len(members) > 1:
+            zero = members[0][1].began
+            each = zip(members, least_seconds(sent), most_seconds(sent), clocks(sent), strict=True)
+            for (place, trace, _), least, most, clock in each:
+                absolute = Clock(clock.ahead + trace.began - zero, clock.spread)
+                found[place] = _Beside(len(members), least, most, absolute)
+    return found
 
 
 def _of_trace(
-    trace: Trace, rank: Rank | None, others: Sequence[Rank],
+    trace: Trace, rank: Rank | None, beside: _Beside | None,
     link: scaling.Link | None, batch: int | None, threshold: float,
 ) -> dict[str, Any]:  # fmt: skip
     events, notes = trace.events, list(trace.notes)
-    of_device = shares(events)
-    if of_device is None:
+    of_device = shares(events) if trace.computing else None
+    if of_device is None and trace.computing:
         notes.append("no kernel of a device was traced: there are no shares of a device's time")
     told: dict[str, Any] = {
-        "file": trace.path.name, "rank": trace.rank, "world_size": trace.world_size, "iterations": 0,
-        "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "shares": of_device, "collectives": [],
-        "predicted": None,
-        "notes": notes,
+        "file": trace.path.name, "rank": trace.rank, "world_size": rank.workers if rank else trace.world_size,
+        "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "shares": of_device,
+        "collectives": [], "groups": [], "clock": None, "waits": None, "predicted": None, "notes": notes,
     }  # fmt: skip
     if rank is None:
         notes.append("no iterations were found: no ProfilerStep, no Optimizer.step, and nothing that is periodic")
@@ -87,20 +100,70 @@ def _of_trace(
     told |= {
         "iterations": len(found.seconds),
         "iteration_seconds": float(np.median(found.seconds)),
+        "collectives": _table(sent, len(found.seconds)),
+        "groups": [_group(group, len(found.seconds)) for group in rank.groups.groups],
+    }
+    if beside:
+        told |= _waits(rank, beside)
+        if beside.ranks < rank.workers:
+            notes.append(
+                f"{beside.ranks} of {rank.workers} ranks are traced: what they wait for the others is taken for sending"
+            )
+    if not trace.computing:
+        return told
+    told |= {
         "replayed_seconds": float(np.median(rank.replayed)),
         "seconds": {name: float(np.median(of)) for name, of in rank.causes.items()},
-        "collectives": _table(sent, len(found.seconds)),
     }
     try:
         told["predicted"] = scaling.predictions(
-            scaling.learn(rank, link, least_seconds(rank, others)), batch, threshold
+            scaling.learn(rank, link, beside.least if beside else None), batch, threshold
         )
     except scaling.NotTold as reason:
         notes.append(f"nothing is predicted: {reason}")
         return told
-    if stay := sorted({kind or "unnamed" for kind in sent.kind} - set(scaling.ROUNDS)):
-        notes.append(f"predictions leave these collectives as they were traced: {', '.join(stay)}")
+    stay = Counter(
+        f"{kind or 'unnamed'} of {_words(group)}"
+        for group in rank.groups.groups
+        for kind in {sent.kind[place] for place in group.places}
+        if kind not in scaling.ROUNDS or not rank.groups.data[group.places].all()
+    )
+    if stay:
+        notes.append(f"predictions leave these collectives as they were traced: {', '.join(sorted(stay))}")
     return told
+
+
+def _group(group: Group, iterations: int) -> dict[str, Any]:
+    return {
+        "name": group.name or None, "size": group.size if group.size > 0 else None,
+        "parallelism": group.parallelism or None, "per_iteration": len(group.places) / iterations,
+    }  # fmt: skip
+
+
+def _words(group: Group) -> str:
+    what = f"{group.parallelism} parallelism" if group.parallelism else "a group whose use is not told"
+    return what + (f" ({group.size} ranks)" if group.size > 0 else "")
+
+
+_WAITED = 10e-6
+"""Seconds from which on ranks are said to have waited."""
+
+
+def _waits(rank: Rank, beside: _Beside) -> dict[str, Any]:
+    """What an iteration's collectives waited for other ranks, how often this rank came last, and its clock."""
+    sent, known = rank.collectives, np.isfinite(beside.least)
+    if not known.any():
+        return {}
+    waited = np.bincount(
+        sent.iteration[known], (sent.seconds - beside.least)[known], minlength=len(rank.iterations.seconds)
+    )
+    clock = {"ahead_seconds": beside.clock.ahead, "spread_seconds": beside.clock.spread}
+    some = known & (beside.most > beside.least + _WAITED)
+    last = float((sent.seconds <= beside.least + _WAITED / 2)[some].mean()) if some.any() else 0.0
+    return {
+        "waits": {"seconds": float(np.median(waited)), "last": last},
+        "clock": {name: value if np.isfinite(value) else None for name, value in clock.items()},
+    }
 
 
 def _table(sent: Collectives, iterations: int) -> list[dict[str, Any]]:
@@ -129,11 +192,12 @@ def in_words(told: Iterable[dict[str, Any]]) -> str:
 def _blocks(one: dict[str, Any]) -> Iterable[str]:
     yield f"## {one['file']}: rank {one['rank']} of {one['world_size']}"
     if one["iterations"]:
-        replayed = f"replayed: {_ms(one['replayed_seconds'])}"
-        yield f"{one['iterations']} iterations, {_ms(one['iteration_seconds'])} each (median; {replayed}). Of it:"
+        yield sentence(one)
+    if one["seconds"]:
         rows = [(WORDS[name], one["seconds"][name]) for name in CAUSES]
         whole = one["iteration_seconds"]
         yield "\n".join(f"- {what}: {_ms(seconds)}, {number(100 * seconds / whole, 2)} %" for what, seconds in rows)
+    yield from beside_others(one)
     if one["shares"]:
         yield "Device: " + ", ".join(f"{name} {number(value)} %" for name, value in one["shares"].items())
     if one["predicted"]:
@@ -147,7 +211,9 @@ def _predicted(found: dict[str, Any]) -> Iterable[str]:
     for at in found["workers"]:
         seconds, rate, speedup = (_estimate(at, name) for name in ("iteration_seconds", "throughput", "speedup"))
         lines.append(f"| {at['workers']} | {interval(seconds, 1e3, ' ms')} | {interval(rate)} | {interval(speedup)} |")
-    yield "Predicted, each worker with its mini-batch, over links like those traced:"
+    each = found["replica_workers"]
+    who = "worker" if each == 1 else f"replica of {each} workers"
+    yield f"Predicted, each {who} with its mini-batch, over links like those traced:"
     yield "\n".join(lines)
     yield _verdict(found)
     changes = [f"{at['change']}: × {interval(_estimate(at, 'throughput_factor'))}" for at in found["what_if"]]
@@ -160,17 +226,41 @@ def _verdict(found: dict[str, Any]) -> str:
     return f"Weak scaling {words[stalling['verdict']]} {stalling['workers']} workers."
 
 
+def sentence(one: dict[str, Any]) -> str:
+    """How many iterations there are, and how long one takes."""
+    replayed = "" if one["replayed_seconds"] is None else f", {_ms(one['replayed_seconds'])} when replayed"
+    return f"{one['iterations']} iterations of {_ms(one['iteration_seconds'])} (median){replayed}."
+
+
+def beside_others(one: dict[str, Any]) -> Iterable[str]:
+    """What other ranks and groups of ranks tell."""
+    if one["waits"]:
+        last = f"{number(100 * one['waits']['last'], 2)} % of the collectives in which any rank waits"
+        yield f"Collectives wait {_ms(one['waits']['seconds'])} of it for other ranks; this one comes last to {last}."
+    if any(group["parallelism"] not in (None, DATA) for group in one["groups"]):
+        told = sorted(
+            {
+                f"{group['parallelism']} ({group['size'] or '?'} ranks)"
+                for group in one["groups"]
+                if group["parallelism"]
+            }
+        )
+        yield f"Parallelism: {', '.join(told)}."
+
+
 def sentences(one: dict[str, Any]) -> Iterable[str]:
     """A rank's answer in a few sentences."""
     if not one["iterations"]:
         return
+    if not one["seconds"]:
+        yield sentence(one)
+        yield from beside_others(one)
+        return
     whole = one["iteration_seconds"]
     most = max((name for name in CAUSES if name != "compute"), key=lambda name: one["seconds"][name])
     computing, lost = (f"{number(100 * one['seconds'][name] / whole, 2)} %" for name in ("compute", most))
-    yield (
-        f"{one['iterations']} iterations of {_ms(whole)} (median), {_ms(one['replayed_seconds'])} when replayed. "
-        f"{computing} of it is computing; most of the rest ({lost}): {WORDS[most]}."
-    )
+    yield (f"{sentence(one)} {computing} of it is computing; most of the rest ({lost}): {WORDS[most]}.")
+    yield from beside_others(one)
     if one["predicted"]:
         last = one["predicted"]["workers"][-1]
         speedup = interval(_estimate(last, "speedup"))

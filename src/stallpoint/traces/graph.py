@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stallpoint.traces.device import STEP
+from stallpoint.traces.events import CALL, COPY, KERNEL, MARK, OPERATOR, Events
 from stallpoint.traces.intervals import Intervals, union
 from stallpoint.traces.iterations import OPTIMIZER, WAITING, Iterations
-from stallpoint.traces.kineto import CALL, COPY, KERNEL, MARK, OPERATOR, Events
 from stallpoint.traces.started import Started
 
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
@@ -289,7 +289,7 @@ def _after_collectives(found: Iterations, started: Started) -> Iterator[tuple[in
 def _synchronising(events: Events, started: Started) -> Iterator[_Point]:
     """Before and after each call in which the host waited for a device."""
     calls = events.where((events.kind == CALL) & (events.called(WAITING) | events.called(_COPIES)))
-    waits = calls.called(WAITING)
+    waits, ends = calls.called(WAITING), started.events.end
     copied = {int(started.events.correlation[at]): at for at in np.flatnonzero(started.events.kind == COPY)}
     lanes = [np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)]
     for place, (begin, end) in enumerate(zip(calls.start, calls.end, strict=True)):
@@ -299,9 +299,9 @@ def _synchronising(events: Events, started: Started) -> Iterator[_Point]:
             awaited = [int(of[at]) for of, at in zip(lanes, last, strict=True) if at >= 0]
         else:
             awaited = [] if own is None else [int(own)]
-        awaited = [at for at in awaited if started.events.end[at] <= end + _ROUNDING]
+        awaited = [at for at in awaited if ends[at] <= end + _ROUNDING]
         if awaited:
-            left = max(0.0, float(end - max(begin, started.events.end[awaited].max())))
+            left = max(0.0, float(end - max(begin, ends[awaited].max())))
             thread = int(calls.thread[place])
             if waits[place]:
                 yield _Point(float(begin), thread)
@@ -337,7 +337,8 @@ def _pauses(events: Events, started: Started, main: int) -> Iterator[_Point]:
     begins, ends = busy[:-1, 1], busy[1:, 0]
     pauses = ends - begins
     long = pauses > _PAUSE * np.median(pauses) if len(pauses) else np.empty(0, np.bool_)
-    sent = started.events.end[started.communicates]
+    done = started.events.end
+    sent = done[started.communicates]
     for begin, end in zip(begins[long], ends[long], strict=True):
         inside = np.flatnonzero((sent > begin) & (sent <= end))
         if len(inside) and end - sent[inside].max() <= _TAIL * (end - begin):
@@ -345,7 +346,7 @@ def _pauses(events: Events, started: Started, main: int) -> Iterator[_Point]:
             yield _Point(float(begin), main)
             yield _Point(float(end), main, leaves=left, awaits=[int(at) for at in inside])
     for moment in events.start[(events.kind == MARK) & events.called(OPTIMIZER) & (events.thread == main)]:
-        ended = np.flatnonzero((started.launch < moment) & (started.events.end <= moment))
+        ended = np.flatnonzero((started.launch < moment) & (done <= moment))
         lanes = started.lane[ended]
         last = [int(ended[lanes == lane][-1]) for lane in np.unique(lanes)]
         yield _Point(float(moment), main, awaits=last)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Intervals: TypeAlias = npt.NDArray[np.float64]
+Seconds: TypeAlias = npt.NDArray[np.float64]
 Moments: TypeAlias = npt.NDArray[np.bool_]
 
 
@@ -29,6 +30,22 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
 def length(intervals: Intervals) -> float:
     """Seconds of all of them."""
     return float((intervals[:, 1] - intervals[:, 0]).sum())
+
+
+def length_within(intervals: Intervals, begin: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> Seconds:
+    """Seconds of them that lie in each of some windows, [windows]."""
+    return _length_until(intervals, end) - _length_until(intervals, begin)
+
+
+def _length_until(intervals: Intervals, moments: npt.NDArray[np.float64]) -> Seconds:
+    if not len(intervals):
+        return np.zeros(len(moments))
+    before = np.concatenate([[0.0], np.cumsum(intervals[:, 1] - intervals[:, 0])])
+    place = np.searchsorted(intervals[:, 0], moments, side="right")
+    last = np.maximum(place - 1, 0)
+    # Of the last one that has begun, what is not over yet is taken off.
+    over = np.maximum(intervals[last, 1] - moments, 0.0)
+    return np.asarray(before[place] - np.where(place > 0, over, 0.0))
 
 
 def both(one: Intervals, other: Intervals) -> Intervals:

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.traces.device import STEP, Device
-from stallpoint.traces.intervals import Intervals, both, length, union, without
-from stallpoint.traces.kineto import CALL, KERNEL, MARK, OPERATOR, Events
+from stallpoint.traces.events import CALL, KERNEL, MARK, OPERATOR, Events
+from stallpoint.traces.intervals import Intervals, length_within, union, without
 
 OPTIMIZER = re.compile(r"^Optimizer\.step#")
 """Marks that PyTorch sets around every optimiser's step."""
 LOADING = re.compile(r"DataLoader.*__next__|^## (?:load_batch|data)")
 """Marks around waiting for a mini-batch."""
-WAITING = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
+WAITING = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$|^hipMemcpyWithStream$")
 """Calls in which the host waits for the device."""
 FEWEST_PERIODS = 3
 """Times that something comes again before it is called periodic."""
@@ -99,19 +99,18 @@ def seconds_by_cause(events: Events, found: Iterations) -> Mapping[str, npt.NDAr
     (launch). Without a device the host's own operators compute.
     """
     device = Device.of(events)
-    host = events.where(np.isin(events.kind, (CALL, OPERATOR, MARK)))
-    causes = _of_device(device, host) if len(device.events) else _of_host(host)
-    windows = zip(found.begin, found.end, strict=True)
-    parts = [_within(causes, begin, end) for begin, end in windows]
-    return {name: np.array([part[name] for part in parts]) for name in CAUSES}
+    causes = _of_device(device, events) if len(device.events) else _of_host(events)
+    seconds = {name: length_within(when, found.begin, found.end) for name, when in causes.items()}
+    seconds["other"] = np.maximum(found.seconds - np.sum(list(seconds.values()), axis=0), 0.0)
+    return {name: seconds[name] for name in CAUSES}
 
 
-def _of_device(device: Device, host: Events) -> dict[str, Intervals]:
+def _of_device(device: Device, events: Events) -> dict[str, Intervals]:
     computing = device.computing
     sent = without(device.communicating, computing)
     moved = without(without(device.busy, computing), sent)
     left = device.busy
-    loading, waiting, operators = _host(host)
+    loading, waiting, operators = _host(events)
     found = {"compute": computing, "exposed_communication": sent, "copy": moved}
     for name, when in (("data_wait", loading), ("host_wait", waiting), ("launch", operators)):
         found[name] = without(when, left)
@@ -119,10 +118,11 @@ def _of_device(device: Device, host: Events) -> dict[str, Intervals]:
     return found
 
 
-def _host(host: Events) -> tuple[Intervals, Intervals, Intervals]:
+def _host(events: Events) -> tuple[Intervals, Intervals, Intervals]:
     """When the host waited for a mini-batch, when for the device, and when it ran operators or calls."""
-    chosen = host.called(LOADING) & (host.kind == MARK), host.called(WAITING) & (host.kind == CALL), host.kind != MARK
-    loading, waiting, operators = (union(host.start[which], host.end[which]) for which in chosen)
+    loads, waits = events.called(LOADING) & (events.kind == MARK), events.called(WAITING) & (events.kind == CALL)
+    chosen, end = (loads, waits, np.isin(events.kind, (CALL, OPERATOR))), events.end
+    loading, waiting, operators = (union(events.start[which], end[which]) for which in chosen)
     return loading, waiting, operators
 
 
@@ -140,9 +140,3 @@ def _of_host(host: Events) -> dict[str, Intervals]:
     nothing = np.empty((0, 2))
     found = {"compute": computing, "exposed_communication": sent, "data_wait": loading}
     return found | dict.fromkeys(("copy", "host_wait", "launch"), nothing)
-
-
-def _within(causes: Mapping[str, Intervals], begin: float, end: float) -> dict[str, float]:
-    window = np.array([[begin, end]])
-    found = {name: length(both(when, window)) for name, when in causes.items()}
-    return {**found, "other": max(0.0, end - begin - sum(found.values()))}

@@ -14,9 +14,9 @@ from stallpoint.charts.render import Spec, to_spec
 from stallpoint.comparison.page import grid, page
 from stallpoint.numerals import number
 from stallpoint.traces import timeline
+from stallpoint.traces.events import Trace
 from stallpoint.traces.explain import WORDS, sentences
 from stallpoint.traces.iterations import CAUSES, middle
-from stallpoint.traces.kineto import Trace
 from stallpoint.traces.rank import Rank
 
 WIDTH = 720
@@ -42,6 +42,7 @@ def _of_rank(rank: Rank | None, one: dict[str, Any]) -> Iterator[str | Spec]:
     yield "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(one))
     if rank:
         yield _timeline(rank)
+    if one["seconds"]:
         yield _causes(one)
     if one["predicted"]:
         yield _workers(one)
@@ -94,17 +95,17 @@ def _workers(one: dict[str, Any]) -> Spec:
     found = one["predicted"]
     rows = pd.DataFrame(
         [
-            {"workers": at["workers"], "ideal": at["workers"], "basis": basis,
+            {"workers": at["workers"], "ideal": at["workers"] / found["replica_workers"], "basis": basis,
              "speedup": at["speedup"], "low": at["speedup_low"], "high": at["speedup_high"]}
             for at in found["workers"]
             for basis in ["traced" if at["workers"] == one["world_size"] else "predicted"]
         ]
     )  # fmt: skip
-    most = int(rows["workers"].max())
-    ends = axes.log_domain([1, most, *rows["low"]])
+    counts = [int(rows["workers"].min()), int(rows["workers"].max())]
+    ends = axes.log_domain([1, counts[1], *rows["low"]])
     x, y = (
-        alt.X("workers:Q", title="workers", scale=_doubling([1, most]), axis=_ticks([1, most])),
-        alt.Y("speedup:Q", title="throughput relative to one worker", scale=_doubling(ends), axis=_ticks(ends)),
+        alt.X("workers:Q", title="workers", scale=_doubling(counts), axis=_ticks(counts)),
+        alt.Y("speedup:Q", title="throughput relative to one replica", scale=_doubling(ends), axis=_ticks(ends)),
     )
     base = alt.Chart(rows).encode(x=x)
     colour = alt.Color("basis:N", title=None, scale=alt.Scale(domain=["traced", "predicted"],

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.traces.collectives import Collectives
+from stallpoint.traces.events import OPERATOR, Events
 from stallpoint.traces.graph import BACKWARD
 from stallpoint.traces.intervals import length, union
 from stallpoint.traces.iterations import Iterations
-from stallpoint.traces.kineto import OPERATOR, Events
 from stallpoint.traces.started import Started
 
 Reals = npt.NDArray[np.float64]
@@ -45,16 +45,18 @@ def phases(
 ) -> Phases:
     """The phases of each iteration."""
     backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
-    of = found.of(backward.start)
+    # Events stand by their starts, what was started by its launch, and collectives by their starts.
+    ends = backward.end
+    firsts, lasts = np.searchsorted(backward.start, found.begin), np.searchsorted(backward.start, found.end)
     columns: dict[str, list[float]] = {name: [] for name in Phases.__dataclass_fields__}
     for place, (begin, end) in enumerate(zip(found.begin, found.end, strict=True)):
-        own = of == place
+        own = slice(firsts[place], lasts[place])
         at = sent.iteration == place
         waits, copies = float(causes["data_wait"][place]), float(causes["copy"][place])
         spans = union(sent.start[at], sent.start[at] + sent.seconds[at])
         first = last = np.nan
-        if own.any():
-            first, last = _computed(started, float(backward.start[own].min()), float(backward.end[own].max()))
+        if len(backward.start[own]):
+            first, last = _computed(started, float(backward.start[own].min()), float(ends[own].max()))
         first, last = max(first - begin, waits + copies), min(last, end) - begin
         done = sent.start[at] + sent.seconds[at]
         all_sent = float(done[sent.ready[at] <= last + begin + _LATE].max(initial=-np.inf))
@@ -75,7 +77,9 @@ _LATE = 1e-3
 
 def _computed(started: Started, begin: float, end: float) -> tuple[float, float]:
     """When what the host started within a time ran on the device; the time itself where that was nothing."""
-    own = started.computes & (started.launch >= begin) & (started.launch <= end)
-    if not own.any():
+    first, last = np.searchsorted(started.launch, begin), np.searchsorted(started.launch, end, side="right")
+    own = first + np.flatnonzero(started.computes[first:last])
+    if not len(own):
         return begin, end
-    return float(started.events.start[own].min()), float(started.events.end[own].max())
+    starts = started.events.start[own]
+    return float(starts.min()), float((starts + started.events.seconds[own]).max())

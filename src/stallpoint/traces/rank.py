@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.traces import kineto
+from stallpoint.traces import readers
 from stallpoint.traces.collectives import Collectives, collectives
+from stallpoint.traces.events import COPY, KERNEL, Events, Trace
 from stallpoint.traces.graph import graphs
+from stallpoint.traces.groups import Groups, groups
 from stallpoint.traces.iterations import Iterations, iterations, seconds_by_cause
-from stallpoint.traces.kineto import COPY, KERNEL, Events, Trace
 from stallpoint.traces.phases import Phases, phases
 from stallpoint.traces.replay import Replay, replay
 from stallpoint.traces.started import Started
@@ -32,6 +33,9 @@ class Rank:
     replays: Mapping[int, Replay]
     """Of iterations by their place: of all, or of as many as `MOST_STARTED` allows."""
     phases: Phases
+    workers: int
+    """Of the whole training, as far as the trace tells."""
+    groups: Groups
 
     @classmethod
     def of(cls, trace: Trace) -> Rank | None:
@@ -42,8 +46,10 @@ class Rank:
         started = Started.of(trace.events)
         sent = collectives(started, found)
         causes = seconds_by_cause(trace.events, found)
-        replays = _replays(trace.events, found, started)
-        return cls(trace, found, causes, started, sent, replays, phases(trace.events, found, started, sent, causes))
+        replays = _replays(trace.events, found, started) if trace.computing else {}
+        parts = phases(trace.events, found, started, sent, causes)
+        workers = max(trace.world_size, int(sent.group_size.max(initial=1)))
+        return cls(trace, found, causes, started, sent, replays, parts, workers, groups(sent, found, parts, workers))
 
     @property
     def on_device(self) -> bool:
@@ -83,28 +89,9 @@ def _replays(events: Events, found: Iterations, started: Started) -> dict[int, R
     }
 
 
-def read_ranks(files: Sequence[Path]) -> list[tuple[Trace, Rank | None]]:
-    """Every trace, in the order of ranks, with what is understood of it."""
-    found = [(trace, Rank.of(trace)) for trace in map(kineto.read, files)]
-    return sorted(found, key=lambda one: one[0].rank)
-
-
-def least_seconds(own: Rank, others: Sequence[Rank]) -> npt.NDArray[np.float64] | None:
-    """What each of a rank's collectives took on the rank that came last, which waited for none, s; None for one rank.
-
-    Infinite where a collective has no counterpart on every rank: each rank's collectives of an iteration are the same,
-    in the same order.
-    """
-    if not others:
-        return None
-    least = np.full(len(own.collectives), np.inf)
-    for place in range(len(own.iterations.seconds)):
-        rows = [np.flatnonzero(one.collectives.iteration == place) for one in (own, *others)]
-        alike = {
-            tuple((one.collectives.kind[at], int(one.collectives.bytes[at])) for at in row)
-            for one, row in zip((own, *others), rows, strict=True)
-        }
-        if len(alike) == 1:
-            took = [one.collectives.seconds[row] for one, row in zip((own, *others), rows, strict=True)]
-            least[rows[0]] = np.min(took, axis=0)
-    return least
+def read_ranks(files: Sequence[Path], workers: int | None = None) -> list[tuple[Trace, Rank | None]]:
+    """Every trace, in the order of ranks, with what is understood of it; `workers` where a trace does not say how many
+    there were."""
+    traces = sorted((trace for file in files for trace in readers.read(file)), key=lambda trace: trace.rank)
+    known = (replace(one, world_size=workers) if workers and one.world_size == 1 else one for one in traces)
+    return [(trace, Rank.of(trace)) for trace in known]

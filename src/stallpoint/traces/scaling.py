@@ -28,7 +28,7 @@ from stallpoint.models.base.statistics import (
     non_negative_fit,
 )
 from stallpoint.models.terms.reductions import REDUCTION_LAWS
-from stallpoint.traces.collectives import ALL_REDUCE, Collectives
+from stallpoint.traces.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collectives
 from stallpoint.traces.iterations import middle
 from stallpoint.traces.rank import Rank
 from stallpoint.traces.replay import Replay
@@ -86,7 +86,8 @@ class Known:
     """What predictions at any worker count take from a trace."""
 
     workers: int
-    """p of the trace."""
+    """p of the trace: replicas of the model, each of them on `each` ranks."""
+    each: int
     sharded: bool
     """Whether parameters are gathered in the trace (FSDP)."""
     together: bool
@@ -187,18 +188,17 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
 
     `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took.
     """
-    sent, workers = rank.collectives, rank.trace.world_size
-    among_all = sent.among(workers)
+    sent, workers, among_all = rank.collectives, rank.groups.replicas, rank.groups.data
     rounds = np.array([ROUNDS.get(kind, 0) for kind in sent.kind], np.float64) * among_all
     of_training = np.array([kind in _DATA_PARALLEL for kind in sent.kind], np.bool_) & among_all
     if workers < 2 or not of_training.any():
-        raise NotTold("no all-reduce among all workers was traced")
+        raise NotTold("no all-reduce among replicas of the model was traced")
     if (sent.bytes[rounds > 0] < 0).any():
         raise NotTold(
             "the trace does not say how large its all-reduces are (for NCCL PyTorch 2.2 or newer does; for Gloo "
             "torch.profiler with record_shapes=True)"
         )
-    sizes = sent.bytes * np.array([workers if kind == "AllGather" else 1.0 for kind in sent.kind])
+    sizes = sent.bytes * np.array([workers if kind == ALL_GATHER else 1.0 for kind in sent.kind])
     transfers = np.full(len(sent), np.inf) if least is None else least
     counts = np.bincount(sent.iteration[rounds > 0], minlength=len(rank.iterations.seconds))
     usual = int(np.bincount(counts[list(rank.replays)]).argmax())
@@ -220,10 +220,11 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     )
     seconds = np.concatenate([np.minimum(of.seconds, of.least)[of.rounds > 0] for of in messages])
     random = generator(seed, "trace", len(seconds), float(seconds.sum()))
-    waits_told = all(np.isfinite(of.least[of.rounds > 0]).all() for of in messages)
-    if link is None and waits_told:
-        link = _fitted(turns, moved, seconds, workers, random)
-    link = link or _frontier(turns, moved, seconds, workers, _most_latency(sent, workers), random)
+    without_waiting = np.isfinite(np.concatenate([of.least[of.rounds > 0] for of in messages]))
+    if link is None and without_waiting.mean() >= _ENOUGH:
+        own = without_waiting
+        link = _fitted(turns[own], moved[own], seconds[own], workers, random)
+    link = link or _frontier(turns, moved, seconds, workers, _most_latency(sent.where(among_all), workers), random)
     rings = all(name == "RING" for name, of_it in zip(sent.algorithm, rounds > 0, strict=True) if of_it)
     trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
     if not rank.on_device:
@@ -231,16 +232,19 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     traced = rank.iterations.seconds[chosen]
     picked = np.concatenate([[middle(traced)], random.integers(len(chosen), size=REPLICATES)])
     replays = [rank.replays[place] for place in chosen]
-    sharded = "AllGather" in sent.kind
+    sharded = ALL_GATHER in sent.where(among_all).kind
     together = _overlap(sent, rounds > 0)
     forward = rank.phases.forward[chosen]
-    return Known(workers, sharded, together, traced, forward, replays, messages, link, picked, trees)
+    return Known(
+        workers, rank.workers // workers, sharded, together, traced, forward, replays, messages, link, picked, trees
+    )
 
 
-ROUNDS = {ALL_REDUCE: 2, "Broadcast": 1, "Reduce": 1, "AllGather": 1, "ReduceScatter": 1}
+ROUNDS = {ALL_REDUCE: 2, BROADCAST: 1, REDUCE: 1, ALL_GATHER: 1, REDUCE_SCATTER: 1}
 """Rounds of a ring for each rank but one."""
-_DATA_PARALLEL = (ALL_REDUCE, "AllGather", "ReduceScatter")
+_DATA_PARALLEL = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
 _STEPS = 1024  # values of α that are tried
+_ENOUGH = 0.5  # of the messages, of which it is known what the last rank took: others' events may be lost
 _SCATTER = 0.01  # of a message's time, beside what it waits
 
 
@@ -293,7 +297,7 @@ def worker_counts(workers: int) -> list[int]:
 def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, Any]:
     """Throughput at every of `worker_counts`, where doubling the workers stops paying, and what changes would gain.
 
-    In samples/s where a worker's mini-batch is given, else in iterations of a worker.
+    In samples/s where a replica's mini-batch is given, else in iterations of a replica. Speedups are those over one.
     """
     seconds = {p: known.iteration(p) for p in worker_counts(known.workers)}
     rates = {p: (batch or 1) * p / of for p, of in seconds.items()}
@@ -306,18 +310,21 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
         "unit": "samples/s" if batch else "worker iterations/s",
         "workers": [
             {
-                "workers": p, **columns("iteration_seconds", seconds[p]), **columns("throughput", rate),
+                "workers": p * known.each, **columns("iteration_seconds", seconds[p]), **columns("throughput", rate),
                 **columns("speedup", rate / rates[1]),
             }
             for p, rate in rates.items()
         ],
-        "stalling": {"verdict": verdict, "workers": workers, "probabilities": dict(stall.probabilities)},
+        "stalling": {
+            "verdict": verdict, "workers": workers * known.each,
+            "probabilities": {p * known.each: of for p, of in stall.probabilities.items()},
+        },
         "what_if": [
             {"change": name, **columns("throughput_factor", seconds[most] / known.iteration(most, change))}
             for name, change in CHANGES.items()
             if _can_be_told(known, change)
         ],
-        "what_if_workers": most,
+        "what_if_workers": most * known.each, "replica_workers": known.each,
     }  # fmt: skip
 
 

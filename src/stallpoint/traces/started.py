@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.traces.device import COMMUNICATION, NO_COMPUTING, on_device
-from stallpoint.traces.kineto import CALL, MARK, OPERATOR, UNKNOWN, Events
+from stallpoint.traces.device import COMMUNICATION, computes, on_device
+from stallpoint.traces.events import CALL, MARK, OPERATOR, UNKNOWN, Events
 
 HOST_COLLECTIVE = re.compile(r"^(?:gloo|mpi|ucc):")
 """Marks of torch.distributed around a collective that threads of the host do."""
@@ -49,7 +49,7 @@ class Started:
         sends = found.called(COMMUNICATION) | found.called(HOST_COLLECTIVE)
         own = np.where(found.stream >= 0, found.stream, found.thread)
         lane = np.unique(own, return_inverse=True)[1].astype(np.int64)
-        return cls(found, launch[order], by[order], lane, ~(sends | found.called(NO_COMPUTING)), sends)
+        return cls(found, launch[order], by[order], lane, computes(found), sends)
 
 
 def _by_calls(events: Events, of_device: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArray[np.int32]]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stallpoint.traces.events import CALL, COPY, FILL, MARK, OPERATOR
 from stallpoint.traces.intervals import Intervals, both, union
 from stallpoint.traces.iterations import LOADING, WAITING
-from stallpoint.traces.kineto import CALL, COPY, FILL, MARK, OPERATOR
 from stallpoint.traces.rank import Rank
 
 COMPUTE, COMMUNICATION, COPIES, WAIT, DATA = "compute", "communication", "copy", "wait", "data wait"

@@ -10,103 +10,51 @@ import gzip
 import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from operator import attrgetter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from stallpoint.errors import InputError
+from stallpoint.traces.events import CALL, COPY, FILL, KERNEL, MARK, OPERATOR, UNKNOWN, Columns, Message, Trace, rank_of
+from stallpoint.traces.readers.files import opened
 
-PIECE = 1024 * 1024
+PIECE = 512 * 1024
 """Bytes of JSON that are decoded at once."""
 LONGEST_EVENT = 64 * 1024 * 1024
 """Bytes without an end of an event: no event is as long."""
 
-KERNEL, COPY, FILL, CALL, OPERATOR, MARK = range(6)
-KINDS = {
+CATEGORIES = {
     "kernel": KERNEL, "gpu_memcpy": COPY, "gpu_memset": FILL, "cuda_runtime": CALL, "cuda_driver": CALL,
     "hip_runtime": CALL, "cpu_op": OPERATOR, "user_annotation": MARK,
 }  # fmt: skip
-"""Categories of events that are kept, in lower case -> what they are here."""
-UNKNOWN = -1
+"""Categories of events that are kept, in lower case -> their kinds."""
 
 
-@dataclass(frozen=True)
-class Events:
-    """Events as columns, by start; each [events]. Whole numbers are `UNKNOWN` where a trace does not tell them."""
+class _Kinds(dict[str, int]):
+    """The kind of each category, however it is written; `UNKNOWN` of those that are not kept."""
 
-    kind: npt.NDArray[np.int8]
-    """One of `KINDS`."""
-    name: npt.NDArray[np.int32]
-    """Place among `texts`."""
-    start: npt.NDArray[np.float64]
-    """s, since the first event."""
-    seconds: npt.NDArray[np.float64]
-    thread: npt.NDArray[np.int32]
-    """The same for events of one thread of the host, or of one stream of a device."""
-    stream: npt.NDArray[np.int64]
-    correlation: npt.NDArray[np.int64]
-    """The same for a call and what it starts on a device."""
-    sequence: npt.NDArray[np.int64]
-    """The same for an operator of the forward pass and its gradient's."""
-    collective: npt.NDArray[np.int32]
-    """Kind of collective, such as ``allreduce``, as NCCL calls it; place among `texts`, of which the first is empty."""
-    elements: npt.NDArray[np.int64]
-    """What each rank hands in, in values of `dtype`."""
-    group_size: npt.NDArray[np.int64]
-    dtype: npt.NDArray[np.int32]
-    """Place among `texts`."""
-    group: npt.NDArray[np.int32]
-    """Name of the process group; place among `texts`."""
-    texts: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    @property
-    def end(self) -> npt.NDArray[np.float64]:
-        """s, since the first event."""
-        return self.start + self.seconds
-
-    def where(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Events:
-        """Some of them."""
-        return Events(**{name: of[chosen] for name, of in vars(self).items() if name != "texts"}, texts=self.texts)
-
-    def text(self, column: npt.NDArray[np.int32]) -> list[str]:
-        """What a column of places among `texts` says."""
-        return [self.texts[place] for place in column]
-
-    def called(self, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-        """Which have a name that the pattern is found in."""
-        return np.array([pattern.search(text) is not None for text in self.texts], np.bool_)[self.name]
+    def __missing__(self, category: str) -> int:
+        self[category] = kind = CATEGORIES.get(category.lower(), UNKNOWN)
+        return kind
 
 
-@dataclass(frozen=True)
-class Trace:
-    """The trace of one rank."""
-
-    path: Path
-    rank: int
-    world_size: int
-    events: Events
-    notes: tuple[str, ...]
-    """What is wrong with the file, or missing in it."""
+_KINDS = _Kinds()
 
 
 class _Args(msgspec.Struct, gc=False):
     stream: int = UNKNOWN
     correlation: int = UNKNOWN
-    sequence: int = msgspec.field(default=UNKNOWN, name="Sequence number")
     collective: str = msgspec.field(default="", name="Collective name")
     elements: int = msgspec.field(default=UNKNOWN, name="In msg nelems")
     group_size: int = msgspec.field(default=UNKNOWN, name="Group size")
     dtype: str = ""
     group: str = msgspec.field(default="", name="Process Group Name")
+    purpose: str = msgspec.field(default="", name="Process Group Description")
+
+
+class _ArgsWithInputs(_Args, gc=False):
     shapes: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
     types: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
 
@@ -120,6 +68,10 @@ class _Event(msgspec.Struct, gc=False):
     pid: int | str = 0
     tid: int | str = 0
     args: _Args | None = None
+
+
+class _EventWithInputs(_Event, gc=False):
+    args: _ArgsWithInputs | None = None
 
 
 class _Loose(msgspec.Struct):
@@ -136,50 +88,53 @@ class _Loose(msgspec.Struct):
 
 
 _EVENTS, _LOOSE = msgspec.json.Decoder(list[_Event]), msgspec.json.Decoder(list[_Loose])
+_WITH_INPUTS = msgspec.json.Decoder(list[_EventWithInputs])
 _NOTHING = _Args()
+_HOST_COLLECTIVES = (b'"gloo:', b'"mpi:', b'"ucc:')
+"""In the name of a collective that threads of the host do; its inputs tell how large it is."""
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _NOT_JSON = re.compile(rb":\s*-?(?:inf|nan|infinity)\b", re.IGNORECASE)
 _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
-def read(path: Path) -> Trace:
+def recognised(head: bytes) -> bool:
+    """Whether a file begins as such a trace; the last of those that are JSON, as an array of events tells nothing."""
+    return head.lstrip()[:1] in (b"{", b"[")
+
+
+def read(path: Path) -> list[Trace]:
     """The trace in the file; `InputError` where there is none. What is cut off or broken is left out and noted."""
     notes: list[str] = []
     pieces = _pieces(path, notes)
     head = next(pieces)
-    columns = _Columns()
+    columns, bad, seen = Columns(), 0, 0
     for events in pieces:
-        columns.add(events)
-    if columns.bad:
-        notes.append(f"{columns.bad} events without a time, or of a duration below 0, are left out")
-    if not columns.kept:
-        raise InputError(
-            f"{path}: no event of a profiler among {columns.seen}; expected is a trace of torch.profiler (Kineto)"
-        )
+        seen += len(events)
+        bad += _add(columns, events)
+    if bad:
+        notes.append(f"{bad} events without a time, or of a duration below 0, are left out")
+    if not len(columns):
+        raise InputError(f"{path}: no event of a profiler among {seen}; expected is a trace of torch.profiler (Kineto)")
     info = head.get("distributedInfo")
-    rank, world_size = (_whole(info.get(name)) if isinstance(info, dict) else -1 for name in ("rank", "world_size"))
+    rank, world_size = (
+        _whole(info.get(name)) if isinstance(info, dict) else UNKNOWN for name in ("rank", "world_size")
+    )
     if rank < 0:
-        found = re.search(r"rank[-_.]?(\d+)", path.name)
-        rank = int(found[1]) if found else 0
-        notes.append(f"the file does not say its rank; {'its name says' if found else 'taken is'} {rank}")
+        rank = rank_of(path, notes)
     if world_size < 1:
         notes.append("the file does not say how many workers there were")
-    return Trace(path, rank, max(world_size, 1), columns.events(), tuple(notes))
+    found, first = columns.events(1e-6)
+    began = first + 1e-9 * _real(head.get("baseTimeNanoseconds", 0))
+    return [Trace(path, rank, max(world_size, 1), found, tuple(notes), began)]
 
 
 def _pieces(path: Path, notes: list[str]) -> Iterator[Any]:
     """First what stands before the events, as a dictionary; then lists of events."""
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             yield from _decoded(path, file, notes)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
-
-
-def _opened(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return cast("IO[bytes]", gzip.open(path) if packed else path.open("rb"))
 
 
 def _read(file: IO[bytes], notes: list[str]) -> bytes:
@@ -208,11 +163,10 @@ def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
         raise InputError(f"{path}: no traceEvents; expected is a trace of torch.profiler (Kineto), JSON, gzip'd or not")
     while True:
         more = _read(file, notes)
-        cuts = [cut.start() + 1 for cut in _BETWEEN.finditer(buffer)]
         if not more:
-            yield from _last(buffer, cuts, notes)
+            yield from _last(buffer, notes)
             return
-        for cut in reversed(cuts):
+        for cut in _cuts(buffer):
             events = _events(buffer[:cut])
             if events is not None:
                 yield events
@@ -221,6 +175,19 @@ def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
         buffer += more
         if len(buffer) > LONGEST_EVENT + 2 * PIECE:
             raise InputError(f"{path}: {len(buffer):,} bytes of traceEvents that are no list of events")
+
+
+def _cuts(buffer: bytes) -> Iterator[int]:
+    """Where an event may end and another one begin, the last first: most often this is one at once."""
+    near = max(0, len(buffer) - _NEAR)
+    found = [cut.start() + 1 for cut in _BETWEEN.finditer(buffer, near)]
+    yield from reversed(found)
+    yield from reversed([cut.start() + 1 for cut in _BETWEEN.finditer(buffer, 0, near + _OVERLAP)])
+
+
+_NEAR = 32 * 1024
+_OVERLAP = 64
+"""A cut across the border of both parts is found in one of them, but where white space is longer than this."""
 
 
 def _header(text: bytes) -> dict[str, Any]:
@@ -237,6 +204,8 @@ def _events(text: bytes) -> list[_Event] | None:
         listed = b"[" + mended + b"]"
         try:
             try:
+                if any(name in listed for name in _HOST_COLLECTIVES):
+                    return list(_WITH_INPUTS.decode(listed))
                 return _EVENTS.decode(listed)
             except msgspec.ValidationError:
                 return [_strict(event) for event in _LOOSE.decode(listed)]
@@ -249,15 +218,15 @@ def _strict(event: _Loose) -> _Event:
     """The event as its fields should be; not a number, or below 0, where a time is none."""
     said = event.args if isinstance(event.args, dict) else {}
     args: dict[str, Any] = {}
-    for field in msgspec.structs.fields(_Args):
+    for field in msgspec.structs.fields(_ArgsWithInputs):
         value = said.get(field.encode_name)
         if field.name in ("shapes", "types"):
             args[field.name] = msgspec.Raw(msgspec.json.encode(value))
         else:
-            args[field.name] = _text(value) if field.name in _TEXTS else _whole(value)
-    return _Event(
+            args[field.name] = _text(value) if field.type is str else _whole(value)
+    return _EventWithInputs(
         _text(event.ph), _text(event.cat), _text(event.name), _real(event.ts), _real(event.dur), str(event.pid),
-        str(event.tid), _Args(**args),
+        str(event.tid), _ArgsWithInputs(**args),
     )  # fmt: skip
 
 
@@ -272,7 +241,7 @@ def _mended(text: bytes) -> Iterator[bytes]:
         yield text.decode("utf-8", "replace").encode()
 
 
-def _last(buffer: bytes, cuts: list[int], notes: list[str]) -> Iterator[list[_Event]]:
+def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_Event]]:
     """The events up to the end of the list, or as many as are whole."""
     ends = [end.start() for end in re.finditer(rb"\]", buffer)]
     for end in reversed(ends):
@@ -280,68 +249,49 @@ def _last(buffer: bytes, cuts: list[int], notes: list[str]) -> Iterator[list[_Ev
             yield events
             return
     notes.append("the file ends in the middle of an event; what follows is left out")
-    for cut in reversed(cuts):
+    for cut in _cuts(buffer):
         if (events := _events(buffer[:cut])) is not None:
             yield events
             return
 
 
-class _Codes(dict[Any, int]):
-    """A number for each value, from 0 on in the order in which they come."""
-
-    def __missing__(self, value: Any) -> int:
-        self[value] = number = len(self)
-        return number
-
-
-class _Columns:
-    """The columns of events, a piece at a time."""
-
-    def __init__(self) -> None:
-        self.seen = self.kept = self.bad = 0
-        self._texts, self._threads = _Codes({"": 0}), _Codes()
-        self._pieces: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _TYPES}
-
-    def add(self, events: list[_Event]) -> None:
-        """Add those that are kept, and count those that have no time that can be."""
-        known = [event for event in events if event.ph == "X" and event.cat.lower() in KINDS]
-        kept = [event for event in known if event.dur >= 0 and event.ts == event.ts]
-        self.seen, self.kept, self.bad = (
-            self.seen + len(events),
-            self.kept + len(kept),
-            self.bad + len(known) - len(kept),
-        )
-        args = [_sized(event) for event in kept]
-        text, thread = self._texts.__getitem__, self._threads.__getitem__
-        columns: dict[str, Iterable[Any]] = {
-            "kind": [KINDS[event.cat.lower()] for event in kept],
+def _add(columns: Columns, events: list[_Event]) -> int:
+    """Add those that are kept; how many have no time that can be."""
+    known = [event for event in events if _KINDS[event.cat] >= 0 and event.ph == "X"]
+    kept = [event for event in known if event.dur >= 0 and event.ts == event.ts]
+    args = [event.args or _NOTHING for event in kept]
+    for place, event in enumerate(kept):
+        if isinstance(event, _EventWithInputs):
+            args[place] = _sized(event)
+    text, thread = columns.texts.__getitem__, columns.threads.__getitem__
+    columns.add(
+        len(kept),
+        {
+            "kind": [_KINDS[event.cat] for event in kept],
             "name": [text(event.name) for event in kept],
             "start": [event.ts for event in kept],
             "seconds": [event.dur for event in kept],
             "thread": [thread((event.pid, event.tid)) for event in kept],
-            **{name: map(attrgetter(name), args) for name in _NUMBERS},
-            **{name: map(text, map(attrgetter(name), args)) for name in _TEXTS},
-        }
-        for name, values in columns.items():
-            self._pieces[name].append(np.fromiter(values, _TYPES[name], len(kept)))
-
-    def events(self) -> Events:
-        """All that were added."""
-        whole = {name: np.concatenate(self._pieces.pop(name)) for name in _TYPES}
-        order = np.argsort(whole["start"], kind="stable")
-        whole = {name: values[order] for name, values in whole.items()}
-        whole["start"] = (whole["start"] - whole["start"][0]) / 1e6
-        whole["seconds"] = whole["seconds"] / 1e6
-        return Events(**whole, texts=tuple(self._texts))
+            "stream": [own.stream for own in args],
+            "correlation": [own.correlation for own in args],
+            "message": [
+                columns.messages[_message(own)] if own.collective or own.elements != UNKNOWN else 0 for own in args
+            ],
+        },
+    )
+    return len(known) - len(kept)
 
 
-_HOST_COLLECTIVE = ("gloo:", "mpi:", "ucc:")
+def _message(args: _Args) -> Message:
+    return Message(args.collective, args.elements, args.group_size, args.dtype, args.group, args.purpose)
 
 
-def _sized(event: _Event) -> _Args:
+def _sized(event: _EventWithInputs) -> _Args:
     """The arguments; of a collective of the host's threads with its size, which its inputs tell (`record_shapes`)."""
-    args = event.args or _NOTHING
-    if not event.name.startswith(_HOST_COLLECTIVE) or args.elements != UNKNOWN:
+    args = event.args
+    if args is None:
+        return _NOTHING
+    if not event.name.startswith(("gloo:", "mpi:", "ucc:")) or args.elements != UNKNOWN:
         return args
     try:
         shapes, types = (msgspec.json.decode(of) for of in (args.shapes, args.types))
@@ -361,14 +311,6 @@ def _elements(shape: Any) -> int | None:
         parts = [_elements(one) for one in shape]
         return None if None in parts else sum(filter(None, parts))
     return math.prod(shape) if all(isinstance(size, int) for size in shape) else None
-
-
-_NUMBERS = ("stream", "correlation", "sequence", "elements", "group_size")
-_TEXTS = ("collective", "dtype", "group")
-_TYPES: dict[str, Any] = {
-    "kind": np.int8, "name": np.int32, "start": np.float64, "seconds": np.float64, "thread": np.int32,
-    **dict.fromkeys(_NUMBERS, np.int64), **dict.fromkeys(_TEXTS, np.int32),
-}  # fmt: skip
 
 
 def _real(value: Any) -> float:

@@ -1,7 +1,7 @@
-"""Protocol buffers on the wire: as much of them as samples of Caffe and TensorFlow need.
+"""Protocol buffers on the wire: as much of them as samples of Caffe and TensorFlow and Chakra's traces need.
 
-An image is left where it is: `fields` tells where each value begins and ends. Protobuf's own library would copy it, and
-needs the messages' definitions, which come with Caffe and TensorFlow.
+What is not asked for, such as an image, is left where it is: `fields` tells where each value begins and ends.
+Protobuf's own library would copy it, and needs the messages' definitions, which come with Caffe, TensorFlow and Chakra.
 Encoding: https://protobuf.dev/programming-guides/encoding
 """
 
@@ -41,6 +41,17 @@ def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
         place += size
 
 
+def messages(data: Buffer) -> Iterator[Span]:
+    """Messages that stand one after another, each behind its length; `ValueError` where one is cut off."""
+    place = 0
+    while place < len(data):
+        size, place = _varint(data, place, len(data))
+        if place + size > len(data):
+            raise ValueError("no protocol buffer: a message goes beyond the end")
+        yield place, place + size
+        place += size
+
+
 def integers(data: Buffer, span: Span) -> Iterator[int]:
     """Packed integers that are not negative."""
     place, end = span
@@ -50,7 +61,7 @@ def integers(data: Buffer, span: Span) -> Iterator[int]:
 
 
 def integer(number: int, value: int) -> bytes:
-    """Field `number` with an integer."""
+    """Field `number` with an integer that is not negative."""
     return _encoded(number << 3 | _VARINT) + _encoded(value)
 
 
