@@ -15,7 +15,11 @@ from stallpoint.traces.readers import trace_files
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("traces", nargs="+", help="traces of one training's ranks, or folders of them")
 parser.add_argument("--json", type=Path, help="write everything to this file")
-parser.add_argument("--batch", type=int, help="samples in one replica's mini-batch: rates are then in samples/s")
+parser.add_argument(
+    "--batch",
+    type=int,
+    help="samples in a mini-batch, of a worker or of those that share one: rates are then in samples/s",
+)
 parser.add_argument("--workers", type=int, help="how many there were, where the traces do not say it")
 parser.add_argument(
     "--threshold", type=float, default=0.1, help="doubling the workers has to gain as much (%(default)s)"

@@ -20,7 +20,7 @@ class Planted:
 
     Times in s. Messages are as many as `message_bytes`, each ready after an equal part of the backward pass. With
     tensor and pipeline parallelism activations are summed after the forward pass, sent on to the next stage, and summed
-    again before the backward pass.
+    again before the backward pass; `within` may say other collectives of a replica's ranks.
     """
 
     workers: int = 4
@@ -28,7 +28,10 @@ class Planted:
     each: int = 1
     """Ranks of a replica."""
     model_parallel: float = 0.0
-    """What summing or sending activations takes."""
+    """What each collective within a replica takes."""
+    within: tuple[tuple[str, str], ...] = (("AllReduce", "tp"), ("SendRecv", "pp"), ("AllReduce", "tp"))
+    """Kind and group of what a replica's ranks send to each other; a reduce-scatter goes after the backward pass."""
+    within_elements: int = 1_000_000
     purposes: tuple[str, str, str] = ("", "", "")
     """What its program says of the groups for gradients, sums of activations, and stages."""
     clock: float = 0.0
@@ -67,8 +70,15 @@ class Planted:
 
     def seconds(self, workers: int | None = None) -> float:
         """An iteration."""
-        parallel = 3 * self.model_parallel
-        return self.loading + self.forward + parallel + self.backward + self.exposed(workers) + self.update
+        last = self.model_parallel if self.scatters else 0.0
+        before = 3 * self.model_parallel - last
+        after = max(last, self.exposed(workers))
+        return self.loading + self.forward + before + self.backward + after + self.update
+
+    @property
+    def scatters(self) -> bool:
+        """Whether gradients are scattered after the backward pass."""
+        return self.within[-1][0] == "ReduceScatter"
 
     def trace(self) -> dict[str, Any]:
         """The trace of the rank."""
@@ -86,10 +96,12 @@ class Planted:
             self._kernel("forward_gemm", now, now, self.forward, stream=7)
             now += self.forward * 1e6
             if self.model_parallel:
-                now = self._activations("AllReduce", now, "tp", self.purposes[1])
-                now = self._activations("SendRecv", now, "pp", self.purposes[2])
+                first, second, last = self.within
+                now = self._within(*first, now, self.purposes[1])
+                now = self._within(*second, now, self.purposes[2])
                 self._add("cpu_op", "autograd::engine::evaluate_function: Sum", now, 1e-6)
-                now = self._activations("AllReduce", now, "tp", self.purposes[1])
+                if not self.scatters:
+                    now = self._within(*last, now, self.purposes[1])
             for place, size in enumerate(self.message_bytes):
                 if self.backward_marked:
                     self._add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", now, each / 2)
@@ -100,6 +112,8 @@ class Planted:
                 free = max(free, now)
                 self._kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", now, free, seconds, stream=20, size=size)
                 free += seconds * 1e6
+            if self.scatters:
+                now = self._within(*self.within[-1], now, self.purposes[1])
             self._call("cudaStreamWaitEvent", now)
             self._kernel("optimizer", now, max(now, free), self.update, stream=7)
             if self.synchronises:
@@ -126,11 +140,11 @@ class Planted:
         event = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 2, "ts": start, "dur": seconds * 1e6}
         self.events.append({**event, "args": {"Input Dims": [[1, 2], []], "nested": [{"a": {}}, {}], **args}})
 
-    def _activations(self, kind: str, now: float, group: str, purpose: str) -> float:
-        """Send activations, for which the device waits; when that has ended."""
+    def _within(self, kind: str, group: str, now: float, purpose: str) -> float:
+        """Send something within a replica, for which the device waits; when that has ended."""
         self._call("cudaStreamWaitEvent", now)
         told = {
-            "Collective name": kind.lower(), "In msg nelems": 1_000_000, "Group size": 2, "dtype": "Float",
+            "Collective name": kind.lower(), "In msg nelems": self.within_elements, "Group size": 2, "dtype": "Float",
             "Process Group Name": group, "Process Group Description": purpose,
         }  # fmt: skip
         self._kernel(f"ncclDevKernel_{kind}(x)", now, now, self.model_parallel, stream=21, **told)

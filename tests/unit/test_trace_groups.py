@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_traces import Planted
 
+from stallpoint.errors import InputError
+from stallpoint.exchange.profiled import profiled_rank
 from stallpoint.traces.explain import explain, in_words
 from stallpoint.traces.rank import read_ranks
 
@@ -121,3 +123,32 @@ def test_norms_of_all_ranks_do_not_hide_the_replicas(tmp_path: Path) -> None:
     assert {group["name"]: group["parallelism"] for group in one["groups"]}["world"] == "data"
     assert one["predicted"]["replica_workers"] == 4
     assert np.isfinite(one["predicted"]["workers"][-1]["iteration_seconds"])
+
+
+HYBRID = replace(
+    PLAIN, each=2, model_parallel=2e-3, within_elements=sum(PLAIN.message_bytes) // 2,
+    within=(("AllGather", "shard"), ("AllGather", "shard"), ("ReduceScatter", "shard")),
+)  # fmt: skip
+
+
+def test_hybrid_sharding_grows_by_replicas_and_each_worker_has_a_mini_batch(tmp_path: Path) -> None:
+    path = HYBRID.write(tmp_path / "rank0.json")
+    (one,) = explain(read_ranks([path]), batch=32)
+    assert {group["name"]: group["parallelism"] for group in one["groups"]} == {"dp": "data", "shard": "data"}
+    rows = {row["workers"]: row for row in one["predicted"]["workers"]}
+    assert list(rows) == [2, 4, 8, 16, 32, 64]
+    for workers, row in rows.items():
+        expected = HYBRID.seconds(workers // 2)
+        assert row["iteration_seconds"] == pytest.approx(expected, rel=2e-3)
+        assert row["throughput"] == pytest.approx(32 * workers / expected, rel=2e-3)
+    assert "FSDP in place of DDP" not in {change["change"] for change in one["predicted"]["what_if"]}
+    assert "each worker with its mini-batch" in in_words([one])
+    assert any("AllGather of data parallelism (2 ranks)" in note for note in one["notes"])
+    with pytest.raises(InputError, match="parameters are sharded"):
+        profiled_rank(str(path))
+
+
+def test_a_norm_among_nodes_makes_no_hybrid_sharding(tmp_path: Path) -> None:
+    planted = replace(HYBRID, message_bytes=(4_000, 4_000))
+    (one,) = told(tmp_path, [planted])
+    assert one["predicted"]["replica_workers"] == 4

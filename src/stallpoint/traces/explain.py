@@ -211,7 +211,7 @@ def _predicted(found: dict[str, Any]) -> Iterable[str]:
     for at in found["workers"]:
         seconds, rate, speedup = (_estimate(at, name) for name in ("iteration_seconds", "throughput", "speedup"))
         lines.append(f"| {at['workers']} | {interval(seconds, 1e3, ' ms')} | {interval(rate)} | {interval(speedup)} |")
-    each = found["replica_workers"]
+    each = found["batch_workers"]
     who = "worker" if each == 1 else f"replica of {each} workers"
     yield f"Predicted, each {who} with its mini-batch, over links like those traced:"
     yield "\n".join(lines)
@@ -264,7 +264,9 @@ def sentences(one: dict[str, Any]) -> Iterable[str]:
     if one["predicted"]:
         last = one["predicted"]["workers"][-1]
         speedup = interval(_estimate(last, "speedup"))
-        yield f"{_verdict(one['predicted'])} {last['workers']} workers: {speedup} times the throughput of one."
+        each = one["predicted"]["replica_workers"]
+        first = "one" if each == 1 else f"one replica, {each} workers"
+        yield f"{_verdict(one['predicted'])} {last['workers']} workers: {speedup} times the throughput of {first}."
 
 
 def _estimate(row: dict[str, Any], name: str) -> dict[str, float | None]:

@@ -27,7 +27,7 @@ from stallpoint.traces.phases import Phases
 
 DATA, TENSOR, PIPELINE, EXPERT, CONTEXT, UNTOLD = "data", "tensor", "pipeline", "expert", "context", ""
 _WORDS = (
-    (DATA, {"data", "dp", "ddp", "fsdp", "hsdp"}),
+    (DATA, {"data", "dp", "ddp", "fsdp", "hsdp", "replicate", "shard"}),
     (PIPELINE, {"pipeline", "pp"}),
     (TENSOR, {"tensor", "tp", "sequence", "sp"}),
     (EXPERT, {"expert", "ep", "moe"}),
@@ -36,6 +36,9 @@ _WORDS = (
 """Words in a group's purpose, the first that is found decides: groups of data and something else average gradients."""
 _ACTIVATIONS = 0.1
 """Part of what a group sums from which on, in the forward pass, it is activations, and not a loss or statistics."""
+
+_GRADIENTS = 0.5
+"""Part of the scattered gradients that a group all-reduces, from which on it does so with them, and not with a norm."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,16 @@ class Groups:
 
     groups: tuple[Group, ...]
     replicas: int
-    """Ranks that compute the same model on other data."""
+    """Replicas of the model whose gradients are averaged, and of which there may be more."""
+    shards: int
+    """Ranks of a replica that have mini-batches of their own: more than one with hybrid sharding alone."""
     data: npt.NDArray[np.bool_]
     """Which collectives all of these take part in, [collectives]."""
 
     @property
-    def others(self) -> tuple[Group, ...]:
-        """Those that serve, or may serve, something else than data parallelism."""
-        return tuple(group for group in self.groups if group.parallelism != DATA)
+    def data_groups(self) -> tuple[Group, ...]:
+        """Those that serve data parallelism."""
+        return tuple(group for group in self.groups if group.parallelism == DATA)
 
 
 def groups(sent: Collectives, found: Iterations, phases: Phases, workers: int) -> Groups:
@@ -80,11 +85,30 @@ def groups(sent: Collectives, found: Iterations, phases: Phases, workers: int) -
     data = [group for group in told if group.parallelism == DATA]
     # Norms and losses may be summed among other ranks as well: gradients are most of the bytes.
     most = max(data, key=lambda group: group.bytes, default=None)
-    replicas = workers if most is None or most.size < 1 else most.size
     chosen = np.zeros(len(sent), np.bool_)
+    if most is not None and (replicating := _replicating(most, data, sent, workers)):
+        chosen[replicating.places] = True
+        return Groups(told, replicating.size, most.size, chosen)
+    replicas = workers if most is None or most.size < 1 else most.size
     for group in data:
         chosen[group.places] = group.size in (replicas, -1)
-    return Groups(told, replicas, chosen)
+    return Groups(told, replicas, 1, chosen)
+
+
+def _replicating(sharding: Group, data: list[Group], sent: Collectives, workers: int) -> Group | None:
+    """The group that all-reduces what `sharding` has reduced and scattered; None where there is no hybrid sharding.
+
+    More workers are then more replicas: shards stay within a node (Zhao et al. 2023, *PyTorch FSDP*, section 3.2.2).
+    """
+    scattered = sum(max(0, int(sent.bytes[at])) for at in sharding.places if sent.kind[at] == REDUCE_SCATTER)
+    for group in data:
+        whole = group.size * sharding.size
+        if group is sharding or min(group.size, sharding.size) < 2 or workers % whole:
+            continue
+        reduced = sum(int(sent.bytes[at]) for at in group.places if sent.kind[at] == ALL_REDUCE)
+        if scattered and reduced >= _GRADIENTS * scattered / sharding.size:
+            return group
+    return None
 
 
 def _group(

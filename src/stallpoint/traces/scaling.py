@@ -88,6 +88,8 @@ class Known:
     workers: int
     """p of the trace: replicas of the model, each of them on `each` ranks."""
     each: int
+    shards: int
+    """Ranks of a replica that have mini-batches of their own."""
     sharded: bool
     """Whether parameters are gathered in the trace (FSDP)."""
     together: bool
@@ -232,11 +234,12 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     traced = rank.iterations.seconds[chosen]
     picked = np.concatenate([[middle(traced)], random.integers(len(chosen), size=REPLICATES)])
     replays = [rank.replays[place] for place in chosen]
-    sharded = ALL_GATHER in sent.where(among_all).kind
+    sharded = rank.groups.shards > 1 or ALL_GATHER in sent.where(among_all).kind
     together = _overlap(sent, rounds > 0)
     forward = rank.phases.forward[chosen]
+    each = rank.workers // workers
     return Known(
-        workers, rank.workers // workers, sharded, together, traced, forward, replays, messages, link, picked, trees
+        workers, each, rank.groups.shards, sharded, together, traced, forward, replays, messages, link, picked, trees
     )
 
 
@@ -297,10 +300,11 @@ def worker_counts(workers: int) -> list[int]:
 def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, Any]:
     """Throughput at every of `worker_counts`, where doubling the workers stops paying, and what changes would gain.
 
-    In samples/s where a replica's mini-batch is given, else in iterations of a replica. Speedups are those over one.
+    In samples/s where the mini-batch is given, else in iterations of what has one: a worker, or those that share it.
+    Speedups are those over one replica.
     """
     seconds = {p: known.iteration(p) for p in worker_counts(known.workers)}
-    rates = {p: (batch or 1) * p / of for p, of in seconds.items()}
+    rates = {p: (batch or 1) * known.shards * p / of for p, of in seconds.items()}
     line = [p for p in rates if known.workers % p == 0 or p % known.workers == 0]
     gains = {p: np.log(rates[2 * p] / rates[p])[1:] for p in line if 2 * p in rates}
     stall = Stall.of(gains, 2 * max(gains), threshold)
@@ -325,6 +329,7 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
             if _can_be_told(known, change)
         ],
         "what_if_workers": most * known.each, "replica_workers": known.each,
+        "batch_workers": known.each // known.shards,
     }  # fmt: skip
 
 
