@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from synthetic import Layer, Truth, study
+from planted_problems import FAST, ONE, PROBLEMS, fixed
+from synthetic import Truth, study
 
 from stallpoint.cells import TrainCell
 from stallpoint.models.answers import remedies
@@ -18,50 +19,25 @@ from stallpoint.presets import presets_of, to_values
 from stallpoint.study import expand
 
 SCHEMA = yaml.safe_load((Path(__file__).parents[2] / "workflow/schemas/study.schema.yaml").read_text())
-ONE: dict[str, Any] = {
-    "storages": ("local",), "syncs": ("wfbp",), "prefetches": (0,), "repeats": 1, "iterations": 3,
-    "nodes": (1, 2, 4),
-}  # fmt: skip
-PROPORTIONAL = tuple(
-    Layer(name, kind, 1e-5, each, size)
-    for name, kind, each, size in (
-        ("conv1", "convolution", 0.40e-3, 140_000),
-        ("relu1", "relu", 0.05e-3, 0),
-        ("conv2", "convolution", 0.30e-3, 1_230_000),
-        ("fc6", "fully-connected", 0.10e-3, 4_000_000),
-    )
-)
-"""Layers whose times are in proportion to b: nothing is wrong with them."""
-FAST = Truth(layers=PROPORTIONAL, alpha=5e-6, beta=1e-11, read=1e-6, decode=1e-6, update=1e-4, noise=0.01)
-"""Nothing limits it."""
-
-
-def fixed(seconds: float, *kinds: str) -> tuple[Layer, ...]:
-    """The layers, of which those of `kinds` take so long however small the mini-batch."""
-    return tuple(replace(layer, fixed=seconds) if layer.type in kinds else layer for layer in PROPORTIONAL)
-
-
-PLANTED = {
-    "slow link": (replace(FAST, beta=2e-8), {}, "link"),
-    "slow loader": (replace(FAST, decode=20e-3), {"prefetches": (2,)}, "readers"),
-    "straggling node": (replace(FAST, lag=3.0), {}, "node"),
-    "small matrices": (replace(FAST, layers=fixed(60e-3, "convolution", "fully-connected")), {}, "mini-batch"),
-    "launch-bound": (replace(FAST, layers=fixed(60e-3, "convolution", "fully-connected", "relu")), {}, "launches"),
-}  # fmt: skip
 
 
 def found(truth: Truth, **more: Any) -> pd.DataFrame:
-    table = fit(study(truth, **(ONE | more)), nodes=[1, 2, 4])["remedies"]
+    return strong(study(truth, **(ONE | more)))
+
+
+def strong(records: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    table = fit(records, nodes=[1, 2, 4])["remedies"]
     return table.query("scaling == 'strong'").sort_values("rank_in_curve")
 
 
-@pytest.mark.parametrize("problem", PLANTED)
-def test_the_first_remedy_of_a_planted_problem_is_the_right_one(problem: str) -> None:
-    truth, more, right = PLANTED[problem]
-    rows = found(truth, **more)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_first_remedy_of_a_planted_problem_is_the_right_one(name: str) -> None:
+    problem = PROBLEMS[name]
+    rows = strong(problem.records(noise=0.01))
     first = rows.iloc[0]
-    assert (first["changes"], first["verdict"]) == (right, "helps"), rows[["remedy", "gain", "verdict"]].to_string()
+    assert (first["changes"], first["verdict"]) == (problem.right, "helps"), rows[["remedy", "gain"]].to_string()
     assert first["gain_low"] > 1.5
+    assert first["gain"] == pytest.approx(problem.gain, rel=0.15)
 
 
 @pytest.fixture(scope="module")

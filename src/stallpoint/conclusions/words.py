@@ -156,7 +156,7 @@ def helps_in_words(answer: Mapping[str, Any]) -> str:
     """What would help first where most workers were measured, as predicted; empty where nothing would."""
     if answer["beyond"]["state"] == "withheld":
         return ""
-    sure = [f"{one['remedy']} {gained_in_words(one)}" for one in answer["helps"] if one["verdict"] == HELPS]
+    sure = [f"{one['remedy']}: {gained_in_words(one)}" for one in answer["helps"] if one["verdict"] == HELPS]
     open_ = [one["remedy"] for one in answer["helps"] if one["verdict"] == UNDECIDED]
     told = sure[:MOST_HELPS] or ([f"undecided whether {' or '.join(open_[:MOST_HELPS])}"] if open_ else [])
     return f"{'; '.join(told)} (predicted, {at_count(answer, answer['helps'][0]['ranks'])})" if told else ""

@@ -41,7 +41,7 @@ def remedies(conclusions: Conclusions) -> Section:
 def _curve(curve: Mapping[str, Any], name: str, *, shown: bool) -> str:
     entries: Sequence[Mapping[str, Any]] = curve["remedies"]
     first = entries[0]
-    summary = f"{name}, {at_count(curve, first['ranks'])}: {first['remedy']} {gained_in_words(first)}"
+    summary = f"{name}, {at_count(curve, first['ranks'])}: {first['remedy']}, {gained_in_words(first)}"
     cells = "".join(map(_cell, entries))
     return (
         f"<details{' open' if shown else ''}{belongs_to(curve)}><summary>{escape(summary)}</summary>"
