@@ -79,7 +79,7 @@ def _saturation(rows: list[dict[str, Any]]) -> Answered:
         [
             [
                 row["storage"], row["hardware"], str(row["workers_per_node"]), str(row["readers"]),
-                _saturates(row), _saturating(row), str(row["largest_measured"]),
+                saturation_in_words(row), _saturating(row), str(row["largest_measured"]),
             ]
             for row in rows
         ],
@@ -87,7 +87,8 @@ def _saturation(rows: list[dict[str, Any]]) -> Answered:
     )  # fmt: skip
 
 
-def _saturates(row: Mapping[str, Any]) -> str:
+def saturation_in_words(row: Mapping[str, Any]) -> str:
+    """``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2``: of workers that read a storage at once."""
     links = {"saturates": "at", "keeps pace": "up to"}
     where = f"{links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
     return f"{row['verdict']} {where}".strip()

@@ -33,6 +33,7 @@ from torch import nn
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.sent import Sent
 from stallpoint.networks.layers import Layer
 
 _next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
@@ -49,6 +50,23 @@ class LayerTimes:
     """When a layer's gradients were complete, since the start of the iteration; None where nothing is learned."""
     turns: int
     """Marks of the forward pass: one for each call of a layer, and for each return into a layer around it."""
+
+    def columns(self, layers: Sequence[Layer], sent: Mapping[int, Sent]) -> dict[str, Sequence[Any]]:
+        """Columns of `records.LAYERS` for these `layers`, whose gradients were `sent` so."""
+        sendings = [sent.get(index) for index in range(len(layers))]
+        return {
+            "layer_index": list(range(len(layers))),
+            "layer": [layer.name for layer in layers],
+            "layer_type": [layer.type for layer in layers],
+            "gradient_bytes": [layer.gradient_bytes for layer in layers],
+            "forward": self.forward,
+            "backward": self.backward,
+            "gradient_ready": self.gradient_ready,
+            "all_reduce_start": [one and one.start for one in sendings],
+            "all_reduce_end": [one and one.end for one in sendings],
+            "message": [one.message if one else -1 for one in sendings],
+            "message_bytes": [one.bytes if one else 0 for one in sendings],
+        }
 
 
 class LayerTimer:

@@ -24,7 +24,7 @@ from stallpoint.measure.device import device_of
 from stallpoint.measure.device_prefetch import DevicePrefetch
 from stallpoint.measure.gradient_norms import GradientNorms
 from stallpoint.measure.instrumentation import Instrumentation
-from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
+from stallpoint.measure.layer_timing import LayerTimer
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Optimiser, Sgd
 from stallpoint.measure.optimisers import Adagrad
@@ -42,12 +42,9 @@ from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset, preset_from
-from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.storage.memory import OneBatch
-
-PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
-"""What an iteration does, one after the other; together they are its time."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ class Trainer:
         sent = self._synchronisation.sent()
         self._synchronisation.clear()
         self._synchronisation.learn(times.gradient_ready)
-        return Iteration(self._phase_columns(batch, loss, ends, sent), self._layer_columns(times, sent), times.turns)
+        return Iteration(self._phase_columns(batch, loss, ends, sent), times.columns(self._layers, sent), times.turns)
 
     @property
     def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
@@ -234,22 +231,6 @@ class Trainer:
             "decode": batch.decode,
             "communication": covered((layer.start, layer.end) for layer in sent.values()),
             "loss": loss.item(),
-        }
-
-    def _layer_columns(self, times: LayerTimes, sent: Mapping[int, Sent]) -> dict[str, Sequence[Any]]:
-        sendings = [sent.get(index) for index in range(len(self._layers))]
-        return {
-            "layer_index": list(range(len(self._layers))),
-            "layer": [layer.name for layer in self._layers],
-            "layer_type": [layer.type for layer in self._layers],
-            "gradient_bytes": [layer.gradient_bytes for layer in self._layers],
-            "forward": times.forward,
-            "backward": times.backward,
-            "gradient_ready": times.gradient_ready,
-            "all_reduce_start": [one and one.start for one in sendings],
-            "all_reduce_end": [one and one.end for one in sendings],
-            "message": [one.message if one else -1 for one in sendings],
-            "message_bytes": [one.bytes if one else 0 for one in sendings],
         }
 
 
