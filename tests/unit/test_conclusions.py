@@ -12,7 +12,7 @@ from stallpoint.conclusions.answers import answers, leading
 from stallpoint.conclusions.details import details
 from stallpoint.conclusions.numbers import _left_out, _slow_nodes, conclude
 from stallpoint.conclusions.page import page
-from stallpoint.conclusions.storages import answered, starving_in_words
+from stallpoint.conclusions.storages import answered, saturation, starving_in_words
 from stallpoint.conclusions.summary import summary
 from stallpoint.conclusions.words import (
     beyond_in_words,
@@ -237,9 +237,28 @@ def test_training_starves_from_the_fewest_workers_that_surely_wait_too_long() ->
     assert starving_in_words(curve) == "n = 2, measured"
 
 
+def test_what_would_decide_where_a_storage_saturates_is_said() -> None:
+    row = {
+        "hardware": "cpu", "storage": "shared", "readers": 1, "workers_per_node": 1, "largest_measured": 4,
+        "largest_considered": 8, "deciding": "", "saturation_ranks": {"value": 4.0, "low": 4.0, "high": 4.0},
+    }  # fmt: skip
+    found = saturation([
+        {**row, "verdict": "saturates", "verdict_ranks": 4},
+        {**row, "verdict": "keeps pace", "verdict_ranks": 8, "saturation_ranks": None},
+        {**row, "verdict": "undecided", "verdict_ranks": 2, "deciding": "more visits to 2, 4 workers"},
+        {**row, "verdict": "undecided", "verdict_ranks": 0, "deciding": "more visits to 1, 2, 4 workers"},
+    ])  # fmt: skip
+    assert [cells[-3:-1] for cells in found.rows] == [
+        ["saturates at 4", "4 (4–4)"],
+        ["keeps pace up to 8", "not up to 8"],
+        ["undecided from 2; more visits to 2, 4 workers would decide", "4 (4–4)"],
+        ["undecided; more visits to 1, 2, 4 workers would decide", "not known"],
+    ]
+
+
 def test_what_storages_answer_stands_in_details_with_a_table_each(conclusions: dict[str, Any]) -> None:
     found = {one.title: one for one in answered(conclusions)}
-    assert list(found) == ["Storages", "Workers that read at once", "Are workers kept busy"]
+    assert list(found) == ["Storages", "Saturation of storages", "Accelerator utilisation"]
     assert all(len(row) == len(one.head) for one in found.values() for row in one.rows)
     assert all(f"## {title}" in details(conclusions) for title in found)
 
@@ -469,6 +488,15 @@ def test_what_would_help_are_the_first_remedies_that_gain_for_sure() -> None:
     assert helps_in_words(answer(curve(remedies=found))) == words
     assert helps_in_words(answer(curve(remedies=found, withheld="the model is off"))) == ""
     assert helps_in_words(answer(curve(remedies=[]))) == ""
+
+
+def test_what_trains_something_else_says_so_by_its_name() -> None:
+    also = "a target may take more samples"
+    sure, open_ = (remedy("4 × the mini-batch", low, 1.6, also=also) for low in (1.3, 0.9))
+    more = remedy("more readers", 0.9, 1.5, also="as many more cores")
+    assert helps_in_words(answer(curve(remedies=[sure]))).startswith(f"4 × the mini-batch ({also}): +60 %")
+    words = f"undecided whether 4 × the mini-batch ({also}) or more readers (predicted, n = 2)"
+    assert helps_in_words(answer(curve(remedies=[open_, more]))) == words
 
 
 def test_remedies_that_may_gain_nothing_are_undecided() -> None:

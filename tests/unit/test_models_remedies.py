@@ -14,6 +14,7 @@ from synthetic import Truth, study
 
 from stallpoint.cells import TrainCell
 from stallpoint.models.answers import remedies
+from stallpoint.models.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.fitting import fit
 from stallpoint.presets import presets_of, to_values
 from stallpoint.study import expand
@@ -53,10 +54,11 @@ def table() -> pd.DataFrame:
 
 def test_verdicts_follow_intervals_and_rank_remedies(table: pd.DataFrame) -> None:
     known = table[table["fits"] != "does not fit"]
-    holds_none = (known["gain_low"] <= 1) & (known["gain_high"] > 1 + remedies.LEAST_GAIN)
-    assert set(known.loc[holds_none, "verdict"]) == {"undecided"}
-    assert (known.loc[known["verdict"] == "helps", "gain_low"] > 1).all()
-    assert (known.loc[known["verdict"] == "no gain", "gain_high"] <= 1 + remedies.LEAST_GAIN).all()
+    least = 1 + SAME_WITHIN
+    within = (known["gain_low"] <= least) & (known["gain_high"] > least)
+    assert set(known.loc[within, "verdict"]) == {"undecided"}
+    assert (known.loc[known["verdict"] == "helps", "gain_low"] > least).all()
+    assert (known.loc[known["verdict"] == "no gain", "gain_high"] <= least).all()
     assert known.loc[known["gain"].isna(), "verdict"].eq("unknown").all()
     for _, rows in table.groupby(["scaling", "sync", "storage", "prefetch", "batch", "workers_per_node"]):
         ordered = rows.sort_values("rank_in_curve")
@@ -65,6 +67,15 @@ def test_verdicts_follow_intervals_and_rank_remedies(table: pd.DataFrame) -> Non
         assert places.is_monotonic_increasing
         helping = ordered.loc[ordered["verdict"] == "helps", "gain"]
         assert helping.is_monotonic_decreasing
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(1.0035, 1.032, "no gain"), (1.03, 1.14, "undecided"), (0.9, 2.0, "undecided"), (1.06, 1.2, "helps")],
+)
+def test_a_gain_that_equal_studies_differ_by_is_none(low: float, high: float, verdict: str) -> None:
+    gain = np.concatenate([[(low + high) / 2], np.linspace(low, high, REPLICATES)])
+    assert remedies._verdict(gain) == verdict
 
 
 def of(table: pd.DataFrame, changes: str, **labels: Any) -> pd.DataFrame:

@@ -263,8 +263,9 @@ _CHARTS = (
         ("feeding",),
         "Threads that read ahead as fast as a worker computes: the predicted time in which one of them reads and "
         "decodes a mini-batch over the iteration without its wait for data. Points with 90 % intervals are of measured "
-        "iterations, dashed lines go on where iterations are predicted; the grey line is the number that a worker has. "
-        "With strong scaling b falls with the workers: pointing at a point shows it.",
+        "iterations, dashed lines go on where iterations are predicted; the grey line is the number that a worker has; "
+        "without prefetch it has none and reads in line. With strong scaling b falls with the workers: pointing at a "
+        "point shows it.",
     ),
     Chart(
         "prediction",

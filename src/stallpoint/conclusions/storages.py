@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from stallpoint.conclusions.numbers import Conclusions
-from stallpoint.conclusions.words import at_count, percent, series
+from stallpoint.conclusions.words import at_count, count, percent, series
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.numerals import interval, number
 from stallpoint.origins import BEYOND_CACHE, in_words
+from stallpoint.workers import place_in_words
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ def answered(conclusions: Conclusions) -> Iterator[Answered]:
     """The questions that the study has records for."""
     tables = (
         _rates(conclusions["storages"]),
-        _saturation(conclusions["saturation"]),
+        saturation(conclusions["saturation"]),
         _feeding(conclusions["curves"]),
-        _break_even(conclusions["break_even"]),
+        break_even(conclusions["break_even"]),
     )
     yield from (table for table in tables if table.rows)
 
@@ -47,23 +48,20 @@ def _rates(rows: list[dict[str, Any]]) -> Answered:
     )
     if small := sorted({row["storage"] for row in rows if row["set_over_memory"] < BEYOND_CACHE}):
         text += (
-            f" Smaller than {number(BEYOND_CACHE)} times the memory of the nodes, which MLPerf Storage asks for, so "
-            f"that caches may hold much of it: {', '.join(small)}."
+            f" MLPerf Storage asks for sets of {number(BEYOND_CACHE)} times the memory of the nodes, of which caches "
+            f"hold little; smaller: {', '.join(small)}."
         )
     largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: row["nodes"])}
     shown = [row for row in rows if row["nodes"] == largest[row["hardware"]]]
+    shown.sort(key=lambda row: (row["order"] != "shuffled", row["cache"] != "cold"))  # as training reads comes first
     return Answered(
         "Storages",
         text,
-        [
-            "storage", "hardware", "nodes", "workers", "order", "page cache", "readers", "samples/s", "came",
-            "beside others",
-        ],
+        ["storage", "read by", "read", "samples/s", "beside others", "the bytes came"],
         [
             [
-                row["storage"], row["hardware"], str(row["nodes"]), str(row["nodes"] * row["workers_per_node"]),
-                row["order"], row["cache"], str(row["readers"]), interval(row["samples_per_second"]),
-                in_words(row["origin"], row["server_cache"]), row["verdict"],
+                row["storage"], _place(row), f"{row['order']}, {row['cache']}, {count(row['readers'], 'reader')}",
+                interval(row["samples_per_second"]), row["verdict"], came_in_words(row),
             ]
             for row in shown
         ],
@@ -71,15 +69,28 @@ def _rates(rows: list[dict[str, Any]]) -> Answered:
     )  # fmt: skip
 
 
-def _saturation(rows: list[dict[str, Any]]) -> Answered:
+def _place(row: Mapping[str, Any]) -> str:
+    """``8 workers (2 nodes) of cpu``."""
+    per_node = row["workers_per_node"]
+    return f"{place_in_words(row['nodes'] * per_node, per_node)} of {row['hardware']}"
+
+
+def came_in_words(row: Mapping[str, Any]) -> str:
+    """``from the network, or from a cache behind it (nfs4, shared)``."""
+    return f"{in_words(row['origin'], row['server_cache'])} ({row['filesystem']}, {row['locality']})"
+
+
+def saturation(rows: list[dict[str, Any]]) -> Answered:
+    """Where storages give no more, of rows of ``saturation`` in the conclusions."""
     return Answered(
-        "Workers that read at once",
-        "A storage saturates where doubling them brings less than the threshold more samples in the same time.",
+        "Saturation of storages",
+        "A storage saturates where doubling the workers that read at once brings less than the threshold more samples "
+        "in the same time.",
         ["storage", "hardware", "workers per node", "readers of each", "verdict", "saturates at", "measured up to"],
         [
             [
                 row["storage"], row["hardware"], str(row["workers_per_node"]), str(row["readers"]),
-                saturation_in_words(row), _saturating(row), str(row["largest_measured"]),
+                _saturation_in_words(row), _saturating(row), str(row["largest_measured"]),
             ]
             for row in rows
         ],
@@ -87,14 +98,16 @@ def _saturation(rows: list[dict[str, Any]]) -> Answered:
     )  # fmt: skip
 
 
-def saturation_in_words(row: Mapping[str, Any]) -> str:
-    """``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2``: of workers that read a storage at once."""
+def _saturation_in_words(row: Mapping[str, Any]) -> str:
+    """``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2; ... would decide``: workers that read at once."""
     links = {"saturates": "at", "keeps pace": "up to"}
-    where = f"{links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
-    return f"{row['verdict']} {where}".strip()
+    where = f" {links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
+    return f"{row['verdict']}{where}{f'; {deciding} would decide' if (deciding := row['deciding']) else ''}"
 
 
 def _saturating(row: Mapping[str, Any]) -> str:
+    if not row["verdict_ranks"]:
+        return "not known"
     found = row["saturation_ranks"]
     return interval(found) if found else f"not up to {row['largest_considered']}"
 
@@ -102,17 +115,20 @@ def _saturating(row: Mapping[str, Any]) -> str:
 def _feeding(curves: list[dict[str, Any]]) -> Answered:
     fed = [curve for curve in curves if _measured(curve)]
     return Answered(
-        "Are workers kept busy",
-        "Accelerator utilisation is the part of an iteration in which workers do not wait for training data; below "
-        f"{100 * BUSY:.0f} % they starve. As many readers as are needed read as fast as a worker computes. Each curve "
-        "at the most workers measured.",
+        "Accelerator utilisation",
+        "The part of an iteration in which workers do not wait for training data, of each curve at the most workers "
+        f"measured, and as predicted without these cells; below {100 * BUSY:.0f} % workers starve. As many readers as "
+        "are needed read as fast as a worker computes.",
         [
-            "network", "hardware", "curve", "n", "b", "utilisation", "predicted without its own cells", "starves from",
-            "readers", "readers needed",
+            "network", "curve", "n", "b", "utilisation", "as predicted", "starves from", "readers", "readers needed",
         ],
         [_fed(curve, _measured(curve)[-1]) for curve in fed],
         fed,
     )  # fmt: skip
+
+
+def _trained(curve: Mapping[str, Any]) -> str:
+    return f"{curve['network']} on {curve['hardware']}"
 
 
 def _measured(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -121,9 +137,9 @@ def _measured(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _fed(curve: Mapping[str, Any], at: Mapping[str, Any]) -> list[str]:
     return [
-        curve["network"], curve["hardware"], series(curve), str(at["ranks"]), str(at["worker_batch"]),
-        percent(at["utilisation"]), percent(at["predicted_utilisation"]), starving_in_words(curve), str(at["readers"]),
-        interval(at["readers_needed"]),
+        _trained(curve), series(curve), str(at["ranks"]), str(at["worker_batch"]),
+        percent(at["utilisation"]), percent(at["predicted_utilisation"]), starving_in_words(curve),
+        str(at["readers"]) if curve["prefetch"] else "none, in line", interval(at["readers_needed"]),
     ]  # fmt: skip
 
 
@@ -136,20 +152,21 @@ def starving_in_words(curve: Mapping[str, Any]) -> str:
     return f"not up to {at_count(curve, curve['feeding'][-1]['ranks'])}"
 
 
-def _break_even(rows: list[dict[str, Any]]) -> Answered:
+def break_even(rows: list[dict[str, Any]]) -> Answered:
+    """What staging and packing take and save, of rows of ``break_even`` in the conclusions."""
     return Answered(
         "Staging and packing",
         "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "
         "and saves in each epoch what workers wait less for data. Undecided: an epoch may save nothing.",
         [
-            "network", "hardware", "curve", "n", "instead of", "remedy", "takes, s", "wait in an epoch before, s",
-            "after, s", "verdict", "after epochs",
+            "network", "curve", "nodes", "remedy", "instead of", "verdict", "after epochs", "takes, s",
+            "an epoch waited, s", "and waits, s",
         ],
         [
             [
-                row["network"], row["hardware"], series(row), str(row["nodes"]), row["before"],
-                row["remedy"], *(interval(row[name]) for name in ("seconds", "wait_before", "wait_after")),
-                row["verdict"], interval(row["epochs"]) if row["epochs"] else "–",
+                _trained(row), series(row), str(row["nodes"]), row["remedy"], row["before"], row["verdict"],
+                interval(row["epochs"]) if row["epochs"] else "–",
+                *(interval(row[name]) for name in ("seconds", "wait_before", "wait_after")),
             ]
             for row in rows
         ],
