@@ -34,6 +34,7 @@ import predictions
 import presets
 import probe
 import reading
+import remedies
 import repeatability
 import report_page
 import scale
@@ -46,6 +47,7 @@ import truth
 
 BENCHMARKS = {
     "truth": truth.benchmark,
+    "remedies": remedies.benchmark,
     "repeatability": repeatability.benchmark,
     "collect": collect.benchmark,
     "scale": scale.benchmark,

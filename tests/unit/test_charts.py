@@ -94,6 +94,7 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
     curves = scaling.groupby(["storage", "scaling", "sync", "prefetch"]).ngroups
     batches = layers["worker_batch"].nunique()
     visits = (tables["visits"]["rank"] == 0).sum()
+    fed = tables["feeding"].query("basis == 'measured'")
     panels = 5  # strong on local and on shared, each with and without prefetch, and weak
     return {
         # measured points, and a triangle for each stalling point
@@ -134,7 +135,9 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
             "line": tables["largest_batch"]["fixed"].notna().sum(),
             "rule": len(tables["memory"]) + tables["largest_batch"].groupby("prefetch").ngroups,
         },
-        "data-share": {"symbol": (tables["data_share"]["scaling"] != "compute").sum()},
+        # measured places, and the line of each curve
+        "data-share": {"symbol": fed["utilisation"].notna().sum(), "line": curves},
+        "readers": {"symbol": (fed["readers_needed"] > 0).sum(), "line": curves},
         "storage": {"symbol": len(tables["storage_rates"]), "rule": len(tables["storage_rates"])},
         "prediction": {"symbol": predictions["error"].notna().sum(), "line": 1, "area": 1},
         # a point with both intervals for each combination at 4 nodes, and the diagonal
@@ -215,6 +218,7 @@ AXIS_TITLES = {
     "amdahl": {"nodes", "speedup by Amdahl's law"},
     "memory": {"mini-batch of one worker, b [samples]", "most memory [GiB]"},
     "data-share": {"nodes", "data wait [% of iteration]"},
+    "readers": {"nodes", "readers needed by each worker"},
     "storage": {"reading rate of all nodes together [samples/s]"},
     "prediction": {"measured iteration [s]", "predicted iteration [s]"},
     "validation": {"measured iteration [s]", "predicted iteration [s]"},

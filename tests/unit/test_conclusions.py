@@ -12,6 +12,7 @@ from stallpoint.conclusions.answers import answers, leading
 from stallpoint.conclusions.details import details
 from stallpoint.conclusions.numbers import _left_out, _slow_nodes, conclude
 from stallpoint.conclusions.page import page
+from stallpoint.conclusions.storages import answered, saturation, starving_in_words
 from stallpoint.conclusions.summary import summary
 from stallpoint.conclusions.words import (
     beyond_in_words,
@@ -222,6 +223,44 @@ def test_details_say_where_time_to_a_target_stalls_beside_throughput(conclusions
         if (curve["scaling"], curve["sync"], curve["prefetch"], curve["storage"]) == ("strong", "wfbp", 2, "local")
     )
     assert strong.endswith(f"| {verdict_in_short(curve)} |")
+
+
+def test_training_starves_from_the_fewest_workers_that_surely_wait_too_long() -> None:
+    def at(ranks: int, basis: str, low: float, high: float) -> dict[str, Any]:
+        return {"ranks": ranks, "basis": basis, "utilisation": {"value": (low + high) / 2, "low": low, "high": high}}
+
+    fed = [at(1, "measured", 0.97, 0.99), at(2, "measured", 0.85, 0.95), at(4, "predicted", 0.5, 0.6)]
+    curve = {"workers_per_node": 1, "feeding": fed}
+    assert starving_in_words(curve) == "n = 4, predicted"
+    assert starving_in_words({**curve, "feeding": fed[:2]}) == "not up to n = 2"
+    fed[1] = at(2, "measured", 0.7, 0.8)
+    assert starving_in_words(curve) == "n = 2, measured"
+
+
+def test_what_would_decide_where_a_storage_saturates_is_said() -> None:
+    row = {
+        "hardware": "cpu", "storage": "shared", "readers": 1, "workers_per_node": 1, "largest_measured": 4,
+        "largest_considered": 8, "deciding": "", "saturation_ranks": {"value": 4.0, "low": 4.0, "high": 4.0},
+    }  # fmt: skip
+    found = saturation([
+        {**row, "verdict": "saturates", "verdict_ranks": 4},
+        {**row, "verdict": "keeps pace", "verdict_ranks": 8, "saturation_ranks": None},
+        {**row, "verdict": "undecided", "verdict_ranks": 2, "deciding": "more visits to 2, 4 workers"},
+        {**row, "verdict": "undecided", "verdict_ranks": 0, "deciding": "more visits to 1, 2, 4 workers"},
+    ])  # fmt: skip
+    assert [cells[-3:-1] for cells in found.rows] == [
+        ["saturates at 4", "4 (4–4)"],
+        ["keeps pace up to 8", "not up to 8"],
+        ["undecided from 2; more visits to 2, 4 workers would decide", "4 (4–4)"],
+        ["undecided; more visits to 1, 2, 4 workers would decide", "not known"],
+    ]
+
+
+def test_what_storages_answer_stands_in_details_with_a_table_each(conclusions: dict[str, Any]) -> None:
+    found = {one.title: one for one in answered(conclusions)}
+    assert list(found) == ["Storages", "Saturation of storages", "Accelerator utilisation"]
+    assert all(len(row) == len(one.head) for one in found.values() for row in one.rows)
+    assert all(f"## {title}" in details(conclusions) for title in found)
 
 
 def test_a_study_without_runs_to_a_target_says_nothing_of_them() -> None:
@@ -445,10 +484,19 @@ def test_what_would_help_are_the_first_remedies_that_gain_for_sure() -> None:
         remedy("more readers", 1.3, 1.6), remedy("still more readers", 1.2, 1.5, changes="more readers"),
         remedy("no launches", 1.2, 1.4, at_most=True), remedy("faster links", 0.9, 1.5),
     ]  # fmt: skip
-    words = "more readers +60 % (30–100); no launches at most +40 % (20–100) (predicted, n = 2)"
+    words = "more readers: +60 % (30–100); no launches: at most +40 % (20–100) (predicted, n = 2)"
     assert helps_in_words(answer(curve(remedies=found))) == words
     assert helps_in_words(answer(curve(remedies=found, withheld="the model is off"))) == ""
     assert helps_in_words(answer(curve(remedies=[]))) == ""
+
+
+def test_what_trains_something_else_says_so_by_its_name() -> None:
+    also = "a target may take more samples"
+    sure, open_ = (remedy("4 × the mini-batch", low, 1.6, also=also) for low in (1.3, 0.9))
+    more = remedy("more readers", 0.9, 1.5, also="as many more cores")
+    assert helps_in_words(answer(curve(remedies=[sure]))).startswith(f"4 × the mini-batch ({also}): +60 %")
+    words = f"undecided whether 4 × the mini-batch ({also}) or more readers (predicted, n = 2)"
+    assert helps_in_words(answer(curve(remedies=[open_, more]))) == words
 
 
 def test_remedies_that_may_gain_nothing_are_undecided() -> None:

@@ -1,10 +1,13 @@
 """Whether training data keeps workers busy, from planted times of reading and decoding."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 from synthetic import NETWORK, Truth, study
 
+from stallpoint.charts import data_share, readers
 from stallpoint.models.fitting import fit
 
 # So slow to read that two readers cannot keep up.
@@ -12,9 +15,13 @@ SLOW = Truth(NETWORK, noise=0.0, read=3.2e-3)
 
 
 @pytest.fixture(scope="module")
-def rows() -> pd.DataFrame:
-    found = fit(study(SLOW, nodes=(1, 2, 4)), nodes=[1, 2, 4, 8])
-    return found["feeding"].merge(found["predictions"])
+def fitted() -> dict[str, pd.DataFrame]:
+    return fit(study(SLOW, nodes=(1, 2, 4)), nodes=[1, 2, 4, 8])
+
+
+@pytest.fixture(scope="module")
+def rows(fitted: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    return fitted["feeding"].merge(fitted["predictions"])
 
 
 def strong(rows: pd.DataFrame, **where: object) -> pd.DataFrame:
@@ -60,3 +67,18 @@ def test_measured_places_are_predicted_within_two_points(rows: pd.DataFrame) -> 
     measured = rows[(rows["basis"] == "measured") & rows["predicted_utilisation"].notna()]
     assert (measured["ranks"] > 1).sum() >= 8
     assert np.median(np.abs(measured["predicted_utilisation"] - measured["utilisation"])) < 0.02
+
+
+def test_charts_say_how_many_readers_are_missing_and_where_workers_starve(fitted: dict[str, pd.DataFrame]) -> None:
+    feeding = fitted["feeding"]
+    in_line, ahead = ({"feeding": feeding[feeding["prefetch"] == prefetch]} for prefetch in (0, 2))
+    assert re.fullmatch(
+        r"alexnet from shared needs [\d.]+ readers for b = 16 on each worker at 4 nodes, and has 2", readers.finding(ahead)
+    )
+    assert re.fullmatch(
+        r"alexnet from shared reads in line; \d+ readers ahead would keep a worker busy at 4 nodes",
+        readers.finding(in_line),
+    )
+    fed = {"feeding": ahead["feeding"].assign(readers=100)}
+    assert readers.finding(fed) == "Every worker is fed by the readers that it has"
+    assert "starves from 1 node on" in data_share.finding(in_line)

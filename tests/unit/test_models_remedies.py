@@ -9,59 +9,36 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from synthetic import Layer, Truth, study
+from planted_problems import FAST, ONE, PROBLEMS, fixed
+from synthetic import Truth, study
 
 from stallpoint.cells import TrainCell
 from stallpoint.models.answers import remedies
+from stallpoint.models.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.fitting import fit
 from stallpoint.presets import presets_of, to_values
 from stallpoint.study import expand
 
 SCHEMA = yaml.safe_load((Path(__file__).parents[2] / "workflow/schemas/study.schema.yaml").read_text())
-ONE: dict[str, Any] = {
-    "storages": ("local",), "syncs": ("wfbp",), "prefetches": (0,), "repeats": 1, "iterations": 3,
-    "nodes": (1, 2, 4),
-}  # fmt: skip
-PROPORTIONAL = tuple(
-    Layer(name, kind, 1e-5, each, size)
-    for name, kind, each, size in (
-        ("conv1", "convolution", 0.40e-3, 140_000),
-        ("relu1", "relu", 0.05e-3, 0),
-        ("conv2", "convolution", 0.30e-3, 1_230_000),
-        ("fc6", "fully-connected", 0.10e-3, 4_000_000),
-    )
-)
-"""Layers whose times are in proportion to b: nothing is wrong with them."""
-FAST = Truth(layers=PROPORTIONAL, alpha=5e-6, beta=1e-11, read=1e-6, decode=1e-6, update=1e-4, noise=0.01)
-"""Nothing limits it."""
-
-
-def fixed(seconds: float, *kinds: str) -> tuple[Layer, ...]:
-    """The layers, of which those of `kinds` take so long however small the mini-batch."""
-    return tuple(replace(layer, fixed=seconds) if layer.type in kinds else layer for layer in PROPORTIONAL)
-
-
-PLANTED = {
-    "slow link": (replace(FAST, beta=2e-8), {}, "link"),
-    "slow loader": (replace(FAST, decode=20e-3), {"prefetches": (2,)}, "readers"),
-    "straggling node": (replace(FAST, lag=3.0), {}, "node"),
-    "small matrices": (replace(FAST, layers=fixed(60e-3, "convolution", "fully-connected")), {}, "mini-batch"),
-    "launch-bound": (replace(FAST, layers=fixed(60e-3, "convolution", "fully-connected", "relu")), {}, "launches"),
-}  # fmt: skip
 
 
 def found(truth: Truth, **more: Any) -> pd.DataFrame:
-    table = fit(study(truth, **(ONE | more)), nodes=[1, 2, 4])["remedies"]
+    return strong(study(truth, **(ONE | more)))
+
+
+def strong(records: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    table = fit(records, nodes=[1, 2, 4])["remedies"]
     return table.query("scaling == 'strong'").sort_values("rank_in_curve")
 
 
-@pytest.mark.parametrize("problem", PLANTED)
-def test_the_first_remedy_of_a_planted_problem_is_the_right_one(problem: str) -> None:
-    truth, more, right = PLANTED[problem]
-    rows = found(truth, **more)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_first_remedy_of_a_planted_problem_is_the_right_one(name: str) -> None:
+    problem = PROBLEMS[name]
+    rows = strong(problem.records(noise=0.01))
     first = rows.iloc[0]
-    assert (first["changes"], first["verdict"]) == (right, "helps"), rows[["remedy", "gain", "verdict"]].to_string()
+    assert (first["changes"], first["verdict"]) == (problem.right, "helps"), rows[["remedy", "gain"]].to_string()
     assert first["gain_low"] > 1.5
+    assert first["gain"] == pytest.approx(problem.gain, rel=0.15)
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +54,11 @@ def table() -> pd.DataFrame:
 
 def test_verdicts_follow_intervals_and_rank_remedies(table: pd.DataFrame) -> None:
     known = table[table["fits"] != "does not fit"]
-    holds_none = (known["gain_low"] <= 1) & (known["gain_high"] > 1 + remedies.LEAST_GAIN)
-    assert set(known.loc[holds_none, "verdict"]) == {"undecided"}
-    assert (known.loc[known["verdict"] == "helps", "gain_low"] > 1).all()
-    assert (known.loc[known["verdict"] == "no gain", "gain_high"] <= 1 + remedies.LEAST_GAIN).all()
+    least = 1 + SAME_WITHIN
+    within = (known["gain_low"] <= least) & (known["gain_high"] > least)
+    assert set(known.loc[within, "verdict"]) == {"undecided"}
+    assert (known.loc[known["verdict"] == "helps", "gain_low"] > least).all()
+    assert (known.loc[known["verdict"] == "no gain", "gain_high"] <= least).all()
     assert known.loc[known["gain"].isna(), "verdict"].eq("unknown").all()
     for _, rows in table.groupby(["scaling", "sync", "storage", "prefetch", "batch", "workers_per_node"]):
         ordered = rows.sort_values("rank_in_curve")
@@ -89,6 +67,15 @@ def test_verdicts_follow_intervals_and_rank_remedies(table: pd.DataFrame) -> Non
         assert places.is_monotonic_increasing
         helping = ordered.loc[ordered["verdict"] == "helps", "gain"]
         assert helping.is_monotonic_decreasing
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(1.0035, 1.032, "no gain"), (1.03, 1.14, "undecided"), (0.9, 2.0, "undecided"), (1.06, 1.2, "helps")],
+)
+def test_a_gain_that_equal_studies_differ_by_is_none(low: float, high: float, verdict: str) -> None:
+    gain = np.concatenate([[(low + high) / 2], np.linspace(low, high, REPLICATES)])
+    assert remedies._verdict(gain) == verdict
 
 
 def of(table: pd.DataFrame, changes: str, **labels: Any) -> pd.DataFrame:

@@ -29,5 +29,24 @@ def test_a_storage_of_each_nodes_own_keeps_pace(rows: pd.DataFrame) -> None:
     assert (local["verdict"], local["verdict_ranks"], local["reached"]) == ("keeps pace", 64, False)
 
 
+def test_a_single_visit_decides_nothing_and_more_of_them_would() -> None:
+    truth = Truth(NETWORK, noise=0.0, contention=0.5)
+    once = study(truth, nodes=(1, 2, 4, 8), repeats=1)
+    rows = fit(once, nodes=NODES)["saturation"]
+    assert set(rows["verdict"]) == {"undecided"}
+    assert set(rows["verdict_ranks"]) == {0}
+    assert set(rows["deciding"]) == {"more visits to 1, 2, 4, 8 workers"}
+
+
+def test_what_is_undecided_says_which_visits_would_decide_it(rows: pd.DataFrame) -> None:
+    """Doubling n nodes gains (1 + 1/(n + 1)) times, less than the threshold by chance only: noise decides at n = 8."""
+    noisy = study(Truth(NETWORK, noise=0.3, contention=0.5), nodes=(1, 2, 4, 8))
+    found = fit(noisy, nodes=NODES)["saturation"].set_index("storage").loc["shared"]
+    assert found["verdict"] == "undecided"
+    named = found["deciding"].removeprefix("more visits to ").removesuffix(" workers").split(", ")
+    assert int(named[0]) == found["verdict_ranks"]
+    assert set(rows["deciding"]) == {""}
+
+
 def test_one_number_of_workers_tells_nothing() -> None:
     assert fit(study(nodes=(1,), repeats=1), nodes=NODES)["saturation"].empty

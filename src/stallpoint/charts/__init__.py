@@ -235,23 +235,37 @@ _CHARTS = (
         "grey line is what a worker may use. Pointing at a point shows what takes it.",
     ),
     Chart(
-        "data-share",
-        DATA,
-        "Wait for training data",
-        "Keuper & Pfreundt (2016), Fig. 13",
-        ("data_share",),
-        "Share of an iteration in which the workers wait for training data, by storage, with 90 % intervals. Compute "
-        "units are idle in this time.",
-    ),
-    Chart(
         "storage",
         DATA,
         "Reading the training set",
         "Keuper & Pfreundt (2016), section IV",
         ("storage_rates",),
         "Rate at which all nodes together read samples, with 90 % intervals, by storage, order and state of the page "
-        "cache, the fastest on top. A rate that does not rise with the nodes is the limit of a shared storage. "
-        "Pointing at a point shows what a single sample takes.",
+        "cache, the fastest on top. A rate that does not rise with the nodes is the limit of a shared storage. Hollow "
+        "points are no storage's speed: a cache gave the bytes, or may have. Pointing at a point shows from where they "
+        "came and what a single sample takes.",
+    ),
+    Chart(
+        "data-share",
+        DATA,
+        "Wait for training data",
+        "Keuper & Pfreundt (2016), Fig. 13",
+        ("feeding",),
+        "Share of an iteration in which workers wait for training data, by storage. Points with 90 % intervals are "
+        "measured; dashed lines are predicted, where it was measured without the point's own cells. Above the grey "
+        "line, at 10 %, workers starve: MLPerf Storage asks that they are busy for 90 % of the time.",
+    ),
+    Chart(
+        "readers",
+        DATA,
+        "Readers that keep a worker busy",
+        "",
+        ("feeding",),
+        "Threads that read ahead as fast as a worker computes: the predicted time in which one of them reads and "
+        "decodes a mini-batch over the iteration without its wait for data. Points with 90 % intervals are of measured "
+        "iterations, dashed lines go on where iterations are predicted; the grey line is the number that a worker has; "
+        "without prefetch it has none and reads in line. With strong scaling b falls with the workers: pointing at a "
+        "point shows it.",
     ),
     Chart(
         "prediction",

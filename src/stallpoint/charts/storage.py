@@ -23,7 +23,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     order = list(frame.groupby("reading", sort=False)["value"].max().sort_values(ascending=False, kind="stable").index)
     scale, axis = axes.log10(axes.reach(frame), "~s")
     x = alt.X("value:Q", title="reading rate of all nodes together [samples/s]", scale=scale, axis=axis)
-    shown = ["shown", "bytes_read", "resident", "came"]
+    shown = ["shown", "bytes_read", "resident", "came", "of_storage"]
     columns = ["panel", "reading", "storage", "nodes", "value", "low", "high", *shown]
     clipped = frame.assign(low=frame["low"].clip(*scale["domain"]), high=frame["high"].clip(*scale["domain"]))
     frame = compact(clipped, [*columns, *PERCENTILES])
@@ -36,9 +36,11 @@ def draw(tables: Tables) -> alt.FacetChart:
         came="the bytes came", resident="in the page cache before", **PERCENTILES,
     )  # fmt: skip
     shape = alt.Shape("nodes:N", scale=theme.shapes("nodes", colour["scale"]), legend=colour["legend"])
+    filled = alt.when("datum.of_storage").then(alt.value(1)).otherwise(alt.value(0))
+    fill = alt.Fill("nodes:N", scale=colour["scale"], legend=colour["legend"])
     layers = [
         base.mark_rule(strokeWidth=1.6).encode(x=marks.at(x, "low"), x2="high:Q"),
-        base.mark_point(filled=True, size=50, opacity=1).encode(x=x, shape=shape, tooltip=tips),
+        base.mark_point(size=50, opacity=1).encode(x=x, shape=shape, tooltip=tips, fill=fill, fillOpacity=filled),
     ]
     chart = marks.panels(layers, frame)
     chart.spec.height = max(120, ROW * len(order))
@@ -78,4 +80,5 @@ def finding(tables: Tables) -> str:
         how = " when read cold" if len(cold) else ""
         found = f"{names[0]} delivers {number(values[0] / values[-1], 2)} times the samples of {names[-1]}{how}"
     doubtful = sorted(set(best.loc[~best["of_storage"].astype(bool), "storage"]))
-    return f"{found}; caches may have answered for {' and '.join(doubtful)}" if doubtful else found
+    which = "all of them" if len(doubtful) == len(best) > 1 else " and ".join(doubtful)
+    return f"{found}; caches may have answered for {which}" if doubtful else found

@@ -20,7 +20,7 @@ from scipy.stats import t as student
 
 from stallpoint.models.answers.controls import holm
 from stallpoint.models.base.measured import POINT
-from stallpoint.models.base.statistics import INTERVAL, Reals, Scatter, scatter
+from stallpoint.models.base.statistics import INTERVAL, SAME_WITHIN, Reals, Scatter, scatter
 
 LEVEL = 0.004
 """Chance that two equal studies are said to differ anywhere. Of 100 equal pairs one or none then raises an alarm, in 94
@@ -28,8 +28,6 @@ of 100 such trials; at 1 % it would be in 74."""
 FAMILIES = {"hardware": 1 / 2, "point": 1 / 6, "speedup": 1 / 6, "layer": 1 / 6}
 """What is judged (all points of a hardware entry together, each point, each speedup, each layer), and the family's part
 of `LEVEL`. Holm's correction holds it within the family."""
-MARGIN = 0.05
-"""Times are the same where the whole interval of their ratio is within a factor of 1 + this."""
 ROUNDS_ALIKE = 2.0
 """How sure it is before measuring that rounds of visits do not differ as a whole, in degrees of freedom. With less, a
 few visits would find no slowdown; with more, slow rounds would often be taken for a slow machine."""
@@ -155,5 +153,5 @@ def judged(found: pd.DataFrame, family: str, between: float = 0.0) -> pd.DataFra
 
 
 def _words(log: Reals, wide: Reals, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.str_]:
-    alike = np.abs(log) + wide < np.log1p(MARGIN)
+    alike = np.abs(log) + wide < np.log1p(SAME_WITHIN)
     return np.select([differs & (log > 0), differs, alike], [WORSE, BETTER, SAME], UNDECIDED)

@@ -14,8 +14,8 @@ from stallpoint.charts import marks, theme
 from stallpoint.charts.render import Spec, to_spec
 from stallpoint.charts.web_page import libraries
 from stallpoint.comparison.answers import Comparison, records
-from stallpoint.comparison.change import MARGIN
 from stallpoint.comparison.words import HEADS, NOUNS, finding, how, names, percent, summary, table, title, verdicts
+from stallpoint.models.base.statistics import SAME_WITHIN
 
 MOST_DOTS = 40
 """Answers of a family that are drawn: those that are the least likely to be as before."""
@@ -111,7 +111,7 @@ def _dots(frame: pd.DataFrame, what: str) -> alt.TopLevelMixin:
     y = alt.Y("name:N", title=None, sort=list(frame["name"]), axis=alt.Axis(labelLimit=400, labelOverlap=False))
     colour = marks.colour(frame, "change")
     base = alt.Chart().encode(y=y, color=colour, tooltip=marks.tips(name=what, shown="changed by", change="that is"))
-    alike = pd.DataFrame({"low": [1 / (1 + MARGIN)], "high": [1 + MARGIN], "one": [1.0]})
+    alike = pd.DataFrame({"low": [1 / (1 + SAME_WITHIN)], "high": [1 + SAME_WITHIN], "one": [1.0]})
     chart: alt.TopLevelMixin = alt.layer(
         alt.Chart(alike).mark_rect(opacity=0.12, color=theme.GREY).encode(x=marks.at(x, "low"), x2="high:Q"),
         alt.Chart(alike).mark_rule(style="ideal").encode(x=marks.at(x, "one")),

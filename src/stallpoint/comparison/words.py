@@ -9,9 +9,9 @@ import pandas as pd
 
 from stallpoint.charts.frames import label
 from stallpoint.comparison.answers import MOVED, Comparison, records
-from stallpoint.comparison.change import LEVEL, MARGIN, SAME, UNDECIDED
+from stallpoint.comparison.change import LEVEL, SAME, UNDECIDED
 from stallpoint.models.base.measured import SERIES
-from stallpoint.models.base.statistics import INTERVAL
+from stallpoint.models.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.numerals import interval, number
 
 NOUNS = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
@@ -33,7 +33,7 @@ def summary(comparison: Comparison) -> list[str]:
 
 
 def _of_hardware(row: Mapping[str, Any]) -> str:
-    said = {SAME: f"the same within {number(100 * MARGIN)} %"}.get(row["change"], row["change"])
+    said = {SAME: f"the same within {number(100 * SAME_WITHIN)} %"}.get(row["change"], row["change"])
     points = f"over {row['points']:.0f} points" if row["points"] > 1 else "at the one point"
     return f"{row['hardware']}: iteration time changed by {percent(row)} {points}: {said}."
 

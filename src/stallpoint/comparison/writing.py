@@ -9,10 +9,10 @@ from typing import Any
 
 from stallpoint.atomic import atomic
 from stallpoint.comparison.answers import Comparison, records
-from stallpoint.comparison.change import LEVEL, MARGIN
+from stallpoint.comparison.change import LEVEL
 from stallpoint.comparison.page import to_html
 from stallpoint.comparison.words import summary, to_markdown
-from stallpoint.models.base.statistics import INTERVAL
+from stallpoint.models.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.parquet import write
 from stallpoint.records import COMPARISON
 
@@ -42,7 +42,7 @@ def _data(comparison: Comparison, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "new": {"name": comparison.new.name, "began": comparison.new.began.isoformat()},
         "interval": INTERVAL,
         "level": LEVEL,
-        "margin": MARGIN,
+        "margin": SAME_WITHIN,
         "between": comparison.between,
         "summary": summary(comparison),
         "moved": sorted(comparison.moved),

@@ -7,6 +7,7 @@ from typing import Any
 
 from stallpoint.claims import words as claims
 from stallpoint.conclusions.numbers import Conclusions, Estimate
+from stallpoint.conclusions.storages import answered
 from stallpoint.conclusions.words import (
     INSTRUMENTATION_CAPTION,
     INSTRUMENTATION_HEAD,
@@ -30,10 +31,8 @@ from stallpoint.conclusions.words import (
     worthwhile_in_words,
 )
 from stallpoint.markdown import plain
-from stallpoint.models.answers.feeding import BUSY
 from stallpoint.models.base.measured import SERIES
 from stallpoint.numerals import interval, number
-from stallpoint.origins import BEYOND_CACHE, in_words
 
 REVERSED = {"value": "value", "low": "high", "high": "low"}
 """Which end of an interval is which once its sign is changed."""
@@ -55,10 +54,7 @@ def details(conclusions: Conclusions) -> str:
         *_amdahl_blocks(conclusions["amdahl"]),
         *_memory_blocks(conclusions["memory"]),
         *_error_blocks(conclusions["dag_errors"]),
-        *_storage_blocks(conclusions["storages"]),
-        *_saturation_blocks(conclusions["saturation"]),
-        *_feeding_blocks(conclusions["curves"]),
-        *_break_even_blocks(conclusions["break_even"]),
+        *_data_blocks(conclusions),
         *_target_blocks(conclusions),
         *_staleness_blocks(conclusions),
         *_instrumentation_blocks(conclusions["instrumentation"]),
@@ -279,126 +275,11 @@ def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
     )
 
 
-def _storage_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    if not rows:
-        return
-    yield "## Storages"
-    yield (
-        "Samples per second read by all nodes together, at the largest node count. What came from a cache, or may "
-        "have, is not the storage's speed."
-    )
-    if small := sorted({row["storage"] for row in rows if row["set_over_memory"] < BEYOND_CACHE}):
-        yield (
-            f"Smaller than {number(BEYOND_CACHE)} times the memory of the nodes, which MLPerf Storage asks for, so "
-            f"that caches may hold much of it: {', '.join(small)}."
-        )
-    largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: row["nodes"])}
-    yield markdown_table(
-        ["hardware", "nodes", "workers", "order", "page cache", "readers", "storage", "samples/s", "came", ""],
-        (
-            [
-                row["hardware"], str(row["nodes"]), str(row["nodes"] * row["workers_per_node"]), row["order"],
-                row["cache"], str(row["readers"]), row["storage"], interval(row["samples_per_second"]),
-                in_words(row["origin"], row["server_cache"]), row["verdict"],
-            ]
-            for row in rows
-            if row["nodes"] == largest[row["hardware"]]
-        ),
-    )  # fmt: skip
-
-
-def _saturation_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    if rows:
-        yield "### Workers that read at once"
-        yield "A storage saturates where doubling them brings less than the threshold more samples in the same time."
-        yield markdown_table(
-            ["hardware", "storage", "workers per node", "readers of each", "verdict", "saturates at", "measured up to"],
-            (
-                [
-                    row["hardware"], row["storage"], str(row["workers_per_node"]), str(row["readers"]),
-                    saturation_in_words(row), _saturating(row), str(row["largest_measured"]),
-                ]
-                for row in rows
-            ),
-        )  # fmt: skip
-
-
-def saturation_in_words(row: Mapping[str, Any]) -> str:
-    """``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2``: of workers that read a storage at once."""
-    links = {"saturates": "at", "keeps pace": "up to"}
-    where = f"{links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
-    return f"{row['verdict']} {where}".strip()
-
-
-def _saturating(row: Mapping[str, Any]) -> str:
-    found = row["saturation_ranks"]
-    return interval(found) if found else f"not up to {row['largest_considered']}"
-
-
-def _feeding_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
-    """The most nodes measured of each curve, and the first place beyond where data no longer keeps workers busy."""
-    rows = [_fed(curve, at) for curve in curves for at in feeding_told(curve["feeding"])]
-    if rows:
-        yield "## Training data"
-        yield (
-            "Accelerator utilisation is the part of an iteration in which workers do not wait for training data; from "
-            f"{100 * BUSY:.0f} % on they count as kept busy. As many readers as are needed read as fast as a worker "
-            "computes. *Predicted* in italics."
-        )
-        yield markdown_table(
-            [
-                "network", "hardware", "curve", "n", "b", "utilisation", "predicted without its own cells", "readers",
-                "readers needed",
-            ],
-            rows,
-        )  # fmt: skip
-
-
-def _fed(curve: Mapping[str, Any], at: Mapping[str, Any]) -> list[str]:
-    mark = "*" if at["basis"] == "predicted" else ""
-    busy, expected, needed = percent(at["utilisation"]), percent(at["predicted_utilisation"]), at["readers_needed"]
-    return [
-        curve["network"], curve["hardware"], series(curve), str(at["ranks"]), str(at["worker_batch"]),
-        f"{mark}{busy}{mark}", "" if mark else expected, str(at["readers"]), interval(needed),
-    ]  # fmt: skip
-
-
-def feeding_told(places: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The largest measured place, and the first one beyond it whose workers surely starve."""
-    measured = [at for at in places if at["basis"] == "measured"]
-    yield from measured[-1:]
-    starving = next(filter(_starves, places), None)
-    if starving is not None and starving["basis"] == "predicted":
-        yield starving
-
-
-def _starves(at: Mapping[str, Any]) -> bool:
-    """Whether data surely does not keep workers busy there."""
-    busy = at["utilisation"]
-    return busy is not None and (busy["high"] or 1.0) < BUSY
-
-
-def _break_even_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    if rows:
-        yield "## Staging and packing"
-        yield (
-            "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "
-            "and saves in each epoch what workers wait less for data. *Undecided*: an epoch may save nothing."
-        )
-        yield markdown_table(
-            [
-                "network", "hardware", "curve", "n", "instead of", "remedy", "takes, s", "wait in an epoch before, s",
-                "after, s", "verdict", "after epochs",
-            ],
-            (
-                [
-                    row["network"], row["hardware"], series(row), str(row["nodes"]), row["before"],
-                    row["remedy"], *(interval(row[name]) for name in ("seconds", "wait_before", "wait_after")),
-                    row["verdict"], interval(row["epochs"]) if row["epochs"] else "–",
-                ]
-                for row in rows
-            ),
-        )  # fmt: skip
+def _data_blocks(conclusions: Conclusions) -> Iterator[str]:
+    for one in answered(conclusions):
+        yield f"## {one.title}"
+        yield one.text
+        yield markdown_table(one.head, one.rows)
 
 
 def _target_blocks(conclusions: Conclusions) -> Iterator[str]:

@@ -338,12 +338,10 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 "order": order,
                 "cache": cache,
                 "readers": int(readers),
-                "storage": row["storage"],
-                "origin": row["origin"],
-                "server_cache": row["server_cache"],
+                **{name: row[name] for name in ("storage", "filesystem", "locality", "origin", "server_cache")},
                 "of_storage": bool(row["of_storage"]),
                 "set_over_memory": float(row["set_over_memory"]),
-                "samples_per_second": _estimate(row, "samples_per_second"),
+                **{name: _estimate(row, name) for name in ("samples_per_second", "bytes_per_second")},
                 "verdict": "fastest" if row is ranked[0] else other,
             }
 
@@ -362,7 +360,7 @@ def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Of each storage, at how many workers that read at once it gives no more."""
     for row in _rows(saturation):
         yield {
-            **{name: row[name] for name in ("hardware", "storage", "verdict")},
+            **{name: row[name] for name in ("hardware", "storage", "verdict", "deciding")},
             **{name: int(row[name]) for name in ("readers", "workers_per_node", "verdict_ranks", "largest_measured")},
             "saturation_ranks": _estimate(row, "saturation_ranks") if row["reached"] else None,
             "largest_considered": int(row["largest_considered"]),

@@ -75,8 +75,9 @@ def _sources(answers: Sequence[Mapping[str, Any]], machines: Sequence[Mapping[st
 
 
 def place(answer: Mapping[str, Any]) -> str:
-    """``alexnet on cpu, strong, B = 64``."""
-    return f"{answer['network']} on {answer['hardware']}, {answer['scaling']}, {batch_in_words(answer)}"
+    """``alexnet on cpu, strong, B = 64, local``."""
+    on = f"{answer['network']} on {answer['hardware']}"
+    return f"{on}, {answer['scaling']}, {batch_in_words(answer)}, {answer['storage']}"
 
 
 def _row(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -84,7 +85,7 @@ def _row(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> li
     rates = [number(point["samples_per_second"]["value"]) for point in (base, at) if point]
     efficiency = f"{100 * at['efficiency']['value']:.0f} %" if at else "–"
     return [
-        f"{place(answer)}, {answer['storage']}", heading(answer, machines), " → ".join(rates) or "–",
+        place(answer), heading(answer, machines), " → ".join(rates) or "–",
         interval(at["speedup"]) if at else "–", efficiency, cause_in_words(answer) or "–",
         f"{answer['sync']}, {prefetch_in_words(answer)}{rivals_in_words(answer)}",
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from stallpoint.conclusions.alike import alike_in_words
 from stallpoint.conclusions.numbers import Estimate
-from stallpoint.models.answers.remedies import HELPS, UNDECIDED
+from stallpoint.models.answers.remedies import HELPS, TRAINS_OTHERWISE, UNDECIDED
 from stallpoint.numerals import interval, number
 from stallpoint.workers import place_in_words
 
@@ -156,10 +156,15 @@ def helps_in_words(answer: Mapping[str, Any]) -> str:
     """What would help first where most workers were measured, as predicted; empty where nothing would."""
     if answer["beyond"]["state"] == "withheld":
         return ""
-    sure = [f"{one['remedy']} {gained_in_words(one)}" for one in answer["helps"] if one["verdict"] == HELPS]
-    open_ = [one["remedy"] for one in answer["helps"] if one["verdict"] == UNDECIDED]
+    sure = [f"{named_in_words(one)}: {gained_in_words(one)}" for one in answer["helps"] if one["verdict"] == HELPS]
+    open_ = [named_in_words(one) for one in answer["helps"] if one["verdict"] == UNDECIDED]
     told = sure[:MOST_HELPS] or ([f"undecided whether {' or '.join(open_[:MOST_HELPS])}"] if open_ else [])
     return f"{'; '.join(told)} (predicted, {at_count(answer, answer['helps'][0]['ranks'])})" if told else ""
+
+
+def named_in_words(remedy: Mapping[str, Any]) -> str:
+    """``4 × the mini-batch (a target may take more samples)``: what trains something else says so by its name."""
+    return f"{remedy['remedy']} ({also})" if (also := remedy["also"]) in TRAINS_OTHERWISE else str(remedy["remedy"])
 
 
 def gained_in_words(remedy: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from stallpoint.report.papers import papers_section
 from stallpoint.report.raw_tables import raw_tables
 from stallpoint.report.remedies import remedies
 from stallpoint.report.sliders import sliders
+from stallpoint.report.storages import storages
 from stallpoint.report.sure import sure
 from stallpoint.report.validation import validation
 from stallpoint.study import LeftOut
@@ -59,6 +60,7 @@ def write_report(
         *topics[:1],
         *moved,
         *topics[1:],
+        *storages(conclusions),
         curves(conclusions),
         interventions(conclusions),
         validation(tables),

@@ -41,7 +41,7 @@ GROUPS = {
     "Why": (
         "topic-where-scaling-stalls", "sliders",
         "topic-communication-of-gradients", "topic-compute", "topic-training-data", "topic-training-to-a-target",
-        "interventions",
+        "storages", "interventions",
     ),
     "How sure": (
         "sure", "topic-accuracy-of-the-dag-model", "validation-table", "topic-scaling-laws",

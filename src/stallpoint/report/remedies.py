@@ -11,14 +11,16 @@ import pandas as pd
 from stallpoint.charts.frames import AXES, label
 from stallpoint.conclusions.answers import PLACE, leading
 from stallpoint.conclusions.numbers import Conclusions
-from stallpoint.conclusions.words import REMEDIES_HEAD, at_count, gained_in_words, remedy_in_words
+from stallpoint.conclusions.words import REMEDIES_HEAD, at_count, gained_in_words, named_in_words, remedy_in_words
+from stallpoint.models.base.statistics import SAME_WITHIN
 from stallpoint.numerals import number
 from stallpoint.report.html import Section, belongs_to, paragraph, table
 
 CAPTION = (
-    "Predicted throughput over that predicted for training as it is, on the most workers that were measured. "
-    "Undecided: the interval holds no gain. At most: what the remedy avoids is taken to cost nothing afterwards. "
-    "To confirm a remedy, add the lines of its cell to the study."
+    "Predicted throughput over that predicted for training as it is, on the most workers that were measured. Helps: "
+    f"the whole interval lies above a gain of {100 * SAME_WITHIN:.0f} %, as equal studies differ by about as much; "
+    f"undecided: it holds {100 * SAME_WITHIN:.0f} %. At most: what the remedy avoids is taken to cost nothing "
+    "afterwards. To confirm a remedy, add the lines of its cell to the study."
 )
 
 
@@ -41,7 +43,7 @@ def remedies(conclusions: Conclusions) -> Section:
 def _curve(curve: Mapping[str, Any], name: str, *, shown: bool) -> str:
     entries: Sequence[Mapping[str, Any]] = curve["remedies"]
     first = entries[0]
-    summary = f"{name}, {at_count(curve, first['ranks'])}: {first['remedy']} {gained_in_words(first)}"
+    summary = f"{name}, {at_count(curve, first['ranks'])}: {named_in_words(first)}, {gained_in_words(first)}"
     cells = "".join(map(_cell, entries))
     return (
         f"<details{' open' if shown else ''}{belongs_to(curve)}><summary>{escape(summary)}</summary>"

@@ -22,7 +22,7 @@ from stallpoint.models.answers.next_cells import Jobs, train_seconds
 from stallpoint.models.answers.stalling import throughput
 from stallpoint.models.answers.what_if import Scenario, changed_point, predict
 from stallpoint.models.base.measured import Point, trained
-from stallpoint.models.base.statistics import Ensemble, columns, estimate, unknown_ensemble
+from stallpoint.models.base.statistics import SAME_WITHIN, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.communication import scheme_of
@@ -36,10 +36,9 @@ FASTER_LINK = 10.0
 FUSED_BYTES = 25 * 2**20
 """Bucket size where layers are sent one by one: DistributedDataParallel's."""
 LOSSY, LARGER = "gradients lose precision", "a target may take more samples"
-"""What else some remedies change."""
+TRAINS_OTHERWISE = (LOSSY, LARGER)
+"""What else remedies change that train something else: to be said wherever one is named."""
 CELL_LIMITS = "; the cell says what it can gain at most"
-LEAST_GAIN = 0.02
-"""A remedy that surely gains less has no gain."""
 TOLD = {
     "mini-batch": "", "workers per node": "", "node": "",
     "readers": "{prefetch}", "storage": "{storage_path}", "staging": "{storage_path}",
@@ -321,9 +320,9 @@ def _verdict(gain: Ensemble) -> str:
     _, low, high = estimate(gain)
     if np.isnan(low):
         return UNKNOWN
-    if high <= 1 + LEAST_GAIN:
+    if high <= 1 + SAME_WITHIN:
         return NO_GAIN
-    return HELPS if low > 1 else UNDECIDED
+    return HELPS if low > 1 + SAME_WITHIN else UNDECIDED
 
 
 class _Memory:

@@ -30,6 +30,10 @@ MANY = 10_000
 AT_ONCE = 100_000
 """Numbers that replicates are made of at a time."""
 
+SAME_WITHIN = 0.05
+"""Times, or rates, are the same where the whole interval of their ratio is within a factor of 1 + this: equal studies
+minutes apart differ by about as much (benchmark `repeatability`), and nobody acts on less."""
+
 FEWEST_VALUES = 4
 """Independent values without which they do not tell an interval."""
 MOST_APART = 3.0

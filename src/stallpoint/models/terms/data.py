@@ -86,7 +86,7 @@ class TrainingData:
         """Every storage that two numbers of workers read at once, in the order nearest to that of training."""
         for (hardware, storage, readers), passes in self._passes.items():
             _, chosen = min(passes, key=lambda entry: entry[0])
-            yield ReadTogether(hardware, storage, readers, chosen.places, chosen.slowdown)
+            yield ReadTogether(hardware, storage, readers, chosen.visits, chosen.slowdown)
 
     def beside_gradients(
         self, measured: Measured, alone: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
@@ -147,8 +147,8 @@ class ReadTogether:
     storage: str
     readers: int
     """Threads of each worker."""
-    places: frozenset[Place]
-    """Where that was measured."""
+    visits: Mapping[Place, int]
+    """Where that was measured, and how often."""
     slowdown: Callable[[Place], Ensemble]
     """Time of a read with workers at a place over that of one alone."""
 
@@ -157,8 +157,8 @@ class ReadTogether:
 class _Pass:
     """How the time to read a sample grows; [1 + REPLICATES] at each count."""
 
-    places: frozenset[Place]
-    """Where it was measured."""
+    visits: Mapping[Place, int]
+    """Where it was measured, and how often."""
     inside: BatchCurve | None
     """With the workers of one node; None where no two numbers of them were measured."""
     over_nodes: Mapping[int, BatchCurve]
@@ -197,8 +197,8 @@ def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _Pass:
     # With one number of workers on every node nobody knows what they do to each other there.
     counted = "nodes" if of_node else "ranks"
     over_nodes = {workers: _read_curve(of, counted, key, seed) for workers, of in several.items()}
-    places = frozenset(zip(per_node["nodes"], per_node["per_node"], strict=True))
-    return _Pass(places, of_node, over_nodes)
+    visits = {place: visits_of(of).nunique() for place, of in groups(per_node, ("nodes", "per_node"))}
+    return _Pass(visits, of_node, over_nodes)
 
 
 def _distance(seconds: float, other: float) -> float:
