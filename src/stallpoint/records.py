@@ -1030,9 +1030,13 @@ WHAT_IF = Table(
         Column("latency", REAL, None, "factor on the latency of the links"),
         Column("compute_speed", REAL, None, "factor on the speed of forward and backward pass and update"),
         Column("gradient_bytes", REAL, None, "factor on the size of the gradients"),
+        Column("straggling", REAL, None, "factor on waiting for the slowest worker"),
+        Column("launches", REAL, None, "factor on the time that starting kernels takes"),
         Column("batch_factor", REAL, None, "factor on the mini-batch"),
         Column("scenario_batch", INT, "samples", "mini-batch: B for strong, b for weak scaling"),
         Column("scenario_prefetch", INT, None, "mini-batches read ahead"),
+        Column("scenario_readers", REAL, None, "threads of a worker that read ahead; empty: as they were"),
+        Column("scenario_storage", TEXT, None, "storage"),
         Column("scenario_sync", TEXT, None, "preset"),
         Column("link_latency", REAL, "s", "latency of the links in place of the measured ones"),
         Column("link_bandwidth", REAL, "B/s", "their bandwidth"),
@@ -1059,6 +1063,32 @@ WHAT_IF_GRID = Table(
         Column("latency", REAL, None, "factor on the latency of the links"),
         Column("transfer", REAL, None, "factor on the time that bytes take: 1 over that on the bandwidth"),
         Column("iteration", REAL, "s", "predicted iteration time, without interval"),
+    ),
+)
+
+REMEDIES = Table(
+    "remedies",
+    "what would help each scaling curve on the most workers measured, and the cell that would confirm it",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("remedy", TEXT, None, "what is done, in words"),
+        Column("changes", TEXT, None, "what it changes: mini-batch, accumulation, preset, link, readers, ..."),
+        Column("also", TEXT, None, "what else it changes, or takes; empty where nothing"),
+        *_estimate("gain", None, "throughput over that predicted without it; empty where a part was not measured"),
+        Column("at_most", FLAG, None, "whether it gains that at most: what it avoids is taken to cost nothing"),
+        *_estimate("memory", "B", "most memory of a worker with it, as predicted"),
+        Column("fits", TEXT, None, "whether that fits: fits, may not fit, does not fit or unknown"),
+        Column(
+            "verdict",
+            TEXT,
+            None,
+            "helps; undecided: the interval holds no gain; no gain: below 2 %; does not fit; unknown: not predicted",
+        ),
+        Column("cell", TEXT, None, "what a study needs to measure it, in YAML; empty where no cell can"),
+        Column("node_hours", REAL, "h", "nodes times the time that this cell takes"),
+        Column("rank_in_curve", INT, None, "place among the remedies of the curve; 1: the first to try"),
     ),
 )
 
@@ -1683,8 +1713,8 @@ WORKER_STALENESS = Table(
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
-    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
-    STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
+    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, REMEDIES,
+    NEXT_CELLS, STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
     CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
     MEMORY, LARGEST_BATCH, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
     STALENESS_SHARES, WORKER_STALENESS, TARGET_TIMES, TARGET_STALLING, EARLY_STOPPING,

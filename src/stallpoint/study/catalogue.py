@@ -122,6 +122,7 @@ def _uses(
         "storage.<name>.convert_from": config["storage"],
         "sgemm.networks": networks,
         "storage_reads.also": config["storage"],
+        "what_if[].storage": config["storage"],
         "what_if[].sync": presets,
         "hardware.<name>.traces[].sync": presets,
     }

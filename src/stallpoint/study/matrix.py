@@ -23,7 +23,7 @@ COLUMNS = {**dict.fromkeys(AXES, str), **dict.fromkeys(_NUMBERS, float)}
 """What conditions can ask for, names or numbers."""
 MOST_SAID = 80
 """Characters of a wrong condition that a message repeats."""
-SETTINGS = ("iterations", "warmup", "repeats", "interventions")
+SETTINGS = ("iterations", "warmup", "repeats", "interventions", "readers")
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
             worker_batch=worker_batch,
             iterations=combination["iterations"],
             warmup=combination["warmup"],
-            readers=config["readers"],
+            readers=combination["readers"],
             storage_path=storage["path"],
             storage_format=storage["format"],
             preset=preset,
