@@ -183,7 +183,8 @@ def test_the_page_is_short_and_says_what_was_measured_first(conclusions: dict[st
     assert len(text) < 6000
     titles = [line for line in text.splitlines() if line.startswith("#")]
     assert titles == [
-        "# Conclusions", "## Beyond what was measured", "## What would help most", "## Training data",
+        "# Conclusions", "## Time to accuracy", "## Beyond what was measured", "## What would help most",
+        "## Training data",
         "## How sure this is", "## What to measure next",
     ]  # fmt: skip
     measured, _, predicted = text.partition("## Beyond what was measured")
