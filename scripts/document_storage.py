@@ -49,8 +49,8 @@ def lines(results: Path) -> Iterator[str]:
     yield from _break_even(tables["break_even"])
     shutil.copyfile(results / "papers/keuper-2016/fig-13.svg", PICTURE)
     yield "## Keuper & Pfreundt's Fig. 13\n"
-    yield "Training with data on the volume, alone and with gradients on the same links.\n"
-    yield f"![Training data on a shared file system, with and without gradients](images/{PICTURE.name})"
+    yield "Share of each layer type, and of waiting for data, by storage; a panel for each. Theirs idles on Lustre.\n"
+    yield f"![Share of the data layer, by storage](images/{PICTURE.name})"
 
 
 TABLES = ("storage_rates", "feeding", "saturation", "break_even")
