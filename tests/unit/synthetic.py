@@ -29,7 +29,7 @@ from stallpoint.cells import (
 from stallpoint.kinds import KINDS
 from stallpoint.outcome import MOST_STEPS, TARGET, outcome
 from stallpoint.parquet import write_cell
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.presets import PRESETS, Preset, preset_from
 from stallpoint.recipes import RECIPES, recipe_from, to_values
 from stallpoint.records import TABLES, TIDY_TABLES
 
@@ -261,7 +261,7 @@ def records(cells: Iterable[Cell], truth_of: Callable[[str], Truth], seed: int =
             case ConvergenceCell():
                 _run_row(cell, rows)
                 _convergence_rows(cell, rng, rows, samples=60_000, best=0.95)
-                if PRESETS[cell.sync].preset.served:
+                if preset_from(cell.preset).served:
                     _staleness_rows(cell, rows)
     return _tables(rows)
 

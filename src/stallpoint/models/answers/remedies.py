@@ -37,7 +37,7 @@ FUSED_BYTES = 25 * 2**20
 """Bucket size where layers are sent one by one: DistributedDataParallel's."""
 LOSSY, LARGER = "gradients lose precision", "a target may take more samples"
 """What else some remedies change."""
-LIMIT = "; the cell says what it can gain at most"
+CELL_LIMITS = "; the cell says what it can gain at most"
 LEAST_GAIN = 0.02
 """A remedy that gains less helps nobody."""
 TOLD = {
@@ -210,7 +210,7 @@ def _of_cluster(preset: Preset, ranks: int) -> Iterator[Remedy]:
         (f"links with {FASTER_LINK:g} × the bandwidth", Scenario(bandwidth=FASTER_LINK)),
         (f"links with 1/{FASTER_LINK:g} of the latency", Scenario(latency=1 / FASTER_LINK)),
     ):
-        also = f"other hardware{LIMIT}"
+        also = f"other hardware{CELL_LIMITS}"
         yield Remedy("link", words, scenario, also, settings=settings, runs=settings is not None)
     also = "leave the slow node out in the profile, then measure the cell again (-R train)"
     yield Remedy("node", "no node that lags behind the others", Scenario(straggling=0.0), also)
@@ -221,7 +221,7 @@ def _confirmed(remedy: Remedy, cell: TrainCell) -> Remedy:
     if not isinstance(cell, CommandCell):
         return remedy
     runs = remedy.runs and remedy.kind in TOLD and TOLD[remedy.kind] in cell.run
-    return replace(remedy, runs=runs, also=remedy.also if runs else remedy.also.removesuffix(LIMIT))
+    return replace(remedy, runs=runs, also=remedy.also if runs else remedy.also.removesuffix(CELL_LIMITS))
 
 
 def _of_data(point: Point, cell: TrainCell, storages: Iterable[str]) -> Iterator[Remedy]:
