@@ -38,6 +38,7 @@ NOTHING: Conclusions = {
             "instrumentation",
             "imported",
             "failed",
+            "targets",
         )
     },
 }

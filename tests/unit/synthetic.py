@@ -29,7 +29,7 @@ from stallpoint.cells import (
 from stallpoint.kinds import KINDS
 from stallpoint.outcome import MOST_STEPS, TARGET, outcome
 from stallpoint.parquet import write_cell
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.presets import PRESETS, Preset, preset_from
 from stallpoint.recipes import RECIPES, recipe_from, to_values
 from stallpoint.records import TABLES, TIDY_TABLES
 
@@ -260,7 +260,9 @@ def records(cells: Iterable[Cell], truth_of: Callable[[str], Truth], seed: int =
                 _copies_rows(anywhere, cell, rng, rows)
             case ConvergenceCell():
                 _run_row(cell, rows)
-                _convergence_rows(cell, rng, rows)
+                _convergence_rows(cell, rng, rows, samples=60_000, best=0.95)
+                if preset_from(cell.preset).served:
+                    _staleness_rows(cell, rows)
     return _tables(rows)
 
 
@@ -489,8 +491,10 @@ def _copies_rows(truth: Truth, cell: CopiesCell, rng: np.random.Generator, rows:
         })  # fmt: skip
 
 
-def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Rows, samples: int = 10_000) -> None:
-    """A run whose accuracy nears 0.85, a bit less at larger mini-batches; a target ends it.
+def _convergence_rows(
+    cell: ConvergenceCell, rng: np.random.Generator, rows: Rows, samples: int = 10_000, best: float = 0.85
+) -> None:
+    """A run whose accuracy nears `best`, a bit less at larger mini-batches; a target ends it.
 
     Its steps are in proportion to 1 + `CRITICAL` / B, and so is the noise of the gradients.
     """
@@ -501,7 +505,7 @@ def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Row
     }  # fmt: skip
     steps = max(1, round(cell.most_epochs * samples / cell.batch))
     interval = max(1, round(cell.evaluation_epochs * samples / cell.batch))
-    best = 0.85 - 0.01 * np.log2(cell.batch) + 0.002 * rng.standard_normal()
+    best += -0.01 * np.log2(cell.batch) + 0.002 * rng.standard_normal()
     slowness = LEAST_STEPS * (1 + CRITICAL / cell.batch)
     evaluations: list[dict[str, Any]] = []
     for step in [*range(0, steps, interval), steps]:
@@ -522,9 +526,11 @@ def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Row
         if cell.noise_steps and cell.ranks > 1
     ]
     recipe = recipe_from(cell.settings)
+    warmup_steps = round(recipe.warmup_epochs * samples / cell.batch)
     rows["convergence_runs"].append(
         axes | outcome(evaluations, cell.target, TARGET if reached else MOST_STEPS)
-        | {"step_size": recipe.peak(cell.batch), "momentum": recipe.momentum, "warmup_steps": 0, "settings": "{}"}
+        | {"step_size": recipe.peak(cell.batch), "momentum": recipe.momentum, "warmup_steps": warmup_steps,
+           "settings": "{}"}
     )  # fmt: skip
 
 

@@ -411,10 +411,11 @@ def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
         "scale is an estimate of it from the gradients."
     )
     yield markdown_table(
-        ["network", "storage", "preset", "recipe", "target", "B that reached it", "critical B", "noise scale"],
+        ["network", "storage", "preset", "workers", "recipe", "target", "B that reached it", "critical B", "noise"],
         (
             [
-                row["network"], row["storage"], row["sync"], row["recipe"], number(row["target"]),
+                row["network"], row["storage"], row["sync"], str(row["ranks"] or "any"), row["recipe"],
+                number(row["target"]),
                 f"{row['batches']}, up to {row['largest_reaching']}" if row["batches"] else "none",
                 interval(row["critical_batch"]), interval(row["noise_scale"]),
             ]
