@@ -159,6 +159,7 @@ def study(
     syncs: Sequence[str] = ("naive", "wfbp"),
     prefetches: Sequence[int] = (0, 2),
     compute_batches: Sequence[int] = (64, 32, 16, 8, 4),
+    larger_batches: Sequence[int] = (1, 4),
     repeats: int = 2,
     iterations: int = 6,
     visits: int = 1,
@@ -166,7 +167,8 @@ def study(
 ) -> dict[str, pd.DataFrame]:
     """All tidy tables of the made-up study: strong, weak and compute scaling, sgemm, collectives, storage.
 
-    `places` are nodes and workers on each, in place of all `nodes` with `workers_per_node`.
+    `places` are nodes and workers on each, in place of all `nodes` with `workers_per_node`. Runs to a target and to
+    the end of their epochs have `batch` times each of `larger_batches`.
 
     Training cells have `iterations` (and warm-up) in each of their `visits`, other cells one visit.
 
@@ -220,7 +222,8 @@ def study(
             place = {"storage": storage, "storage_path": f"data/{storage}", "storage_format": "images"}
             _storage_rows(truth, StorageCell(**common(n, repeat, workers), samples=40, **place), rng, rows)
     targets = {"momentum": 0.6, "larger-steps": None}
-    for network, storage, recipe, b, run in product(networks, storages, targets, (batch, 4 * batch), range(2)):
+    batches = [batch * larger for larger in larger_batches]
+    for network, storage, recipe, b, run in product(networks, storages, targets, batches, range(2)):
         cell = ConvergenceCell(
             **{**common(1, 1, 2), "seed": seed + run}, network=network, batch=b, storage=storage, sync=syncs[0],
             recipe=recipe, trial=1, prefetch=0, readers=1, storage_path="data", storage_format="files",
