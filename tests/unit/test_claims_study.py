@@ -80,7 +80,8 @@ def layers_of(layers: tuple[Layer, ...]) -> pd.DataFrame:
 def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows for every network and hardware, wfbp also as every other preset that overlaps, naive as the others.
 
-    Runs to a target, all of naive, also count as those of wfbp and of algorithms. What was read locally is also read as files from a shared storage; nodes with GPUs have four of them.
+    Runs to a target, all of naive, also count as those of wfbp and of algorithms. What was read locally is also read as
+    files from a shared storage; nodes with GPUs have four of them.
     """
     if "network" in frame:
         frame = pd.concat([frame.assign(network=name) for name in NETWORKS])
