@@ -33,7 +33,7 @@ from stallpoint.study import Study, expand
 
 SCHEMA = ROOT / "workflow/schemas/study.schema.yaml"
 FEWER = {"warmup": 0, "visits": 1}
-ITERATIONS = {"time-to-accuracy": 20}
+ITERATIONS = {"time-to-accuracy": 4}
 """One iteration is enough for a number, not for a narrow interval; algorithms measure whole rounds."""
 
 

@@ -54,14 +54,14 @@ WAIVED = {
     "weak-scaling-keeps-efficiency": WORDS,
     "large-effective-batches-converge-worse": WORDS,
     # Shallue et al. (2019)
-    "small-batches-scale-perfectly": PICTURE,
-    "beyond-some-batch-nothing-is-gained": PICTURE,
+    "small-batches-scale-perfectly": PICTURE,  # Fig. 1
+    "beyond-some-batch-nothing-is-gained": PICTURE,  # Fig. 1
     # McCandlish et al. (2018)
-    "noise-predicts-the-critical-batch": PICTURE,
-    "noise-grows-during-training": PICTURE,
+    "noise-predicts-the-critical-batch": WORDS,
+    "noise-grows-during-training": WORDS,
     # Fernandez et al. (2025)
-    "throughput-per-device-falls": PICTURE,
-    "node-hours-grow-with-nodes": PICTURE,
+    "throughput-per-device-falls": WORDS,
+    "node-hours-grow-with-nodes": WORDS,
     # the survey
     "averaging-less-often-costs-accuracy": WORDS,
     "asynchronous-sgd-is-fastest": WORDS,

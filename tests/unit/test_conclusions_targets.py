@@ -25,6 +25,7 @@ TIMES = pd.DataFrame([
     way(2, "wfbp", 1.5, "slower", batch=256),
     way(2, "gossip", 1.02, "not distinguishable"),
     way(2, "asynchronous", 3.0, "slower", steps=6.0),
+    way(2, "downpour", 4.0, "slower", steps=2.0, batch=32),
     way(2, "diloco", np.nan, "not reached"),
 ])  # fmt: skip
 STALLING = pd.DataFrame([
@@ -42,7 +43,8 @@ def test_the_fastest_of_all_leads_and_others_say_why_they_are_slower() -> None:
     _, one, two = lines(found)
     assert one == "n = 1: wfbp, sgd, B = 64 (2 s)"
     assert two == (
-        "n = 2: wfbp, sgd, B = 64 (1 s); not distinguishable: gossip; asynchronous × 3 (steps × 6, each × 0.5)"
+        "n = 2: wfbp, sgd, B = 64 (1 s); not distinguishable: gossip; asynchronous × 3 (steps × 6, each × 0.5); "
+        "downpour, sgd, B = 32, × 4 (steps × 2, each × 2)"
     )
 
 

@@ -10,6 +10,8 @@ import pandas as pd
 from stallpoint.models.answers.target_times import TARGET
 from stallpoint.models.base.statistics import groups
 
+CURVE = [*TARGET, "workers_per_node"]
+"""One target at several worker counts."""
 FACTORS = ("slower", "more_steps", "longer_steps")
 
 
@@ -18,13 +20,12 @@ def targets(times: pd.DataFrame, stalling: pd.DataFrame) -> Iterator[dict[str, A
 
     At each worker count the fastest way, and of every other preset its fastest one.
     """
-    curve = [*TARGET, "workers_per_node"]
     stalls = stalling[stalling["of"] == "trained"].to_dict("records")
-    by_curve = {tuple(row[name] for name in curve): row for row in stalls}
-    for key, rows in groups(times[times["time"].notna()], curve):
+    by_curve = {tuple(row[name] for name in CURVE): row for row in stalls}
+    for key, rows in groups(times[times["time"].notna()], CURVE):
         stall = by_curve[tuple(key)]
         yield {
-            **dict(zip(curve, key, strict=True)),
+            **dict(zip(CURVE, key, strict=True)),
             "verdict": stall["verdict"],
             "verdict_ranks": int(stall["verdict_ranks"]),
             "places": [_place(int(ranks), at) for ranks, at in groups(rows, "ranks")],

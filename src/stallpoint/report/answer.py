@@ -71,11 +71,12 @@ def _sentence(one: Answer, machines: Machines, *, name_hardware: bool) -> str:
 
 
 def _targets(conclusions: Conclusions) -> str:
-    """What reached each target first, and where time to it stalls."""
-    return "".join(
-        f'<p{belongs_to(one)}><a href="#topic-training-to-a-target">Time to accuracy</a>: {escape(lead(one))}.</p>'
-        for one in conclusions["targets"]
-    )
+    """What reached each target first, and where time to it stalls: the page shows that of the first that is chosen."""
+    if not (found := conclusions["targets"]):
+        return ""
+    told = " ".join(f"<span{belongs_to(one)}>{escape(lead(one))}.</span>" for one in found)
+    every = f" (one of {count(len(found), 'target')})" if len(found) > 1 else ""
+    return f'<p class="target"><a href="#targets">Time to accuracy</a>{every}: {told}</p>'
 
 
 def places(answers: Sequence[Answer]) -> dict[tuple[str, str], list[Answer]]:
