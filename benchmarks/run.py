@@ -42,12 +42,14 @@ import scaling_laws
 import sensitivity
 import small_studies
 import storage_volume
+import time_to_accuracy
 import traces
 import truth
 
 BENCHMARKS = {
     "truth": truth.benchmark,
     "remedies": remedies.benchmark,
+    "time-to-accuracy": time_to_accuracy.benchmark,
     "repeatability": repeatability.benchmark,
     "collect": collect.benchmark,
     "scale": scale.benchmark,

@@ -175,9 +175,19 @@ class Preset:
         return self.algorithm == SYNCHRONOUS
 
     @property
+    def shares_batches(self) -> bool:
+        """Whether the weights depend on the global mini-batch alone, however many workers share it."""
+        return self.synchronous and self.lossless
+
+    @property
     def exact(self) -> bool:
         """Whether the weights are those that one worker with the global mini-batch would compute."""
-        return self.synchronous and self.lossless and self.blocks == 1
+        return self.shares_batches and self.blocks == 1
+
+    @property
+    def exact_alone(self) -> bool:
+        """Whether they are where there is one worker, which has nobody to wait for or to be ahead of."""
+        return self.lossless and self.blocks == 1
 
     @property
     def served(self) -> bool:

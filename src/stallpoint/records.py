@@ -1555,6 +1555,7 @@ _STEPS_OF = (
     RECIPE,
     TARGET,
 )
+_STEPS_RANKS = "workers of the runs that the steps are of; 0: their number changes no step"
 
 
 def _stall(when: str) -> tuple[Column, ...]:
@@ -1575,6 +1576,7 @@ STEPS_TO_TARGET = Table(
     (
         *_OF_TRAINING,
         TARGET,
+        Column("ranks", INT, None, _STEPS_RANKS),
         _WHOLE_BATCH,
         Column("runs", INT, None, "all runs, of all trials and seeds"),
         Column("runs_reached", INT, None, "those of them that reached the target"),
@@ -1610,11 +1612,16 @@ CRITICAL_BATCHES = Table(
     (
         *_OF_TRAINING,
         TARGET,
+        Column("ranks", INT, None, _STEPS_RANKS),
         Column("batches", INT, None, "different B that reached the target"),
         Column("largest_reaching", INT, "samples", "the largest of them; 0 where none did"),
         *_estimate("least_steps", None, "S_min: steps that are needed however large B is"),
         *_estimate("least_samples", "samples", "E_min: samples that are needed however small B is"),
-        *_estimate("critical_batch", "samples", "B_crit = E_min / S_min; infinite: steps fell in proportion to B"),
+        *_estimate(
+            "critical_batch",
+            "samples",
+            "B_crit = E_min / S_min; infinite: steps fell in proportion to B; of two B without interval",
+        ),
         *_estimate("perfect_to", "samples", "B up to which doubling it is perfect scaling, by the fit"),
         *_estimate("no_gain_from", "samples", "B from which doubling it gains nothing, by the fit"),
         *_estimate("noise_scale", "samples", "B_simple of the whole training at all B"),
@@ -1631,9 +1638,12 @@ TIME_TO_ACCURACY = Table(
         RANKS,
         GLOBAL_BATCH,
         *_STEPS_OF,
+        Column("steps_ranks", INT, None, _STEPS_RANKS),
         Column("basis", TEXT, None, "of the iteration time: measured or predicted"),
         *_estimate("steps", None, "steps to the target at this B, trained or fitted; empty beyond what reached it"),
         *_estimate("time", "s", "steps · iteration time"),
+        *_estimate("speedup", None, "time on the fewest workers over time, both iterations of one basis"),
+        *_estimate("throughput_speedup", None, "throughput over that on the fewest workers, of the same"),
         *_estimate("statistical_efficiency", None, "samples that the smallest B needs over those that this one needs"),
         *_estimate("goodput", "samples/s", "throughput · statistical_efficiency"),
         *_estimate("noise_efficiency", None, "statistical efficiency as the noise scale φ has it: (φ + B₀) / (φ + B)"),
@@ -1665,7 +1675,9 @@ TARGET_TIMES = Table(
         *_estimate("more_steps", None, "steps over those of the fastest"),
         *_estimate("longer_steps", None, "step_time over that of the fastest; slower = more_steps · longer_steps"),
         Column("verdict", TEXT, None, "fastest, slower, not distinguishable (from the fastest), or not reached"),
-        *_estimate("predicted", "s", "steps of a fit to all other B, times an iteration that was predicted"),
+        *_estimate(
+            "predicted", "s", "steps of a fit to all other B, times an iteration that was predicted without this place"
+        ),
         Column("error", REAL, None, "predicted / time - 1"),
     ),
 )
@@ -1738,6 +1750,7 @@ WORKER_STALENESS = Table(
         Column("worker", INT, None, "rank of the worker"),
         _GRADIENTS,
         *_estimate("mean_staleness", None, "mean; of equally fast workers their number less one"),
+        *_estimate("over_workers", None, "mean_staleness, the gradient's own update counted, over the workers"),
         Column("largest_staleness", INT, None, "the largest one seen"),
     ),
 )

@@ -102,7 +102,7 @@ def planted(
         if selection is quantity.other and _same_rows(quantity):
             _beside_each_other(there, values)
         else:
-            met = _labels(selection, failing, labels or {}, facts)
+            met = _labels(selection, failing, _known(quantity) | dict(labels or {}), facts)
             there += [met | one for one in values]
     return evidence(rows, facts)
 
@@ -124,7 +124,15 @@ def another(quantity: Quantity) -> dict[str, Any]:
 def one_side(claim: Claim, target: Interval) -> Evidence:
     """The same with the first side of the quantity alone."""
     assert claim.quantity is not None
-    return planted(replace(claim, quantity=replace(claim.quantity, relation="", other=None)), target)
+    first = planted(replace(claim, quantity=replace(claim.quantity, relation="", other=None)), target)
+    empty = evidence({side.table: [] for side in sides(claim.quantity)})
+    return Evidence({**empty.tables, **first.tables}, first.facts)
+
+
+def _known(quantity: Quantity) -> dict[str, float]:
+    """Labels that are real numbers: left empty, no two rows have the same."""
+    types = {column.name: str(column.type) for column in TABLES[quantity.selection.table].columns}
+    return {name: 0.0 for name in quantity.for_each if types.get(name) == "double"}
 
 
 def _same_rows(quantity: Quantity) -> bool:

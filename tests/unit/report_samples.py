@@ -41,6 +41,7 @@ NOTHING: Conclusions = {
             "instrumentation",
             "imported",
             "failed",
+            "targets",
         )
     },
 }

@@ -29,7 +29,7 @@ from stallpoint.cells import (
 from stallpoint.kinds import KINDS
 from stallpoint.outcome import MOST_STEPS, TARGET, outcome
 from stallpoint.parquet import write_cell
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.presets import PRESETS, Preset, preset_from
 from stallpoint.recipes import RECIPES, recipe_from, to_values
 from stallpoint.records import TABLES, TIDY_TABLES
 
@@ -159,6 +159,7 @@ def study(
     syncs: Sequence[str] = ("naive", "wfbp"),
     prefetches: Sequence[int] = (0, 2),
     compute_batches: Sequence[int] = (64, 32, 16, 8, 4),
+    larger_batches: Sequence[int] = (1, 4),
     repeats: int = 2,
     iterations: int = 6,
     visits: int = 1,
@@ -166,7 +167,8 @@ def study(
 ) -> dict[str, pd.DataFrame]:
     """All tidy tables of the made-up study: strong, weak and compute scaling, sgemm, collectives, storage.
 
-    `places` are nodes and workers on each, in place of all `nodes` with `workers_per_node`.
+    `places` are nodes and workers on each, in place of all `nodes` with `workers_per_node`. Runs to a target and to
+    the end of their epochs have `batch` times each of `larger_batches`.
 
     Training cells have `iterations` (and warm-up) in each of their `visits`, other cells one visit.
 
@@ -220,7 +222,8 @@ def study(
             place = {"storage": storage, "storage_path": f"data/{storage}", "storage_format": "images"}
             _storage_rows(truth, StorageCell(**common(n, repeat, workers), samples=40, **place), rng, rows)
     targets = {"momentum": 0.6, "larger-steps": None}
-    for network, storage, recipe, b, run in product(networks, storages, targets, (batch, 4 * batch), range(2)):
+    batches = [batch * larger for larger in larger_batches]
+    for network, storage, recipe, b, run in product(networks, storages, targets, batches, range(2)):
         cell = ConvergenceCell(
             **{**common(1, 1, 2), "seed": seed + run}, network=network, batch=b, storage=storage, sync=syncs[0],
             recipe=recipe, trial=1, prefetch=0, readers=1, storage_path="data", storage_format="files",
@@ -260,7 +263,9 @@ def records(cells: Iterable[Cell], truth_of: Callable[[str], Truth], seed: int =
                 _copies_rows(anywhere, cell, rng, rows)
             case ConvergenceCell():
                 _run_row(cell, rows)
-                _convergence_rows(cell, rng, rows)
+                _convergence_rows(cell, rng, rows, samples=60_000, best=0.95)
+                if preset_from(cell.preset).served:
+                    _staleness_rows(cell, rows)
     return _tables(rows)
 
 
@@ -489,8 +494,10 @@ def _copies_rows(truth: Truth, cell: CopiesCell, rng: np.random.Generator, rows:
         })  # fmt: skip
 
 
-def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Rows, samples: int = 10_000) -> None:
-    """A run whose accuracy nears 0.85, a bit less at larger mini-batches; a target ends it.
+def _convergence_rows(
+    cell: ConvergenceCell, rng: np.random.Generator, rows: Rows, samples: int = 10_000, best: float = 0.85
+) -> None:
+    """A run whose accuracy nears `best`, a bit less at larger mini-batches; a target ends it.
 
     Its steps are in proportion to 1 + `CRITICAL` / B, and so is the noise of the gradients.
     """
@@ -501,7 +508,7 @@ def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Row
     }  # fmt: skip
     steps = max(1, round(cell.most_epochs * samples / cell.batch))
     interval = max(1, round(cell.evaluation_epochs * samples / cell.batch))
-    best = 0.85 - 0.01 * np.log2(cell.batch) + 0.002 * rng.standard_normal()
+    best += -0.01 * np.log2(cell.batch) + 0.002 * rng.standard_normal()
     slowness = LEAST_STEPS * (1 + CRITICAL / cell.batch)
     evaluations: list[dict[str, Any]] = []
     for step in [*range(0, steps, interval), steps]:
@@ -522,9 +529,11 @@ def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Row
         if cell.noise_steps and cell.ranks > 1
     ]
     recipe = recipe_from(cell.settings)
+    warmup_steps = round(recipe.warmup_epochs * samples / cell.batch)
     rows["convergence_runs"].append(
         axes | outcome(evaluations, cell.target, TARGET if reached else MOST_STEPS)
-        | {"step_size": recipe.peak(cell.batch), "momentum": recipe.momentum, "warmup_steps": 0, "settings": "{}"}
+        | {"step_size": recipe.peak(cell.batch), "momentum": recipe.momentum, "warmup_steps": warmup_steps,
+           "settings": "{}"}
     )  # fmt: skip
 
 

@@ -152,7 +152,8 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         "time-to-target": {"symbol": 2, "rule": 2},
         "steps-to-target": {"symbol": 2 * 2, "rule": 2 * 2, "line": 2 * 2},
         "time-to-accuracy": {
-            "symbol": 2 * tables["time_to_accuracy"].query("basis == 'measured'")["time"].notna().sum()
+            "symbol": 2
+            * tables["time_to_accuracy"].query("basis == 'measured' and scaling == 'weak'")["speedup"].notna().sum()
         },
         "noise-scale": {"symbol": len(tables["noise_scale"])},
         # each evaluation against samples and against time
@@ -225,7 +226,7 @@ AXIS_TITLES = {
     "scaling-laws": {"nodes", "throughput [samples/s]"},
     "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
     "time-to-target": {"time to the target [s]", "workers"},
-    "time-to-accuracy": {"speedup relative to the fewest workers", "nodes"},
+    "time-to-accuracy": {"speedup over the fewest workers", "nodes"},
     "steps-to-target": {"steps to the target", "mini-batch B of all workers [samples]"},
     "noise-scale": {"mini-batch [samples]", "quarter of the training"},
     "convergence": {"validation accuracy [%]"},

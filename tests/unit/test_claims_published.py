@@ -28,6 +28,7 @@ WAIVED = {
     "fully-connected-stalls-on-gpu-below-32": "32 times at 256 nodes, but no number at b = 32 (section III-A)",
     "sgemm-has-the-shape-of-free-communication": PICTURE,  # Figs. 4 and 9
     "degenerate-products-are-slow": PICTURE,  # Fig. 9
+    "stopping-early-is-as-fast": WORDS,
     "non-scaling-layers-scale-poorly": PICTURE,  # Fig. 8
     "non-scaling-layers-stall-beyond-32": "shares on one node, and no iteration on more than 32 (section III-D)",
     "shared-storage-lets-compute-idle": PICTURE,  # Fig. 13
@@ -52,7 +53,19 @@ WAIVED = {
     "strong-scaling-loses-efficiency": WORDS,
     "weak-scaling-keeps-efficiency": WORDS,
     "large-effective-batches-converge-worse": WORDS,
+    # Shallue et al. (2019)
+    "small-batches-scale-perfectly": PICTURE,  # Fig. 1
+    "beyond-some-batch-nothing-is-gained": PICTURE,  # Fig. 1
+    # McCandlish et al. (2018)
+    "noise-predicts-the-critical-batch": WORDS,
+    "noise-grows-during-training": WORDS,
+    # Fernandez et al. (2025)
+    "throughput-per-device-falls": WORDS,
+    "node-hours-grow-with-nodes": WORDS,
     # the survey
+    "averaging-less-often-costs-accuracy": WORDS,
+    "asynchronous-sgd-is-fastest": WORDS,
+    "staleness-equals-workers": WORDS,
     "communication-grows-with-workers": WORDS,
     "slowest-worker-decides": WORDS,
     "parameter-server-saturates": WORDS,

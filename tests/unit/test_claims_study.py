@@ -29,11 +29,9 @@ NETWORKS = ("alexnet", "googlenet", "resnet50")
 STORAGES = {"local": ("files", False), "shared": ("raw", True), "shared-files": ("files", True)}
 """Format, and whether reads share the gradients' link."""
 NO_TABLE = {
-    "averaging-less-often-costs-accuracy",
-    "asynchronous-sgd-is-fastest", "staleness-equals-workers", "downpour-survives-failures",
-    "delayed-gradients-speed-up-backward",
+    "downpour-survives-failures", "delayed-gradients-speed-up-backward",
 }  # fmt: skip
-"""Claims about training that is not synchronous, which no table can tell."""
+"""Claims that no table can tell."""
 FACTS: Facts = {
     "hardware.device": dict(DEVICES),
     "storage.format": {(name, of): kind for name in DEVICES for of, (kind, _) in STORAGES.items()},
@@ -51,7 +49,7 @@ def tables() -> dict[str, pd.DataFrame]:
     layers = (*NETWORK, Layer("norm1", "lrn", 0.1e-3, 0.01e-3), Layer("drop6", "dropout", 0.3e-3, 0.001e-3))
     records = synthetic.study(
         Truth(layers=layers), batch=128, compute_batches=(128, 64, 32, 16, 8, 4, 1), repeats=1, iterations=3, visits=3,
-        syncs=("naive", "none", "wfbp"),
+        syncs=("naive", "none", "wfbp"), larger_batches=(1, 4, 16),
     )  # fmt: skip
     fitted = fitting.fit(
         records,
@@ -65,7 +63,8 @@ def tables() -> dict[str, pd.DataFrame]:
     of_records = {table.name: records[table.name] for table in (INSTRUMENTATION, CONVERGENCE_RUNS)}
     # Some runs have no target, and go on to their last step.
     runs = of_records[CONVERGENCE_RUNS.name]
-    of_records[CONVERGENCE_RUNS.name] = pd.concat([runs, runs.assign(ended="most steps")])
+    endless = runs.assign(ended="most steps")
+    of_records[CONVERGENCE_RUNS.name] = pd.concat([runs, endless, endless.assign(warmup_steps=20)])
     return {**renamed, **empty, **of_records}
 
 
@@ -81,7 +80,8 @@ def layers_of(layers: tuple[Layer, ...]) -> pd.DataFrame:
 def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows for every network and hardware, wfbp also as every other preset that overlaps, naive as the others.
 
-    What was read locally is also read as files from a shared storage; nodes with GPUs have four of them.
+    Runs to a target, all of naive, also count as those of wfbp and of algorithms. What was read locally is also read as
+    files from a shared storage; nodes with GPUs have four of them.
     """
     if "network" in frame:
         frame = pd.concat([frame.assign(network=name) for name in NETWORKS])
@@ -101,6 +101,9 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
         pairs = product(("wfbp", "caffe-mpi", "horovod"), ("cntk", "mxnet", "tensorflow", "parameter-server"))
         known = frame[(frame["sync"] == "wfbp") & (frame["against"] == "naive")]
         frame = pd.concat([frame, *(known.assign(sync=sync, against=against) for sync, against in pairs)])
+    elif "recipe" in frame:
+        trained = ("wfbp", "local-sgd", "parameter-averaging", "asynchronous")
+        frame = pd.concat([frame, *(frame.assign(sync=sync) for sync in trained)])
     elif "sync" in frame:
         presets = {"wfbp": ("parameter-server", "horovod", "mxnet", "caffe-mpi"), "naive": ("firecaffe", "cntk")}
         more = [frame[frame["sync"] == like].assign(sync=name) for like, names in presets.items() for name in names]

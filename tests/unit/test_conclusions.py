@@ -173,8 +173,9 @@ def test_what_was_planned_stands_beside_what_was_used(conclusions: dict[str, Any
 
 def test_the_summary_is_a_line_for_each_answer(conclusions: dict[str, Any]) -> None:
     lines = list(summary(conclusions))
-    assert len(lines) == 5
+    assert len(lines) == 7
     assert lines[0].startswith("alexnet gains up to 4 nodes. On cpu, strong scaling, ")
+    assert [line for line in lines if line.startswith("alexnet on cpu reaches 60 % on ")] == lines[3:5], "then targets"
     assert " % efficient, " in lines[0]
     assert lines[-1] == "1 cell could not run"
 
@@ -184,7 +185,8 @@ def test_the_page_is_short_and_says_what_was_measured_first(conclusions: dict[st
     assert len(text) < 6000
     titles = [line for line in text.splitlines() if line.startswith("#")]
     assert titles == [
-        "# Conclusions", "## Beyond what was measured", "## What would help most", "## Training data",
+        "# Conclusions", "## Time to accuracy", "## Beyond what was measured", "## What would help most",
+        "## Training data",
         "## How sure this is", "## What to measure next",
     ]  # fmt: skip
     measured, _, predicted = text.partition("## Beyond what was measured")

@@ -73,7 +73,8 @@ def test_charts_say_how_many_readers_are_missing_and_where_workers_starve(fitted
     feeding = fitted["feeding"]
     in_line, ahead = ({"feeding": feeding[feeding["prefetch"] == prefetch]} for prefetch in (0, 2))
     assert re.fullmatch(
-        r"alexnet from shared needs [\d.]+ readers for b = 16 on each worker at 4 nodes, and has 2", readers.finding(ahead)
+        r"alexnet from shared needs [\d.]+ readers for b = 16 on each worker at 4 nodes, and has 2",
+        readers.finding(ahead),
     )
     assert re.fullmatch(
         r"alexnet from shared reads in line; \d+ readers ahead would keep a worker busy at 4 nodes",

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.convergence import noise_scale
-from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, UNDECIDED, steps_of, table
+from stallpoint.models.convergence.steps import ANY, DIMINISHING, NO_GAIN, PERFECT, UNDECIDED, steps_of, table
+from stallpoint.presets import PRESETS
 
+PRESETS_KNOWN = {name: known.preset for name, known in PRESETS.items()}
 BATCHES = [8, 16, 32, 64, 128, 256, 512, 1024]
 LABELS = {"network": "small", "storage": "images", "sync": "wfbp", "recipe": "sgd", "target": 0.8}
 
@@ -31,14 +33,14 @@ def runs(
                 steps = least * (1 + critical / batch) * slower * np.exp(noise * random.standard_normal())
                 reached = batch not in failing
                 rows.append({
-                    **LABELS, "batch": batch, "trial": trial, "seed": number, "reached": reached,
+                    **LABELS, "ranks": 2, "batch": batch, "trial": trial, "seed": number, "reached": reached,
                     "steps_to_target": steps if reached else np.nan, "best_accuracy": 0.85 if reached else 0.7,
                 })  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def test_the_planted_law_is_found_again() -> None:
-    (steps,) = steps_of(runs(), seed=0)
+    (steps,) = steps_of(runs(), PRESETS_KNOWN, seed=0)
     for found, planted in ((steps.least_steps, 400), (steps.critical, 100), (steps.least_samples, 40_000)):
         value, low, high = estimate(found)
         assert low <= planted <= high
@@ -47,7 +49,7 @@ def test_the_planted_law_is_found_again() -> None:
 
 
 def test_regimes_are_those_of_the_planted_law() -> None:
-    rows = pd.DataFrame(table(steps_of(runs(critical=128, noise=0.01), seed=0), 0.1)).set_index("batch")
+    rows = pd.DataFrame(table(steps_of(runs(critical=128, noise=0.01), PRESETS_KNOWN, seed=0), 0.1)).set_index("batch")
     # Doubling B gains (1 + x) / (1 + x / 2) with x = 128 / B: 1.8 at x = 8, and 1.1 at x = 0.22.
     assert rows["regime"][8] == PERFECT
     assert (rows["regime"][[32, 64, 128, 256]] == DIMINISHING).all()
@@ -55,7 +57,7 @@ def test_regimes_are_those_of_the_planted_law() -> None:
 
 
 def test_a_batch_is_predicted_from_the_others() -> None:
-    rows = pd.DataFrame(table(steps_of(runs(), seed=0), 0.1))
+    rows = pd.DataFrame(table(steps_of(runs(), PRESETS_KNOWN, seed=0), 0.1))
     assert rows["error"].abs().median() < 0.10
     held = (rows["held_out_steps_low"] <= rows["steps"]) & (rows["steps"] <= rows["held_out_steps_high"])
     assert held.sum() >= 6
@@ -64,7 +66,7 @@ def test_a_batch_is_predicted_from_the_others() -> None:
 def test_intervals_of_predicted_steps_hold_nine_of_ten_truths() -> None:
     held = []
     for seed in range(60):
-        (steps,) = steps_of(runs(noise=0.1, seed=seed), seed=seed)
+        (steps,) = steps_of(runs(noise=0.1, seed=seed), PRESETS_KNOWN, seed=seed)
         _, low, high = estimate(steps.at(96))
         held.append(low <= 400 * (1 + 100 / 96) <= high)
     assert 0.82 <= np.mean(held) <= 0.99
@@ -72,14 +74,14 @@ def test_intervals_of_predicted_steps_hold_nine_of_ten_truths() -> None:
 
 def test_the_best_tuned_trial_counts() -> None:
     tuned = runs(slower_trials=(3.0, 1.0, 1.5))
-    (steps,) = steps_of(tuned, seed=0)
+    (steps,) = steps_of(tuned, PRESETS_KNOWN, seed=0)
     assert {at.trial for at in steps.batches.values()} == {1}
     assert estimate(steps.least_steps)[0] == pytest.approx(400, rel=0.15)
     assert steps.batches[8].runs == 9
 
 
 def test_a_batch_that_never_reaches_the_target_is_not_extrapolated() -> None:
-    (steps,) = steps_of(runs(failing=(512, 1024)), seed=0)
+    (steps,) = steps_of(runs(failing=(512, 1024)), PRESETS_KNOWN, seed=0)
     assert steps.reaching[-1] == 256
     assert np.isnan(steps.at(512)).all()
     assert np.isnan(steps.at(300)).all()
@@ -92,12 +94,39 @@ def test_one_seed_that_fails_disqualifies_its_trial() -> None:
     found = runs(slower_trials=(1.0, 2.0))
     lost = (found["batch"] == 64) & (found["trial"] == 0) & (found["seed"] == 2)
     found.loc[lost, ["reached", "steps_to_target"]] = [False, np.nan]
-    (steps,) = steps_of(found, seed=0)
+    (steps,) = steps_of(found, PRESETS_KNOWN, seed=0)
     assert steps.batches[64].trial == 1
 
 
+def test_two_batches_do_not_say_how_sure_the_critical_one_is() -> None:
+    (steps,) = steps_of(runs(batches=[16, 1024], noise=0.001), PRESETS_KNOWN, seed=0)
+    value, low, high = estimate(steps.critical)
+    assert value == pytest.approx(100, rel=0.05)
+    assert np.isnan([low, high]).all()
+    assert {steps.regime(batch, 0.1) for batch in (16, 1024)} == {UNDECIDED}
+
+
+def by_workers(sync: str) -> pd.DataFrame:
+    """Runs of two and of four workers; the four take twice the steps."""
+    both = [runs(least, noise=0.01).assign(sync=sync, ranks=ranks) for least, ranks in ((400, 2), (800, 4))]
+    return pd.concat(both)
+
+
+def test_steps_of_workers_with_gradients_of_their_own_are_those_of_as_many_workers() -> None:
+    two, four = steps_of(by_workers("asynchronous"), PRESETS_KNOWN, seed=0)
+    assert (two.ranks, four.ranks) == (2, 4)
+    assert four.least_steps[0] == pytest.approx(2 * two.least_steps[0], rel=0.05)
+
+
+def test_steps_of_workers_that_share_a_batch_are_one_law() -> None:
+    for sync in ("wfbp", "parameter-server", "delayed-gradients"):
+        (steps,) = steps_of(by_workers(sync), PRESETS_KNOWN, seed=0)
+        assert steps.ranks == ANY
+        assert steps.batches[64].runs == 6
+
+
 def test_one_batch_tells_no_law() -> None:
-    (steps,) = steps_of(runs(batches=[64]), seed=0)
+    (steps,) = steps_of(runs(batches=[64]), PRESETS_KNOWN, seed=0)
     assert np.isnan(steps.critical).all()
     assert steps.at(64)[0] == pytest.approx(400 * (1 + 100 / 64), rel=0.1)
     assert steps.regime(64, 0.1) == UNDECIDED
@@ -105,7 +134,7 @@ def test_one_batch_tells_no_law() -> None:
 
 @given(least=st.floats(20, 1e5), critical=st.floats(10, 5000), scale=st.sampled_from([0.5, 2.0, 10.0]))
 def test_steps_scale_with_the_training(least: float, critical: float, scale: float) -> None:
-    one, other = (steps_of(runs(factor * least, critical), seed=0)[0] for factor in (1.0, scale))
+    one, other = (steps_of(runs(factor * least, critical), PRESETS_KNOWN, seed=0)[0] for factor in (1.0, scale))
     assert other.least_steps[0] == pytest.approx(scale * one.least_steps[0], rel=1e-6)
     assert other.critical[0] == pytest.approx(one.critical[0], rel=1e-6)
 
@@ -130,11 +159,11 @@ def quadratic_steps(batch: float) -> float:
 
 def test_a_noisy_quadratic_has_the_critical_batch_of_its_noise() -> None:
     found = pd.DataFrame([
-        {**LABELS, "batch": batch, "trial": 0, "seed": seed, "reached": True, "best_accuracy": 0.9,
+        {**LABELS, "ranks": 2, "batch": batch, "trial": 0, "seed": seed, "reached": True, "best_accuracy": 0.9,
          "steps_to_target": quadratic_steps(batch)}
         for batch in (2, 8, 32, 128, 512, 4096) for seed in range(3)
     ])  # fmt: skip
-    (steps,) = steps_of(found, seed=0)
+    (steps,) = steps_of(found, PRESETS_KNOWN, seed=0)
     assert steps.critical[0] == pytest.approx(SIGMA2, rel=0.15)
     assert steps.least_steps[0] == pytest.approx(quadratic_steps(1e9), rel=0.15)
 
@@ -157,7 +186,7 @@ def gradients(workers: int = 4, worker_batch: int = 8, *, steps: int = 200, seed
 
 def critical(runs: pd.DataFrame, gradients: pd.DataFrame) -> dict[str, Any]:
     noise = partial(noise_scale.of_training, gradient_noise=gradients, seed=0)
-    (row,) = noise_scale.critical_batches(steps_of(runs, seed=0), noise, 0.1)
+    (row,) = noise_scale.critical_batches(steps_of(runs, PRESETS_KNOWN, seed=0), noise, 0.1)
     return row
 
 

@@ -1,12 +1,20 @@
 """What reaches a target first, and why; and stopping early beside large mini-batches."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
-from test_models_steps import LABELS, runs
+from test_models_steps import LABELS, PRESETS_KNOWN, runs
 
 from stallpoint.models.answers import target_times
+from stallpoint.models.answers.time_to_accuracy import matched
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.convergence import early_stopping
+from stallpoint.models.convergence.steps import steps_of
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 
 PLACE = {"hardware": "cpu", "workers_per_node": 1}
 
@@ -47,6 +55,29 @@ def test_more_workers_that_save_nothing_stall() -> None:
     found = target_times.runs_to_target(pd.concat(of), [], seed=0)
     (row,) = target_times.stalling(found, [], 0.1)
     assert (row["of"], row["verdict"], row["verdict_ranks"]) == ("trained", "stalls", 2)
+
+
+def test_a_place_that_was_measured_is_predicted_without_its_own_measurement() -> None:
+    """Two curves pass one place: one measured it, the other one only predicts it, and knows that measurement."""
+    seconds = np.ones(1 + REPLICATES)
+    point = Point("small", "cpu", "images", "strong", "wfbp", 1, 64, 1, 2, 2, 64, 32)
+    base, weak = replace(point, nodes=1, ranks=1, worker_batch=64), replace(point, scaling="weak", batch=32)
+
+    def predicted(point: Point, of: float) -> Predicted:
+        return Predicted(point, "eq. 5", "measured at b", Parts(iteration_time=of * seconds))
+
+    first, second = (Measured(at, (), Parts(iteration_time=seconds)) for at in (base, point))
+    measuring = ScalingCurve(
+        {1: first, 2: second}, {n: predicted(at, 1.0) for n, at in ((1, base), (2, point))}, {2: predicted(point, 0.5)}
+    )
+    start = replace(weak, nodes=1, ranks=1, global_batch=32)
+    other = ScalingCurve({1: replace(first, point=start)}, {1: predicted(start, 1.0), 2: predicted(weak, 1.0)})
+    found = pd.concat([runs(noise=0.001).assign(**PLACE, nodes=2, seconds_to_target=1.0)])
+    steps = steps_of(found, PRESETS_KNOWN, seed=0)
+    for curves in ([measuring, other], [other, measuring]):
+        pairs = matched(curves, steps, PRESETS_KNOWN)
+        trained = target_times.runs_to_target(found[found["batch"] == 64], pairs, seed=0)
+        assert trained[0].predicted[0] == pytest.approx(0.5 * 400 * (1 + 100 / 64), rel=0.02)
 
 
 def test_stopping_the_smallest_batch_early_is_as_fast_as_a_larger_batch_of_that_accuracy() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 import pytest
-from test_models_steps import LABELS, runs
+from test_models_steps import LABELS, PRESETS_KNOWN, by_workers, runs
 
 from stallpoint.models.answers import time_to_accuracy
 from stallpoint.models.base.measured import Measured, Point
@@ -13,10 +13,9 @@ from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.convergence.steps import Steps, steps_of
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.presets import Preset
 
 NODES = (1, 2, 4, 8)
-PRESETS_KNOWN = {name: known.preset for name, known in PRESETS.items()}
 BATCH = 16
 THRESHOLD = 0.1
 
@@ -24,12 +23,12 @@ THRESHOLD = 0.1
 SPREAD = np.concatenate([[1.0], np.linspace(0.98, 1.02, REPLICATES)])
 
 
-def curve(scaling: str) -> ScalingCurve:
+def curve(scaling: str, sync: str = "wfbp") -> ScalingCurve:
     """Iterations of 1 s for `BATCH` samples of a worker: communication is free."""
 
     def at(nodes: int) -> Measured:
         batch = BATCH if scaling == "weak" else 4 * BATCH // nodes
-        labels = ("alexnet", "cpu", "local", scaling, "wfbp", 2, BATCH if scaling == "weak" else 4 * BATCH)
+        labels = ("alexnet", "cpu", "local", scaling, sync, 2, BATCH if scaling == "weak" else 4 * BATCH)
         point = Point(*labels, 1, nodes, nodes, nodes * batch, batch)
         return Measured(point, (), Parts(iteration_time=batch / BATCH * SPREAD))
 
@@ -45,7 +44,7 @@ def curves() -> list[ScalingCurve]:
 
 def planted(critical: float, **more: object) -> list[Steps]:
     found = runs(critical=critical, noise=0.01, batches=[8, 16, 32, 64, 128, 256], **more)  # type: ignore[arg-type]
-    return steps_of(found.assign(network="alexnet"), seed=0)
+    return steps_of(found.assign(network="alexnet"), PRESETS_KNOWN, seed=0)
 
 
 def noise(_: Steps) -> Ensemble:
@@ -98,6 +97,24 @@ def test_strong_scaling_takes_the_same_steps_everywhere(curves: list[ScalingCurv
     assert len(stalls[stalls["scaling"] == "strong"]) == 1
 
 
+def test_an_algorithm_takes_the_steps_of_as_many_workers_and_alone_those_of_sgd() -> None:
+    trained = pd.concat([by_workers("asynchronous"), runs(200, noise=0.01)]).assign(network="alexnet")
+    steps = steps_of(trained, PRESETS_KNOWN, seed=0)
+    times, stalls = answers([curve("strong", "asynchronous")], steps)
+    by_ranks = times.set_index("ranks")
+    assert by_ranks["steps_ranks"].to_dict() == {1: 0, 2: 2, 4: 4}  # nobody trained on 8
+    assert by_ranks["steps_sync"].tolist() == ["wfbp", "asynchronous", "asynchronous"]
+    # Twice the workers halve an iteration; from one to two, and from two to four, steps double.
+    assert by_ranks["time"].to_dict() == pytest.approx(dict.fromkeys((1, 2, 4), by_ranks["time"][1]), rel=0.05)
+    assert by_ranks["speedup"][4] == pytest.approx(1, rel=0.05)
+    assert by_ranks["throughput_speedup"][4] == pytest.approx(4)
+    assert (stalls["verdict"].item(), stalls["verdict_ranks"].item()) == ("stalls", 1)
+
+
+def test_nothing_is_known_of_an_algorithm_that_nobody_trained() -> None:
+    assert answers([curve("strong", "asynchronous")], planted(critical=64))[0].empty
+
+
 def test_a_batch_that_never_reaches_the_target_has_no_time(curves: list[ScalingCurve]) -> None:
     times, stalls = answers(curves, planted(critical=64, failing=(64, 128, 256)))
     weak = times[times["scaling"] == "weak"].set_index("nodes")
@@ -107,11 +124,11 @@ def test_a_batch_that_never_reaches_the_target_has_no_time(curves: list[ScalingC
 
 
 def test_steps_of_another_network_or_of_lossy_gradients_say_nothing(curves: list[ScalingCurve]) -> None:
-    assert answers(curves, steps_of(runs(), seed=0))[0].empty
+    assert answers(curves, steps_of(runs(), PRESETS_KNOWN, seed=0))[0].empty
     lossy = PRESETS_KNOWN | {"half": Preset(gradient_bits=16)}
-    steps = steps_of(runs().assign(network="alexnet", sync="half"), seed=0)
+    steps = steps_of(runs().assign(network="alexnet", sync="half"), lossy, seed=0)
     assert tables(curves, steps, lossy) == ([], [])
-    naive = steps_of(runs().assign(network="alexnet", sync="naive"), seed=0)
+    naive = steps_of(runs().assign(network="alexnet", sync="naive"), PRESETS_KNOWN, seed=0)
     assert len(tables(curves, naive, PRESETS_KNOWN)[1]) == 2
 
 

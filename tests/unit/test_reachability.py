@@ -19,6 +19,10 @@ PAGE = (ROOT / "docs/papers.md").read_text()
         ("shi-2018", "shi-2018", "shi-2018"),
         ("dlbs", "", "serebryakov-2017"),
         ("guide", "", "survey"),
+        ("time-to-accuracy", "", "goyal-2017"),
+        ("time-to-accuracy", "", "shallue-2019"),
+        ("time-to-accuracy", "", "mccandlish-2018"),
+        ("time-to-accuracy", "", "fernandez-2025"),
     ],
 )
 def test_a_study_gives_all_exhibits_and_claims_but_those_that_wait(study: str, paper: str, claims: str) -> None:

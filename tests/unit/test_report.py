@@ -8,7 +8,10 @@ from report_samples import LEFT_OUT, NOTHING, Tables
 from test_layer_trace import TABLE_VI
 
 from stallpoint.charts import CHARTS
+from stallpoint.charts.frames import with_interval
+from stallpoint.charts.time_to_target import best
 from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.conclusions.target_words import lead
 from stallpoint.exchange.importing import describe_traced
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
@@ -50,6 +53,16 @@ def test_each_curve_stands_with_its_interval_and_cause(text: str, conclusions: C
         assert interval(speedup) in text
         assert curve["dominant_cause"] in text
     assert "not up to 8, measured up to 4" in text  # weak scaling does not stall
+
+
+def test_each_target_stands_on_the_first_screen_and_with_all_that_reached_it(
+    text: str, conclusions: Conclusions, tables: Tables
+) -> None:
+    assert len(conclusions["targets"]) == 8
+    for target in conclusions["targets"]:
+        assert text.count(lead(target)) == 2
+    for told in with_interval(best(tables), "time", "s"):
+        assert told in text
 
 
 def card(conclusions: Conclusions, *changes: dict[str, object]) -> str:
@@ -207,8 +220,9 @@ def test_a_study_that_measured_nothing_has_a_page_that_says_so(tmp_path: Path) -
 def test_names_cannot_break_the_page(tables: Tables, conclusions: Conclusions, tmp_path: Path) -> None:
     evil = '"></script><script>alert(1)</script>'
     named = {name: frame.replace("cpu", evil) for name, frame in tables.items()}
-    renamed = [{**curve, "hardware": evil} for curve in conclusions["curves"]]
-    write_report({**conclusions, "curves": renamed}, named, tmp_path / "report.html", study=evil)
+    about_hardware = ("curves", "targets", "accuracy_stalling")
+    renamed = {name: [{**one, "hardware": evil} for one in conclusions[name]] for name in about_hardware}
+    write_report({**conclusions, **renamed}, named, tmp_path / "report.html", study=evil)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert '=""></script' not in page

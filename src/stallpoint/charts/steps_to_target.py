@@ -14,7 +14,7 @@ from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, T
 from stallpoint.numerals import number
 
 CELLS = "convergence cells with a target, at two mini-batches or more"
-KEY = list(TO_TARGET)
+KEY = [*TO_TARGET, "ranks"]
 GRID = 40
 """Points of a fitted line."""
 COLUMNS = ["panel", "basis", "batch", "until", "value", "low", "high", "shown", "regime", "runs", "start"]
@@ -36,7 +36,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         ideal[["panel", "batch", "value"]].rename(columns={"batch": "first", "value": "from"}), on="panel"
     )
     ideal = ideal.assign(basis="ideal", start=ideal["first"], value=ideal["from"] * ideal["first"] / ideal["batch"])
-    regimes = _regimes(critical, x["scale"]["domain"])
+    regimes = _regimes(critical, measured)
     frame = compact(
         pd.concat([axes.clipped(measured, y), lines, ideal, regimes]).reindex(columns=[*COLUMNS, "network", "storage"]),
         COLUMNS,
@@ -64,7 +64,9 @@ def draw(tables: Tables) -> alt.FacetChart:
 def panel(frame: pd.DataFrame) -> pd.Series[str]:
     """Two lines for each training to a target."""
     target = [f"{100 * target:.3g} %" for target in frame["target"]]
-    return frame["network"] + " · " + frame["storage"] + " · " + target + "\n" + frame["recipe"] + " · " + frame["sync"]
+    workers = [f" · {ranks} workers" if ranks else "" for ranks in frame["ranks"]]
+    first = frame["network"] + " · " + frame["storage"] + " · " + target
+    return first + "\n" + frame["recipe"] + " · " + frame["sync"] + workers
 
 
 def finding(tables: Tables) -> str:
@@ -99,18 +101,23 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"panel": panel(own).item(), "batch": batch, "value": value, "basis": "fitted"})
 
 
-def _regimes(critical: pd.DataFrame, domain: list[float]) -> pd.DataFrame:
-    """Where each regime begins and ends in each panel, within the `domain` of B."""
-    named = panel(critical)
+def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
+    """Where each regime begins and ends in each panel, among the B that were trained; none of too few B."""
+    sure = critical[critical["critical_batch_low"].notna()]
+    if sure.empty:
+        return pd.DataFrame(columns=COLUMNS)
+    named = panel(sure)
+    trained = measured.groupby("panel")["batch"].agg(["min", "max"]).loc[list(named)].set_index(sure.index)
+    smallest, largest = trained["min"], trained["max"]
     ends = [
-        (PERFECT, pd.Series(domain[0], critical.index), critical["perfect_to"]),
-        (DIMINISHING, critical["perfect_to"], critical["no_gain_from"]),
-        (NO_GAIN, critical["no_gain_from"], pd.Series(domain[1], critical.index)),
+        (PERFECT, smallest, sure["perfect_to"]),
+        (DIMINISHING, sure["perfect_to"], sure["no_gain_from"]),
+        (NO_GAIN, sure["no_gain_from"], largest),
     ]
     found = pd.concat([
         pd.DataFrame({
             "panel": named, "basis": "regime", "regime": name,
-            "batch": begin.clip(*domain), "until": end.clip(*domain),
+            "batch": begin.clip(smallest, largest), "until": end.clip(smallest, largest),
         })
         for name, begin, end in ends
     ])  # fmt: skip

@@ -6,11 +6,16 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.charts import NoData, Tables, axes, marks, theme
-from stallpoint.charts.frames import AXES, arrange, compact, leading_first, most, rows
+from stallpoint.charts.frames import AXES, arrange, compact, estimate, leading_first, most, rows
 from stallpoint.numerals import number
 
-CELLS = "convergence cells with a target, and train cells with scaling strong or weak of the same network"
+CELLS = (
+    "convergence cells with a target, and train cells with scaling weak, or of algorithms whose steps depend on the "
+    "workers, of the same network"
+)
 THROUGHPUT, TIME = "throughput", "time to the target"
+SPEEDUPS = {THROUGHPUT: "throughput_speedup", TIME: "speedup"}
+"""Columns of the table, by what they are the speedup of."""
 STEPS = ["steps_storage", "steps_sync", "recipe", "target"]
 
 
@@ -18,19 +23,24 @@ def draw(tables: Tables) -> alt.FacetChart:
     """Two lines for each curve and target: both speedups, relative to the fewest workers."""
     frame = _speedups(tables)
     x = axes.ranks_x(frame)
-    y = axes.ratio_y(frame["value"], "speedup relative to the fewest workers")
+    y = axes.ratio_y(axes.reach(frame), "speedup over the fewest workers")
+    frame = axes.clipped(frame, y)
     colours = alt.Scale(domain=[THROUGHPUT, TIME], range=[theme.GREY, theme.BLUE])
     colour = alt.Color("series:N", scale=colours, legend=alt.Legend(title=None, symbolOpacity=1))
     ideal = marks.ideal_rows(frame, "ranks")
-    columns = ["panel", "series", "ranks", "basis", "value", "shown", "start", "way"]
+    columns = ["panel", "series", "ranks", "basis", "value", "low", "high", "shown", "start", "way"]
     drawn = compact(pd.concat([frame, ideal]).reindex(columns=[*columns, "network", "hardware", "storage"]), columns)
-    tips = marks.tips(series="speedup of", ranks=axes.workers(frame), shown="speedup", basis="iterations", way="at")
+    tips = marks.tips(series="speedup of", ranks=axes.workers(frame), shown="speedup (90 % interval)", way="at",
+                      basis="iterations")  # fmt: skip
     lines = alt.Chart().transform_filter("datum.basis != 'ideal'").encode(x=x, color=colour)
+    measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
     layers = [
         marks.ideal(x, y),
+        marks.band(predicted, y),
         lines.mark_line().encode(y=y, strokeDash=marks.dashes()),
-        marks.points(marks.only("measured").encode(x=x, color=colour), y).encode(tooltip=tips),
-        marks.hover(marks.only("predicted").encode(x=x, color=colour), y).encode(tooltip=tips),
+        marks.error_bars(measured, y),
+        marks.points(measured, y).encode(tooltip=tips),
+        marks.hover(predicted, y).encode(tooltip=tips),
     ]
     return marks.panels(layers, drawn)
 
@@ -50,18 +60,16 @@ def finding(tables: Tables) -> str:
 def _speedups(tables: Tables) -> pd.DataFrame:
     times = rows(tables, "time_to_accuracy", CELLS)
     key = [*AXES, *STEPS]
-    times = times[times["time"].notna()].sort_values([*key, "ranks"], kind="stable")
-    times = times[times.groupby(key)["ranks"].transform("nunique") > 1]
+    times = times[times["speedup"].notna()].sort_values([*key, "ranks"], kind="stable")
+    # Where neither B nor the workers change a step, time to the target gains what throughput gains.
+    differ = times.groupby(key)[["global_batch", "steps_ranks"]].transform("nunique").max(axis=1) > 1
+    times = times[differ]
     if times.empty:
         raise NoData(f"no {CELLS}")
-    first = times.groupby(key)[["time", "steps", "global_batch"]].transform("first")
-    rate, first_rate = (at["global_batch"] * at["steps"] / at["time"] for at in (times, first))
     times = times.assign(
         way="B = " + times["global_batch"].astype(str),
         told="\n" + times["recipe"] + [f", to {100 * target:.3g} %" for target in times["target"]],
-        **{THROUGHPUT: rate / first_rate, TIME: first["time"] / times["time"]},
     )
     frame = leading_first(arrange(times, single=True), tables)
     frame = frame.assign(panel=frame["panel"] + frame["told"])
-    found = pd.concat([frame.assign(series=name, value=frame[name]) for name in (THROUGHPUT, TIME)])
-    return found.assign(shown=[f"× {number(value, 3)}" for value in found["value"]])
+    return pd.concat([estimate(frame, column).assign(series=name) for name, column in SPEEDUPS.items()])

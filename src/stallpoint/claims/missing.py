@@ -12,7 +12,10 @@ from stallpoint.claims.facts import Facts, column_of
 from stallpoint.claims.language import FACTS, Selection, wanted_in_words
 from stallpoint.kinds import KINDS
 
-_TRAIN, _SGEMM, _COLLECTIVES, _STORAGE = (KINDS[name].missing for name in ("train", "sgemm", "collectives", "storage"))
+_TRAIN, _SGEMM, _COLLECTIVES, _STORAGE, _CONVERGENCE = (
+    KINDS[name].missing for name in ("train", "sgemm", "collectives", "storage", "convergence")
+)
+_TARGET = f"{_CONVERGENCE} with a target"
 CELLS = {
     "layer_scaling": f"{_TRAIN} on one worker, at several b (scaling compute)",
     "halvings": f"{_TRAIN} on one worker or {_SGEMM}, at two b",
@@ -29,6 +32,15 @@ CELLS = {
     "traffic": f"{_TRAIN} on more than one worker and {_STORAGE}",
     "what_if": "scenarios under what_if",
     "network_layers": f"{_TRAIN} of a network",
+    "convergence_runs": _CONVERGENCE,
+    "early_stopping": f"{_CONVERGENCE} without a target, at two mini-batches or more",
+    "steps_to_target": _TARGET,
+    "critical_batches": f"{_TARGET}, at two mini-batches or more",
+    "target_times": _TARGET,
+    "target_stalling": _TARGET,
+    "noise_scale": f"{_CONVERGENCE} with noise_steps on several workers",
+    "worker_staleness": f"{_CONVERGENCE} of a preset whose servers answer each worker for itself",
+    "staleness_shares": f"{_CONVERGENCE} of a preset whose servers answer each worker for itself",
     "extrapolations": "external tables",
     "law_validation": f"external tables, or {_TRAIN} on many numbers of workers",
 }

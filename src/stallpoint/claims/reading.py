@@ -16,7 +16,10 @@ from stallpoint.errors import InputError
 
 PAPERS = "papers"
 """Under ``claims`` of a study: all files of resources/claims."""
-PAPERS_FILES = ("keuper-2016.yaml", "serebryakov-2017.yaml", "shi-2018.yaml", "survey.yaml")
+PAPERS_FILES = (
+    "fernandez-2025.yaml", "goyal-2017.yaml", "keuper-2016.yaml", "mccandlish-2018.yaml", "serebryakov-2017.yaml",
+    "shallue-2019.yaml", "shi-2018.yaml", "survey.yaml",
+)  # fmt: skip
 """These files: the folder of a workflow that is fetched file by file cannot be listed."""
 OWN = "this study"
 """Who makes the claims that stand in the study's configuration."""

@@ -8,6 +8,7 @@ from typing import Any
 from stallpoint.claims import words as claims
 from stallpoint.conclusions.numbers import Conclusions, Estimate
 from stallpoint.conclusions.storages import answered
+from stallpoint.conclusions.target_words import STALLING, STALLING_HEAD, stalling_rows
 from stallpoint.conclusions.words import (
     INSTRUMENTATION_CAPTION,
     INSTRUMENTATION_HEAD,
@@ -26,12 +27,10 @@ from stallpoint.conclusions.words import (
     series,
     stall_in_words,
     trust_lines,
-    verdict_in_short,
     verdict_in_words,
     worthwhile_in_words,
 )
 from stallpoint.markdown import plain
-from stallpoint.models.base.measured import SERIES
 from stallpoint.numerals import interval, number
 
 REVERSED = {"value": "value", "low": "high", "high": "low"}
@@ -292,30 +291,20 @@ def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
         "scale is an estimate of it from the gradients."
     )
     yield markdown_table(
-        ["network", "storage", "preset", "recipe", "target", "B that reached it", "critical B", "noise scale"],
+        ["network", "storage", "preset", "workers", "recipe", "target", "B that reached it", "critical B", "noise"],
         (
             [
-                row["network"], row["storage"], row["sync"], row["recipe"], number(row["target"]),
+                row["network"], row["storage"], row["sync"], str(row["ranks"] or "any"), row["recipe"],
+                number(row["target"]),
                 f"{row['batches']}, up to {row['largest_reaching']}" if row["batches"] else "none",
                 interval(row["critical_batch"]), interval(row["noise_scale"]),
             ]
             for row in conclusions["critical_batches"]
         ),
     )  # fmt: skip
-    throughput = {tuple(curve[name] for name in SERIES): curve for curve in conclusions["curves"]}
-    rows = [
-        [
-            row["network"], row["hardware"], series(row),
-            f"{row['recipe']} to {number(row['target'])}, {row['steps_sync']}, {row['steps_storage']}",
-            verdict_in_short(row), verdict_in_short(throughput[tuple(row[name] for name in SERIES)]),
-        ]
-        for row in conclusions["accuracy_stalling"]
-    ]  # fmt: skip
-    if rows:
-        yield "Time to the target stalls where doubling the workers saves too little of it (predicted places included):"
-        yield markdown_table(
-            ["network", "hardware", "curve", "trained", "time to the target", "throughput, measured"], rows
-        )
+    if rows := stalling_rows(conclusions):
+        yield STALLING
+        yield markdown_table(STALLING_HEAD, rows)
 
 
 def _staleness_blocks(conclusions: Conclusions) -> Iterator[str]:

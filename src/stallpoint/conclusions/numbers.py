@@ -13,6 +13,7 @@ from stallpoint.cells import CommandCell, ImportedTrainCell, TrainCell
 from stallpoint.claims.judge import Judged
 from stallpoint.conclusions.alike import alike
 from stallpoint.conclusions.answers import answers
+from stallpoint.conclusions.targets import targets
 from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES
@@ -65,6 +66,7 @@ def conclude(
         "break_even": list(_break_even(tables["break_even"])),
         "critical_batches": list(_critical_batches(tables["critical_batches"])),
         "worker_staleness": list(_worker_staleness(tables["worker_staleness"])),
+        "targets": list(targets(tables["target_times"], tables["target_stalling"])),
         "accuracy_stalling": list(_accuracy_stalling(tables["accuracy_stalling"])),
         "interventions": list(_interventions(tables["interventions"])),
         "machines": list(_machines(tables["runs"], tables["environments"])),
@@ -382,7 +384,7 @@ def _critical_batches(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for row in _rows(table):
         yield {
             **{name: row[name] for name in TO_TARGET},
-            **{name: int(row[name]) for name in ("batches", "largest_reaching")},
+            **{name: int(row[name]) for name in ("ranks", "batches", "largest_reaching")},
             **{name: _estimate(row, name) for name in ("least_steps", "critical_batch", "noise_scale")},
         }
 

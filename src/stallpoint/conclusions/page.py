@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from stallpoint.claims import words as claims
+from stallpoint.conclusions import target_words
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.conclusions.words import (
     batch_in_words,
@@ -35,6 +37,7 @@ def page(conclusions: Conclusions) -> str:
     blocks = [
         "# Conclusions",
         *_answers(conclusions),
+        *_listed("Time to accuracy", chain.from_iterable(map(target_words.lines, conclusions["targets"]))),
         *_listed("Beyond what was measured", _beyond(conclusions)),
         *_listed("What would help most", _helps(conclusions["answers"])),
         *_listed("Training data", _data(conclusions)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.conclusions.target_words import lead
 from stallpoint.conclusions.words import (
     count,
     gain_in_words,
@@ -26,6 +27,7 @@ def summary(conclusions: Conclusions) -> Iterator[str]:
         seen = answer["at"] and not answer["why_withheld"]
         where = f". On {place}, {answer['sync']}: {gain_in_words(answer)}." if seen else f" ({place})."
         yield f"{sentence(answer, machines)}{where}"
+    yield from (f"{lead(target)}." for target in conclusions["targets"])
     yield from (f"{at['hardware']}: {machine_in_words(at)}" for at in machines)
     yield from warnings(conclusions)
 

@@ -132,7 +132,7 @@ def fit(
     checked = controls.table(points)
     stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
     products = matrix_products.products(tidy["sgemm"], seed)
-    to_target = steps.steps_of(tidy["convergence_runs"], seed)
+    to_target = steps.steps_of(tidy["convergence_runs"], cluster.presets, seed)
     norms = noise_scale.without_diverged(tidy["gradient_noise"], tidy["convergence_runs"])
     noise = cache(partial(noise_scale.of_training, gradient_noise=norms, seed=seed))
     matched = time_to_accuracy.matched(training, to_target, cluster.presets)

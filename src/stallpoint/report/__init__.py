@@ -28,6 +28,7 @@ from stallpoint.report.remedies import remedies
 from stallpoint.report.sliders import sliders
 from stallpoint.report.storages import storages
 from stallpoint.report.sure import sure
+from stallpoint.report.targets import targets
 from stallpoint.report.validation import validation
 from stallpoint.study import LeftOut
 
@@ -54,6 +55,7 @@ def write_report(
     last, rows = raw_tables(tables)
     sections = [
         first,
+        *targets(conclusions, tables),
         remedies(conclusions),
         sure(conclusions),
         *([claims_section(conclusions["claims"])] if conclusions["claims"] else []),

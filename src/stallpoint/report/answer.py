@@ -11,6 +11,7 @@ from stallpoint.charts import Tables, verdict
 from stallpoint.charts.render import Spec, drawn
 from stallpoint.conclusions.answers import Answer
 from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.conclusions.target_words import lead
 from stallpoint.conclusions.words import (
     batch_in_words,
     beyond_in_words,
@@ -50,7 +51,7 @@ def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str,
     warnings = "".join(_warnings(conclusions))
     if not answers:
         nothing = "No scaling curve was measured: the study has no train cell with scaling strong or weak that ran."
-        return Section("answer", "Answer", warnings + paragraph(nothing)), {}
+        return Section("answer", "Answer", warnings + paragraph(nothing) + _targets(conclusions)), {}
     cards: list[str] = []
     sentences: list[str] = []
     specs: dict[str, Spec] = {}
@@ -60,13 +61,22 @@ def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str,
         cards.append(_card(name, here, conclusions))
         sentences.append(_sentence(here[0], machines, name_hardware=len(machines) > 1))
     more = f" And {len(sentences) - MOST_SENTENCES} more below." if len(sentences) > MOST_SENTENCES else ""
-    lead = f'<p class="lead">{" ".join(sentences[:MOST_SENTENCES])}{more}</p>'
-    return Section("answer", "Answer", f'{lead}{warnings}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
+    told = f'<p class="lead">{" ".join(sentences[:MOST_SENTENCES])}{more}</p>{_targets(conclusions)}'
+    return Section("answer", "Answer", f'{told}{warnings}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
 
 
 def _sentence(one: Answer, machines: Machines, *, name_hardware: bool) -> str:
     where = f" on {one['hardware']}" if name_hardware else ""
     return f"<span{belongs_to(one | {'storage': ''})}>{escape(sentence(one, machines) + where)}.</span>"
+
+
+def _targets(conclusions: Conclusions) -> str:
+    """What reached each target first, and where time to it stalls: the page shows that of the first that is chosen."""
+    if not (found := conclusions["targets"]):
+        return ""
+    told = " ".join(f"<span{belongs_to(one)}>{escape(lead(one))}.</span>" for one in found)
+    every = f" (one of {count(len(found), 'target')})" if len(found) > 1 else ""
+    return f'<p class="target"><a href="#targets">Time to accuracy</a>{every}: {told}</p>'
 
 
 def places(answers: Sequence[Answer]) -> dict[tuple[str, str], list[Answer]]:

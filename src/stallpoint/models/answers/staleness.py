@@ -46,5 +46,6 @@ def _workers(staleness: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
             "worker": int(worker),
             "gradients": len(rows),
             **columns("mean_staleness", mean),
+            **columns("over_workers", (mean + 1) / place[TRAINING.index("ranks")]),
             "largest_staleness": int(rows["staleness"].max()),
         }

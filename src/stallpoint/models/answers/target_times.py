@@ -28,7 +28,7 @@ from stallpoint.models.base.statistics import (
     scatter,
     unknown_ensemble,
 )
-from stallpoint.models.convergence.steps import TO_TARGET, best_trial
+from stallpoint.models.convergence.steps import TO_TARGET, Steps, best_trial
 
 TARGET = ("network", "hardware", "storage", "target")
 _PLACE = ("nodes", "workers_per_node", "ranks")
@@ -70,11 +70,16 @@ def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> l
     """Of ``convergence_runs`` with a target; predictions are of the `pairs` of scaling curves and steps."""
     done = runs[runs["reached"].astype(bool)]
     usual = scatter(done.assign(repeat=done["seed"], visit=1), [*_LABELS, "trial"], "seconds_to_target")
-    known = {
-        (*steps.training.values(), *_of_point(one.point)): (curve, steps)
-        for curve, steps in pairs
-        for one in curve.predicted.values()
-    }
+    known: dict[tuple[Any, ...], tuple[Steps, Ensemble]] = {}
+    for pair in pairs:
+        for ranks, steps in pair.steps.items():
+            point = pair.curve.at(ranks).point
+            key = (*pair.training.values(), *_of_point(point))
+            # One place may be of several curves: where any of them measured it, its prediction does without.
+            if ranks in pair.curve.held_out:
+                known[key] = steps, pair.curve.held_out[ranks].parts.iteration_time
+            elif ranks not in pair.curve.measured:
+                known.setdefault(key, (steps, pair.curve.predicted[ranks].parts.iteration_time))
     return [
         _trained(dict(zip(_LABELS, key, strict=True)), rows, known, usual, seed) for key, rows in groups(runs, _LABELS)
     ]
@@ -89,7 +94,7 @@ def _of_point(point: Point) -> tuple[Any, ...]:
 def _trained(
     labels: Mapping[str, Any],
     rows: pd.DataFrame,
-    known: Mapping[tuple[Any, ...], Matched],
+    known: Mapping[tuple[Any, ...], tuple[Steps, Ensemble]],
     usual: Scatter,
     seed: int,
 ) -> Trained:
@@ -102,16 +107,12 @@ def _trained(
         # What differs between seeds differs in steps and seconds together.
         both = bootstrap(best[["steps_to_target", "seconds_to_target"]], best["seed"], random, np.mean, usual)
         steps, time, trial = both[:, 0], both[:, 1], int(best["trial"].iloc[0])
-    predicted = _predicted(labels, known[key]) if key in known else unknown
+    if key in known:
+        others, iteration = known[key]
+        predicted = others.without(labels["batch"]).expected(labels["batch"]) * iteration
+    else:
+        predicted = unknown
     return Trained(labels, len(rows), int(rows["reached"].sum()), trial, time, steps, predicted)
-
-
-def _predicted(labels: Mapping[str, Any], known: Matched) -> Ensemble:
-    """From the other B, and from iterations elsewhere."""
-    curve, steps = known
-    ranks, batch = labels["ranks"], labels["batch"]
-    iteration = curve.held_out.get(ranks, curve.predicted[ranks]).parts.iteration_time
-    return steps.without(batch).expected(batch) * iteration
 
 
 def table(found: Sequence[Trained]) -> list[dict[str, object]]:
@@ -157,14 +158,14 @@ def stalling(found: Sequence[Trained], pairs: Iterable[Matched], threshold: floa
     for one in found:
         key = (*(one.labels[name] for name in TARGET), one.labels["workers_per_node"], "trained")
         times.setdefault(key, {}).setdefault(one.labels["ranks"], []).append(one.time)
-    for curve, of in pairs:
-        for ranks in curve.known:
-            here = curve.at(ranks)
+    for pair in pairs:
+        for ranks, steps in pair.steps.items():
+            here = pair.curve.at(ranks)
             key = (
-                here.point.network, here.point.hardware, of.training["storage"], of.training["target"],
-                curve.per_node, "known",
+                here.point.network, here.point.hardware, pair.training["storage"], pair.training["target"],
+                pair.curve.per_node, "known",
             )  # fmt: skip
-            seconds = of.at(here.point.global_batch) * here.parts.iteration_time
+            seconds = steps.at(here.point.global_batch) * here.parts.iteration_time
             times.setdefault(key, {}).setdefault(ranks, []).append(seconds)
     return [_stalling(key, by_ranks, threshold) for key, by_ranks in times.items()]
 

@@ -9,23 +9,34 @@ from the noise scale φ, (φ + B₀) / (φ + B), which is the same where φ is t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.answers.stalling import gains
-from stallpoint.models.base.measured import SERIES, Point
-from stallpoint.models.base.statistics import Ensemble, Reals, columns
-from stallpoint.models.convergence.steps import Steps
-from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.base.measured import SERIES, Measured, Point
+from stallpoint.models.base.statistics import Ensemble, Reals, columns, unknown_ensemble
+from stallpoint.models.convergence.steps import ANY, TO_TARGET, Steps
+from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.presets import Preset
 
 _LABELS = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe", "target": "target"}
 """Columns that say which training the steps are of, and what they are called there."""
 
-Matched: TypeAlias = tuple[ScalingCurve, Steps]
-"""A scaling curve, and steps to a target that its training takes."""
+
+class Matched(NamedTuple):
+    """A scaling curve, and the steps to a target that its training takes."""
+
+    curve: ScalingCurve
+    training: Mapping[str, Any]
+    """Values of `TO_TARGET`: what runs to the target the steps are of."""
+    steps: Mapping[int, Steps]
+    """By workers, as far as they are known: one for all, or those that as many workers took."""
+
+    def at(self, ranks: int) -> tuple[Measured | Predicted, Steps] | None:
+        """An iteration and the steps on so many workers; None where one of them is not known."""
+        return (self.curve.at(ranks), self.steps[ranks]) if ranks in self.steps else None
 
 
 def tables(
@@ -35,68 +46,93 @@ def tables(
 
     `noise` gives the noise scale of a training.
     """
-    times = [row for curve, steps in pairs for row in _times(curve, steps, noise(steps))]
-    return times, [_stalling(curve, steps, threshold) for curve, steps in pairs]
+    return [row for pair in pairs for row in _times(pair, noise)], [_stalling(pair, threshold) for pair in pairs]
 
 
 def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
     """Each curve with the steps that its training takes, for every target.
 
-    Steps are those of the curve's network. Synchronous presets that send whole gradients take the same steps, as they
-    compute the same weights; any other preset has only those that were trained with it.
+    Steps are those of the curve's network and preset. Where nobody trained to the target with this preset, those of
+    another one count if both compute the weights of one worker; and on one worker alone algorithms do so, too.
     """
-    return [(curve, steps) for curve in curves for steps in found if _same(_first(curve), steps, presets)]
+    trained: dict[tuple[Any, ...], dict[str, list[Steps]]] = {}
+    for steps in found:
+        network, storage, sync, *rest = (steps.training[name] for name in TO_TARGET)
+        trained.setdefault((network, storage, *rest), {}).setdefault(sync, []).append(steps)
+    pairs = (
+        _matched(curve, by_preset, presets)
+        for curve in curves
+        for (network, *_), by_preset in trained.items()
+        if network == _first(curve).network
+    )
+    return [pair for pair in pairs if pair is not None]
+
+
+def _matched(
+    curve: ScalingCurve, trained: Mapping[str, Sequence[Steps]], presets: Mapping[str, Preset]
+) -> Matched | None:
+    """With runs to one target, by preset."""
+    sync = _first(curve).sync
+    exact = next((steps for name, steps in trained.items() if presets[name].exact), ())
+    own = trained.get(sync) or (exact if presets[sync].exact else ())
+    if not own:
+        return None
+    known = {ranks: steps for steps in own for ranks in curve.known if steps.ranks in (ANY, ranks)}
+    if presets[sync].exact_alone and 1 in curve.known and 1 not in known and exact:
+        known[1] = exact[0]
+    return Matched(curve, own[0].training, known)
 
 
 def _first(curve: ScalingCurve) -> Point:
     return curve.measured[curve.base].point
 
 
-def _same(point: Point, steps: Steps, presets: Mapping[str, Preset]) -> bool:
-    if point.network != steps.training["network"]:
-        return False
-    there = steps.training["sync"]
-    return point.sync == there or all(presets[name].exact for name in (point.sync, there))
-
-
-def _times(curve: ScalingCurve, steps: Steps, noise: Ensemble) -> Iterator[dict[str, object]]:
-    smallest = min(steps.batches)
-    for place in curve.known:
-        here = curve.at(place)
+def _times(pair: Matched, noise: Callable[[Steps], Ensemble]) -> Iterator[dict[str, object]]:
+    curve, base = pair.curve, pair.at(pair.curve.base)
+    for ranks, steps in sorted(pair.steps.items()):
+        here = curve.at(ranks)
         batch = here.point.global_batch
+        smallest, of_noise = min(steps.batches), noise(steps)
         needed, seconds = steps.at(batch), here.parts.iteration_time
         efficiency = steps.samples(smallest) / steps.samples(batch)
+        faster = curve.speedup(ranks, curve.basis(ranks))
+        more = steps.samples(batch) / base[1].samples(base[0].point.global_batch) if base else unknown_ensemble()
         yield {
             **here.point.labels("global_batch"),
             **{column: steps.training[name] for column, name in _LABELS.items()},
-            "basis": curve.basis(place),
+            "steps_ranks": steps.ranks,
+            "basis": curve.basis(ranks),
             **columns("steps", needed),
             **columns("time", needed * seconds),
+            **columns("speedup", faster / more),
+            **columns("throughput_speedup", faster),
             **columns("statistical_efficiency", efficiency),
             **columns("goodput", efficiency * batch / seconds),
-            **columns("noise_efficiency", 1 - (batch - smallest) / (noise + batch)),  # also where it is infinite
+            **columns("noise_efficiency", 1 - (batch - smallest) / (of_noise + batch)),  # also where it is infinite
         }
 
 
-def _gains(curve: ScalingCurve, steps: Steps) -> dict[int, Reals]:
+def _gains(pair: Matched) -> dict[int, Reals]:
     """Logarithm of the time at n over that at 2n, where both are known: draws, [REPLICATES]."""
     found = {}
-    for place, (_, gain) in gains(curve).items():
-        one, double = (steps.samples(curve.at(at).point.global_batch) for at in (place, 2 * place))
-        cost = np.log(double / one)[1:]
-        if np.isfinite(cost).all():
-            found[place] = gain - cost
+    for ranks, (_, gain) in gains(pair.curve).items():
+        ends = [at for at in map(pair.at, (ranks, 2 * ranks)) if at]
+        if len(ends) == 2:
+            one, double = (steps.samples(at.point.global_batch) for at, steps in ends)
+            cost = np.log(double / one)[1:]
+            if np.isfinite(cost).all():
+                found[ranks] = gain - cost
     return found
 
 
-def _stalling(curve: ScalingCurve, steps: Steps, threshold: float) -> dict[str, object]:
-    gained = _gains(curve, steps)
+def _stalling(pair: Matched, threshold: float) -> dict[str, object]:
+    gained = _gains(pair)
     stall = Stall.of(gained, 2 * max(gained, default=0), threshold)
     verdict, place = stall.verdict
-    labels = {name: value for name, value in _first(curve).labels().items() if name in SERIES}
+    labels = {name: value for name, value in _first(pair.curve).labels().items() if name in SERIES}
     return {
         **labels,
-        **{column: steps.training[name] for column, name in _LABELS.items()},
+        **{column: pair.training[name] for column, name in _LABELS.items()},
         **stall.columns,
         "reached": stall.reached,
         "verdict": verdict,

@@ -94,6 +94,7 @@ def _row(steps: Steps, measured: Ensemble, threshold: float) -> dict[str, object
         ratio = measured / steps.critical
     return {
         **steps.training,
+        "ranks": steps.ranks,
         "batches": len(steps.reaching),
         "largest_reaching": max(steps.reaching, default=0),
         **columns("least_steps", steps.least_steps),

@@ -6,6 +6,9 @@ McCandlish et al. (2018), "An Empirical Model of Large-Batch Training", section 
 needed, and however small, E_min samples; B_crit = E_min / S_min. Shallue et al. (2019), "Measuring the Effects of Data
 Parallelism on Neural Network Training", Fig. 1, call the three regimes of such curves perfect scaling, diminishing
 returns and maximal data parallelism, where nothing is gained any more.
+
+Where workers share the mini-batch (`Preset.shares_batches`) their number changes no step. Where each has weights or
+gradients of its own, it does: steps are then those of as many workers.
 """
 
 from __future__ import annotations
@@ -32,14 +35,19 @@ from stallpoint.models.base.statistics import (
     scatter,
     unknown_ensemble,
 )
+from stallpoint.presets import Preset
 
 TRAINED = ("network", "storage", "sync", "recipe")
 """What tells one training from another, whatever computes it."""
 TO_TARGET = (*TRAINED, "target")
-"""What steps to a target are of; hardware and workers change their time alone."""
+"""What steps to a target are of, with the workers; hardware changes their time alone."""
+ANY = 0
+"""Workers of steps that their number does not change."""
 PERFECT, DIMINISHING, NO_GAIN, UNDECIDED = "perfect scaling", "diminishing returns", "no gain", "undecided"
 FEWEST_BATCHES = 2
 """B without which S_min and E_min cannot be told apart."""
+FEWEST_CRITICAL = 3
+"""B without which nothing says how far the law is off, and so nothing how sure B_crit is."""
 USUAL_MISFIT, SURENESS = 0.05, 2.0
 """How far steps usually lie from the law, standard deviation of their logarithm, and how many B that counts as."""
 _REFITS = 8  # rounds of a fit whose weights are what it finds
@@ -67,6 +75,8 @@ class Steps:
 
     training: Mapping[str, Any]
     """Values of `TO_TARGET`."""
+    ranks: int
+    """Workers that took them; `ANY` where their number changes none."""
     batches: Mapping[int, AtBatch]
     """By B, rising."""
     least_steps: Ensemble
@@ -79,9 +89,18 @@ class Steps:
 
     @property
     def critical(self) -> Ensemble:
-        """B_crit, samples; infinite where steps fell in proportion to B as far as was measured."""
+        """B_crit, samples; infinite where steps fell in proportion to B as far as was measured.
+
+        Two B fix the law without saying whether steps follow it: how sure B_crit is, is then not known.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.least_samples / self.least_steps)
+            found = np.asarray(self.least_samples / self.least_steps)
+        return found if self.sure else np.concatenate([found[:1], unknown_ensemble()[1:]])
+
+    @property
+    def sure(self) -> bool:
+        """Whether enough B reached the target to say how far the law is off."""
+        return len(self.reaching) >= FEWEST_CRITICAL
 
     @property
     def reaching(self) -> list[int]:
@@ -108,14 +127,14 @@ class Steps:
 
     def expected(self, batch: int) -> Ensemble:
         """S(B) where nobody trained: with how far the law is off there, by as many B as said so (Student's t)."""
-        random = generator(self.seed, "misfit", *self.training.values(), batch)
+        random = generator(self.seed, "misfit", *self.training.values(), self.ranks, batch)
         freedom = SURENESS + len(self.reaching)
         off = np.clip(self.misfit * random.standard_t(freedom, REPLICATES), -MOST_APART, MOST_APART)
         return np.asarray(self.fitted(batch) * np.concatenate([[1.0], np.exp(off)]))
 
     def without(self, batch: int) -> Steps:
         """The same, fitted to all other B."""
-        return _fitted(self.training, {b: at for b, at in self.batches.items() if b != batch}, self.seed)
+        return _fitted(self.training, self.ranks, {b: at for b, at in self.batches.items() if b != batch}, self.seed)
 
     def perfect_to(self, threshold: float) -> Ensemble:
         """B up to which doubling it saves at least 1 - `threshold` of half the steps (see `regime`)."""
@@ -131,21 +150,27 @@ class Steps:
 
         Perfect scaling saves at least 1 - `threshold` of half the steps; no gain is less than `threshold` in speed.
         """
+        if not self.sure:
+            return UNDECIDED
         gain = (self.fitted(batch) / self.fitted(2 * batch))[1:]
         perfect, none = gain >= 2 * (1 - threshold), gain < 1 + threshold
         regimes = {PERFECT: perfect, NO_GAIN: none, DIMINISHING: ~perfect & ~none & np.isfinite(gain)}
         return next((name for name, draws in regimes.items() if draws.mean() >= INTERVAL), UNDECIDED)
 
 
-def steps_of(runs: pd.DataFrame, seed: int) -> list[Steps]:
-    """Of every training in ``convergence_runs``, the tidy table of this name."""
+def steps_of(runs: pd.DataFrame, presets: Mapping[str, Preset], seed: int) -> list[Steps]:
+    """Of every training in ``convergence_runs``, the tidy table of this name; where it matters, of each worker count.
+
+    `presets` are all that the runs name.
+    """
     found = []
-    for key, rows in groups(runs, TO_TARGET):
+    workers = runs["ranks"].where(~runs["sync"].map(lambda sync: presets[sync].shares_batches).astype(bool), ANY)
+    for (*key, ranks), rows in groups(runs.assign(ranks=workers), [*TO_TARGET, "ranks"]):
         rows = rows.assign(repeat=rows["seed"], visit=1)
         done = rows[rows["reached"].astype(bool)]
         usual = scatter(done, ["batch", "trial"], "steps_to_target")
-        batches = {int(b): _at(at, usual, generator(seed, "steps", *key, b)) for b, at in groups(rows, "batch")}
-        found.append(_fitted(dict(zip(TO_TARGET, key, strict=True)), batches, seed))
+        batches = {int(b): _at(at, usual, generator(seed, "steps", *key, ranks, b)) for b, at in groups(rows, "batch")}
+        found.append(_fitted(dict(zip(TO_TARGET, key, strict=True)), int(ranks), batches, seed))
     return found
 
 
@@ -168,10 +193,10 @@ def best_trial(rows: pd.DataFrame) -> pd.DataFrame | None:
     return whole[whole["trial"] == whole.groupby("trial")["steps_to_target"].mean().idxmin()]
 
 
-def _fitted(training: Mapping[str, Any], batches: Mapping[int, AtBatch], seed: int) -> Steps:
+def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, AtBatch], seed: int) -> Steps:
     known = {batch: at.steps for batch, at in batches.items() if at.steps is not None}
     least = _law(known)
-    return Steps(training, batches, least[..., 0], least[..., 1], _misfit(known), seed)
+    return Steps(training, ranks, batches, least[..., 0], least[..., 1], _misfit(known), seed)
 
 
 def _law(known: Mapping[int, Ensemble]) -> Reals:
@@ -212,6 +237,7 @@ def _rows(steps: Steps, threshold: float) -> Iterator[dict[str, object]]:
         held_out = steps.without(batch).expected(batch) * measured / measured[0]
         yield {
             **steps.training,
+            "ranks": steps.ranks,
             "batch": batch,
             "runs": at.runs,
             "runs_reached": at.reached,

@@ -1,0 +1,71 @@
+"""Time to a target in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.conclusions.targets import FACTORS
+from stallpoint.conclusions.words import at_count, series, verdict_in_short
+from stallpoint.models.answers.target_times import ALIKE, SLOWER
+from stallpoint.models.base.measured import SERIES
+from stallpoint.numerals import number
+
+
+def lead(target: Mapping[str, Any]) -> str:
+    """One sentence: what is fastest of all, and whether more workers save time."""
+    best = min(target["places"], key=lambda place: float(place["ways"][0]["time"]))
+    stalls = "" if len(target["places"]) < 2 else f"; time to it {verdict_in_short(target)}"
+    return f"{_goal(target)} soonest by {_way(best['ways'][0])} at {at_count(target, best['ranks'])}{stalls}"
+
+
+def lines(target: Mapping[str, Any]) -> Iterator[str]:
+    """The sentence, and one for each worker count: the fastest way, and what others owe to more and to longer steps."""
+    yield lead(target)
+    for place in target["places"]:
+        first, *others = place["ways"]
+        alike = [one["sync"] for one in others if one["verdict"] == ALIKE]
+        slower = [one for one in others if one["verdict"] == SLOWER]
+        told = [f"{at_count(target, place['ranks'])}: {_way(first)}"]
+        if alike:
+            told.append(f"not distinguishable: {', '.join(alike)}")
+        told += [_slower(one, first) for one in slower]
+        yield "; ".join(told)
+
+
+def _goal(target: Mapping[str, Any]) -> str:
+    accuracy = f"{100 * target['target']:.3g} %"
+    return f"{target['network']} on {target['hardware']} reaches {accuracy} on {target['storage']}"
+
+
+def _way(way: Mapping[str, Any]) -> str:
+    return f"{way['sync']}, {_settings(way)} ({number(way['time'], 2)} s)"
+
+
+def _settings(way: Mapping[str, Any]) -> str:
+    return f"{way['recipe']}, B = {way['batch']}"
+
+
+def _slower(way: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    """Its factors; and what it was trained with, where that differs from the first."""
+    times = [f"× {number(way[name], 2)}" for name in FACTORS]
+    other = "" if _settings(way) == _settings(first) else f", {_settings(way)},"
+    return f"{way['sync']}{other} {times[0]} (steps {times[1]}, each {times[2]})"
+
+
+STALLING = "Where doubling the workers saves too little of the time to the target (predicted places included):"
+STALLING_HEAD = ["network", "hardware", "curve", "trained", "time to the target", "throughput, measured"]
+
+
+def stalling_rows(conclusions: Conclusions) -> list[list[str]]:
+    """Where time to a target stalls on each curve, from steps and iteration times, beside where throughput does."""
+    throughput = {tuple(curve[name] for name in SERIES): curve for curve in conclusions["curves"]}
+    return [
+        [
+            row["network"], row["hardware"], series(row),
+            f"{row['recipe']} to {number(row['target'])}, {row['steps_sync']}, {row['steps_storage']}",
+            verdict_in_short(row), verdict_in_short(throughput[tuple(row[name] for name in SERIES)]),
+        ]
+        for row in conclusions["accuracy_stalling"]
+    ]  # fmt: skip

@@ -1,0 +1,45 @@
+"""Time to a target in numbers: what reaches it first on how many workers, why, and where more save nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.models.answers.target_times import TARGET
+from stallpoint.models.base.statistics import groups
+
+CURVE = [*TARGET, "workers_per_node"]
+"""One target at several worker counts."""
+FACTORS = ("slower", "more_steps", "longer_steps")
+
+
+def targets(times: pd.DataFrame, stalling: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of the tables target_times and target_stalling, for JSON: each target that was reached.
+
+    At each worker count the fastest way, and of every other preset its fastest one.
+    """
+    stalls = stalling[stalling["of"] == "trained"].to_dict("records")
+    by_curve = {tuple(row[name] for name in CURVE): row for row in stalls}
+    for key, rows in groups(times[times["time"].notna()], CURVE):
+        stall = by_curve[tuple(key)]
+        yield {
+            **dict(zip(CURVE, key, strict=True)),
+            "verdict": stall["verdict"],
+            "verdict_ranks": int(stall["verdict_ranks"]),
+            "places": [_place(int(ranks), at) for ranks, at in groups(rows, "ranks")],
+        }
+
+
+def _place(ranks: int, rows: pd.DataFrame) -> dict[str, Any]:
+    best = rows.sort_values("time", kind="stable").drop_duplicates("sync")
+    ways = [
+        {
+            **{name: row[name] for name in ("sync", "recipe", "verdict")},
+            "batch": int(row["batch"]),
+            **{name: float(row[name]) for name in ("time", *FACTORS)},
+        }
+        for row in best.to_dict("records")
+    ]
+    return {"ranks": ranks, "ways": ways}

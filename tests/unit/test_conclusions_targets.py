@@ -1,0 +1,57 @@
+"""What the conclusions say of time to a target."""
+
+import json
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.conclusions.target_words import lead, lines
+from stallpoint.conclusions.targets import targets
+
+PLACE = {"network": "lenet", "hardware": "local", "storage": "train", "target": 0.8, "workers_per_node": 1}
+
+
+def way(ranks: int, sync: str, time: float, verdict: str, steps: float = 1.0, batch: int = 64) -> dict[str, object]:
+    slower = {"slower": time, "more_steps": steps, "longer_steps": time / steps}
+    return {
+        **PLACE, **slower, "ranks": ranks, "sync": sync, "recipe": "sgd", "batch": batch, "time": time,
+        "verdict": verdict,
+    }  # fmt: skip
+
+
+TIMES = pd.DataFrame([
+    way(1, "wfbp", 2.0, "fastest"),
+    way(2, "wfbp", 1.0, "fastest"),
+    way(2, "wfbp", 1.5, "slower", batch=256),
+    way(2, "gossip", 1.02, "not distinguishable"),
+    way(2, "asynchronous", 3.0, "slower", steps=6.0),
+    way(2, "downpour", 4.0, "slower", steps=2.0, batch=32),
+    way(2, "diloco", np.nan, "not reached"),
+])  # fmt: skip
+STALLING = pd.DataFrame([
+    {**PLACE, "of": "trained", "verdict": "stalls", "verdict_ranks": 2},
+    {**PLACE, "of": "known", "verdict": "scales", "verdict_ranks": 16},
+])  # fmt: skip
+
+
+def test_the_fastest_of_all_leads_and_others_say_why_they_are_slower() -> None:
+    (found,) = targets(TIMES, STALLING)
+    json.dumps(found, allow_nan=False)
+    assert lead(found) == (
+        "lenet on local reaches 80 % on train soonest by wfbp, sgd, B = 64 (1 s) at n = 2; time to it stalls at n = 2"
+    )
+    _, one, two = lines(found)
+    assert one == "n = 1: wfbp, sgd, B = 64 (2 s)"
+    assert two == (
+        "n = 2: wfbp, sgd, B = 64 (1 s); not distinguishable: gossip; asynchronous × 3 (steps × 6, each × 0.5); "
+        "downpour, sgd, B = 32, × 4 (steps × 2, each × 2)"
+    )
+
+
+def test_one_worker_count_says_nothing_of_more() -> None:
+    (found,) = targets(TIMES[TIMES["ranks"] == 2], STALLING)
+    assert "time to it" not in lead(found)
+
+
+def test_a_target_that_nothing_reached_is_not_told() -> None:
+    assert list(targets(TIMES[TIMES["sync"] == "diloco"], STALLING)) == []
