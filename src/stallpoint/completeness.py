@@ -131,8 +131,8 @@ class Record:
             iterations = self._rows[ITERATIONS.name]
             return iterations, f"{iterations:,} iterations"
         if table is COLLECTIVES and isinstance(cell, CollectivesCell):
-            each = (cell.samples + 1) * len(cell.message_bytes)
-            return visits * each, f"{visits} visits of ranks with {each} all-reduces"
+            each = (cell.samples + 1) * len(cell.message_bytes) * len(cell.sent)
+            return visits * each, f"{visits} visits of ranks with {each} rows of messages"
         return None, ""
 
     @property

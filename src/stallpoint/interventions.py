@@ -46,10 +46,10 @@ INTERVENTIONS: dict[str, Intervention] = {
 
 def possible(name: str, preset: Preset, ranks: int) -> bool:
     """Whether there is anything to leave out among so many ranks under a preset, and a way to do it."""
-    if name == NO_COMMUNICATION:  # whose preset reads ahead into the host's memory alone
-        return ranks > 1 and preset.communicates and not preset.device_prefetch
-    if name == EMPTY_MESSAGES:  # DistributedDataParallel sends by itself
-        return ranks > 1 and preset.communicates and preset.backend != "ddp"
+    if name == NO_COMMUNICATION:  # whose preset reads ahead into the host's memory alone, and computes b at once
+        return ranks > 1 and preset.communicates and not preset.device_prefetch and preset.accumulate == 1
+    if name == EMPTY_MESSAGES:  # DistributedDataParallel and FSDP2 send by themselves
+        return ranks > 1 and preset.communicates and preset.backend not in ("ddp", "fsdp")
     if name == NO_UPDATE:  # a parameter server updates as part of the communication
         return ranks == 1 or preset.reduction != "parameter-server"
     return True

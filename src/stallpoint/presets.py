@@ -20,6 +20,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "and what came out of it",
         "torch": "torch.distributed: NCCL between GPUs, Gloo between CPUs",
         "ddp": "PyTorch's DistributedDataParallel, which groups and starts by itself; fusion_bytes is its bucket size",
+        "fsdp": "PyTorch's FSDP2 (fully_shard), block by block",
     },
     "reduction": {
         "library": "all-reduce by whatever algorithm the library takes",
@@ -39,6 +40,20 @@ CHOICES: dict[str, dict[str, str]] = {
         "layer": "one message for each layer",
         "fused": "layers wait for each other until fusion_bytes are together",
         "merged": "layers are merged where the latency saved outweighs the wait, by the α-β model",
+        "block": "one message for each block of layers, and one for the layers outside of blocks; for fsdp alone",
+    },
+    "sharding": {
+        "none": "every rank has all weights, gradients and the whole state of the optimiser",
+        "optimiser": "each rank updates its share of the weights alone, and sends it to all (ZeRO-1); for ddp alone",
+        "full": "each rank keeps its share of weights, gradients and the optimiser's state; blocks are gathered for "
+        "their forward and for their backward pass (ZeRO-3); for fsdp alone",
+        "node": "the same among the ranks of a node, and each node has all (hybrid sharding); for fsdp alone",
+    },
+    "hook": {
+        "none": "DistributedDataParallel sums buckets as they are",
+        "fp16": "its hook that sends them in half precision",
+        "bf16": "its hook that sends them in bfloat16",
+        "powersgd": "its hook that sends two factors of low rank (hook_rank), with error feedback",
     },
 }
 """Values of the choices a preset makes, and what they mean."""
@@ -60,7 +75,21 @@ def servers_of(scheme: str) -> int:
 
 
 COMMUNICATORS = ("mpi", "mpi-copied", "torch")
-"""What moves gradients, and the backends a study can choose: ``ddp`` is a preset, nothing else is built with it."""
+"""What moves gradients, and the backends a study can choose: ``ddp`` and ``fsdp`` are those of presets alone."""
+ALL_REDUCE = "all-reduce"
+OPERATIONS = {
+    ALL_REDUCE: "every rank gets the sum of all ranks' messages",
+    "all-gather": "every rank gets all ranks' parts, which together are the message",
+    "reduce-scatter": "every rank gets its part of the sum of all ranks' messages",
+    "broadcast": "every rank gets the first one's message",
+    "all-to-all": "every rank gets a part of each rank's message",
+    "send-receive": "every rank sends its message to the next one, and gets that of the one before",
+}
+"""Collective operations whose times are measured, by message size: that of the whole message."""
+_LATER = (
+    "sharding", "gather_ahead", "reshard", "bucket_view", "static_graph", "hook", "hook_rank", "accumulate",
+)  # fmt: skip
+"""Fields that cells know as they always were, unless they are told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +115,20 @@ class Preset:
     """Bits for each gradient value sent: 32, 16 (half precision) or 8 (scaled integers)."""
     top_k: float = 1.0
     """Share of each message's values that is sent, the largest ones; what is left out is added next time."""
+    sharding: str = "none"
+    gather_ahead: int = 0
+    """Blocks whose weights are gathered while others compute; 0: none is before it is needed. For fsdp alone."""
+    reshard: bool = True
+    """Gathered weights of a block are freed after its forward pass, and gathered again; for fsdp alone."""
+    bucket_view: bool = False
+    """Gradients lie in the buckets that are sent, which saves a copy of them; for ddp alone."""
+    static_graph: bool = False
+    """DistributedDataParallel is told that every iteration does the same; for ddp alone."""
+    hook: str = "none"
+    hook_rank: int = 1
+    """Rank of PowerSGD's factors."""
+    accumulate: int = 1
+    """Parts that a worker's mini-batch is computed in, one after the other; gradients are sent after the last."""
 
     def __post_init__(self) -> None:
         for field, values in CHOICES.items():
@@ -99,8 +142,9 @@ class Preset:
             raise InputError("fusion_bytes: a size above 0 and grouping: fused go together")
         if self.communicator == "torch" and self.reduction != "library":
             raise InputError(f"reduction: backend {self.backend} has library alone, not {self.reduction}")
-        if self.backend == "ddp" and (self.start, self.grouping, self.lossless) != ("layer-ready", "fused", True):
+        if self.backend == "ddp" and (self.start, self.grouping, self._whole) != ("layer-ready", "fused", True):
             raise InputError("backend: ddp goes with start: layer-ready, grouping: fused and whole gradients")
+        self._check_sharding()
         if not self.communicates and replace(self, start="layer-ready", device_prefetch=False) != Preset():
             raise InputError("start: never goes with device_prefetch alone, as nothing is sent")
         if self.segment_bytes < 0 or self.segment_bytes % 4 or (self.segment_bytes and self.communicator == "torch"):
@@ -115,10 +159,59 @@ class Preset:
                 "all-gather, so they go with library"
             )
 
+    def _check_sharding(self) -> None:
+        """What the backends of torch.distributed alone can do, and what goes together there."""
+        if (self.backend == "fsdp") != (self.grouping == "block") or self.shards_weights != (self.backend == "fsdp"):
+            raise InputError("backend: fsdp, grouping: block and sharding: full or node go together")
+        if self.backend == "fsdp" and (self.start, self._whole) != ("layer-ready", True):
+            raise InputError("backend: fsdp goes with start: layer-ready and whole gradients")
+        if self.sharding == "optimiser" and self.backend != "ddp":
+            raise InputError("sharding: optimiser is for backend: ddp alone")
+        if self.backend != "fsdp" and (self.gather_ahead or not self.reshard):
+            raise InputError("gather_ahead: this and reshard are for backend: fsdp alone")
+        if self.backend != "ddp" and (self.bucket_view or self.static_graph or self.hook != "none"):
+            raise InputError("hook: this, bucket_view and static_graph are for backend: ddp alone")
+        if self.static_graph and self.accumulate > 1:
+            raise InputError("static_graph: DistributedDataParallel cannot accumulate gradients then (its no_sync)")
+        if self.hook_rank < 1 or (self.hook_rank > 1 and self.hook != "powersgd"):
+            raise InputError("hook_rank: a rank of 1 or more, for hook: powersgd alone")
+        for field in ("gather_ahead", "accumulate"):
+            if getattr(self, field) < (least := 0 if field == "gather_ahead" else 1):
+                raise InputError(f"{field}: {getattr(self, field)} is not a number of {least} or more")
+
     @property
     def communicator(self) -> str:
         """What moves the gradients, one of `COMMUNICATORS`: presets that agree in it cost the same for each message."""
-        return "torch" if self.backend == "ddp" else self.backend
+        return "torch" if self.backend in ("ddp", "fsdp") else self.backend
+
+    @property
+    def shards_weights(self) -> bool:
+        """Whether no rank keeps all weights (or none but those of its node do)."""
+        return self.sharding in ("full", "node")
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The collective operations that it sends, those of `OPERATIONS`."""
+        of_sharding = {
+            "optimiser": ("all-reduce", "all-gather"),
+            "full": ("all-gather", "reduce-scatter"),
+            "node": ("all-reduce", "all-gather", "reduce-scatter"),
+        }
+        return of_sharding.get(self.sharding, (ALL_REDUCE,)) if self.communicates else ()
+
+    @property
+    def predictable(self) -> bool:
+        """Whether the models know what it does. They do not know yet of sharding, accumulation and PowerSGD."""
+        return self.sharding == "none" and self.accumulate == 1 and self.hook != "powersgd"
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Its fields as a cell is told them: those that were added later, where they are not as always before."""
+        return {
+            field.name: value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default or field.name not in _LATER
+        }
 
     @property
     def scheme(self) -> str:
@@ -142,6 +235,10 @@ class Preset:
     @property
     def lossless(self) -> bool:
         """Whether every gradient value arrives in single precision."""
+        return self._whole and self.hook == "none"
+
+    @property
+    def _whole(self) -> bool:
         return self.gradient_bits == 32 and self.top_k == 1
 
 
@@ -223,6 +320,38 @@ PRESETS: dict[str, KnownPreset] = {
         Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB),
         "PyTorch's DistributedDataParallel with its default buckets: the reference",
         "Li et al. (2020), PyTorch Distributed",
+    ),
+    "ddp-fp16": KnownPreset(
+        Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB, hook="fp16"),
+        "ddp with its hook that sends gradients in half precision",
+        "Li et al. (2020), PyTorch Distributed; torch.distributed.algorithms.ddp_comm_hooks",
+    ),
+    "ddp-bf16": KnownPreset(
+        Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB, hook="bf16"),
+        "ddp with its hook that sends gradients in bfloat16",
+        "torch.distributed.algorithms.ddp_comm_hooks",
+    ),
+    "ddp-powersgd": KnownPreset(
+        Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB, hook="powersgd"),
+        "ddp with its hook that sends factors of rank 1 of each weight's gradient, from the third iteration on",
+        "Vogels, Karimireddy & Jaggi (2019), PowerSGD; torch.distributed.algorithms.ddp_comm_hooks",
+    ),
+    "zero-1": KnownPreset(
+        Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB, sharding="optimiser"),
+        "ddp, but each rank keeps the momenta of an equal share of the weights and updates it alone; then all gather",
+        "Rajbhandari et al. (2020), ZeRO, stage 1",
+    ),
+    "fsdp": KnownPreset(
+        Preset(backend="fsdp", grouping="block", sharding="full", gather_ahead=1),
+        "PyTorch's FSDP2: each rank keeps its share of weights, gradients and momenta; each block is gathered "
+        "while the one before it computes, and its gradients are summed and scattered. On CPUs, which have no streams, "
+        "computing waits for each reduce-scatter",
+        "Zhao et al. (2023), PyTorch FSDP; torch.distributed.fsdp.fully_shard",
+    ),
+    "hsdp": KnownPreset(
+        Preset(backend="fsdp", grouping="block", sharding="node", gather_ahead=1),
+        "fsdp inside each node, and all-reduces of the shares between the nodes",
+        "Zhao et al. (2023), PyTorch FSDP, section 3.2.2: hybrid sharding",
     ),
     "mg-wfbp": KnownPreset(
         Preset(grouping="merged"),

@@ -91,7 +91,8 @@ INTERVENTION = Column("intervention", TEXT, None, "what is left out")
 SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH, WORKERS_PER_NODE)
 """What stays fixed along one scaling curve."""
 TRAIN_AXES = (*SERIES, NODES, RANKS, GLOBAL_BATCH, WORKER_BATCH, REPEAT)
-MESSAGES = Column("messages", INT, None, "all-reduces that were called, one after the other")
+MESSAGES = Column("messages", INT, None, "messages, one after the other")
+OPERATION = Column("operation", TEXT, None, "collective operation: all-reduce, all-gather, reduce-scatter, ...")
 SAMPLE = Column("sample", INT, None, "repetition, from 0, counted on from visit to visit")
 ITERATION = Column("iteration", INT, None, "iteration, from 0, warm-up included, counted on from visit to visit")
 WARMUP = Column("warmup", FLAG, None, "warm-up: recorded, left out of statistics")
@@ -248,8 +249,14 @@ ITERATIONS = Table(
         Column("host_to_device", REAL, "s", "copy of the mini-batch to the device"),
         Column("forward", REAL, "s", "forward pass, loss included"),
         Column("backward", REAL, "s", "backward pass"),
-        Column("communication", REAL, "s", "time in which at least one all-reduce was under way"),
-        Column("exposed_communication", REAL, "s", "from the end of the backward pass to the last gradient's arrival"),
+        Column("communication", REAL, "s", "time in which at least one collective operation was under way"),
+        Column(
+            "exposed_communication",
+            REAL,
+            "s",
+            "from the end of the backward pass to the last gradient's arrival, and waiting for collectives within the "
+            "passes and the update, whose times are without it",
+        ),
         Column("update", REAL, "s", "model update; 0 where a parameter server updates, as part of the communication"),
         Column("iteration_time", REAL, "s", "whole iteration"),
         Column("loss", REAL, None, "training loss of the worker's mini-batch"),
@@ -289,6 +296,16 @@ LAYERS = Table(
         Column("gradient_bytes", INT, "B", "size of its gradients; 0 where nothing is learned"),
         Column("message", INT, None, "message that carried its gradients, in the order of sending, from 0; -1: none"),
         Column("message_bytes", INT, "B", "what this rank put into messages for its gradients, after compression"),
+        Column(
+            "gather_start",
+            REAL,
+            "s",
+            "start of the (last) all-gather of its weights ahead of the forward pass, or after a sharded update, since "
+            "the start of the iteration; null where every rank has all weights",
+        ),
+        Column("gather_end", REAL, "s", "end of it"),
+        Column("gather_again_start", REAL, "s", "start of the (last) all-gather of its weights for the backward pass"),
+        Column("gather_again_end", REAL, "s", "end of it"),
     ),
 )
 
@@ -388,7 +405,7 @@ SGEMM = Table(
     ),
 )
 
-_ALL_REDUCE = (
+_MESSAGE = (
     CELL,
     HARDWARE,
     NODES,
@@ -396,20 +413,21 @@ _ALL_REDUCE = (
     RANKS,
     BACKEND,
     REDUCTION,
+    OPERATION,
     REPEAT,
     RANK,
-    Column("message_bytes", INT, "B", "size of the reduced buffer"),
+    Column("message_bytes", INT, "B", "size of the whole message: what is reduced, gathered or sent"),
     VISIT,
     SAMPLE,
     WARMUP,
 )
-"""Which all-reduce, of which rank."""
+"""Which message, of which rank."""
 
 COLLECTIVES = Table(
     "collectives",
-    "one row for each timed burst of all-reduces of each rank",
+    "one row for each timed burst of a collective operation of each rank",
     (
-        *_ALL_REDUCE,
+        *_MESSAGE,
         MESSAGES,
         Column("seconds", REAL, "s", "time of all of them together, from a barrier on"),
     ),
@@ -417,9 +435,9 @@ COLLECTIVES = Table(
 
 CONTENTION = Table(
     "contention",
-    "one row for each time that a rank called all-reduces from a thread while it computed; and computing alone",
+    "one row for each time that a rank called collectives from a thread while it computed; and computing alone",
     (
-        *_ALL_REDUCE,
+        *_MESSAGE,
         MESSAGES,
         Column("seconds", REAL, "s", "time of all of them together"),
         Column("operations", INT, None, "equal pieces of computing done from the first call to the last return"),
@@ -699,12 +717,13 @@ MATRIX_PRODUCTS = Table(
 
 COMMUNICATION = Table(
     "communication",
-    "all-reduce time by message size, fitted for each place, and over places by the reduction's law: alpha + "
+    "time of a collective operation by message size, fitted for each place, and over places by its law: alpha + "
     "the sum over pieces of beta · (bytes of the message in that piece); one row for each piece",
     (
         HARDWARE,
         BACKEND,
         REDUCTION,
+        OPERATION,
         Column(
             "fit",
             TEXT,

@@ -115,6 +115,11 @@ def test_workers_per_node_are_an_axis_up_to_those_of_the_hardware() -> None:
         ({"nodes": 8}, "8 nodes, but hardware cpu has 4"),
         ({"nodes": 4, "batch": 2}, "b < 1: batch 2 on 4 workers"),
         ({"nodes": 3, "batch": 8}, "batch 8 is not divisible by 3 workers"),
+        ({"nodes": 2, "batch": 8, "sync": "thirds"}, "b = 4 is not divisible by the 3 parts of preset thirds (accumu"),
+        (
+            {"nodes": 2, "batch": 8, "sync": "hsdp"},
+            "preset hsdp shards inside a node, which has one worker; fsdp shard",
+        ),
         (
             {"network": "inception-v3", "nodes": 2, "batch": 2},
             "b = 1, but network inception-v3 trains on 2 samples at least",
@@ -457,6 +462,20 @@ def test_collectives_are_timed_for_each_reduction_that_is_used() -> None:
         (2, "mpi", "ring"),
         (2, "torch", "library"),
     ]
+
+
+def test_collectives_are_those_that_the_presets_send() -> None:
+    expanded = study(
+        hardware={"cpu": {"device": "cpu", "nodes": 2, "workers_per_node": 2}},
+        collectives={"operations": "broadcast"}, matrix=[block(nodes=2, sync=["hsdp", "wfbp"], batch=8)],
+    )  # fmt: skip
+    both = ["all-reduce", "all-gather", "reduce-scatter", "broadcast"]
+    assert [(cell.place, cell.backend, cell.operations) for cell in expanded.of_kind("collectives")] == [
+        ((1, 2), "torch", both),
+        ((2, 1), "torch", ["all-reduce", "broadcast"]),
+        ((2, 2), "mpi", ["all-reduce", "broadcast"]),
+        ((2, 2), "torch", ["all-reduce", "broadcast"]),
+    ]  # fmt: skip
 
 
 def test_archives_are_handed_in_so_nothing_of_a_study_knows_how_they_are_stored() -> None:

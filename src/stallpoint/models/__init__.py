@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ from stallpoint.models.answers import (
 from stallpoint.models.answers.median_iterations import MedianIteration
 from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import frame, of_types
-from stallpoint.models.base.measured import Measured, measured, over_ranks, presets
+from stallpoint.models.base.measured import Measured, measured, over_ranks, presets, trained
 from stallpoint.models.base.statistics import groups
 from stallpoint.models.convergence import noise_scale, steps
 from stallpoint.models.iteration import tables as predictions
@@ -47,7 +48,7 @@ from stallpoint.models.scaling import curves as scaling_curves
 from stallpoint.models.terms import communication, copies, data, matrix_products, pace, peaks, storage
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.presets import PRESETS, Preset, preset_from
 from stallpoint.records import MODEL_TABLES, TABLES
 
 
@@ -117,7 +118,7 @@ def fit(
     curves = trust.shown(DagModel(cluster).curves(points, nodes), compute)
     # Without communication ranks train nothing together: such a curve explains others and answers nothing itself.
     training = [curve for curve in curves if cluster.communicates(curve.measured[curve.base].point)]
-    trained = [measured for measured in points if cluster.communicates(measured.point)]
+    communicating = [measured for measured in points if cluster.communicates(measured.point)]
     # Each training point on every curve it is of, others for themselves.
     placed = [
         *(one for one in points if one.point.scaling not in SCALINGS or not cluster.communicates(one.point)),
@@ -162,7 +163,7 @@ def fit(
         "curve_distances": curve_distances.table(compute, products),
         "hidden_communication": hidden_communication.table(curves, points, cluster.presets),
         "interventions": interventions.table(curves, points, intervened, cluster.presets, seed),
-        "comparisons": comparisons.table(trained),
+        "comparisons": comparisons.table(communicating),
         "traffic": traffic.table(placed, compute.layers, tidy["storage_reads"], epoch_samples),
         "break_even": break_even.table(points, runs, tidy["staging"], seed),
         "copy_rates": copies.copy_rates(tidy["copies"], seed),
@@ -199,13 +200,19 @@ def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame, 
     """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are all there are."""
     visits = disturbances.with_sentinel(visits)
     in_full = median_iterations.cells_of_runs(runs)
-    reduced, found, intervened, counts, shown = zip(*(_part(part, visits, in_full) for part in parts), strict=True)
+    # Of mini-batches that are computed in parts layers have the times of all parts: they tell nothing of others.
+    apart = frozenset(path for path, cell in trained(runs).items() if preset_from(cell.preset).accumulate > 1)
+    reduced, found, intervened, counts, shown = zip(
+        *(_part(part, visits, in_full, apart) for part in parts), strict=True
+    )
     return _Reduced(
         joined(reduced), pd.concat(found), pd.concat(intervened), pd.concat(counts), list(chain.from_iterable(shown))
     )
 
 
-def _part(part: Mapping[str, pd.DataFrame], visits: pd.DataFrame, in_full: frozenset[str]) -> _Reduced:
+def _part(
+    part: Mapping[str, pd.DataFrame], visits: pd.DataFrame, in_full: frozenset[str], apart: frozenset[str]
+) -> _Reduced:
     iterations, layers, intervened = (part[table.name] for table in COLUMNS)
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
@@ -213,8 +220,9 @@ def _part(part: Mapping[str, pd.DataFrame], visits: pd.DataFrame, in_full: froze
     changed = [
         over_ranks(rows, layers.iloc[:0]).assign(intervention=name) for name, rows in groups(left_out, "intervention")
     ]
+    known = trainings(good, layers)
     return _Reduced(
-        trainings(good, layers),
+        replace(known, alone={name: cell for name, cell in known.alone.items() if name not in apart}),
         found,
         pd.concat(changed) if changed else left_out.iloc[:0],
         disturbances.counts(iterations, found),

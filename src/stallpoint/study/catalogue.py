@@ -18,7 +18,7 @@ from stallpoint.exchange.all_reduce_logs import FORMATS as LOG_FORMATS
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.own import own_network
-from stallpoint.presets import CHOICES, COMMUNICATORS, Preset, presets_of
+from stallpoint.presets import CHOICES, COMMUNICATORS, OPERATIONS, Preset, presets_of
 from stallpoint.recipes import CHOICES as RECIPE_CHOICES
 from stallpoint.recipes import Search, recipes_of
 from stallpoint.storage import FORMATS
@@ -30,6 +30,7 @@ REGISTRIES: dict[str, Collection[str]] = {
     "hardware.<name>.collectives[].format": LOG_FORMATS,
     "hardware.<name>.collectives[].backend": COMMUNICATORS,
     "hardware.<name>.collectives[].reduction": CHOICES["reduction"],
+    "collectives.operations": OPERATIONS,
     **{f"presets.<name>.{choice}": values for choice, values in CHOICES.items()},
     "presets.<name>.backend": COMMUNICATORS,
     **{f"recipes.<name>.{choice}": values for choice, values in RECIPE_CHOICES.items()},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from itertools import product
 from typing import Any
 
@@ -61,6 +60,11 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
     for sync in as_list(block["sync"]):
         if not catalogue.presets[sync].communicates:
             raise InputError(f"{where}.sync: preset {sync} sends nothing: its ranks would train networks of their own")
+        if catalogue.presets[sync].sharding != "none":
+            raise InputError(
+                f"{where}.sync: preset {sync} shards weights or the optimiser, and runs to a target evaluate and save "
+                "whole ones; ddp learns the same"
+            )
     trials = sum(len(catalogue.recipes[recipe].points()) for recipe in as_list(block["recipe"]))
     others = math.prod(len(as_list(block[axis])) for axis in AXES if axis in block and axis != "recipe")
     if (runs := trials * others * block["seeds"]) > MOST_RUNS:
@@ -118,7 +122,7 @@ def _runs(
             validation_path=validation["path"],
             validation_format=validation["format"],
             validation_share=_share(block),
-            preset=asdict(catalogue.presets[axes["sync"]]),
+            preset=catalogue.presets[axes["sync"]].told,
             settings=to_values(recipe),
             own_network=catalogue.own_networks.get(axes["network"]),
             target=block.get("target"),

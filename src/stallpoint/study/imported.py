@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from stallpoint.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
@@ -76,7 +76,7 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
     return ImportedTrainCell(
         **{axis: trace[axis] for axis in ("network", "batch", "storage", "scaling", "prefetch")},
         sync=NONE if compute else trace["sync"],
-        preset=asdict(preset),
+        preset=preset.told,
         own_network=None,
         worker_batch=batch // ranks if trace["scaling"] == "strong" else batch,
         iterations=trace["iterations"] - trace["warmup"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 
 from stallpoint.cells import InterventionCell, TrainCell
 from stallpoint.interventions import NO_COMMUNICATION, possible
@@ -21,7 +21,7 @@ def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[Train
         if not possible(name, preset_from(cell.preset), cell.ranks):
             continue
         if name == NO_COMMUNICATION:
-            yield replace(cell, sync=NONE, preset=asdict(PRESETS[NONE].preset))
+            yield replace(cell, sync=NONE, preset=PRESETS[NONE].preset.told)
         else:
             same = {one.name: getattr(cell, one.name) for one in fields(cell)}
             yield InterventionCell(**same, intervention=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count, product, takewhile
 from typing import Any
 
@@ -121,9 +121,22 @@ def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | No
         if batch % ranks:
             return f"batch {batch} is not divisible by {ranks} workers"
     own = _worker_batch(combination, ranks)
+    if combination["scaling"] != "compute" and (why := _preset_impossible(combination, catalogue, own)):
+        return why
     network = NETWORKS.get(combination["network"])
     if network and own < network.smallest_batch:
         return f"b = {own}, but network {network.name} trains on {network.smallest_batch} samples at least"
+    return None
+
+
+def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own: int) -> str | None:
+    """Why its preset cannot train a combination with `own` samples of each worker."""
+    name = combination["sync"]
+    preset, workers = catalogue.presets[name], combination["workers_per_node"]
+    if own % preset.accumulate:
+        return f"b = {own} is not divisible by the {preset.accumulate} parts of preset {name} (accumulate)"
+    if preset.sharding == "node" and workers == 1 and combination["nodes"] > 1:
+        return f"preset {name} shards inside a node, which has one worker; fsdp shards over all"
     return None
 
 
@@ -144,7 +157,7 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
     place = {axis: 1 if compute else combination[axis] for axis in ("nodes", "workers_per_node")}
     common = catalogue.common(combination["hardware"], **place)
     worker_batch = _worker_batch(combination, _ranks(combination))
-    preset = asdict(Preset() if compute else catalogue.presets[combination["sync"]])
+    preset = (Preset() if compute else catalogue.presets[combination["sync"]]).told
     for repeat in range(1, combination["repeats"] + 1):
         yield TrainCell(
             network=combination["network"],

@@ -6,10 +6,11 @@ global mini-batch. `assembly` puts together what a preset asks for:
 - `gradients`: where they lie, and what a message is made of;
 - `engine`: when messages are sent, and by which thread; `merging`: which layers travel together;
 - `exchange`: what a message does (sum, or parameter server); `compression`: what is sent of it;
-- `communicator`: who moves the bytes: `mpi` or `torch_distributed`; `ddp` does everything by itself.
+- `communicator`: who moves the bytes: `mpi` or `torch_distributed`;
+- `ddp`, `zero` and `fsdp` do everything by themselves.
 """
 
-from stallpoint.measure.synchronisation.assembly import start
-from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
+from stallpoint.measure.synchronisation.assembly import sharded, start
+from stallpoint.measure.synchronisation.interface import Gathered, Sent, Synchronisation
 
-__all__ = ["Sent", "Synchronisation", "start"]
+__all__ = ["Gathered", "Sent", "Synchronisation", "sharded", "start"]

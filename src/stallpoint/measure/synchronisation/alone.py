@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from torch import nn
 
 from stallpoint.measure.clock import Mark
-from stallpoint.measure.synchronisation.interface import Sent
+from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
 
 
-class Alone:
+class Alone(Synchronisation):
     """Leaves the gradients where they are."""
 
     updates = False

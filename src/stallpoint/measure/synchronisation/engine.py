@@ -17,7 +17,7 @@ from stallpoint.measure.clock import Clock, Mark
 from stallpoint.measure.device import thread_for
 from stallpoint.measure.synchronisation.exchange import Exchange
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
-from stallpoint.measure.synchronisation.interface import Sent
+from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
 from stallpoint.measure.synchronisation.streams import stream_for
 
 Plan = Sequence[Sequence[int]]
@@ -26,7 +26,7 @@ Replan = Callable[[Sequence[float | None]], Plan | None]
 """Another plan, now that it is known when the layers' gradients are complete; None to keep the one there is."""
 
 
-class Engine:
+class Engine(Synchronisation):
     """A `Synchronisation` of the engine's own; see `assembly` for what it is made of."""
 
     def __init__(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import nn
 
 from stallpoint.measure.clock import Mark
@@ -24,19 +26,56 @@ class Sent:
     end: float
 
 
+@dataclass(frozen=True)
+class Gathered:
+    """An all-gather of one layer's weights, s since the start of the iteration."""
+
+    backward: bool
+    """Whether it came in the backward pass."""
+    start: float
+    end: float
+
+
 class Synchronisation(Protocol):
-    """One way to synchronise. All ranks call the same methods in the same order."""
+    """One way to synchronise. All ranks call the same methods in the same order.
+
+    Those that shard nothing, accumulate by themselves and leave the update to others inherit all that is not theirs.
+    """
 
     network: nn.Module
-    """What to call for the forward pass."""
+    """What is trained."""
     updates: bool
     """Whether it also updates the weights, so that nobody else may."""
+    shards: int = 1
+    """In how many parts the weights are: as many ranks, in their order, hold all of them together."""
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """The loss of these inputs and labels."""
+        loss: torch.Tensor = self.network(*inputs)
+        return loss
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        """A block of passes whose gradients stay on their ranks; `ready` is not called in it."""
+        return nullcontext()
+
+    def share(self, parameters: Sequence[nn.Parameter]) -> Sequence[nn.Parameter]:
+        """What of `parameters` this rank updates, once and before training."""
+        return parameters
+
+    def update(self, step: Callable[[Sequence[nn.Parameter]], None], parameters: Sequence[nn.Parameter]) -> None:
+        """Update the weights on all ranks; `step` updates what is its share."""
+        step(parameters)
+
+    def gathered(self) -> Mapping[int, Sequence[Gathered]]:
+        """All-gathers of weights since the start of the iteration, by layer."""
+        return {}
 
     def ready(self, layer: int) -> None:
         """The gradients of `layer` are complete; called in the middle of the backward pass."""
 
     def backward_ended(self, now: Mark) -> Mark:
         """The backward pass has returned; when back-propagation itself had ended."""
+        return now
 
     def finish(self) -> None:
         """Return when the gradients of all layers are summed (or all weights updated); raises what went wrong."""
@@ -49,6 +88,7 @@ class Synchronisation(Protocol):
 
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
         """An iteration has ended in which the layers' gradients were complete at these times, s since its start."""
+        return
 
     def close(self, *, wait: bool) -> None:
         """End; with `wait`, after what is under way, and together with the other ranks."""

@@ -112,9 +112,10 @@ class DagModel:
         self, point: Point, curve: Mapping[int, Measured], cells: frozenset[str], *, held_out: bool
     ) -> Predicted:
         times = self._times(point, cells)
-        if times is None:
+        if times is None or not self._predictable(point):
             equation = taskgraph.equation(self._cluster.preset(point), prefetch=point.prefetch > 0)
-            return Predicted(point, equation, "not measured", UNKNOWN_PARTS)
+            why = "not measured" if self._predictable(point) else "preset not predicted"
+            return Predicted(point, equation, why, UNKNOWN_PARTS)
         base = curve[min(curve)]
         reading = self._cluster.data.seconds(base, point.place, point.worker_batch, without=cells)
         learned = self._cluster.effects(point, held_out) if point.ranks > 1 else effects.NONE
@@ -185,8 +186,12 @@ class DagModel:
 
     def isolated(self, point: Point, sent: Sequence[Sequence[int]]) -> IsolatedTimes | None:
         """What the parts of `point` take if nothing slows them down; None where computing was not measured."""
-        times = self._times(point)
+        times = self._times(point) if self._predictable(point) else None
         return self._isolated(point, times, sent) if times else None
+
+    def _predictable(self, point: Point) -> bool:
+        """Whether the model knows what the point's preset does."""
+        return self._cluster.preset(point).predictable
 
     def _isolated(self, point: Point, times: Times, sent: Sequence[Sequence[int]]) -> IsolatedTimes:
         layers, of_layers = self._layers(point), times.layers_forward + times.layers_backward
