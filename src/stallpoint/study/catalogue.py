@@ -30,7 +30,6 @@ REGISTRIES: dict[str, Collection[str]] = {
     "hardware.<name>.collectives[].format": LOG_FORMATS,
     "hardware.<name>.collectives[].backend": COMMUNICATORS,
     "hardware.<name>.collectives[].reduction": CHOICES["reduction"],
-    "collectives.operations": OPERATIONS,
     **{f"presets.<name>.{choice}": values for choice, values in CHOICES.items()},
     "presets.<name>.backend": COMMUNICATORS,
     **{f"recipes.<name>.{choice}": values for choice, values in RECIPE_CHOICES.items()},
@@ -139,6 +138,7 @@ def _uses(
         **{f"{section}[].{axis}": names for section in CELLS_OF for axis, names in axes.items()},
         "convergence[].recipe": recipes,
         "sgemm.networks": networks,
+        "collectives.operations": OPERATIONS,
         "storage_reads.also": config["storage"],
         "what_if[].sync": presets,
         "hardware.<name>.traces[].sync": presets,
@@ -150,7 +150,7 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
     wrong = []
     for key, names in uses.items():
         last = key.rsplit(".", 1)[1]
-        what = {"sync": "preset", "networks": "network", "also": "storage"}.get(last, last)
+        what = {"sync": "preset", "networks": "network", "operations": "operation", "also": "storage"}.get(last, last)
         for where, value in _values(config, key.replace("[]", ".[]").split(".")):
             wrong += [unknown(name, list(names), where, what) for name in as_list(value) if name not in names]
     if wrong:
