@@ -22,9 +22,11 @@ import disturbances
 import dry_run
 import inside_node
 import layer_timing
+import listing
 import many_cells
 import memory
 import message_bursts
+import own_traces
 import pandas as pd
 import pipeline
 import plan_accuracy
@@ -67,6 +69,8 @@ BENCHMARKS = {
     "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
     "traces": traces.benchmark,
+    "own-traces": own_traces.benchmark,
+    "listing": listing.benchmark,
     "decoders": decoders.benchmark,
     "pipeline": pipeline.benchmark,
     "reading": reading.benchmark,

@@ -67,8 +67,8 @@ def _training() -> Iterator[str]:
 
 
 def _staging() -> Iterator[str]:
-    yield "storage-volume: staging, s on the slowest node, and epochs until it has paid"
+    yield "storage-volume: what staging and packing take, and epochs until they have paid"
     for _, row in _table("break_even").sort_values(CURVE).iterrows():
         epochs = f"{row['epochs']:.1f} epochs ({row['epochs_low']:.1f}-{row['epochs_high']:.1f})"
         told = epochs if row["verdict"] == "pays" else row["verdict"]
-        yield f"  {row['storage']:<12}{row['nodes']} nodes: {row['staging']:.2f} s; {told}"
+        yield f"  {row['storage']:<12}{row['nodes']} nodes: {row['remedy']} {row['seconds']:.2f} s; {told}"

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import yaml
 
+from stallpoint.atomic import atomic
 from stallpoint.networks.described import descriptions
-from stallpoint.parquet import atomic, read_frames, to_arrow, write
+from stallpoint.parquet import read_frames, to_arrow, write
 from stallpoint.program import program
 from stallpoint.published import compare, to_markdown
 from stallpoint.records import NETWORK_LAYERS, PUBLISHED

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from stallpoint.atomic import atomic
 from stallpoint.claims.facts import facts
 from stallpoint.claims.judge import judge, rows
 from stallpoint.claims.quantity import Evidence
@@ -11,7 +12,7 @@ from stallpoint.conclusions.details import details
 from stallpoint.conclusions.numbers import conclude
 from stallpoint.conclusions.page import page
 from stallpoint.conclusions.systems import systems
-from stallpoint.parquet import atomic, read_frames, write
+from stallpoint.parquet import read_frames, write
 from stallpoint.program import program
 from stallpoint.records import (
     CLAIMS,

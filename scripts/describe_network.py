@@ -13,7 +13,7 @@ from stallpoint.records import NETWORK_LAYERS
 with program(Path(snakemake.log[0])):
     name, own = snakemake.wildcards.network, snakemake.params.own
     if snakemake.input.traces:
-        rows = describe_traced(name, snakemake.input.traces)
+        rows = describe_traced(name, snakemake.input.traces, snakemake.params.formats)
     else:
         rows = describe(own_network(name, own) if own else find(name))
     write(NETWORK_LAYERS, to_arrow(NETWORK_LAYERS, rows), Path(snakemake.output[0]))

@@ -11,8 +11,8 @@ from stallpoint.sentences import listed
 
 HEAD = """# Synchronisation presets
 
-What a framework does with the workers' gradients is a few choices. A study names presets under `sync`, and can define
-its own under `presets`, each by what differs from another one ([Adding a preset](extending/preset.md)):
+What a framework does with the workers' gradients or weights is a few choices. A study names presets under `sync`, and
+can define its own under `presets`, each by what differs from another one ([Adding a preset](extending/preset.md)):
 
 ```yaml
 presets:
@@ -22,7 +22,9 @@ presets:
 
 Each preset runs for real ([How it measures](measuring.md)). They imitate what the papers say the frameworks do, not
 their transports: all of them communicate through the site's MPI library (`tensorflow` with the copies that gRPC makes),
-except those of PyTorch's own (`ddp` and its variants, `zero-1`, `fsdp`, `hsdp`), and a study's with `backend: torch`.
+except those of PyTorch's own (`ddp` and its variants, `zero-1`, `fsdp`, `hsdp`), a study's with `backend: torch`, and
+algorithms with servers that answer each worker for itself, which have sockets ([Algorithms](models/algorithms.md) says
+what these compute, and what is predicted of them).
 
 `accumulate` goes with every preset: `fsdp-4: {like: fsdp, accumulate: 4}` computes each worker's mini-batch in four
 parts and sends gradients after the last. Sharding, accumulation and PowerSGD are measured; the models do not predict
@@ -75,6 +77,14 @@ def lines() -> Iterator[str]:
     yield "| `device_prefetch` | `true` or `false` | mini-batches read ahead are also copied ahead to the device |"
     yield "| `gradient_bits` | `32`, `16` or `8` | bits for each gradient value sent |"
     yield "| `top_k` | share | the largest values of each message, sent alone; the rest is added next time |"
+    yield "| `blocks` | number | of `synchronous`: blocks of layers, each an iteration later than the next |"
+    yield "| `period` | iterations | from one exchange to the next; of `downpour`, from push to push |"
+    yield "| `pull_period` | iterations | of `downpour`, from pull to pull |"
+    yield "| `synchronous_steps` | iterations | of `averaging`, at the beginning, after each of which is averaged |"
+    yield "| `outer_step`, `outer_momentum` | numbers | of `averaging`, of the outer optimiser; 1 and 0 take the mean |"
+    yield "| `gradients_per_update` | number | of `asynchronous`, those of an update; 0 for as many as workers |"
+    yield "| `staleness_bound` | iterations | of `asynchronous`, most lead over the slowest worker; any without it |"
+    yield "| `elasticity` | share | of `elastic`, n times the part of the distance to the centre of an exchange |"
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
-"""Explain profiler traces of training without running anything: ``explain.py TRACES... [--json FILE]``."""
+"""Explain profiler traces of training without running anything: ``explain.py TRACES... [--page FILE]``."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
-from stallpoint.parquet import atomic
+from stallpoint.exchange.all_reduce_logs import FORMATS, lines_of, read_log
 from stallpoint.traces.explain import explain, in_words, trace_files
+from stallpoint.traces.rank import read_ranks
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("traces", nargs="+", help="traces of torch.profiler, one for each rank, or folders of them")
@@ -16,12 +18,26 @@ parser.add_argument("--batch", type=int, help="samples in one worker's mini-batc
 parser.add_argument(
     "--threshold", type=float, default=0.1, help="doubling the workers has to gain as much (%(default)s)"
 )
+parser.add_argument("--log", type=Path, help="all-reduces among as many workers, timed by another program")
+parser.add_argument("--log-format", choices=list(FORMATS), default="nccl-tests", help="that program (%(default)s)")
+parser.add_argument("--page", type=Path, help="write a web page with timelines and charts to this file")
 arguments = parser.parse_args()
 try:
-    told = explain(trace_files(arguments.traces), batch=arguments.batch, threshold=arguments.threshold)
+    ranks = read_ranks(trace_files(arguments.traces))
+    log = []
+    if arguments.log:
+        lines = lines_of(str(arguments.log))
+        workers = ranks[0][0].world_size
+        log = list(read_log(lines, str(arguments.log), format=arguments.log_format, ranks=workers))
+    told = explain(ranks, batch=arguments.batch, threshold=arguments.threshold, log=log)
 except InputError as error:
     sys.exit(str(error))
 print(in_words(told), end="")
+if arguments.page:
+    from stallpoint.traces.page import to_html  # Altair takes as long to load as a trace to explain
+
+    with atomic(arguments.page) as scratch:
+        scratch.write_text(to_html(ranks, told), encoding="utf-8")
 if arguments.json:
     with atomic(arguments.json) as scratch:
         scratch.write_text(json.dumps(told, indent=1))

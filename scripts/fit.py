@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stallpoint import models
+from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.terms.trainings import COLUMNS
 from stallpoint.networks.described import descriptions
@@ -15,7 +15,7 @@ with program(Path(snakemake.log[0])):
     networks = descriptions(snakemake.input.networks, snakemake.input.archives)
     sizes = [read(NETWORK_LAYERS, file).to_pandas() for file in networks]
     tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], snakemake.input)
-    fitted = models.fit(
+    fitted = fitting.fit(
         tidy,
         cells_at_once(COLUMNS, snakemake.input, tidy["runs"]["cell"]),
         **snakemake.params.models,

@@ -9,10 +9,10 @@ history.json to FOLDER. Ends with status 0, or with 2 and a message that says wh
 import argparse
 from pathlib import Path
 
+from stallpoint.atomic import atomic
 from stallpoint.comparison.history import history
 from stallpoint.comparison.history_page import summary, to_html, to_json
 from stallpoint.comparison.reading import read_results
-from stallpoint.parquet import atomic
 from stallpoint.program import program
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

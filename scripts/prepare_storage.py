@@ -1,20 +1,21 @@
-"""Generate or check the samples of one storage entry and write their manifest."""
+"""Generate, convert or check the samples of one storage entry and write their manifest."""
 
 import json
 from pathlib import Path
 
-from stallpoint.parquet import atomic
+from stallpoint.atomic import atomic
 from stallpoint.program import program
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
 from stallpoint.study import shape
 
 with program(Path(snakemake.log[0])):
-    entry = snakemake.params.entry
+    entry, source = snakemake.params.entry, snakemake.params.source
     storage = Storage(snakemake.wildcards.storage, Path(entry["path"]), entry["format"])
     manifest = prepare(
         storage,
         generate=entry.get("generate"),
+        source=Storage(source["name"], Path(source["path"]), source["format"]) if source else None,
         seed=snakemake.params.seed,
         shape=shape(entry),
         most_corrupt=entry["most_corrupt"],

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from stallpoint import typeset
-from stallpoint.parquet import atomic, read_frames
+from stallpoint.atomic import atomic
+from stallpoint.parquet import read_frames
 from stallpoint.program import program
 from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES
 

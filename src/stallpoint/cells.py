@@ -121,7 +121,7 @@ class TrainCell(Cell):
     storage_path: str
     storage_format: str
     preset: dict[str, Any]
-    """Fields of the `stallpoint.presets.Preset` that `sync` names."""
+    """Fields of the `stallpoint.presets.Preset` that `sync` names (`stallpoint.presets.to_values`)."""
     own_network: dict[str, Any] | None
     """The study's entry under ``networks``; None for a network of the registry."""
     stage_to: str = field(default="", kw_only=True, metadata=_LATER)
@@ -300,7 +300,7 @@ class ConvergenceCell(Cell):
 
 @dataclass(frozen=True, slots=True)
 class ImportedTrainCell(TrainCell):
-    """A training run that others measured, from files in the layout of Shi et al. (2018), Table VI."""
+    """A training run that others measured, from files in the layout of Shi et al. (2018), Table VI, or of profilers."""
 
     kind: ClassVar[str] = "imported-train"
 
@@ -312,6 +312,8 @@ class ImportedTrainCell(TrainCell):
     """Copy of the mini-batch to the device, s."""
     update: float
     """Model update, s."""
+    format: str = field(default="layers", kw_only=True, metadata=_LATER)
+    """What the files are: ``layers``, or traces of a ``profiler``, which say themselves what the entry leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +326,6 @@ class ImportedCollectivesCell(Cell):
     backend: str
     reduction: str
     files: list[str]
-    """One file: what the program printed."""
+    """One file: what the program printed; or a profiler's traces, one for each rank that has one."""
     format: str
-    """``nccl-tests`` or ``osu``."""
+    """``nccl-tests``, ``osu`` or ``profiler``."""

@@ -13,9 +13,10 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
+from stallpoint.atomic import atomic
 from stallpoint.completeness import Record
 from stallpoint.errors import InputError
-from stallpoint.parquet import atomic, files_of, open_file, read, write
+from stallpoint.parquet import files_of, open_file, read, write
 from stallpoint.records import RUNS, TIDY_TABLES, Table
 from stallpoint.seal import seal
 

@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 
 from stallpoint.cells import Cell, CollectivesCell, ImportedCollectivesCell, ImportedTrainCell, TrainCell
 from stallpoint.errors import InputError
+from stallpoint.exchange.all_reduce_logs import PROFILER
 from stallpoint.kinds import cell_from_json, kind_of
 from stallpoint.records import (
     COLLECTIVES,
     CONTENTION,
     CONVERGENCE_RUNS,
+    CONVERSIONS,
     ENVIRONMENTS,
     GRADIENT_NOISE,
     INSTRUMENTATION,
@@ -30,12 +32,13 @@ from stallpoint.records import (
     RUNS,
     SLURM_JOBS,
     STAGING,
+    STALENESS,
     VISITS,
     Table,
 )
 
-_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, GRADIENT_NOISE)
-"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, and where nothing was staged."""
+_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, CONVERSIONS, GRADIENT_NOISE, STALENESS)
+"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, of nothing staged, converted or served."""
 _NEVER_NULL = frozenset(
     ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "message_bytes", "start", "data_wait",
      "forward", "backward", "update", "iteration_time", "seconds")
@@ -123,6 +126,8 @@ class Record:
         if table in (INSTRUMENTATION, PEAK_MEMORY):
             return visits, f"{visits} visits of ranks"
         if table in (ITERATIONS, INTERVENED) and isinstance(cell, TrainCell):
+            if isinstance(cell, ImportedTrainCell) and cell.format == PROFILER:
+                return None, ""  # as many as its traces hold
             each = cell.warmup + cell.iterations
             return visits * each, f"{visits} visits of ranks with {each} iterations"
         if table is CONVERGENCE_RUNS:

@@ -49,7 +49,8 @@ def possible(name: str, preset: Preset, ranks: int) -> bool:
     if name == NO_COMMUNICATION:  # whose preset reads ahead into the host's memory alone, and computes b at once
         return ranks > 1 and preset.communicates and not preset.device_prefetch and preset.accumulate == 1
     if name == EMPTY_MESSAGES:  # DistributedDataParallel and FSDP2 send by themselves
-        return ranks > 1 and preset.communicates and preset.backend not in ("ddp", "fsdp")
+        by_itself = not preset.synchronous or preset.backend in ("ddp", "fsdp")
+        return ranks > 1 and preset.communicates and not by_itself
     if name == NO_UPDATE:  # a parameter server updates as part of the communication
-        return ranks == 1 or preset.reduction != "parameter-server"
+        return ranks == 1 or not preset.updates_on_server
     return True

@@ -67,7 +67,7 @@ class JobKind:
 
 _STORAGE = (records.STORAGE_READS, records.STORAGE_PASSES, records.STORAGE_OPERATIONS)
 _TRAINING = (records.ITERATIONS, records.LAYERS)
-_BESIDE_TRAINING = (records.PEAK_MEMORY, records.STAGING)
+_BESIDE_TRAINING = (records.PEAK_MEMORY, records.STAGING, records.STALENESS)
 
 KINDS: dict[str, JobKind] = {
     kind.name: kind
@@ -76,12 +76,12 @@ KINDS: dict[str, JobKind] = {
         JobKind(InterventionCell, "intervention", (records.INTERVENED, *_BESIDE_TRAINING), "interventions"),
         JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),
-        JobKind(StorageCell, "storage_reads", (*_STORAGE, records.STAGING), "storage cells"),
+        JobKind(StorageCell, "storage_reads", (*_STORAGE, records.STAGING, records.CONVERSIONS), "storage cells"),
         JobKind(CopiesCell, "copies", (records.COPIES,), "copies cells"),
         JobKind(
             ConvergenceCell,
             "convergence",
-            (records.CONVERGENCE, records.CONVERGENCE_RUNS, records.GRADIENT_NOISE),
+            (records.CONVERGENCE, records.CONVERGENCE_RUNS, records.GRADIENT_NOISE, records.STALENESS),
             "convergence cells",
         ),
         JobKind(ImportedTrainCell, "", _TRAINING, "imported training runs"),

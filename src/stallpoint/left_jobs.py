@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 from stallpoint import slurm_queue
-from stallpoint.parquet import atomic
+from stallpoint.atomic import atomic
 
 FILE = "slurm_runs.json"
 """Name of the file with the runs, in the folder of the turns."""

@@ -26,13 +26,16 @@ def messages(
     """Layers (positions in forward order) of each message, in the order of sending: the last layer first.
 
     `gradient_bytes` holds every layer's, 0 where nothing is learned. Merged groups depend on the cluster: `merge` makes
-    them, and without it layers go one by one. Blocks follow from the layers' `names`.
+    them, and without it layers go one by one. Blocks follow from the layers' `names`. What is not synchronous sends all
+    weights or gradients together.
     """
     if not preset.communicates:
         return []
     if preset.grouping == "block":
         return [group[::-1] for group in reversed(blocks(names, gradient_bytes))]
     learning = [layer for layer in reversed(range(len(gradient_bytes))) if gradient_bytes[layer]]
+    if not preset.synchronous:
+        return [learning] if learning else []
     if preset.grouping == "fused":
         groups = fused([gradient_bytes[layer] for layer in learning], preset.fusion_bytes)
     elif preset.grouping == "merged" and merge and learning:

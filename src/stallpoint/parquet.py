@@ -1,17 +1,10 @@
-"""How records become files: Parquet, written whole or not at all, and checked when read.
-
-Half-written files are never taken for whole ones: everything is written under another name in the same
-folder and renamed, a cell's folder at once.
-"""
+"""How records become files: Parquet, written whole or not at all (`stallpoint.atomic`), and checked when read."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stallpoint.errors import InputError, refusal
+from stallpoint.atomic import atomic
+from stallpoint.errors import InputError
 from stallpoint.records import SCHEMA_VERSION, TABLES, Table
 from stallpoint.seal import is_damaged, seal
 
@@ -28,48 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Rows: TypeAlias = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
-
-
-@contextmanager
-def atomic(target: Path) -> Iterator[Path]:
-    """A path to write to instead of `target` (file or folder), renamed to it when the block ends well.
-
-    A folder that was there goes aside whole: nobody ever finds it with some of its files removed. A full disk, or a
-    folder that cannot be written to, ends in an `InputError` that names the target; what was half written is removed.
-    """
-    with _named(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        with _named(target):
-            yield scratch / target.name
-            if target.is_dir():
-                _exchange(scratch / target.name, target, scratch / f"{target.name}.before")
-            else:
-                os.replace(scratch / target.name, target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _exchange(new: Path, target: Path, before: Path) -> None:
-    """Put the folder `new` in the place of `target`, which goes to `before`; where that fails it stays."""
-    os.rename(target, before)
-    try:
-        os.rename(new, target)
-    except OSError:
-        os.rename(before, target)
-        raise
-
-
-@contextmanager
-def _named(target: Path) -> Iterator[None]:
-    """Let what the file system refuses end in an `InputError` that names the `target`."""
-    try:
-        yield
-    except OSError as error:
-        if why := refusal(error):
-            raise InputError(f"{target}: {why}; nothing was written") from error
-        raise
 
 
 def to_arrow(table: Table, rows: Rows) -> pa.Table:

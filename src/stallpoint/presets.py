@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from stallpoint import algorithms
+from stallpoint.algorithms import SYNCHRONOUS
 from stallpoint.errors import InputError
 
 CHOICES: dict[str, dict[str, str]] = {
@@ -55,6 +57,8 @@ CHOICES: dict[str, dict[str, str]] = {
         "bf16": "its hook that sends them in bfloat16",
         "powersgd": "its hook that sends two factors of low rank (hook_rank), with error feedback",
     },
+    "algorithm": algorithms.ALGORITHMS,
+    "server_optimiser": algorithms.SERVER_OPTIMISERS,
 }
 """Values of the choices a preset makes, and what they mean."""
 
@@ -88,8 +92,9 @@ OPERATIONS = {
 """Collective operations whose times are measured, by message size: that of the whole message."""
 _LATER = (
     "sharding", "gather_ahead", "reshard", "bucket_view", "static_graph", "hook", "hook_rank", "accumulate",
+    "algorithm", *algorithms.FIELDS,
 )  # fmt: skip
-"""Fields that cells know as they always were, unless they are told otherwise."""
+"""Fields that were added after records were made: cells are told of them only where they say something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,26 @@ class Preset:
     """Rank of PowerSGD's factors."""
     accumulate: int = 1
     """Parts that a worker's mini-batch is computed in, one after the other; gradients are sent after the last."""
+    algorithm: str = SYNCHRONOUS
+    period: int = 1
+    """Iterations from one exchange to the next; of downpour, from push to push."""
+    pull_period: int = 1
+    """Of downpour: iterations from pull to pull."""
+    synchronous_steps: int = 0
+    """Of averaging: iterations at the beginning after each of which weights are averaged."""
+    outer_step: float = 1.0
+    """Of averaging: part of the way to the mean that is gone; with momentum the step of the outer optimiser."""
+    outer_momentum: float = 0.0
+    """Of averaging: Nesterov momentum of the outer optimiser, whose gradient is the way from mean to start."""
+    gradients_per_update: int = 1
+    """Of asynchronous: gradients that the server collects for an update; 0 for as many as workers."""
+    staleness_bound: int | None = None
+    """Of asynchronous: iterations by which a worker may be ahead of the slowest one; None for any."""
+    server_optimiser: str = "recipe"
+    elasticity: float = 0.9
+    """Of elastic: n times the part of their distance by which weights and centre move in each exchange of n workers."""
+    blocks: int = 1
+    """Of synchronous: blocks of layers; the gradients of each are applied an iteration later than those of the next."""
 
     def __post_init__(self) -> None:
         for field, values in CHOICES.items():
@@ -158,6 +183,7 @@ class Preset:
                 f"reduction: {self.reduction} adds whole gradients; compressed ones are exchanged by all-to-all and "
                 "all-gather, so they go with library"
             )
+        algorithms.check(self)
 
     def _check_sharding(self) -> None:
         """What the backends of torch.distributed alone can do, and what goes together there."""
@@ -205,15 +231,6 @@ class Preset:
         return self.sharding == "none" and self.accumulate == 1 and self.hook != "powersgd"
 
     @property
-    def told(self) -> dict[str, Any]:
-        """Its fields as a cell is told them: those that were added later, where they are not as always before."""
-        return {
-            field.name: value
-            for field in fields(self)
-            if (value := getattr(self, field.name)) != field.default or field.name not in _LATER
-        }
-
-    @property
     def scheme(self) -> str:
         """The reduction scheme, with the number of servers if that is not all ranks."""
         return f"{self.reduction}-{self.servers}" if self.servers else self.reduction
@@ -240,6 +257,36 @@ class Preset:
     @property
     def _whole(self) -> bool:
         return self.gradient_bits == 32 and self.top_k == 1
+
+    @property
+    def synchronous(self) -> bool:
+        """Whether all ranks hold the same weights after each iteration."""
+        return self.algorithm == SYNCHRONOUS
+
+    @property
+    def exact(self) -> bool:
+        """Whether the weights are those that one worker with the global mini-batch would compute."""
+        return self.synchronous and self.lossless and self.blocks == 1
+
+    @property
+    def served(self) -> bool:
+        """Whether servers answer each worker for itself."""
+        return self.algorithm in algorithms.SERVED
+
+    @property
+    def updates_on_server(self) -> bool:
+        """Whether ranks that serve update the weights."""
+        of_one = self.synchronous and self.reduction == "parameter-server"
+        return of_one or self.algorithm in algorithms.UPDATED_BY_SERVERS
+
+    @property
+    def waits(self) -> bool:
+        """Whether a worker waits for the slowest one."""
+        return not self.served or self.staleness_bound is not None
+
+    def servers_among(self, ranks: int) -> int:
+        """How many of the `ranks` serve."""
+        return 1 if self.reduction != SHARDED else min(self.servers or ranks, ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +415,78 @@ PRESETS: dict[str, KnownPreset] = {
         "wait-free back-propagation of fused layers, handed to MPI in segments that stay in the processor's cache",
         "stallpoint, see docs/measuring.md",
     ),
+    "parameter-averaging": KnownPreset(
+        Preset(start="after-backward", algorithm="averaging", period=16),
+        "each worker trains by itself; after every 16 iterations all take the mean of their weights",
+        "McDonald, Hall & Mann (2010); the survey, Parameter averaging",
+    ),
+    "local-sgd": KnownPreset(
+        Preset(start="after-backward", algorithm="averaging", period=4),
+        "the same with few local steps, 4; momenta stay with their workers",
+        "Stich (2019), algorithm 1",
+    ),
+    "post-local-sgd": KnownPreset(
+        Preset(start="after-backward", algorithm="averaging", period=4, synchronous_steps=500),
+        "weights are averaged in each of the first 500 iterations (with sgd, momentum and nesterov that is synchronous "
+        "SGD), then in every fourth. The paper switches at the first decay of the step size",
+        "Lin et al. (2020), section 3",
+    ),
+    "diloco": KnownPreset(
+        Preset(start="after-backward", algorithm="averaging", period=32, outer_step=0.7, outer_momentum=0.9),
+        "the mean way of the workers in 32 iterations is the gradient of an outer Nesterov step. The paper's inner "
+        "optimiser is AdamW over 500 iterations; here it is that of the recipe",
+        "Douillard et al. (2023), DiLoCo, algorithm 1 and section 3",
+    ),
+    "gossip": KnownPreset(
+        Preset(start="after-backward", algorithm="gossip"),
+        "decentralised: after each iteration the mean of a worker's weights and its two neighbours' around a ring",
+        "Lian et al. (2017), D-PSGD, algorithm 1; mixed after the update",
+    ),
+    "elastic-averaging": KnownPreset(
+        Preset(reduction="parameter-server", start="after-backward", algorithm="elastic", period=10),
+        "after every 10 iterations a worker's weights and the server's centre move towards each other, by 0.9/n of "
+        "their distance; the centre is what is trained",
+        "Zhang, Choromanska & LeCun (2015), algorithm 1 (asynchronous EASGD)",
+    ),
+    "asynchronous": KnownPreset(
+        Preset(reduction="parameter-server", start="after-backward", algorithm="asynchronous"),
+        "a server updates with each gradient as it arrives, and answers with its weights; nobody waits for another. "
+        "Losses are divided by n, which is the step size over the usual staleness",
+        "Zhang et al. (2016), Staleness-aware async-SGD, section 3; Gupta, Zhang & Wang (2016)",
+    ),
+    "soft-synchronous": KnownPreset(
+        Preset(
+            reduction="parameter-server", start="after-backward", algorithm="asynchronous", gradients_per_update=0
+        ),
+        "the same, but the server updates when it has as many gradients as there are workers, whoever sent them",
+        "Gupta, Zhang & Wang (2016), 1-softsync",
+    ),
+    "stale-synchronous": KnownPreset(
+        Preset(reduction="parameter-server", start="after-backward", algorithm="asynchronous", staleness_bound=3),
+        "asynchronous, but nobody gets more than 3 iterations ahead of the slowest worker",
+        "Ho et al. (2013), Stale Synchronous Parallel",
+    ),
+    "dist-async": KnownPreset(
+        Preset(reduction="sharded-servers", start="after-backward", algorithm="asynchronous"),
+        "asynchronous, with a server beside every worker, each for an equal share of the weights, as MXNet's "
+        "dist_async has them (there array by array, and losses are not divided by n)",
+        "Chen et al. (2015), MXNet; Serebryakov (2017)",
+    ),
+    "downpour": KnownPreset(
+        Preset(
+            reduction="sharded-servers", servers=2, start="after-backward", algorithm="downpour", period=5,
+            pull_period=5, server_optimiser="adagrad",
+        ),
+        "replicas train by themselves, send the sum of their gradients and take the weights every 5 iterations; 2 "
+        "servers update with Adagrad, each its own share. The paper's replicas do not wait for a pull",
+        "Dean et al. (2012), Downpour SGD, algorithm 1.1",
+    ),
+    "delayed-gradients": KnownPreset(
+        Preset(blocks=2),
+        "wfbp, but the gradients of all blocks of layers before the last are applied later, by an iteration for each "
+        "block in between. That blocks then go backward at once needs a device for each, and is not built",
+        "Huo et al. (2018), Decoupled Parallel Backpropagation, section 3; the survey",
+    ),
     NONE: KnownPreset(
         Preset(start="never"),
         "sends nothing, every rank updates with its own gradients: what another preset takes beyond it is what "
@@ -396,6 +515,12 @@ def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
         except InputError as error:
             raise InputError(f"{where}.{error}") from None
     return presets
+
+
+def to_values(preset: Preset) -> dict[str, Any]:
+    """The fields of a preset, as a cell is told them; those of `_LATER` only where they say something."""
+    said = {field.name: (getattr(preset, field.name), field.default) for field in fields(preset)}
+    return {name: value for name, (value, default) in said.items() if name not in _LATER or value != default}
 
 
 def preset_from(values: Mapping[str, Any]) -> Preset:

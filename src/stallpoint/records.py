@@ -563,6 +563,21 @@ STAGING = Table(
     ),
 )
 
+CONVERSIONS = Table(
+    "conversions",
+    "one row for a storage that was converted from another, unless the conversion was interrupted",
+    (
+        CELL,
+        STORAGE,
+        HARDWARE,
+        REPEAT,
+        Column("source", TEXT, None, "path of the storage that it was made of"),
+        Column("samples", INT, None, "samples converted"),
+        Column("threads", INT, None, "threads that converted"),
+        Column("seconds", REAL, "s", "until all samples were written and compared"),
+    ),
+)
+
 COPIES = Table(
     "copies",
     "one row for each timed copy of memory",
@@ -651,10 +666,22 @@ GRADIENT_NOISE = Table(
     ),
 )
 
+STALENESS = Table(
+    "staleness",
+    "one row for each gradient that a server applied, or each meeting of a worker with the centre of elastic averaging",
+    (
+        CELL, NETWORK, HARDWARE, NODES, WORKERS_PER_NODE, RANKS, BATCH, STORAGE, SYNC, VISIT,
+        Column("server", INT, None, "rank beside which the server runs"),
+        Column("update", INT, None, "number of the update of the server's weights, from 1; gradients can share it"),
+        Column("worker", INT, None, "rank of the worker whose gradient it is"),
+        Column("staleness", INT, None, "updates of these weights since the worker took them, this one not counted"),
+    ),
+)  # fmt: skip
+
 TIDY_TABLES: tuple[Table, ...] = (
     RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, INTERVENED, SGEMM,
-    COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, COPIES, CONVERGENCE,
-    CONVERGENCE_RUNS, GRADIENT_NOISE,
+    COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, CONVERSIONS, COPIES,
+    CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.kinds` says which) and collected from all of them."""
 
@@ -1378,17 +1405,17 @@ TRAFFIC = Table(
 
 BREAK_EVEN = Table(
     "break_even",
-    "staging a shared storage beside reading it where it is, for measured points of both",
+    "staging or packing a storage beside reading it as it was, for measured points of both",
     (
         *SERIES,
         NODES,
-        Column("shared", TEXT, None, "storage entry of the same set that is not staged"),
-        Column("job_nodes", INT, None, "nodes that staged at once"),
-        *_estimate("staging", "s", "time to stage the set, on the slowest node"),
-        *_estimate("shared_wait", "s", "wait for data in an epoch of the set, from the shared storage"),
-        *_estimate("staged_wait", "s", "the same, from the nodes' copies"),
+        Column("remedy", TEXT, None, "staging (copied to the nodes' own disks) or packing (converted into its format)"),
+        Column("before", TEXT, None, "storage entry of the same samples without that"),
+        *_estimate("seconds", "s", "what it takes, once: staging on the slowest node, or converting"),
+        *_estimate("wait_before", "s", "wait for data in an epoch of the set, without"),
+        *_estimate("wait_after", "s", "the same, with"),
         Column("verdict", TEXT, None, "pays, never pays, or undecided: the interval of what an epoch gains holds 0"),
-        *_estimate("epochs", None, "epochs after which staging has paid; empty unless it does"),
+        *_estimate("epochs", None, "epochs after which it has paid; empty unless it does"),
     ),
 )
 
@@ -1473,6 +1500,19 @@ _STEPS_OF = (
     TARGET,
 )
 
+
+def _stall(when: str) -> tuple[Column, ...]:
+    """The columns of a stalling point."""
+    return (
+        Column("stall_ranks", REAL, None, f"workers from which doubling {when}, the median"),
+        Column("stall_ranks_low", REAL, None, "least of the fewest worker counts that together have 90 % probability"),
+        Column("stall_ranks_high", REAL, None, "largest of them"),
+        Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_ranks then holds"),
+        Column("verdict", TEXT, None, "stalls, scales or undecided"),
+        Column("verdict_ranks", INT, None, "workers where it stalls, up to which it scales, or where it is undecided"),
+    )
+
+
 STEPS_TO_TARGET = Table(
     "steps_to_target",
     "steps to a target accuracy at each mini-batch B, as trained and by S(B) = S_min + E_min / B",
@@ -1487,7 +1527,7 @@ STEPS_TO_TARGET = Table(
         *_estimate("steps", None, "steps of that trial, mean over its seeds"),
         *_estimate("samples", "samples", "B · steps"),
         *_estimate("fitted_steps", None, "S(B), fitted to all B"),
-        *_estimate("held_out_steps", None, "S(B), fitted to all other B"),
+        *_estimate("held_out_steps", None, "S(B), fitted to all other B, with how far they lie from such a fit"),
         Column("error", REAL, None, "held_out_steps / steps - 1"),
         Column(
             "regime", TEXT, None,
@@ -1519,6 +1559,8 @@ CRITICAL_BATCHES = Table(
         *_estimate("least_steps", None, "S_min: steps that are needed however large B is"),
         *_estimate("least_samples", "samples", "E_min: samples that are needed however small B is"),
         *_estimate("critical_batch", "samples", "B_crit = E_min / S_min; infinite: steps fell in proportion to B"),
+        *_estimate("perfect_to", "samples", "B up to which doubling it is perfect scaling, by the fit"),
+        *_estimate("no_gain_from", "samples", "B from which doubling it gains nothing, by the fit"),
         *_estimate("noise_scale", "samples", "B_simple of the whole training at all B"),
         *_estimate("noise_over_critical", None, "noise_scale / critical_batch"),
     ),
@@ -1538,6 +1580,72 @@ TIME_TO_ACCURACY = Table(
         *_estimate("time", "s", "steps · iteration time"),
         *_estimate("statistical_efficiency", None, "samples that the smallest B needs over those that this one needs"),
         *_estimate("goodput", "samples/s", "throughput · statistical_efficiency"),
+        *_estimate("noise_efficiency", None, "statistical efficiency as the noise scale φ has it: (φ + B₀) / (φ + B)"),
+    ),
+)
+
+TARGET_TIMES = Table(
+    "target_times",
+    "time to a target as trained: a row for each preset, recipe, B and place, beside the fastest at that place and a "
+    "prediction that knows nothing of these runs",
+    (
+        NETWORK,
+        HARDWARE,
+        STORAGE,
+        SYNC,
+        RECIPE,
+        TARGET,
+        NODES,
+        WORKERS_PER_NODE,
+        RANKS,
+        _WHOLE_BATCH,
+        Column("runs", INT, None, "all runs, of all trials and seeds"),
+        Column("runs_reached", INT, None, "those of them that reached the target"),
+        Column("trial", INT, None, "that which reached it with every seed in the fewest steps; -1 where none did"),
+        *_estimate("time", "s", "training until then, mean over the seeds of that trial"),
+        *_estimate("steps", None, "its steps"),
+        *_estimate("step_time", "s", "time / steps"),
+        *_estimate("slower", None, "time over that of the fastest at this place"),
+        *_estimate("more_steps", None, "steps over those of the fastest"),
+        *_estimate("longer_steps", None, "step_time over that of the fastest; slower = more_steps · longer_steps"),
+        Column("verdict", TEXT, None, "fastest, slower, not distinguishable (from the fastest), or not reached"),
+        *_estimate("predicted", "s", "steps of a fit to all other B, times an iteration that was predicted"),
+        Column("error", REAL, None, "predicted / time - 1"),
+    ),
+)
+
+TARGET_STALLING = Table(
+    "target_stalling",
+    "how many workers: where the time to a target by the fastest way at each worker count stops falling",
+    (
+        NETWORK,
+        HARDWARE,
+        STORAGE,
+        TARGET,
+        WORKERS_PER_NODE,
+        Column("of", TEXT, None, "trained: of runs to the target; known: of steps · iteration time, on any curve"),
+        *_stall("saves less than the threshold"),
+        Column("largest_considered", INT, None, "largest worker count with a known time; 0: no two of them"),
+    ),
+)
+
+EARLY_STOPPING = Table(
+    "early_stopping",
+    "large mini-batches beside stopping the smallest early, at equal accuracy (Keuper & Pfreundt 2016, section III-C)",
+    (
+        *_OF_TRAINING,
+        _WHOLE_BATCH,
+        Column("against", INT, "samples", "smallest B, which is stopped early"),
+        *_estimate("accuracy", None, "best validation accuracy at B, mean over seeds of its best trial"),
+        *_estimate("difference", None, "accuracy - that of the smallest B trained to its end"),
+        Column("verdict", TEXT, None, "lower, higher or not distinguishable, by that difference"),
+        *_estimate("speedup", None, "steps of the whole training at the smallest B over those at B"),
+        *_estimate(
+            "early_speedup",
+            None,
+            "steps of the whole training at the smallest B over its steps until that accuracy; 1 where it has less",
+        ),
+        *_estimate("early_over_batch", None, "early_speedup / speedup"),
     ),
 )
 
@@ -1547,13 +1655,34 @@ ACCURACY_STALLING = Table(
     (
         *SERIES,
         *_STEPS_OF,
-        Column("stall_ranks", REAL, None, "workers from which doubling saves less than the threshold, the median"),
-        Column("stall_ranks_low", REAL, None, "least of the fewest worker counts that together have 90 % probability"),
-        Column("stall_ranks_high", REAL, None, "largest of them"),
-        Column("reached", FLAG, None, "false: no stall up to largest_considered, which stall_ranks then holds"),
-        Column("verdict", TEXT, None, "stalls, scales or undecided"),
-        Column("verdict_ranks", INT, None, "workers where it stalls, up to which it scales, or where it is undecided"),
+        *_stall("saves less than the threshold"),
         Column("largest_considered", INT, None, "largest worker count with a known time; 0: no two of them"),
+    ),
+)
+
+_SERVED = (NETWORK, HARDWARE, STORAGE, SYNC, BATCH, NODES, WORKERS_PER_NODE, RANKS)
+_GRADIENTS = Column("gradients", INT, None, "gradients that servers applied; each server applies its own share")
+
+STALENESS_SHARES = Table(
+    "staleness_shares",
+    "how stale the gradients were that servers applied: the distribution in each training",
+    (
+        *_SERVED,
+        Column("staleness", INT, None, "updates of the weights since the worker took them, its own not counted"),
+        _GRADIENTS,
+        Column("share", REAL, None, "part of all gradients of this training"),
+    ),
+)
+
+WORKER_STALENESS = Table(
+    "worker_staleness",
+    "how stale each worker's gradients were; a slow worker's are more so",
+    (
+        *_SERVED,
+        Column("worker", INT, None, "rank of the worker"),
+        _GRADIENTS,
+        *_estimate("mean_staleness", None, "mean; of equally fast workers their number less one"),
+        Column("largest_staleness", INT, None, "the largest one seen"),
     ),
 )
 
@@ -1564,6 +1693,7 @@ MODEL_TABLES: tuple[Table, ...] = (
     STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
     CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
     MEMORY, LARGEST_BATCH, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
+    STALENESS_SHARES, WORKER_STALENESS, TARGET_TIMES, TARGET_STALLING, EARLY_STOPPING,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from stallpoint.atomic import atomic
 from stallpoint.numerals import number
-from stallpoint.parquet import atomic
 from stallpoint.records import Table
 
 FORMATS = ("csv", "tex", "md")

@@ -21,14 +21,29 @@ import yaml
 from checkout import ON_SLURM, Checkout, Ran
 from cluster import Cluster, queue, run, wait_until
 
+from stallpoint.algorithms import rounds
 from stallpoint.charts import CHARTS
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS
-from stallpoint.records import COLLECTIVES, ENVIRONMENTS, ITERATIONS, LAYERS, MODEL_TABLES, RUNS, SLURM_JOBS, VISITS
+from stallpoint.records import (
+    COLLECTIVES,
+    CONVERGENCE_RUNS,
+    ENVIRONMENTS,
+    ITERATIONS,
+    LAYERS,
+    MODEL_TABLES,
+    RUNS,
+    SLURM_JOBS,
+    STALENESS,
+    VISITS,
+)
 
 pytestmark = pytest.mark.cluster
 
 BLOCK: dict[str, Any] = {"network": "googlenet", "hardware": "cpu", "batch": 4, "storage": "jpeg", "scaling": "strong"}
+TIMED = [name for name, one in PRESETS.items() if rounds(one.preset) == 1 and not one.preset.synchronous_steps]
+"""Presets that do the same in each iteration; the others train to a target."""
+ALGORITHMS = [name for name, one in PRESETS.items() if one.preset.communicates and not one.preset.exact]
 SMALL: dict[str, Any] = {
     "study": "small",
     "seed": 1,
@@ -37,10 +52,26 @@ SMALL: dict[str, Any] = {
     "visits": 1,
     "precision": 0,
     "hardware": {"cpu": {"device": "cpu", "nodes": 4}},
-    "storage": {"jpeg": {"path": "images", "format": "files", "generate": 16}},
+    "storage": {
+        "jpeg": {"path": "images", "format": "files", "generate": 16},
+        "digits": {"path": "digits", "format": "idx", "generate": 80},
+    },
+    "convergence": [
+        {
+            "network": "lenet",
+            "hardware": "cpu",
+            "nodes": 4,
+            "batch": 16,
+            "storage": "digits",
+            "sync": ALGORITHMS,
+            "recipe": "sgd",
+            "most_epochs": 1,
+            "seeds": 1,
+        },
+    ],
     "matrix": [
         {**BLOCK, "nodes": 1, "sync": "wfbp"},
-        {**BLOCK, "nodes": 2, "sync": list(PRESETS)},
+        {**BLOCK, "nodes": 2, "sync": TIMED},
         {**BLOCK, "nodes": 4, "sync": "naive"},
         {**BLOCK, "nodes": 4, "scaling": "compute"},
     ],
@@ -136,7 +167,8 @@ def test_every_kind_of_job_ran_on_one_two_and_four_nodes(finished: Checkout) -> 
     rows = runs(finished)
     assert set(rows["status"]) == {"ok"}
     assert rows.groupby("kind")["nodes"].apply(sorted).to_dict() == {
-        "train": [1, 1, *[2] * len(PRESETS), 4],
+        "train": [1, 1, *[2] * len(TIMED), 4],
+        "convergence": [4] * len(ALGORITHMS),
         "sgemm": [1],
         # At 2 nodes: MPI's own choice, the same copied, ring, binary tree, one server, one on every rank, and Gloo.
         "collectives": [*[2] * 7, 4],
@@ -177,16 +209,25 @@ def test_every_rank_was_on_a_node_of_its_own(finished: Checkout, cluster: Cluste
 def test_every_preset_trained_on_two_nodes_with_its_own_reduction(finished: Checkout) -> None:
     layers = read(LAYERS, finished.results("tables/layers.parquet")).to_pandas().query("nodes == 2 and visit == 1")
     sent = layers[layers["gradient_bytes"] > 0].groupby("sync")["message_bytes"].agg(["size", "min"])
-    assert set(sent.index) == set(PRESETS)
+    assert set(sent.index) == set(TIMED)
     assert sent["size"].nunique() == 1
     travelled = {name: bool(least > 0) for name, least in sent["min"].items()}
-    expected = {name: known.preset.communicates for name, known in PRESETS.items()}
+    expected = {name: PRESETS[name].preset.communicates for name in TIMED}
     assert travelled == expected, "every layer's gradients, on every rank, where the preset communicates"
     timed = read(COLLECTIVES, finished.results("tables/collectives.parquet")).to_pandas().query("nodes == 2")
-    presets = [known.preset for known in PRESETS.values() if known.preset.communicates]
+    presets = [PRESETS[name].preset for name in TIMED if PRESETS[name].preset.communicates]
     assert set(zip(timed["backend"], timed["reduction"], strict=True)) == {
         (preset.communicator, preset.scheme) for preset in presets
     }
+
+
+def test_every_algorithm_trained_on_four_nodes_and_servers_say_how_stale_gradients_were(finished: Checkout) -> None:
+    ended = read(CONVERGENCE_RUNS, finished.results("tables/convergence_runs.parquet")).to_pandas()
+    assert dict(zip(ended["sync"], ended["ended"], strict=True)) == dict.fromkeys(ALGORITHMS, "most steps")
+    stale = read(STALENESS, finished.results("tables/staleness.parquet")).to_pandas()
+    servers = stale.query("nodes == 4").groupby("sync")["server"].nunique().to_dict()
+    expected = {name: PRESETS[name].preset for name in ALGORITHMS if PRESETS[name].preset.served}
+    assert servers == {name: preset.servers_among(4) for name, preset in expected.items() if rounds(preset) <= 4}
 
 
 def test_the_final_rule_made_everything(finished: Checkout) -> None:

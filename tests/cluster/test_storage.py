@@ -164,7 +164,7 @@ def test_each_node_staged_the_set_once_and_kept_no_copy(finished: Checkout, volu
     assert staged["bytes"].min() > 64 * 64 * 64 * 3
     compared = read(BREAK_EVEN, finished.results("models/break_even.parquet")).to_pandas()
     assert sorted(compared["nodes"]) == [1, 2, 4]
-    assert set(compared["shared"]) == {"volume"}
+    assert set(compared["before"]) == {"volume"}
     for node in volume.nodes:
         assert on(node.name, f"find {LOCAL} -mindepth 2") == ""
 
@@ -177,8 +177,10 @@ def test_a_run_whose_volume_goes_away_says_so_and_goes_on_when_it_is_back(finish
         "visits/train/network~small/hardware~cpu/nodes~2/workers_per_node~1/batch~8/storage~volume"
     )
 
-    def visits() -> dict[Path, int]:
-        return {one: one.stat().st_mtime_ns for one in folder.glob("*/*/*/*/*/visit~*")}
+    def visits() -> dict[int, list[dict[str, Any]]]:
+        """Iterations by the number of their visit."""
+        found = sorted(folder.glob("*/*/*/*/*/visit~*/iterations.parquet"))
+        return {int(one.parent.name.rpartition("~")[2]): read(ITERATIONS, one).to_pylist() for one in found}
 
     with ThreadPoolExecutor() as pool:
         ending = pool.submit(finished.snakemake, *ON_SLURM, "--until", "train")
@@ -201,6 +203,9 @@ def test_a_run_whose_volume_goes_away_says_so_and_goes_on_when_it_is_back(finish
     )
     (run_,) = recorded.rglob("scaling~weak/**/runs.parquet")
     assert read(RUNS, run_)["status"].to_pylist() == ["ok"]
+    rows = read(ITERATIONS, run_.with_name("iterations.parquet")).to_pylist()
+    for visit, before in made.items():
+        assert [row for row in rows if row["visit"] == visit] == before, "as it was before the volume went away"
 
 
 def test_down_leaves_nothing_of_it_also_after_a_crash(volume: Cluster) -> None:

@@ -42,12 +42,12 @@ import stallpoint.archive.making
 import stallpoint.collect
 import stallpoint.exchange.importing
 import stallpoint.storage.generate
-from stallpoint import models
 from stallpoint.archive.further import further
 from stallpoint.cells import Cell, ImportedCollectivesCell
 from stallpoint.errors import InputError
 from stallpoint.kinds import cell_from_json, kind_of
 from stallpoint.measure import job
+from stallpoint.models import fitting
 from stallpoint.parquet import read, write
 from stallpoint.program import program
 from stallpoint.records import MODEL_TABLES, SLURM_JOBS, TABLES, TIDY_TABLES, Table
@@ -361,12 +361,12 @@ def kept(name: str) -> Path:
 
 def fit_once() -> None:
     tables_there()
-    kept("fitted").write_bytes(pickle.dumps(models.fit(tidy(), nodes=[1, 2], available={"cpu": 2})))
+    kept("fitted").write_bytes(pickle.dumps(fitting.fit(tidy(), nodes=[1, 2], available={"cpu": 2})))
 
 
 def fit() -> None:
     params = {"models": {}, "shared_links": [], "what_if": [], "presets": {}, "available": {"cpu": 2}, "seed": 0}
-    with mock.patch.object(models, "fit", return_value=fitted()):
+    with mock.patch.object(fitting, "fit", return_value=fitted()):
         script("fit", input=TABLE_FILES, output=MODEL_FILES, params=params)
 
 
@@ -496,7 +496,7 @@ def log_there() -> None:
 
 def prepare_storage(*, seed: int) -> None:
     entry = {"path": "images", "format": "raw", "generate": 4, "most_corrupt": 0}
-    script("prepare_storage", params={"entry": entry, "seed": seed},
+    script("prepare_storage", params={"entry": entry, "source": None, "seed": seed},
            wildcards={"storage": "local"}, output={"manifest": f"{RESULTS}/storage/local.json"})  # fmt: skip
 
 

@@ -15,13 +15,13 @@ import synthetic
 import yaml
 from checkout import ROOT
 
-from stallpoint import models
 from stallpoint.charts import NoData
 from stallpoint.claims.facts import facts
 from stallpoint.claims.judge import judge
 from stallpoint.claims.quantity import Evidence
 from stallpoint.claims.reading import read_claims
 from stallpoint.claims.verdict import UNTESTED
+from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.networks import find
@@ -60,7 +60,7 @@ def _fitted(name: str) -> tuple[Study, dict[str, pd.DataFrame]]:
     machine = tidy["environments"]["cell"].map({path: cell.hardware for path, cell in study.cells.items()})
     tidy["environments"] = tidy["environments"].assign(cpu_model=machine, gpu_model=machine)
     work = {network: sum(row["multiply_adds"] for row in rows) for network, rows in layers.items()}
-    fitted = models.fit(
+    fitted = fitting.fit(
         tidy, multiply_adds=work, rated=study.rated, **study.config["models"], shared_links=study.shared_links,
         scenarios=scenarios(study.config["what_if"]), known_presets=study.presets, available=study.available,
     )  # fmt: skip

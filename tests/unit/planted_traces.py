@@ -10,6 +10,8 @@ from typing import Any
 
 ALPHA, BETA = 10e-6, 0.1e-9
 """Latency of a round [s] and time of a byte [s/B] of the ring that all-reduces go round."""
+CALL = 0.01
+"""Between two calls, µs."""
 
 
 @dataclass
@@ -20,6 +22,7 @@ class Planted:
     """
 
     workers: int = 4
+    rank: int = 1
     iterations: int = 5
     loading: float = 2e-3
     forward: float = 6e-3
@@ -28,14 +31,20 @@ class Planted:
     message_bytes: tuple[int, ...] = (40_000_000, 20_000_000, 4_000, 60_000_000)
     waits: float = 0.0
     """What the first message of an iteration waits for other ranks."""
+    synchronises: bool = True
+    """The host waits for the device at the end of each iteration."""
+    beta: float = BETA
+    backward_marked: bool = True
+    """The host's operators are in the trace."""
     marked: bool = True
     sized: bool = True
     events: list[dict[str, Any]] = field(default_factory=list)
+    _called: float = 0.0
 
     def message(self, size: int, workers: int | None = None) -> float:
         """All-reduce around a ring, s."""
         p = workers or self.workers
-        return 2 * (p - 1) * (ALPHA + BETA * size / p)
+        return 2 * (p - 1) * (ALPHA + self.beta * size / p)
 
     def exposed(self, workers: int | None = None) -> float:
         """What of the messages comes after the backward pass, s."""
@@ -50,8 +59,8 @@ class Planted:
         return self.loading + self.forward + self.backward + self.exposed(workers) + self.update
 
     def trace(self) -> dict[str, Any]:
-        """The trace of rank 1."""
-        self.events = []
+        """The trace of the rank."""
+        self.events, self._called = [], 0.0
         now = 1000.0  # µs do not begin at 0
         for step in range(self.iterations):
             begin = now
@@ -64,18 +73,23 @@ class Planted:
             self._kernel("forward_gemm", now, now, self.forward, stream=7)
             now += self.forward * 1e6
             for place, size in enumerate(self.message_bytes):
+                if self.backward_marked:
+                    self._add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", now, each / 2)
                 self._kernel("backward_gemm", now, now, each, stream=7)
                 now += each * 1e6
+                self._call("cudaStreamWaitEvent", now)
                 seconds = self.message(size) + (self.waits if place == 0 else 0.0)
                 free = max(free, now)
                 self._kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", now, free, seconds, stream=20, size=size)
                 free += seconds * 1e6
-            # The host does not wait for the messages: the device's streams do.
+            self._call("cudaStreamWaitEvent", now)
             self._kernel("optimizer", now, max(now, free), self.update, stream=7)
+            if self.synchronises:
+                self._call("cudaDeviceSynchronize", now, until=begin + self.seconds() * 1e6)
             now = begin + self.seconds() * 1e6
         return {
             "schemaVersion": 1,
-            "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": self.workers},
+            "distributedInfo": {"backend": "nccl", "rank": self.rank, "world_size": self.workers},
             "traceEvents": self.events,
             "traceName": "planted",
         }
@@ -90,9 +104,14 @@ class Planted:
         event = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 2, "ts": start, "dur": seconds * 1e6}
         self.events.append({**event, "args": {"Input Dims": [[1, 2], []], "nested": [{"a": {}}, {}], **args}})
 
+    def _call(self, name: str, start: float, until: float | None = None, **args: Any) -> None:
+        """A call of the host, which does one thing after the other."""
+        self._called = max(start, self._called + CALL)
+        self._add("cuda_runtime", name, self._called, 0.0 if until is None else (until - self._called) / 1e6, **args)
+
     def _kernel(self, name: str, launch: float, start: float, seconds: float, stream: int, size: int = -1) -> None:
         correlation = len(self.events) + 100
-        self._add("cuda_runtime", "cudaLaunchKernel", launch, 1e-7, correlation=correlation)
+        self._call("cudaLaunchKernel", launch, correlation=correlation)
         told = {
             "Collective name": "allreduce",
             "In msg nelems": size // 4,

@@ -5,8 +5,8 @@ from typing import TypeAlias
 import pandas as pd
 import synthetic
 
-from stallpoint import models
 from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.scaling.tables import extrapolated
 from stallpoint.study import LeftOut
@@ -46,7 +46,7 @@ NOTHING: Conclusions = {
 def study() -> Tables:
     """Tidy and model tables of a study on ``cpu``, and the same once more as if it had run on ``gpu``."""
     tidy = synthetic.study(networks=("alexnet", "googlenet"), syncs=("wfbp",), prefetches=(0,), repeats=1)
-    fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": 10}]))
+    fitted = fitting.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": 10}]))
     tables = {
         **tidy,
         "network_layers": synthetic.network_layers(tidy["layers"]),

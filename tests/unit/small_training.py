@@ -25,7 +25,7 @@ SAMPLES = 8
 DDP = PRESETS["ddp"].preset
 
 EXAMPLES: dict[str, Preset] = {
-    **{name: known.preset for name, known in PRESETS.items() if known.preset.communicates},
+    **{name: known.preset for name, known in PRESETS.items() if known.preset.communicates and known.preset.exact},
     "recursive-doubling": Preset(reduction="recursive-doubling", start="after-backward"),
     "rabenseifner": Preset(reduction="rabenseifner"),
     "tree-merged": Preset(reduction="binary-tree", grouping="merged"),

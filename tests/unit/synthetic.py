@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,7 +27,7 @@ from stallpoint.cells import (
     TrainCell,
 )
 from stallpoint.kinds import KINDS
-from stallpoint.measure.outcome import MOST_STEPS, TARGET, outcome
+from stallpoint.outcome import MOST_STEPS, TARGET, outcome
 from stallpoint.parquet import write_cell
 from stallpoint.presets import PRESETS, Preset
 from stallpoint.recipes import RECIPES, recipe_from, to_values
@@ -228,6 +228,7 @@ def study(
             noise_steps=4,
         )  # fmt: skip
         _convergence_rows(cell, rng, rows)
+        _staleness_rows(replace(cell, sync="asynchronous"), rows)
     axes = {"scaling": "strong", "batch": batch, "storage": storages[0], "sync": syncs[0], "prefetch": prefetches[0]}
     for repeat in range(1, repeats + 1):
         _copies_rows(truth, CopiesCell(**common(1, repeat, 1), samples=4), rng, rows)
@@ -522,6 +523,19 @@ def _convergence_rows(cell: ConvergenceCell, rng: np.random.Generator, rows: Row
         axes | outcome(evaluations, cell.target, TARGET if reached else MOST_STEPS)
         | {"step_size": recipe.peak(cell.batch), "momentum": recipe.momentum, "warmup_steps": 0, "settings": "{}"}
     )  # fmt: skip
+
+
+def _staleness_rows(cell: ConvergenceCell, rows: Rows, updates: int = 20) -> None:
+    """Equally fast workers come in turns: each finds one update of every other one."""
+    axes = {
+        "cell": cell.path, "network": cell.network, "hardware": cell.hardware, "nodes": cell.nodes,
+        "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "batch": cell.batch,
+        "storage": cell.storage, "sync": cell.sync, "visit": 1, "server": 0,
+    }  # fmt: skip
+    rows["staleness"] += [
+        {**axes, "update": 1 + number, "worker": number % cell.ranks, "staleness": min(number, cell.ranks - 1)}
+        for number in range(updates)
+    ]
 
 
 def external_rates() -> pd.DataFrame:

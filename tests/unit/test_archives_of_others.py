@@ -11,7 +11,6 @@ import pytest
 import yaml
 from archived import ROOT, archive, inside, results, study_of
 
-from stallpoint import models
 from stallpoint.archive.further import record_folders, unpack
 from stallpoint.archive.making import make_archive
 from stallpoint.cells import ImportedTrainCell
@@ -19,6 +18,7 @@ from stallpoint.collect import collect
 from stallpoint.errors import InputError
 from stallpoint.exchange.importing import import_cell
 from stallpoint.kinds import cell_from_json
+from stallpoint.models import fitting
 from stallpoint.networks.described import descriptions
 from stallpoint.parquet import read, read_frames, write
 from stallpoint.records import ENVIRONMENTS, NETWORK_LAYERS, RUNS, TIDY_TABLES
@@ -118,7 +118,7 @@ def test_a_papers_table_is_archived_and_modelled_beside(tmp_path: Path) -> None:
         for table in TIDY_TABLES:
             collect(table, record_folders(Path("unpacked")), files[table.name])
         study = with_archives(tmp_path, {"path": "paper.zip", "name": "paper"}, **ALONE)
-    fitted = models.fit(
+    fitted = fitting.fit(
         read_frames(TIDY_TABLES, files), nodes=[1, 2], threshold=0.1, efficiency=0.5, available=study.available
     )
     assert set(fitted["predictions"]["hardware"]) == {"paper.k80-2gpu"}

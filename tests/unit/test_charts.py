@@ -22,10 +22,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint import models
 from stallpoint.charts import CHARTS, PAPERS, axes, frames, journal, theme, web_page
 from stallpoint.charts.render import FORMATS, Spec, render, spec
 from stallpoint.charts.web_page import VEGA_LITE
+from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.scaling.tables import MEASURED, extrapolated
@@ -40,7 +40,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def tables_of(**study: Any) -> Tables:
     tidy = synthetic.study(**study)
     work = {"alexnet": 7e8, "googlenet": 16e8}
-    fitted = models.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]), multiply_adds=work)
+    fitted = fitting.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]), multiply_adds=work)
     described = {"network_layers": synthetic.network_layers(tidy["layers"])}
     return {
         **tidy,
@@ -145,8 +145,17 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         },
         "scaling-laws": {"symbol": scaling["measured_speedup"].notna().sum(), "line": 3 * curves, "area": curves},
         "extrapolation": {"symbol": 2 * 2, "rule": 2 * 2, "line": 1},
+        # the one preset that was trained, at its faster mini-batch; both mini-batches; each curve; quarters of training
+        "time-to-target": {"symbol": 2, "rule": 2},
+        "steps-to-target": {"symbol": 2 * 2, "rule": 2 * 2, "line": 2 * 2},
+        "time-to-accuracy": {
+            "symbol": 2 * tables["time_to_accuracy"].query("basis == 'measured'")["time"].notna().sum()
+        },
+        "noise-scale": {"symbol": len(tables["noise_scale"])},
         # each evaluation against samples and against time
         "convergence": {"symbol": 2 * len(tables["convergence"]), "line": 2 * len(tables["convergence_runs"])},
+        # a first update that nobody was before, and others after that of the other worker
+        "staleness": {"symbol": 2, "line": 1},
         # a bar for each visit, the sentinel before and after it with the range of its ranks, and the usual speed
         "turns": {"rect": visits, "symbol": 2 * visits, "rule": 2 * visits + 1},
     }[name]
@@ -211,7 +220,12 @@ AXIS_TITLES = {
     "validation": {"measured iteration [s]", "predicted iteration [s]"},
     "scaling-laws": {"nodes", "throughput [samples/s]"},
     "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
+    "time-to-target": {"time to the target [s]", "workers"},
+    "time-to-accuracy": {"speedup relative to the fewest workers", "nodes"},
+    "steps-to-target": {"steps to the target", "mini-batch B of all workers [samples]"},
+    "noise-scale": {"mini-batch [samples]", "quarter of the training"},
     "convergence": {"validation accuracy [%]"},
+    "staleness": {"updates since the weights were taken", "share of gradients [%]"},
     "turns": {"time since the first visit, pauses left out [min]"},
 }
 

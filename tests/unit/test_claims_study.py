@@ -10,7 +10,6 @@ import synthetic
 from synthetic import NETWORK, Layer, Truth
 from test_claims_language import documented
 
-from stallpoint import models
 from stallpoint.claims import words
 from stallpoint.claims.facts import Facts
 from stallpoint.claims.judge import Judged, judge
@@ -18,6 +17,7 @@ from stallpoint.claims.quantity import Evidence
 from stallpoint.claims.reading import OWN, PAPERS, claim_files, read_claims
 from stallpoint.claims.verdict import UNTESTED
 from stallpoint.markdown import plain
+from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.presets import PRESETS
 from stallpoint.records import CONVERGENCE_RUNS, EXTRAPOLATED_TABLES, INSTRUMENTATION
@@ -53,7 +53,7 @@ def tables() -> dict[str, pd.DataFrame]:
         Truth(layers=layers), batch=128, compute_batches=(128, 64, 32, 16, 8, 4, 1), repeats=1, iterations=3, visits=3,
         syncs=("naive", "none", "wfbp"),
     )  # fmt: skip
-    fitted = models.fit(
+    fitted = fitting.fit(
         records,
         nodes=[64],
         scenarios=scenarios([{"compute_speed": 10}, {"gradient_bytes": 0.25}]),

@@ -27,8 +27,8 @@ from stallpoint.conclusions.words import (
     verdict_in_short,
     verdict_in_words,
 )
-from stallpoint.models import fit
 from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.fitting import fit
 from stallpoint.presets import PRESETS
 
 
@@ -65,6 +65,14 @@ def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
     (line,) = (line for line in summary(conclusions) if "weak scaling" in line)
     assert line.startswith("alexnet gains up to 4 nodes. On cpu, weak scaling, ")
     assert "predicted to gain up to 128" in page(conclusions)
+
+
+def test_staleness_is_told_worker_by_worker(conclusions: dict[str, Any]) -> None:
+    _, section = details(conclusions).split("## Staleness")
+    for row in conclusions["worker_staleness"]:
+        assert row["largest_staleness"] == row["ranks"] - 1
+        place = f"| {row['ranks']} | {row['batch']} | {row['worker']} | {row['gradients']} |"
+        assert f"| {row['network']} | {row['hardware']} | asynchronous {place}" in section
 
 
 def test_dag_errors_stand_next_to_the_published_ones(conclusions: dict[str, Any]) -> None:

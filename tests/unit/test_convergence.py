@@ -9,22 +9,37 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from launching import run_job
 
 from stallpoint import parquet
 from stallpoint.cells import ConvergenceCell
+from stallpoint.completeness import Record
 from stallpoint.kinds import cell_from_json
 from stallpoint.measure.convergence import split
 from stallpoint.measure.evaluation import InTurn
 from stallpoint.presets import PRESETS
+from stallpoint.presets import to_values as preset_values
 from stallpoint.recipes import Recipe, to_values
-from stallpoint.records import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, RUNS, Table
+from stallpoint.records import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, RUNS, STALENESS, Table
 from stallpoint.turns.ledger import Measurement
 
 SAMPLES = 250
 CLASSES = 5
 JOB = "from stallpoint.measure.convergence import measure\n"
+KILLED = """
+import os, signal
+from stallpoint.measure import convergence
+save, saved = convergence._save, []
+def then_killed(*state):
+    save(*state)
+    saved.append(1)
+    if len(saved) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+convergence._save = then_killed
+"""
+"""Ends rank 0 when it has written its second checkpoint."""
 
 
 @pytest.fixture(scope="module")
@@ -114,18 +129,7 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_and_ends_as_if_it_had
     tmp_path: Path, cell: ConvergenceCell, serial: Path
 ) -> None:
     folder = tmp_path / cell.path / "settings~1" / "visit~1"
-    killed = """
-import os, signal
-from stallpoint.measure import convergence
-save, saved = convergence._save, []
-def then_killed(*state):
-    save(*state)
-    saved.append(1)
-    if len(saved) == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-convergence._save = then_killed
-"""
-    status, _ = run_job(cell, folder, ranks=1, body=JOB + killed)
+    status, _ = run_job(cell, folder, ranks=1, body=JOB + KILLED)
     assert status == -signal.SIGKILL
     assert not folder.exists()
     measured = Measurement(cell, folder.parent)
@@ -139,6 +143,31 @@ convergence._save = then_killed
     assert again["seconds"].is_monotonic_increasing
     measured.write_record("visits")
     assert not measured.checkpoint.exists()
+
+
+@pytest.mark.ranks
+def test_workers_with_a_server_go_on_where_they_were_killed_and_every_update_has_its_staleness(
+    tmp_path: Path, run: Run, cell: ConvergenceCell
+) -> None:
+    """With a bound of 0 and plain steps, whose weights do not depend on who is first."""
+    preset = replace(PRESETS["stale-synchronous"].preset, staleness_bound=0)
+    settings = {**cell.settings, "optimiser": "sgd"}
+    served = replace(cell, nodes=2, sync="mine", preset=preset_values(preset), settings=settings)
+    whole, _ = run(served)
+    folder = tmp_path / cell.path / "settings~1" / "visit~1"
+    status, _ = run_job(served, folder, ranks=2, body=JOB + KILLED)
+    assert status != 0
+    assert not folder.exists()
+    status, printed = run_job(served, folder, ranks=2, body=JOB)
+    assert status == 0, printed
+    columns = ["step", "train_loss", "validation_loss", "validation_accuracy"]
+    pd.testing.assert_frame_equal(rows(whole, CONVERGENCE)[columns], rows(folder, CONVERGENCE)[columns], rtol=1e-4)
+    for stale in (rows(whole, STALENESS), rows(folder, STALENESS)):
+        assert stale["update"].tolist() == list(range(1, 33))
+        assert sorted(stale["staleness"]) == [0] * 16 + [1] * 16
+        assert (stale.groupby("worker").size() == 16).all()
+    file = folder / f"{STALENESS.name}.parquet"
+    Record(folder, served, failed=False).check(STALENESS, pq.ParquetFile(file))
 
 
 REFUSED = """
@@ -161,6 +190,10 @@ def refused(cell):
     except InputError as error:
         print(error)
 refused(replace(cell, target=0.5))
+now, checkpoint.FORMAT = checkpoint.FORMAT, 1
+checkpoint.write(file, cell, {"step": 5})
+checkpoint.FORMAT = now
+refused(cell)
 content = bytearray(file.read_bytes())
 content[-100] ^= 1
 file.write_bytes(content)
@@ -175,7 +208,8 @@ def test_a_checkpoint_that_is_damaged_or_of_other_settings_is_refused_by_name(
 ) -> None:
     status, printed = run_job(cell, tmp_path, ranks=1, body=REFUSED)
     assert status == 0, printed
-    of_others, damaged = printed.splitlines()
+    of_others, before, damaged = printed.splitlines()
+    assert before.startswith(f"{tmp_path}/checkpoint: a checkpoint of another version of stallpoint; delete it")
     assert of_others.startswith(f"{tmp_path}/checkpoint: a checkpoint of other settings")
     assert damaged.startswith(f"{tmp_path}/checkpoint: a checkpoint that is damaged")
 

@@ -12,9 +12,10 @@ import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stallpoint.atomic import atomic
 from stallpoint.collect import collect
 from stallpoint.errors import InputError
-from stallpoint.parquet import atomic, read, write
+from stallpoint.parquet import read, write
 from stallpoint.records import LAYERS
 
 ROWS = pa.Table.from_pandas(synthetic.study()["layers"], schema=LAYERS.schema, preserve_index=False)

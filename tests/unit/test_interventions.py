@@ -18,8 +18,8 @@ from stallpoint.collect import collect
 from stallpoint.interventions import INTERVENTIONS
 from stallpoint.measure.pipeline import InputPipeline
 from stallpoint.measure.substitutes import FixedMiniBatch, SyntheticData
-from stallpoint.models import fit
 from stallpoint.models.answers.critical_path import CAUSE_OF
+from stallpoint.models.fitting import fit
 from stallpoint.networks import find
 from stallpoint.parquet import read
 from stallpoint.presets import PRESETS

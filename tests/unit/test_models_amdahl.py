@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
-from stallpoint.models import fit
 from stallpoint.models.answers.amdahl import serial_fraction, speedup_limit, stall_ranks
+from stallpoint.models.fitting import fit
 
 OPTIONS = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 

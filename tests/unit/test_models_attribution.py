@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from synthetic import Layer, Truth, study
 
-from stallpoint.models import fit
 from stallpoint.models.answers.attribution import verdicts
 from stallpoint.models.base.statistics import Ensemble
+from stallpoint.models.fitting import fit
 
 FREE = {"alpha": 1e-9, "beta": 1e-15, "read": 1e-9, "decode": 1e-9, "update": 1e-9}
 """A cluster on which only computing takes time."""

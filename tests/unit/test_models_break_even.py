@@ -1,4 +1,4 @@
-"""After how many epochs staging has paid: planted waits and staging times."""
+"""After how many epochs staging or packing has paid: planted waits and times."""
 
 from dataclasses import replace
 from typing import Any
@@ -49,18 +49,22 @@ def staging(*seconds: float, storage: str = "staged") -> pd.DataFrame:
     )  # fmt: skip
 
 
+NO_CONVERSION = pd.DataFrame(columns=["hardware", "storage", "source", "samples", "seconds"])
+
+
 def row(shared_wait: float, staged_wait: float, spread: float = 1e-6) -> dict[str, Any]:
     points = [point("shared", shared_wait, spread), point("staged", staged_wait, spread)]
-    (found,) = break_even.table(points, runs(shared="", staged="/disk"), staging(30.0, 40.0), seed=0)
+    (found,) = break_even.table(points, runs(shared="", staged="/disk"), staging(30.0, 40.0), NO_CONVERSION, seed=0)
     return found
 
 
 def test_staging_pays_after_what_it_took_over_what_an_epoch_saves() -> None:
     found = row(shared_wait=0.5, staged_wait=0.1)
-    assert (found["storage"], found["shared"], found["verdict"]) == ("staged", "shared", PAYS)
-    assert found["staging"] == pytest.approx(40.0), "on the slowest node"
-    assert found["shared_wait"] == pytest.approx(20 * 0.5)
-    assert found["staged_wait"] == pytest.approx(20 * 0.1)
+    assert (found["storage"], found["before"], found["verdict"]) == ("staged", "shared", PAYS)
+    assert found["remedy"] == "staging"
+    assert found["seconds"] == pytest.approx(40.0), "on the slowest node"
+    assert found["wait_before"] == pytest.approx(20 * 0.5)
+    assert found["wait_after"] == pytest.approx(20 * 0.1)
     assert found["epochs"] == pytest.approx(40.0 / (20 * 0.4), rel=1e-3)
     assert found["epochs_low"] < found["epochs"] < found["epochs_high"]
 
@@ -78,7 +82,9 @@ def test_it_never_pays_where_the_copy_is_read_slower(shared: float, staged: floa
 
 def test_it_is_undecided_where_the_difference_may_be_none() -> None:
     points = [point("shared-storage", 0.5, spread=0.1), point("staged", 0.49, spread=0.1)]
-    (found,) = break_even.table(points, runs(**{"shared-storage": "", "staged": "/disk"}), staging(30.0), seed=0)
+    (found,) = break_even.table(
+        points, runs(**{"shared-storage": "", "staged": "/disk"}), staging(30.0), NO_CONVERSION, seed=0
+    )
     assert found["verdict"] == UNDECIDED
     assert np.isnan(found["epochs"])
 
@@ -95,4 +101,22 @@ def test_it_is_undecided_where_the_difference_may_be_none() -> None:
 )
 def test_what_was_not_measured_is_not_said(stage_to: dict[str, str], rows: pd.DataFrame) -> None:
     points = [point("shared", 0.5), point("staged", 0.1)]
-    assert break_even.table(points, runs(**stage_to), rows, seed=0) == []
+    assert break_even.table(points, runs(**stage_to), rows, NO_CONVERSION, seed=0) == []
+
+
+def test_packing_pays_over_what_it_was_made_of_alone() -> None:
+    cells = {
+        "jpeg": replace(train(2), storage="jpeg", storage_path="set/jpeg"),
+        "packed": replace(train(2), storage="packed", storage_path="set/raw", storage_format="raw"),
+        "other": replace(train(2), storage="other", storage_path="other/jpeg"),
+    }
+    known = pd.DataFrame(
+        {"kind": "train", "cell": f"cell of {name}", "settings": cell.to_json()} for name, cell in cells.items()
+    )
+    made = pd.DataFrame(
+        [{"hardware": "cpu", "storage": "packed", "source": "set/./jpeg", "samples": SAMPLES, "seconds": 60.0}]
+    )
+    points = [point("jpeg", 0.5), point("packed", 0.2), point("other", 0.9)]
+    (found,) = break_even.table(points, known, staging().reindex(columns=staging(1.0).columns), made, seed=0)
+    assert (found["storage"], found["before"], found["remedy"], found["verdict"]) == ("packed", "jpeg", "packing", PAYS)
+    assert found["epochs"] == pytest.approx(60.0 / (20 * 0.3), rel=1e-3)

@@ -8,10 +8,10 @@ from synthetic import Truth, study
 from stallpoint.charts import overlap
 from stallpoint.conclusions.details import details
 from stallpoint.conclusions.numbers import conclude
-from stallpoint.models import fit
 from stallpoint.models.answers import comparisons, traffic
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.base.measured import Measured, measured, over_ranks
+from stallpoint.models.fitting import fit
 from stallpoint.models.terms.trainings import trainings
 from stallpoint.numerals import interval, number
 

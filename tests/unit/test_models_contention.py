@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from synthetic import Layer, Truth, study
 
-from stallpoint.models import fit
 from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.fitting import fit
 from stallpoint.models.terms.effects import NONE, CoRunCost, Messages, PerMessage, rounds
 from stallpoint.models.terms.stragglers import expected_lead
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from synthetic import study
 
-from stallpoint.models import fit
 from stallpoint.models.answers.controls import chance, holm, table, withheld
 from stallpoint.models.answers.stalling import tables as stalling
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 
 SCATTER = 0.02

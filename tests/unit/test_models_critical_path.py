@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
-from stallpoint.models import fit
 from stallpoint.models.answers.attribution import causes
 from stallpoint.models.answers.critical_path import CAUSE_OF, by_cause, path, undivided
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.terms.effects import IsolatedTimes, Messages
 

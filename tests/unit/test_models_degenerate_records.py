@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from synthetic import study
 
-from stallpoint import models
+from stallpoint.models import fitting
 from stallpoint.records import TABLES
 
 Tidy = dict[str, pd.DataFrame]
@@ -58,7 +58,7 @@ def only_warm_up(tidy: Tidy) -> Tidy:
     ],
 )
 def test_numbers_are_possible_whatever_was_measured(small: Tidy, degenerate: Callable[[Tidy], Tidy]) -> None:
-    fitted = models.fit(degenerate(small), nodes=[1, 2, 4])
+    fitted = fitting.fit(degenerate(small), nodes=[1, 2, 4])
     for name, rows in fitted.items():
         for column in TABLES[name].columns:
             if column.unit in ("1/s", "GFLOP/s", "s/B"):

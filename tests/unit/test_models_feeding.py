@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from synthetic import NETWORK, Truth, study
 
-from stallpoint.models import fit
+from stallpoint.models.fitting import fit
 
 # So slow to read that two readers cannot keep up.
 SLOW = Truth(NETWORK, noise=0.0, read=3.2e-3)

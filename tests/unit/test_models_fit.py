@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from synthetic import CRITICAL, study
 
-from stallpoint import models, parquet
+from stallpoint import parquet
+from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.terms.trainings import COLUMNS
@@ -20,7 +21,7 @@ UNTOUCHED = {"break_even", "disturbances", "interventions"}
 
 
 def fit(tables: dict[str, pd.DataFrame], **options: Any) -> dict[str, pd.DataFrame]:
-    return models.fit(tables, scenarios=scenarios([{"bandwidth": 10}]), **options)
+    return fitting.fit(tables, scenarios=scenarios([{"bandwidth": 10}]), **options)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def test_tables_read_a_few_cells_at_a_time_give_the_same_numbers(
         pd.testing.assert_frame_equal(table, fitted[name])
 
 
-RECORDS = ["sgemm", "collectives", "copies", "layers", "iterations", "convergence_runs", "gradient_noise"]
+RECORDS = ["sgemm", "collectives", "copies", "layers", "iterations", "convergence_runs", "gradient_noise", "staleness"]
 OF_STORAGES = ["storage_reads", "storage_passes", "storage_operations"]
 
 
@@ -119,8 +120,17 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
             "storage_passes": {"storage_rates"},
             "storage_operations": {"storage_operation_rates"},
             "copies": {"copy_rates"},
-            "convergence_runs": {"steps_to_target", "critical_batches", "time_to_accuracy", "accuracy_stalling"},
+            "convergence_runs": {
+                "steps_to_target",
+                "critical_batches",
+                "time_to_accuracy",
+                "accuracy_stalling",
+                "target_times",
+                "target_stalling",
+                "early_stopping",
+            },
             "gradient_noise": {"noise_scale"},
+            "staleness": {"staleness_shares", "worker_staleness"},
             "layers": {
                 "layer_scaling",
                 "layer_predictions",

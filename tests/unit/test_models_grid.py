@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from synthetic import Truth, study
 
-from stallpoint.models import fit
 from stallpoint.models.answers.grid import INTERPOLATED, interpolated
 from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.fitting import fit
 from stallpoint.records import WHAT_IF_GRID
 
 OFF_GRID = {

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
-from stallpoint.models import fit
 from stallpoint.models.answers.next_cells import (
     STEP_ERROR,
     expected_width,
@@ -17,6 +16,7 @@ from stallpoint.models.answers.next_cells import (
     walk_covariance,
     width,
 )
+from stallpoint.models.fitting import fit
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 FREE = {"alpha": 1e-9, "beta": 1e-15, "read": 1e-9, "decode": 1e-9, "update": 1e-9}

@@ -6,7 +6,7 @@ import pytest
 from synthetic import NETWORK, Truth, study
 
 from stallpoint.cells import TrainCell
-from stallpoint.models import fit
+from stallpoint.models.fitting import fit
 
 NODES = [1, 2, 4, 8, 16, 64, 128]
 AXES = ["scaling", "storage", "sync", "prefetch", "nodes"]

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from synthetic import NETWORK, Truth, study
 
-from stallpoint.models import fit
+from stallpoint.models.fitting import fit
 
 NODES = [1, 2, 4, 8, 16, 32, 64]
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
-from stallpoint.models import fit
 from stallpoint.models.answers.stalling import crossing, tables, worthwhile_ranks
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}

@@ -1,6 +1,7 @@
 """Steps to a target against the mini-batch, and the noise scale, where both are known."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -154,11 +155,17 @@ def gradients(workers: int = 4, worker_batch: int = 8, *, steps: int = 200, seed
     return pd.DataFrame(rows).drop(columns="target")
 
 
+def critical(runs: pd.DataFrame, gradients: pd.DataFrame) -> dict[str, Any]:
+    noise = partial(noise_scale.of_training, gradient_noise=gradients, seed=0)
+    (row,) = noise_scale.critical_batches(steps_of(runs, seed=0), noise, 0.1)
+    return row
+
+
 def test_the_noise_scale_of_a_noisy_quadratic_is_found_from_its_workers() -> None:
     (row, *others) = noise_scale.table(gradients(), seed=0)
     assert [row["part"], *(other["part"] for other in others)] == [1, 2, 3, 4]
     assert row["steps"] == 150
-    (whole,) = noise_scale.critical_batches(steps_of(runs(critical=SIGMA2), seed=0), gradients(), seed=0)
+    whole = critical(runs(critical=SIGMA2), gradients())
     assert whole["noise_scale_low"] <= SIGMA2 <= whole["noise_scale_high"]
     assert whole["noise_scale"] == pytest.approx(SIGMA2, rel=0.15)
     assert whole["noise_over_critical_low"] <= 1 <= whole["noise_over_critical_high"]
@@ -167,7 +174,7 @@ def test_the_noise_scale_of_a_noisy_quadratic_is_found_from_its_workers() -> Non
 def test_one_worker_tells_no_noise() -> None:
     alone = gradients(workers=1)
     assert noise_scale.table(alone, seed=0) == []
-    (whole,) = noise_scale.critical_batches(steps_of(runs(), seed=0), alone, seed=0)
+    whole = critical(runs(), alone)
     assert np.isnan(whole["noise_scale"])
     assert whole["critical_batch"] > 0
 
@@ -176,6 +183,16 @@ def test_norms_of_the_first_step_alone_are_the_first_part() -> None:
     first = gradients(steps=1).assign(step=0)
     (row,) = noise_scale.table(first, seed=0)
     assert (row["part"], row["steps"]) == (1, 3)
+
+
+def test_a_run_that_diverged_says_nothing_of_the_noise() -> None:
+    whole, exploded = gradients().assign(cell="whole"), gradients(seeds=1).assign(cell="exploded", seed=3)
+    exploded.loc[exploded["step"] > 100, ["small", "large"]] = [1e20, 0.99e20]
+    exploded.loc[exploded["step"] > 150, ["small", "large"]] = np.inf
+    ended = pd.DataFrame({"cell": ["whole", "exploded"], "ended": ["target", "diverged"]})
+    kept = noise_scale.without_diverged(pd.concat([whole, exploded]), ended)
+    assert critical(runs(critical=SIGMA2), kept)["noise_scale"] == pytest.approx(SIGMA2, rel=0.15)
+    assert noise_scale.table(kept, seed=0) == noise_scale.table(whole, seed=0)
 
 
 def test_pure_noise_has_no_end() -> None:

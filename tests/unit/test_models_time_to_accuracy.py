@@ -1,5 +1,7 @@
 """Where more workers stop saving time to a target, where steps and iteration times are both known."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ from test_models_steps import LABELS, runs
 from stallpoint.models.answers import time_to_accuracy
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
-from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.convergence.steps import Steps, steps_of
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.presets import PRESETS, Preset
@@ -46,8 +48,20 @@ def planted(critical: float, **more: object) -> list[Steps]:
     return steps_of(found.assign(network="alexnet"), seed=0)
 
 
+def noise(_: Steps) -> Ensemble:
+    """Of gradients: as large as a critical batch of 64."""
+    return np.full(1 + REPLICATES, 64.0)
+
+
+Rows = list[dict[str, object]]
+
+
+def tables(curves: list[ScalingCurve], steps: list[Steps], presets: Mapping[str, Preset]) -> tuple[Rows, Rows]:
+    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), noise, THRESHOLD)
+
+
 def answers(curves: list[ScalingCurve], steps: list[Steps]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    times, stalls = time_to_accuracy.tables(curves, steps, PRESETS_KNOWN, THRESHOLD)
+    times, stalls = tables(curves, steps, PRESETS_KNOWN)
     return pd.DataFrame(times), pd.DataFrame(stalls)
 
 
@@ -61,6 +75,7 @@ def test_time_is_steps_times_iteration_time(curves: list[ScalingCurve]) -> None:
         assert weak["time_low"][n] <= weak["time"][n] <= weak["time_high"][n]
         efficiency = (1 + 8 / 64) / (1 + BATCH * n / 64)
         assert weak["statistical_efficiency"][n] == pytest.approx(efficiency, rel=0.05)
+        assert weak["noise_efficiency"][n] == pytest.approx((64 + 8) / (64 + BATCH * n))
         assert weak["goodput"][n] == pytest.approx(efficiency * BATCH * n / seconds, rel=0.06)
 
 
@@ -95,9 +110,9 @@ def test_steps_of_another_network_or_of_lossy_gradients_say_nothing(curves: list
     assert answers(curves, steps_of(runs(), seed=0))[0].empty
     lossy = PRESETS_KNOWN | {"half": Preset(gradient_bits=16)}
     steps = steps_of(runs().assign(network="alexnet", sync="half"), seed=0)
-    assert time_to_accuracy.tables(curves, steps, lossy, THRESHOLD) == ([], [])
+    assert tables(curves, steps, lossy) == ([], [])
     naive = steps_of(runs().assign(network="alexnet", sync="naive"), seed=0)
-    assert len(time_to_accuracy.tables(curves, naive, PRESETS_KNOWN, THRESHOLD)[1]) == 2
+    assert len(tables(curves, naive, PRESETS_KNOWN)[1]) == 2
 
 
 def test_labels_are_those_of_the_training(curves: list[ScalingCurve]) -> None:

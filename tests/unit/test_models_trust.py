@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from synthetic import study
 
-from stallpoint.models import fit
 from stallpoint.models.answers import trust
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.trainings import trainings

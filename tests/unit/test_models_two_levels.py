@@ -9,7 +9,8 @@ from synthetic import Truth, study
 
 from stallpoint.cells import TrainCell
 from stallpoint.kinds import cell_from_json
-from stallpoint.models import communication, fit
+from stallpoint.models.fitting import fit
+from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import all_reduce_seconds
 
 INSIDE = [(1, 1), (1, 2), (1, 4), (1, 8)]

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from synthetic import NETWORK, Truth, study
 
-from stallpoint.models import fit
+from stallpoint.models.fitting import fit
 from stallpoint.presets import NONE
 
 WORK, EPOCH = 7.0e8, 500_000

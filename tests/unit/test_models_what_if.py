@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from synthetic import Layer, Truth, study
 
-from stallpoint.models import fit
 from stallpoint.models.answers.what_if import AS_MEASURED, Link, Scenario, scenarios
+from stallpoint.models.fitting import fit
 from stallpoint.presets import PRESETS
 
 ONE: dict[str, Any] = {"storages": ("local",), "prefetches": (0,), "compute_batches": (64, 32, 16, 8, 4, 2, 1)}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.measure.outcome import best, ended, outcome
+from stallpoint.outcome import best, ended, outcome
 
 LIMITS: dict[str, Any] = {"target": 0.8, "steps": 100, "patience": None, "most_minutes": None}
 

@@ -16,9 +16,10 @@ import pandas as pd
 import pytest
 import synthetic
 
-from stallpoint import models, papers
+from stallpoint import papers
 from stallpoint.charts import NoData
 from stallpoint.charts.render import Spec, to_spec
+from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
 from stallpoint.papers import PAPERS, Exhibit, Made, Material, Missing
 from stallpoint.papers.job_graph import numbered
@@ -43,7 +44,7 @@ def material() -> Material:
     ])  # fmt: skip
     theirs = pd.DataFrame(figures(PUBLISHED["keuper-2016"]))
     return Material(
-        {**tidy, **models.fit(tidy, nodes=[8]), NETWORK_LAYERS.name: layers, "paper_figures": theirs}, PUBLISHED
+        {**tidy, **fitting.fit(tidy, nodes=[8]), NETWORK_LAYERS.name: layers, "paper_figures": theirs}, PUBLISHED
     )
 
 

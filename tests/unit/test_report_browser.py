@@ -118,6 +118,7 @@ def test_headings_are_in_order_and_everything_has_a_name(wide: Page) -> None:
 TOOLTIPS = """name => {
   const box = document.getElementById("tooltip"), texts = new Set();
   for (const mark of document.querySelectorAll(`#chart-${name} g[class*='role-mark'] > :is(path, line)`)) {
+    box.hidden = true;
     const {x, y} = mark.getBoundingClientRect();
     mark.dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: x, clientY: y}));
     const lines = [...box.children].map(line => [line.firstChild.textContent, line.lastChild.textContent]);
@@ -126,9 +127,12 @@ TOOLTIPS = """name => {
   }
   return [...texts];
 }"""
-COUNTS = {"rank", "b [samples]", "layer", "nodes", "workers", "as on n nodes", "stalls at n (90 % interval)"}
-WITHOUT_INTERVALS = {"communication", "convergence", "roofline"}
-"""Charts of times that are taken as they are."""
+COUNTS = {
+    *("rank", "B", "at", "staleness", "b [samples]", "layer", "nodes", "workers", "as on n nodes"),
+    *("stalls at n (90 % interval)", "critical mini-batch (90 % interval)"),
+}
+WITHOUT_INTERVALS = {"communication", "convergence", "roofline", "staleness", "time-to-accuracy", "turns"}
+"""Charts of times and counts that are taken as they are, and of ratios of medians."""
 INTERVAL = re.compile(r"\([^()]*\d[^()]* to [^()]*\d[^()]*\)|[\d.]+ to [\d.]+ ms")
 
 
@@ -158,10 +162,10 @@ def test_choosing_changes_cards_charts_and_tables_and_stays_in_the_address(wide:
     for axis, value, unmoved in (
         # The turns are of all networks and storages.
         ("network", "googlenet", {"all-reduce", "storage", "turns", "extrapolation"}),
-        ("hardware", "gpu", {"extrapolation"}),
+        ("hardware", "gpu", {"extrapolation", "steps-to-target", "noise-scale"}),
         # These are of all storages together, or of none.
         ("storage", "shared", {"roofline", "all-reduce", "free-communication", "layer-share", "layer-speedup",
-                               "sgemm", "amdahl", "memory", "turns", "extrapolation"}),
+                               "sgemm", "amdahl", "memory", "turns", "extrapolation", "staleness"}),
     ):  # fmt: skip
         page.get_by_text(value, exact=True).first.click()
         drawn(page)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthetic import Truth, study
 
 from stallpoint.errors import InputError
-from stallpoint.models import fit
+from stallpoint.models.fitting import fit
 from stallpoint.models.scaling import noise
 from stallpoint.models.scaling.choice import choose
 from stallpoint.models.scaling.extrapolation import extrapolate

@@ -33,12 +33,12 @@ from stallpoint.measure import constants
 from stallpoint.measure.sgemm import settled
 from stallpoint.measure.synchronisation.merging import calibrated
 from stallpoint.merging import end, merged
-from stallpoint.models import fit
 from stallpoint.models.answers import next_cells
 from stallpoint.models.answers.attribution import DOMINANT, losses, verdicts
 from stallpoint.models.answers.stalling import tables as stalling
 from stallpoint.models.base import statistics
 from stallpoint.models.base.measured import measured
+from stallpoint.models.fitting import fit
 from stallpoint.models.scaling import choice, extrapolation, laws, places, posterior
 from stallpoint.models.scaling import curves as scaling_curves
 from stallpoint.models.scaling.laws import LAWS, Law, Model, Prior

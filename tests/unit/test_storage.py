@@ -117,6 +117,28 @@ def test_an_existing_folder_is_checked_and_indexed(tmp_path: Path) -> None:
     assert prepare(storage, generate=None, seed=0)["samples"] == 4
 
 
+def test_what_lies_in_a_folder_that_cannot_be_written_is_found_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, node = tmp_path / "set", tmp_path / "node"
+    for name in ("cat/1.png", "dog/1.png"):
+        colour_image(folder / name, (0, 0, 0))
+    (folder / "dog/2.png").write_bytes(b"no image")
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as read_only:  # root may write everywhere
+        read_only.setattr(os, "access", lambda path, mode: Path(path) != folder)
+        prepare(Storage("s", folder, "files"), generate=None, seed=0, most_corrupt=1)
+    assert not (folder / INDEX_FILE).exists()
+    colour_image(folder / "dog/3.png", (0, 0, 0))
+    stored = Storage("s", folder, "files").open()
+    assert (stored.samples, stored.left_out) == (2, 1), "of the index, not of the folder"
+    assert [file.name for file in stored.files()] == ["1.png", "1.png"]
+    node.symlink_to(folder)
+    assert Storage("s", node, "files").open().samples == 2, "however the folder is spelt"
+    prepare(Storage("s", folder, "files"), generate=None, seed=0, most_corrupt=1)
+    assert Storage("s", folder, "files").open().samples == 3, "the later index, in the folder itself"
+
+
 def test_raw_images_are_generated_as_large_as_a_network_needs_them(tmp_path: Path) -> None:
     storage = Storage("s", tmp_path / "raw", "raw")
     prepare(storage, generate=2, seed=1)

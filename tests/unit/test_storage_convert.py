@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +186,31 @@ def test_what_cannot_be_converted_is_said(images: Storage, tmp_path: Path) -> No
         with pytest.raises(InputError, match=message):
             convert.convert(source, Storage("t", path, name), image_size=size)
         assert not new.exists()
+
+
+def test_a_storage_is_converted_once_and_only_of_what_its_source_is_now(images: Storage, tmp_path: Path) -> None:
+    source, made = Storage("source", tmp_path / "source", "files"), Storage("made", tmp_path / "made", "tar")
+    shutil.copytree(images.path, source.path)
+
+    def ready(of: Storage = source) -> int:
+        samples: int = prepare(made, generate=None, seed=0, source=of)["samples"]
+        return samples
+
+    assert ready() == 23
+    took = convert.conversion_of(made.path)
+    assert took
+    assert (took["source"], took["samples"]) == (str(source.path), 23)
+    assert 0 < took["seconds"] < 600
+    written = made.open().files()[0].stat()
+    assert (ready(), made.open().files()[0].stat()) == (23, written)
+    with pytest.raises(InputError, match="was not made of storage images as that is now"):
+        ready(images)
+    (source.path / "dog s/Bild 0 写.jpg").unlink()
+    with pytest.raises(InputError, match=r"was not made of storage source as that is now \(other: samples, source_sha"):
+        ready()
+    made = images
+    with pytest.raises(InputError, match="exists and was not converted by stallpoint"):
+        ready()
 
 
 def test_half_of_another_conversion_is_not_gone_on_with(images: Storage, tmp_path: Path) -> None:

@@ -195,6 +195,28 @@ def test_what_is_no_reading_is_timed_apart(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_storage_that_becomes_read_only_is_read_on_and_has_no_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    prepare(Storage("synthetic", folder, "files"), generate=16, seed=1)
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    remount = f"""
+import subprocess
+from stallpoint.storage.samples import SampleSet
+read = SampleSet.read
+def after(self, index):
+    subprocess.run(["mount", "-o", "remount,ro,bind", {str(folder)!r}], check=True)
+    return read(self, index)
+SampleSet.read = after
+"""
+    try:
+        found = visited(tmp_path, name="files", body=remount, checkpoint_bytes=2**20)
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    assert len(found.reads) == 3 * 2 * 2
+    assert {row["operation"] for row in found.operations} == {"stat", "open", "decode"}
+
+
 def test_resident_pages_are_counted_and_asking_reads_none(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(os.urandom(64 * PAGE))

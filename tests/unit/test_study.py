@@ -45,6 +45,11 @@ def imported(**changes: Any) -> dict[str, Any]:
     return {**CONFIG["hardware"], "old": {"device": "cuda", "nodes": 2, "traces": [trace]}}
 
 
+def converted(**changes: Any) -> dict[str, Any]:
+    """The storage of `CONFIG` and one that is converted from it, changed."""
+    return {"storage": {**CONFIG["storage"], "b": {"path": "b", "format": "tar", "convert_from": "disk", **changes}}}
+
+
 def log(**changes: Any) -> dict[str, Any]:
     return {"file": "log.txt", "nodes": 2, "format": "osu", **changes}
 
@@ -273,7 +278,7 @@ def itself() -> list[Any]:
         ),
         (
             {"storage": {"disk": {**CONFIG["storage"]["disk"], "vocabulary": 9}}},
-            "storage.disk.vocabulary: only says how to generate a storage of format tokens",
+            "storage.disk.vocabulary: only says how to make a storage of format tokens",
         ),
         (
             {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "cudnn": False}}},
@@ -281,7 +286,7 @@ def itself() -> list[Any]:
         ),
         (
             {"storage": {"disk": {**CONFIG["storage"]["disk"], "image_size": 299}}},
-            "storage.disk.image_size: only says how to generate a storage of format raw",
+            "storage.disk.image_size: only says how to make a storage of format raw",
         ),
         (
             {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "images", "format": "raw"}}},
@@ -296,6 +301,11 @@ def itself() -> list[Any]:
             "storage.b.path: images already holds the samples that storage.disk generates, which are others",
         ),
         ({"storage": {"disk": {**CONFIG["storage"]["disk"], "path": " "}}}, "storage.disk.path: an empty path"),
+        (converted(convert_from="dsk"), "storage.b.convert_from: unknown storage 'dsk', did you mean 'disk'?"),
+        (converted(generate=3), "storage.b.convert_from: disk: its samples are those of disk or generated, not both"),
+        (converted(format="tokens"), "storage.b.convert_from: disk: format tokens holds tokens, no images"),
+        (converted(convert_from="b"), "storage.b.convert_from: b: b from b: none of them is there to begin with"),
+        (converted(image_size=9), "storage.b.image_size: only says how to make a storage of format raw"),
         ({"external_tables": {"a": "x\0y.csv"}}, "external_tables.a: 'x\\x00y.csv' has characters that no path has"),
         ({"external_tables": {"a": "/tmp"}}, "external_tables.a: /tmp is a folder; a file is expected"),
         ({"claims": ["papers", "/tmp"]}, "claims[1]: /tmp is a folder; a file is expected"),
@@ -480,6 +490,16 @@ def test_collectives_are_those_that_the_presets_send() -> None:
         ((2, 2), "mpi", ["all-reduce", "broadcast"]),
         ((2, 2), "torch", ["all-reduce", "broadcast"]),
     ]  # fmt: skip
+
+
+def test_a_visit_holds_whole_periods_of_an_algorithm_that_does_not_change() -> None:
+    for sync, iterations in (("local-sgd", 8), ("downpour", 5), ("gossip", 3), ("asynchronous", 1)):
+        cells = train_cells(study(iterations=iterations, matrix=[block(nodes=2, sync=sync, scaling="strong")]))
+        assert {cell.sync for cell in cells} == {sync}
+    with pytest.raises(InputError, match="iterations: 6, but preset local-sgd does the same again after 4 iterations"):
+        study(iterations=6, matrix=[block(sync="local-sgd")])
+    with pytest.raises(InputError, match="sync: preset post-local-sgd changes in the course of training"):
+        study(iterations=4, matrix=[block(sync="post-local-sgd")])
 
 
 def test_archives_are_handed_in_so_nothing_of_a_study_knows_how_they_are_stored() -> None:

@@ -227,7 +227,7 @@ model = nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 3))
 for begin in ("after-backward", "layer-ready"):
     synchronisation = start(
         Preset(start=begin), model, layers(model), world, HostClock(), torch.device("cpu"),
-        Sgd(model.parameters()).step, warmup=1,
+        Sgd(model.parameters()).step, warmup=1, for_server=Sgd,
     )
     for number, parameter in enumerate(model.parameters()):
         parameter.grad = torch.full_like(parameter, number + 10.0 * world.rank)

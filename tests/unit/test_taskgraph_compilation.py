@@ -32,7 +32,7 @@ def run(program: str, **environment: str) -> str:
 def test_small_jobs_do_without_numba() -> None:
     program = """
 import sys
-import stallpoint.models
+import stallpoint.models.fitting
 from stallpoint.models.taskgraph import Costs, Message, iteration_tasks, schedule
 from stallpoint.presets import PRESETS
 sent = [Message((layer,), 1) for layer in range(20)]

@@ -17,6 +17,7 @@ from stallpoint.errors import InputError
 from stallpoint.traces import kineto
 from stallpoint.traces.explain import explain, in_words, trace_files
 from stallpoint.traces.intervals import both, length, union, without
+from stallpoint.traces.rank import read_ranks
 from stallpoint.traces.scaling import worker_counts
 
 SCRIPT = Path(__file__).parents[2] / "scripts/explain.py"
@@ -37,7 +38,7 @@ def test_intervals_are_sets_of_moments(one: list[tuple[int, int]], other: list[t
 
 
 def only(path: Path, **more: Any) -> dict[str, Any]:
-    (found,) = explain([path], **more)
+    (found,) = explain(read_ranks([path]), **more)
     return found
 
 

@@ -25,8 +25,8 @@ from stallpoint.measure.world import World
 from stallpoint.networks import find
 from stallpoint.networks.layers import Loss, layers
 from stallpoint.parquet import read
-from stallpoint.presets import PRESETS, Preset
-from stallpoint.records import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY
+from stallpoint.presets import PRESETS, Preset, to_values
+from stallpoint.records import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 
@@ -210,6 +210,21 @@ def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
     silent = per_layer[per_layer["gradient_bytes"] == 0]
     assert silent["all_reduce_start"].isna().all()
     assert (silent["message"] == -1).all()
+
+
+def test_workers_with_weights_of_their_own_exchange_them_after_the_update(cell: TrainCell, tmp_path: Path) -> None:
+    preset = replace(PRESETS["elastic-averaging"].preset, period=2)
+    cell = replace(cell, nodes=2, sync="elastic", preset=to_values(preset))
+    iterations, per_layer = measured(cell, tmp_path / "cell")
+    check_consistency(cell, iterations, per_layer)
+    of_second = per_layer[(per_layer["gradient_bytes"] > 0) & (per_layer["iteration"] == 1)]
+    assert (per_layer.loc[per_layer["iteration"] == 0, "message"] == -1).all()
+    assert (of_second["message"] == 0).all()
+    assert list(of_second["message_bytes"]) == list(of_second["gradient_bytes"])
+    assert (iterations["communication"] <= iterations["exposed_communication"]).all()
+    stale = read(STALENESS, tmp_path / "cell" / "staleness.parquet").to_pandas()
+    assert sorted(zip(stale["update"], stale["staleness"], strict=True)) == [(1, 0), (2, 1)]
+    assert sorted(stale["worker"]) == [0, 1]
 
 
 def test_workers_that_do_not_communicate_train_on_their_own(cell: TrainCell, tmp_path: Path) -> None:

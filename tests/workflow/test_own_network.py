@@ -60,8 +60,9 @@ def test_it_is_measured_and_modelled_like_any_other(study: Checkout) -> None:
     filled = {table.name for table in MODEL_TABLES if len(read(table, study.results(f"models/{table.name}.parquet")))}
     # No node count is held out of two, nothing is left out, copied or differs in one axis alone, two b are no curve.
     empty = {"validation", "interventions", "comparisons", "curve_distances", "copy_rates", "break_even"}
-    # Nothing is trained to a target.
+    # Nothing is trained to a target, and no server updates.
     empty |= {"steps_to_target", "noise_scale", "critical_batches", "time_to_accuracy", "accuracy_stalling"}
+    empty |= {"target_times", "target_stalling", "early_stopping", "staleness_shares", "worker_staleness"}
     # Whether anything is disturbed, or the model too far off to say what if, is up to the machine.
     open_ = {"disturbances", "what_if", "what_if_grid"}
     assert filled - open_ == {table.name for table in MODEL_TABLES} - empty - open_

@@ -77,7 +77,10 @@ wildcard_constraints:
         for axis in kind.cell.axes
     }
     # Imported training names storages that the study has not; runs to a target validate on some that no cell names.
-    | {"storage": "|".join(map(re.escape, sorted({*STUDY.config["storage"], *STUDY.values("storage")}))) or "(?!)"},
+    | {
+        "storage": "|".join(map(re.escape, sorted({*STUDY.config["storage"], *STUDY.values("storage")})))
+        or "(?!)"
+    },
     archive="|".join(re.escape(archive.name) for archive in STUDY.archives) or "(?!)",
     chart="|".join(CHARTS),
     paper="|".join(PAPERS),
@@ -252,12 +255,16 @@ def network_file(wildcards):
     return [str(file)] if file else []
 
 
-def network_traces(wildcards):
-    """The traces of a network that is neither stallpoint's nor the study's own: they alone tell of it."""
+def traced_runs(wildcards):
+    """The imported runs of a network that is neither stallpoint's nor the study's own: they alone tell of it."""
     if wildcards.network in NETWORKS or wildcards.network in STUDY.config["networks"]:
         return []
-    cells = [cell for cell in STUDY.of_kind("imported-train") if cell.network == wildcards.network]
-    return list(dict.fromkeys(file for cell in cells for file in cell.files))
+    return [cell for cell in STUDY.of_kind("imported-train") if cell.network == wildcards.network]
+
+
+def network_traces(wildcards):
+    """The traces of `traced_runs`."""
+    return list(dict.fromkeys(file for cell in traced_runs(wildcards) for file in cell.files))
 
 
 def global_batches(wildcards):

@@ -7,16 +7,15 @@ localrules:
 
 rule prepare_storage:
     input:
-        # Entries of one set (staged, and where it is) are made ready one after the other.
-        lambda wildcards: [
-            f"{RESULTS}/storage/{name}.json" for name in STUDY.same_set_before(wildcards.storage)
-        ],
+        # Entries of one set (staged, and where it is) one after the other; what is converted, after what it is made of.
+        lambda wildcards: [f"{RESULTS}/storage/{name}.json" for name in STUDY.made_before(wildcards.storage)],
     output:
         manifest=f"{RESULTS}/storage/{{storage}}.json",
     log:
         f"{LOGS}/storage/{{storage}}.log",
     params:
         entry=lambda wildcards: STUDY.config["storage"][wildcards.storage],
+        source=lambda wildcards: STUDY.converted_from(wildcards.storage),
         seed=STUDY.config["seed"],
     script:
         "../../scripts/prepare_storage.py"
@@ -32,5 +31,6 @@ rule describe_network:
         f"{LOGS}/networks/{{network}}.log",
     params:
         own=lambda wildcards: STUDY.config["networks"].get(wildcards.network),
+        formats=lambda wildcards: sorted({cell.format for cell in traced_runs(wildcards)}),
     script:
         "../../scripts/describe_network.py"

@@ -14,9 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from stallpoint.archive.index import CHECKSUMS, INDEX, Index, from_json, read_index
+from stallpoint.atomic import atomic
 from stallpoint.cells import Cell
 from stallpoint.errors import InputError
-from stallpoint.parquet import atomic, open_file, whole, write
+from stallpoint.parquet import open_file, whole, write
 from stallpoint.records import TABLES
 from stallpoint.study import Archive
 

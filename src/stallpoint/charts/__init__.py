@@ -295,6 +295,50 @@ _CHARTS = (
         "should, and the median error.",
     ),
     Chart(
+        "time-to-target",
+        CONVERGENCE,
+        "Time to the target",
+        "",
+        ("target_times", "time_to_accuracy"),
+        "Seconds of training until a network is as good as its target, by workers: a line for each preset, with the "
+        "recipe and mini-batch that are fastest at that place. Points with 90 % intervals over seeds are trained, "
+        "dashed lines with bands are steps times iteration time, also where nobody trained. Pointing at a point "
+        "says what a slower one owes to more steps, and what to longer ones.",
+    ),
+    Chart(
+        "time-to-accuracy",
+        CONVERGENCE,
+        "Time to the target against throughput",
+        "",
+        ("time_to_accuracy", "predictions"),
+        "What more workers gain on each scaling curve: in throughput, and in time to the target, steps times iteration "
+        "time, each relative to the fewest workers. Where the mini-batch grows with the workers (weak scaling), the "
+        "gap is what larger mini-batches cost in samples. Points rest on measured iteration times, dashed lines on "
+        "predicted ones.",
+    ),
+    Chart(
+        "steps-to-target",
+        CONVERGENCE,
+        "Steps to the target",
+        "Shallue et al. (2019), Fig. 1",
+        ("steps_to_target", "critical_batches"),
+        "Steps to the target by mini-batch B, of the best trial at each: points with 90 % intervals over seeds, the "
+        "dashed line is the fit S(B) = S_min + E_min/B. On the grey line doubling B halves the steps. Behind them the "
+        "three regimes by the fit: where doubling B nearly halves the steps, where it saves less, where it saves next "
+        "to nothing.",
+    ),
+    Chart(
+        "noise-scale",
+        CONVERGENCE,
+        "Noise scale of the gradients",
+        "McCandlish et al. (2018), Fig. 5",
+        ("noise_scale", "critical_batches"),
+        "The noise scale from the gradients of workers, by quarters of the training: points with 90 % "
+        "intervals over seeds. The dashed line with its band is the critical mini-batch that steps to the target tell. "
+        "Both estimate up to which mini-batch larger ones pay; they agree where all directions are about equally "
+        "curved.",
+    ),
+    Chart(
         "convergence",
         CONVERGENCE,
         "Accuracy during training",
@@ -303,6 +347,16 @@ _CHARTS = (
         "Validation accuracy of networks that were trained to a target, a line for each run, against the training "
         "samples that it has seen and against the time that it has trained; of several trials of a recipe the best one "
         "is shown. Lines of one colour differ in their seed alone.",
+    ),
+    Chart(
+        "staleness",
+        CONVERGENCE,
+        "Staleness of gradients",
+        "",
+        ("staleness_shares",),
+        "Of all gradients that servers applied, how many were so stale: as many updates of the weights lay between the "
+        "moment their worker took these and the update with them. Of n equally fast workers most are n - 1; a tail to "
+        "the right is of slow ones.",
     ),
     Chart(
         "turns",

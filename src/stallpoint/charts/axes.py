@@ -78,8 +78,17 @@ def workers(frame: pd.DataFrame) -> str:
 
 
 def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
-    """The workers of places on curves, log2, as `workers` calls them."""
-    return counts_x(frame, "ranks", workers(frame), beyond=beyond)
+    """The workers of places on curves, log2, as `workers` calls them.
+
+    Where a full node has equally many workers on all curves, ticks of full nodes also say how many nodes these are.
+    """
+    x = counts_x(frame, "ranks", workers(frame), beyond=beyond)
+    full = frame["workers_per_node"].dropna().unique()
+    if len(full) == 1 and full[0] > 1:
+        per_node = f"{full[0]:g}"
+        nodes = f"format(datum.value / {per_node}, '~r') + (datum.value == {per_node} ? ' node' : ' nodes')"
+        x["axis"]["labelExpr"] = f"datum.value < {per_node} ? datum.label : [datum.label, {nodes}]"
+    return x
 
 
 def nodes_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:

@@ -14,9 +14,9 @@ import pandas as pd
 import pikepdf
 import vl_convert as vlc
 
+from stallpoint.atomic import atomic
 from stallpoint.charts import ALL, NoData, Tables, journal, theme
 from stallpoint.charts.web_page import VEGA_LITE, empty_page, page
-from stallpoint.parquet import atomic
 
 # Altair guesses types of every column, also of those whose type an encoding states, and warns where it cannot.
 warnings.filterwarnings("ignore", message="I don't know how to infer vegalite type")

@@ -47,6 +47,18 @@ PRESETS: dict[str, tuple[str, str]] = {
     "mg-wfbp": (SKY, "diamond"),
     "segmented": (ORANGE, "triangle-left"),
     "wfbp-segmented": (GREEN, "triangle-right"),
+    "parameter-averaging": (RED, "square"),
+    "local-sgd": (GREEN, "circle"),
+    "post-local-sgd": (LIME, "diamond"),
+    "diloco": (PINK, "circle"),
+    "gossip": (LILAC, "cross"),
+    "elastic-averaging": (SKY, "square"),
+    "asynchronous": (ORANGE, "circle"),
+    "soft-synchronous": (VERMILION, "diamond"),
+    "stale-synchronous": (RED, "triangle-right"),
+    "dist-async": (VIOLET, "circle"),
+    "downpour": (BLUE, "triangle-left"),
+    "delayed-gradients": (OLIVE, "circle"),
     "none": (GREY, "circle"),
 }
 """Colour and shape of each named preset; those of a study have theirs by their name (`preset`)."""

@@ -15,8 +15,8 @@ from typing import Any
 import altair as alt
 import vl_convert as vlc
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
-from stallpoint.parquet import atomic
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that Altair writes, as vl-convert names it."""

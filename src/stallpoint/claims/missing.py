@@ -23,7 +23,7 @@ CELLS = {
     "communication": _COLLECTIVES,
     "storage_rates": _STORAGE,
     "data_share": _TRAIN,
-    "break_even": f"{_TRAIN} on a storage that is staged and on the same set where it is shared",
+    "break_even": f"{_TRAIN} on a storage that is staged or converted, and on that without",
     "hidden_communication": f"{_TRAIN} on more than one worker (and of the same with sync: none)",
     "comparisons": f"{_TRAIN} that differ in storage, sync or prefetch alone",
     "traffic": f"{_TRAIN} on more than one worker and {_STORAGE}",

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stallpoint.atomic import atomic
 from stallpoint.comparison.answers import Comparison, records
 from stallpoint.comparison.change import LEVEL, MARGIN
 from stallpoint.comparison.page import to_html
 from stallpoint.comparison.words import summary, to_markdown
 from stallpoint.models.base.statistics import INTERVAL
-from stallpoint.parquet import atomic, write
+from stallpoint.parquet import write
 from stallpoint.records import COMPARISON
 
 

@@ -58,6 +58,7 @@ def details(conclusions: Conclusions) -> str:
         *_feeding_blocks(conclusions["curves"]),
         *_break_even_blocks(conclusions["break_even"]),
         *_target_blocks(conclusions),
+        *_staleness_blocks(conclusions),
         *_instrumentation_blocks(conclusions["instrumentation"]),
         *_imported_blocks(conclusions["imported"]),
         *_failed_blocks(conclusions["failed"]),
@@ -356,20 +357,20 @@ def _starves(at: Mapping[str, Any]) -> bool:
 
 def _break_even_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
     if rows:
-        yield "## Staging"
+        yield "## Staging and packing"
         yield (
-            "Copying a shared set to the nodes' own disks costs its time once, and saves in each epoch of the set what "
-            "workers wait less for data. *Undecided*: what an epoch saves is not told from nothing."
+            "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "
+            "and saves in each epoch what workers wait less for data. *Undecided*: an epoch may save nothing."
         )
         yield markdown_table(
             [
-                "network", "hardware", "curve", "n", "instead of", "staging, s", "wait in an epoch, shared, s",
-                "staged, s", "staging", "after epochs",
+                "network", "hardware", "curve", "n", "instead of", "remedy", "takes, s", "wait in an epoch before, s",
+                "after, s", "verdict", "after epochs",
             ],
             (
                 [
-                    row["network"], row["hardware"], series(row), str(row["nodes"]), row["shared"],
-                    *(interval(row[name]) for name in ("staging", "shared_wait", "staged_wait")),
+                    row["network"], row["hardware"], series(row), str(row["nodes"]), row["before"],
+                    row["remedy"], *(interval(row[name]) for name in ("seconds", "wait_before", "wait_after")),
                     row["verdict"], interval(row["epochs"]) if row["epochs"] else "–",
                 ]
                 for row in rows
@@ -411,6 +412,28 @@ def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
         yield markdown_table(
             ["network", "hardware", "curve", "trained", "time to the target", "throughput, measured"], rows
         )
+
+
+def _staleness_blocks(conclusions: Conclusions) -> Iterator[str]:
+    """How stale the gradients were that servers applied, worker by worker."""
+    if not conclusions["worker_staleness"]:
+        return
+    yield "## Staleness"
+    yield (
+        "How many updates came between a worker's taking the weights and the update with its gradient. With "
+        "n equally fast workers that is n - 1; a slow worker's gradients are staler."
+    )
+    yield markdown_table(
+        ["network", "hardware", "preset", "workers", "B or b", "worker", "gradients", "mean staleness", "largest"],
+        (
+            [
+                row["network"], row["hardware"], row["sync"],
+                *(str(row[name]) for name in ("ranks", "batch", "worker", "gradients")),
+                interval(row["mean_staleness"]), str(row["largest_staleness"]),
+            ]
+            for row in conclusions["worker_staleness"]
+        ),
+    )  # fmt: skip
 
 
 def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:

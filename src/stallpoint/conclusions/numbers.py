@@ -63,6 +63,7 @@ def conclude(
         "saturation": list(_saturation(tables["saturation"])),
         "break_even": list(_break_even(tables["break_even"])),
         "critical_batches": list(_critical_batches(tables["critical_batches"])),
+        "worker_staleness": list(_worker_staleness(tables["worker_staleness"])),
         "accuracy_stalling": list(_accuracy_stalling(tables["accuracy_stalling"])),
         "interventions": list(_interventions(tables["interventions"])),
         "machines": list(_machines(tables["runs"], tables["environments"])),
@@ -333,12 +334,12 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _break_even(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Whether, and after how many epochs, staging a storage has paid."""
+    """Whether, and after how many epochs, staging or packing a storage has paid."""
     for row in _rows(rows):
         yield {
-            **{name: row[name] for name in (*SERIES, "shared", "verdict")},
+            **{name: row[name] for name in (*SERIES, "remedy", "before", "verdict")},
             "nodes": int(row["nodes"]),
-            **{name: _estimate(row, name) for name in ("staging", "shared_wait", "staged_wait", "epochs")},
+            **{name: _estimate(row, name) for name in ("seconds", "wait_before", "wait_after", "epochs")},
         }
 
 
@@ -350,6 +351,16 @@ def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
             **{name: int(row[name]) for name in ("readers", "workers_per_node", "verdict_ranks", "largest_measured")},
             "saturation_ranks": _estimate(row, "saturation_ranks") if row["reached"] else None,
             "largest_considered": int(row["largest_considered"]),
+        }
+
+
+def _worker_staleness(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """How stale the gradients of each worker of each training were."""
+    for row in _rows(table):
+        yield {
+            **{name: row[name] for name in ("network", "hardware", "sync")},
+            **{name: int(row[name]) for name in ("ranks", "batch", "worker", "gradients", "largest_staleness")},
+            "mean_staleness": _estimate(row, "mean_staleness"),
         }
 
 

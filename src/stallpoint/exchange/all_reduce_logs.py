@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from stallpoint.errors import InputError
@@ -23,6 +24,22 @@ class AllReduce:
 
     message_bytes: int
     seconds: float
+
+
+LONGEST_LINE = 100_000
+"""Characters; what is longer is no log."""
+
+
+def lines_of(file: str) -> Iterator[str]:
+    """The lines of a text, one after the other."""
+    try:
+        with Path(file).open(encoding="utf-8") as text:
+            for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
+                if len(line) > LONGEST_LINE:
+                    raise InputError(f"{file}, line {number}: more than {LONGEST_LINE:,} characters")
+                yield line
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read as text: {error}") from None
 
 
 def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Iterator[AllReduce]:
@@ -162,6 +179,8 @@ class _Osu(_Reader):
 
 FORMATS: dict[str, type[_Reader]] = {"nccl-tests": _NcclTests, "osu": _Osu}
 """Readers by the names of the configuration."""
+PROFILER = "profiler"
+"""The format of what is no log, but a profiler's traces (`profiled`)."""
 
 
 _MOST = 1e15

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from stallpoint.atomic import atomic
 from stallpoint.exchange.layer_trace import TracedIteration, TracedLayer, to_text
 from stallpoint.exchange.recorded import TrainRecords, train_records
-from stallpoint.parquet import atomic
 from stallpoint.presets import preset_from
 
 _COLUMNS = ["layer", "forward", "backward", "communication", "gradient_bytes"]

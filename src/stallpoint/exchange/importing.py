@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from stallpoint.cells import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.errors import InputError
-from stallpoint.exchange.all_reduce_logs import read_log
+from stallpoint.exchange import profiled
+from stallpoint.exchange.all_reduce_logs import PROFILER, lines_of, read_log
 from stallpoint.exchange.layer_trace import TracedIteration, TracedLayer, from_lines
 from stallpoint.exchange.layer_types import layer_type
 from stallpoint.kinds import kind_of
@@ -26,8 +27,6 @@ from stallpoint.presets import ALL_REDUCE, preset_from
 from stallpoint.records import COLLECTIVES, ITERATIONS, LAYERS, RUNS
 from stallpoint.runs import run_row
 
-LONGEST_LINE = 100_000
-"""Characters; what is longer is no log."""
 ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
 """Lines of a log, and iterations of a trace, that are Python's objects at one time."""
 _T = TypeVar("_T")
@@ -36,24 +35,15 @@ _T = TypeVar("_T")
 def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
     """Write the folder of an imported cell; `InputError` names the file and line that is wrong."""
     started = datetime.now(UTC)
-    recorders = _traces(cell) if isinstance(cell, ImportedTrainCell) else _collectives(cell)
+    if cell.format == PROFILER:
+        recorders = _profiled_runs(cell) if isinstance(cell, ImportedTrainCell) else _profiled_messages(cell)
+    else:
+        recorders = _traces(cell) if isinstance(cell, ImportedTrainCell) else _collectives(cell)
     tables = kind_of(cell).tables[1:]
     parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
     found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
     source = "; ".join(f"{file} (SHA-256 {_sha256(file)})" for file in cell.files)
     write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})
-
-
-def _lines(file: str) -> Iterator[str]:
-    """The lines of a text, one after the other."""
-    try:
-        with Path(file).open(encoding="utf-8") as text:
-            for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
-                if len(line) > LONGEST_LINE:
-                    raise InputError(f"{file}, line {number}: more than {LONGEST_LINE:,} characters")
-                yield line
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read as text: {error}") from None
 
 
 def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
@@ -75,7 +65,7 @@ def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """One row for each line of the log; a size that comes again is another sample. The mean stands for rank 0."""
     seen: dict[int, int] = {}
     (file,) = cell.files
-    for rows in _parts(read_log(_lines(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
+    for rows in _parts(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
         samples = []
         for row in rows:
             samples.append(seen.get(row.message_bytes, 0))
@@ -97,7 +87,7 @@ def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
     unwatched = between(Reading(), Reading())
     for rank, file in enumerate(cell.files):
         start, count = 0.0, 0
-        for iterations in _parts(from_lines(_lines(file), file), ITERATIONS_AT_ONCE):
+        for iterations in _parts(from_lines(lines_of(file), file), ITERATIONS_AT_ONCE):
             keep = Recorder(cell, rank)
             for index, iteration in enumerate(iterations, start=count):
                 which = {"iteration": index, "warmup": index < cell.warmup}
@@ -121,15 +111,39 @@ def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: st
         raise InputError(f"{file}: {what}, but its entry in the study says {cell.ranks} worker(s)")
 
 
-def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
+def _profiled_runs(cell: ImportedTrainCell) -> Iterator[Recorder]:
+    """The rows of each rank that has a profiler's trace; of a worker alone without what a traced one sent."""
+    alone = cell.ranks == 1
+    unwatched = between(Reading(), Reading())
+    for number, file in enumerate(cell.files):
+        rank = profiled.profiled_rank(file, None if alone else cell.ranks)
+        keep = Recorder(cell, number)
+        for index, iteration in enumerate(profiled.iterations(rank, file, alone=alone)):
+            which = {"iteration": index, "warmup": index < cell.warmup}
+            keep.add(ITERATIONS, **which, start=iteration.start, **iteration.phases, **unwatched)
+            keep.add(LAYERS, **which, **iteration.layers)
+        yield keep
+
+
+def _profiled_messages(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
+    """One row for each all-reduce of the traced run."""
+    keep = Recorder(cell, rank=0)
+    found = profiled.messages([profiled.profiled_rank(file, cell.ranks) for file in cell.files])
+    keep.add(COLLECTIVES, **found, warmup=False, messages=1)
+    yield keep
+
+
+def describe_traced(network: str, files: Sequence[str], formats: Sequence[str] = ("layers",)) -> dict[str, list[Any]]:
     """Columns of `NETWORK_LAYERS` for a network that its traces alone tell of; `InputError` where they differ.
 
     They say what it sends, not what it learns and multiplies: those columns are empty.
     """
-    first, *others = (next(from_lines(_lines(file), file)).layers for file in files)
-    sends = [(layer.name, layer.gradient_bytes) for layer in first]
+    if len(formats) > 1:
+        raise InputError(f"{files[0]}: traces of formats {' and '.join(formats)} of one network {network}")
+    layers_of = profiled.layers_of if PROFILER in formats else _first_layers
+    first, *others = ([(layer.name, layer.gradient_bytes) for layer in layers_of(file)] for file in files)
     for file, layers in zip(files[1:], others, strict=True):
-        if [(layer.name, layer.gradient_bytes) for layer in layers] != sends:
+        if layers != first:
             raise InputError(
                 f"{file}: its layers are not those of {files[0]}, but both are traces of a network {network}; give "
                 "different networks different names"
@@ -137,10 +151,14 @@ def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
     unknown = [None] * len(first)
     return {
         "network": [network] * len(first),
-        **_layer_labels(first),
+        **_layer_labels([TracedLayer(name, 0.0, gradient_bytes=size) for name, size in first]),
         "parameters": unknown,
         "multiply_adds": unknown,
     }
+
+
+def _first_layers(file: str) -> Sequence[TracedLayer]:
+    return next(from_lines(lines_of(file), file)).layers
 
 
 def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[str, float], dict[str, list[Any]]]:

@@ -23,8 +23,8 @@ from typing import Any
 
 import pandas as pd
 
+from stallpoint.atomic import atomic
 from stallpoint.exchange.recorded import TrainRecords, messages, train_records
-from stallpoint.parquet import atomic
 
 Event = dict[str, Any]
 

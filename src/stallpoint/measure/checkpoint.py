@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 
+from stallpoint.atomic import atomic
 from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.measure.world import World
-from stallpoint.parquet import atomic
 
+FORMAT = 2
+"""Of the state; another one's is not read."""
 _DIGEST = 64
 """Characters of the checksum."""
 
@@ -24,7 +26,7 @@ _DIGEST = 64
 def write(file: Path, cell: Cell, state: dict[str, Any]) -> None:
     """Write a state of tensors, numbers, texts, and lists and dictionaries of these."""
     sink = io.BytesIO()
-    torch.save({"cell": cell.to_json(), **state}, sink)
+    torch.save({"cell": cell.to_json(), "format": FORMAT, **state}, sink)
     content = sink.getvalue()
     file.parent.mkdir(parents=True, exist_ok=True)
     with atomic(file) as scratch:
@@ -57,7 +59,10 @@ def _whole(file: Path, cell: Cell) -> bytes:
     digest, content = data[:_DIGEST], data[_DIGEST:]
     if hashlib.sha256(content).hexdigest().encode() != digest:
         raise InputError(f"{file}: a checkpoint that is damaged (its checksum differs); {again}")
-    if (of := _loaded(content)["cell"]) != cell.to_json():
+    state = _loaded(content)
+    if state.get("format") != FORMAT:
+        raise InputError(f"{file}: a checkpoint of another version of stallpoint; {again}")
+    if (of := state["cell"]) != cell.to_json():
         raise InputError(f"{file}: a checkpoint of other settings ({of[:200]}...), not of {cell.path}; {again}")
     return content
 

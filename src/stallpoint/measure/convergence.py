@@ -7,7 +7,7 @@ Each evaluation leaves a checkpoint: a run that is interrupted goes on from the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,7 +27,6 @@ from stallpoint.measure.evaluation import LARGEST, SMALLEST, Classes, Evaluation
 from stallpoint.measure.gradient_norms import GradientNorms
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimisers import RecipeOptimiser
-from stallpoint.measure.outcome import DIVERGED, Evaluated, ended, outcome
 from stallpoint.measure.pipeline import InputPipeline, SampleOrder
 from stallpoint.measure.precision import loss_scale
 from stallpoint.measure.progress import Progress
@@ -37,9 +36,10 @@ from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Images
 from stallpoint.networks.layers import layers
+from stallpoint.outcome import DIVERGED, Evaluated, ended, outcome
 from stallpoint.presets import preset_from
 from stallpoint.recipes import Schedule, recipe_from
-from stallpoint.records import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE
+from stallpoint.records import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS
 from stallpoint.storage import Storage
 
 SPLIT = 0x5B117
@@ -110,7 +110,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         trainer = stack.enter_context(
             Trainer(network, world, preset, device, precision=cell.precision, optimiser=optimiser, norms=norms)
         )
-        run = _resumed(cell, world, keep, network, optimisers[0])
+        run = _resumed(cell, world, keep, network, optimisers[0], trainer)
         if isinstance(known.takes, Images):
             with trainer.aside() as aside:
                 check_labels(classes, aside, known, device, labels, cell.storage)
@@ -129,7 +129,8 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
             for step in range(run.step, min(run.step + interval, steps)):
                 # What is dropped out differs between workers, and does not depend on where a run was interrupted.
                 torch.manual_seed((cell.seed << 40) + step * world.size + world.rank)
-                optimisers[0].begin(step, schedule.step_size(step))
+                for one in optimisers:  # the worker's own, and that of the server beside it
+                    one.begin(step, schedule.step_size(step))
                 norms.active = noise_steps is not None and step % noise_steps == 0
                 phases = trainer.step(next_batch).phases
                 if norms.active:
@@ -140,10 +141,14 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
                 keep.measuring += phases["iteration_time"]
                 progress.tell(run.step)
             _evaluate(run, cell, world, evaluation, trainer)
-            if keep.checkpoint and world.rank == 0 and not _ended(run, cell, steps):
-                _save(keep.checkpoint, cell, run, network, optimisers[0])
-        if reason != DIVERGED:  # whose weights may be no numbers
+            if keep.checkpoint and not world.comm.bcast(_ended(run, cell, steps)):
+                worker = _worker(network, optimisers[0], trainer)
+                workers = [worker] if preset.synchronous else world.comm.gather(worker) or []
+                if world.rank == 0:
+                    _save(keep.checkpoint, cell, run, workers)
+        if preset.synchronous and reason != DIVERGED:  # whose weights may be no numbers
             trainer.check_weights()
+        keep.add(STALENESS, **trainer.staleness())
     if world.rank == 0:
         _record(run, cell, keep, schedule, reason)
 
@@ -212,24 +217,38 @@ def _state(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from network.named_buffers()
 
 
-def _save(file: Path, cell: ConvergenceCell, run: Run, network: nn.Module, optimiser: RecipeOptimiser) -> None:
-    """Write a checkpoint of a run that was just evaluated: all ranks are equal."""
-    weights = {name: values.detach().cpu() for name, values in _state(network)}
-    momenta = [values.cpu() for values in optimiser.state]
-    checkpoint.write(file, cell, {"run": vars(run), "weights": weights, "optimiser": momenta})
+def _worker(network: nn.Module, optimiser: RecipeOptimiser, trainer: Trainer) -> dict[str, Any]:
+    """What a worker goes on from."""
+    return {
+        "weights": {name: values.detach().cpu() for name, values in _state(network)},
+        "optimiser": [values.cpu() for values in optimiser.state],
+        "trainer": trainer.state(),
+    }
+
+
+def _save(file: Path, cell: ConvergenceCell, run: Run, workers: Sequence[dict[str, Any]]) -> None:
+    """Write a checkpoint of a run that was just evaluated; one worker stands for all where all are equal."""
+    checkpoint.write(file, cell, {"run": vars(run), "workers": workers})
 
 
 def _resumed(
-    cell: ConvergenceCell, world: World, keep: Recorder, network: nn.Module, optimiser: RecipeOptimiser
+    cell: ConvergenceCell,
+    world: World,
+    keep: Recorder,
+    network: nn.Module,
+    optimiser: RecipeOptimiser,
+    trainer: Trainer,
 ) -> Run:
     """The run to go on with, and its weights; a new one where there is no checkpoint."""
     found: dict[str, Any] | None = checkpoint.read(keep.checkpoint, cell, world) if keep.checkpoint else None
     if found is None:
         return Run()
+    worker = found["workers"][min(world.rank, len(found["workers"]) - 1)]
     with torch.no_grad():
         for name, values in _state(network):
-            values.copy_(found["weights"][name])
-    optimiser.restore(found["optimiser"])
+            values.copy_(worker["weights"][name])
+    optimiser.restore(worker["optimiser"])
+    trainer.restore(worker["trainer"])
     return Run(**found["run"])
 
 

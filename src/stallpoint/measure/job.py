@@ -38,7 +38,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Sensors, kernel_id
 from stallpoint.measure.sentinel import sentinel_of
 from stallpoint.measure.world import World, first_process
-from stallpoint.records import ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, VISITS, Table
+from stallpoint.records import CONVERSIONS, ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, STALENESS, VISITS, Table
 from stallpoint.runs import run_row, write_failure
 from stallpoint.turns.ledger import checkpoint_of
 
@@ -49,7 +49,7 @@ _GRACE = 10.0
 Measure = Callable[[Any, World, Recorder], None]
 Prepare = Callable[[Any, Recorder], Any]
 """What a visit does before it measures: gives the cell as it is on this node, and may add rows."""
-_OPTIONAL = (SLURM_JOBS, STAGING)
+_OPTIONAL = (SLURM_JOBS, STAGING, CONVERSIONS, STALENESS)
 """Tables that only visits with rows of them have."""
 
 

@@ -20,6 +20,10 @@ class Optimiser(Protocol):
     """What updates weights."""
 
     @property
+    def step_size(self) -> float:
+        """Of the next step."""
+
+    @property
     def state(self) -> Iterable[torch.Tensor]:
         """What it keeps from step to step."""
 
@@ -44,6 +48,7 @@ class Sgd:
         self._momenta = {id(weights): torch.zeros_like(local(weights.detach())) for weights in moved}
         device = moved[0].device if moved else None
         self._scale = torch.full((), loss_scale, device=device) if loss_scale != 1 else None
+        self.step_size = STEP_SIZE
 
     @property
     def state(self) -> Iterable[torch.Tensor]:
@@ -60,7 +65,7 @@ class Sgd:
             [local(weights.grad) for weights in moved if weights.grad is not None],
             momenta,
             fused=True,
-            lr=STEP_SIZE,
+            lr=self.step_size,
             momentum=MOMENTUM,
             weight_decay=WEIGHT_DECAY,
             dampening=0.0,

@@ -1,4 +1,4 @@
-"""The optimisers of recipes; their step size is set before each step.
+"""The optimisers of recipes, whose step size is set before each step, and that of servers.
 
 Biases, and the scales and shifts of normalisations, have no weight decay and no layer-wise step: both are of weight
 matrices and filters (You et al. 2017; Goyal et al. 2017, section 5.1).
@@ -6,7 +6,7 @@ matrices and filters (You et al. 2017; Goyal et al. 2017, section 5.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ from torch import nn
 from stallpoint.recipes import Recipe
 
 EPSILON = 1e-6
-"""Of ``lamb``: keeps the step finite where gradients were 0 so far (You et al. 2020, section 4)."""
+"""Of ``lamb`` and `Adagrad`: keeps the step finite where gradients were 0 so far (You et al. 2020, section 4)."""
 
 
 class RecipeOptimiser:
@@ -25,11 +25,11 @@ class RecipeOptimiser:
         moved = list(parameters)
         self._means = {id(weights): torch.zeros_like(weights) for weights in moved}
         self._squares = {id(weights): torch.zeros_like(weights) for weights in moved if recipe.optimiser == "lamb"}
-        self._step, self._step_size = 0, recipe.step_size
+        self._step, self.step_size = 0, recipe.step_size
 
     def begin(self, step: int, step_size: float) -> None:
         """What follows is this step, counted from 0, with this size."""
-        self._step, self._step_size = step, step_size
+        self._step, self.step_size = step, step_size
 
     @torch.no_grad()
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
@@ -50,7 +50,7 @@ class RecipeOptimiser:
             kept.copy_(values)
 
     def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
-        recipe, size = self._recipe, self._step_size
+        recipe, size = self._recipe, self.step_size
         layerwise = weights.dim() > 1
         decay = recipe.weight_decay if layerwise else 0.0
         mean = self._means[id(weights)]
@@ -74,6 +74,39 @@ class RecipeOptimiser:
         else:
             mean.mul_(recipe.momentum).add_(gradient)
             weights.sub_(size * (gradient + recipe.momentum * mean if recipe.optimiser == "nesterov" else mean))
+
+
+class Adagrad:
+    """Adagrad with the step size of another optimiser, asked for at each step; gradients bear the factor `loss_scale`.
+
+    Duchi et al. (2011), diagonal; Dean et al. (2012), section 4.1, have the rates at the servers, each for its
+    own share.
+    """
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], step_size: Callable[[], float], *, loss_scale: float = 1.0
+    ) -> None:
+        self._step_size, self._scale = step_size, loss_scale
+        self._squares = {id(weights): torch.zeros_like(weights) for weights in parameters}
+
+    @property
+    def step_size(self) -> float:
+        """That of the other one."""
+        return self._step_size()
+
+    @property
+    def state(self) -> Sequence[torch.Tensor]:
+        """Sums of squared gradients."""
+        return list(self._squares.values())
+
+    @torch.no_grad()
+    def step(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Update these parameters, as far as they have gradients."""
+        for weights in parameters:
+            if weights.grad is not None:
+                gradient = weights.grad / self._scale
+                square = self._squares[id(weights)].add_(gradient.square())
+                weights.sub_(self.step_size * gradient / (square.sqrt() + EPSILON))
 
 
 def _ratio(norm: torch.Tensor, of: torch.Tensor) -> torch.Tensor:

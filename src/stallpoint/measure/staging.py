@@ -24,15 +24,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from stallpoint.atomic import atomic
 from stallpoint.cells import Cell, StorageCell, TrainCell
 from stallpoint.errors import CannotRun, InputError, refusal
 from stallpoint.measure.job import Prepare, all_arrive
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
-from stallpoint.parquet import atomic
 from stallpoint.records import STAGING
 from stallpoint.storage import Storage
+from stallpoint.storage.samples import INDEX_FILE, kept_index
 
 COPYING = 8
 """Files that a node copies at once: a shared storage takes a while to find each."""
@@ -127,9 +128,10 @@ class Staging:
         stored.close()
         if not source.is_dir():
             raise InputError(f"storage {cell.storage}: {source} is no folder, and folders are staged; name the folder")
-        sizes = _sizes(source)
+        files = _files(source)
+        sizes = _sizes(files)
         home = _home(cell.stage_to)
-        folder = home / f"{_KEPT if cell.stage_keep else _OF_JOB}-{_digest(source, sizes)}"
+        folder = home / f"{_KEPT if cell.stage_keep else _OF_JOB}-{_digest(source, files)}"
         _remove_left(home)
         if folder not in self._locks:
             self._locks[folder] = _locked(folder)
@@ -137,7 +139,7 @@ class Staging:
         while not _is_whole(folder, sizes):
             # Nobody may read what is there while it is replaced, and only one copies.
             if _exclusive(lock):
-                _copy(source, folder, sizes, cell.storage)
+                _copy(files, folder, sizes, cell.storage)
                 made = True
             else:
                 time.sleep(_AGAIN)
@@ -160,24 +162,32 @@ def _home(stage_to: str) -> Path:
     return home
 
 
-def _sizes(source: Path) -> dict[str, int]:
-    """Every file below `source`, and its bytes."""
-    found = (Path(folder, name) for folder, _, names in os.walk(source) for name in names)
-    return {str(file.relative_to(source)): file.stat().st_size for file in sorted(found)}
+def _files(source: Path) -> dict[str, Path]:
+    """Every file of the set by its name in the copy: those below `source`, and its index, which may lie elsewhere."""
+    index = kept_index(source)
+    return _below(source) | ({INDEX_FILE: index} if index else {})
 
 
-def _digest(source: Path, sizes: dict[str, int]) -> str:
+def _below(folder: Path) -> dict[str, Path]:
+    found = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    return {str(file.relative_to(folder)): file for file in sorted(found)}
+
+
+def _sizes(files: dict[str, Path]) -> dict[str, int]:
+    return {name: file.stat().st_size for name, file in files.items()}
+
+
+def _digest(source: Path, files: dict[str, Path]) -> str:
     """Tells a set from others, and from what it was before it was changed."""
-    changed = {name: (source / name).stat().st_mtime_ns for name in sizes}
-    text = repr((os.path.realpath(source), sizes, changed))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    state = {name: (file.stat().st_size, file.stat().st_mtime_ns) for name, file in files.items()}
+    return hashlib.sha256(repr((os.path.realpath(source), state)).encode()).hexdigest()[:16]
 
 
 def _is_whole(folder: Path, sizes: dict[str, int]) -> bool:
-    return folder.is_dir() and _sizes(folder) == sizes
+    return folder.is_dir() and _sizes(_below(folder)) == sizes
 
 
-def _copy(source: Path, folder: Path, sizes: dict[str, int], storage: str) -> None:
+def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: str) -> None:
     """Copy all files; the folder appears when each of them has its size."""
     for left in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed while it copied
         shutil.rmtree(left, ignore_errors=True)
@@ -186,10 +196,10 @@ def _copy(source: Path, folder: Path, sizes: dict[str, int], storage: str) -> No
             for parent in {(scratch / name).parent for name in sizes} | {scratch}:
                 parent.mkdir(parents=True, exist_ok=True)
             with ThreadPoolExecutor(COPYING) as pool:
-                for _ in pool.map(lambda name: shutil.copyfile(source / name, scratch / name), sizes):
+                for _ in pool.map(lambda name: shutil.copyfile(files[name], scratch / name), files):
                     pass
-            if _sizes(scratch) != sizes:
-                raise InputError(f"storage {storage}: {source} changed while it was staged; leave it alone meanwhile")
+            if _sizes(_below(scratch)) != sizes:
+                raise InputError(f"storage {storage}: its files changed while it was staged; leave it alone meanwhile")
     except InputError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL:
             raise CannotRun(f"storage {storage} cannot be staged: {error}") from error

@@ -31,8 +31,9 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks.inputs import Images, Inputs, Tokens
 from stallpoint.origins import of_storage
-from stallpoint.records import STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
+from stallpoint.records import CONVERSIONS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
 from stallpoint.storage import SampleSet, Storage
+from stallpoint.storage.convert import conversion_of
 from stallpoint.storage.samples import Extent
 from stallpoint.storage.tokens import TokenSequences
 
@@ -95,6 +96,8 @@ class _Visit:
 
     def run(self) -> None:
         """All passes, then all other operations."""
+        if self._world.rank == 0 and self._keep.visit == 1 and (made := conversion_of(self._stored.path)):
+            self._keep.add(CONVERSIONS, **made)
         passes = list(self._passes())
         progress = Progress("pass", [len(one.indices) for one in passes], silent=self._world.rank > 0)
         begin = time.perf_counter()

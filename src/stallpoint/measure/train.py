@@ -27,6 +27,7 @@ from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Optimiser, Sgd, local
+from stallpoint.measure.optimisers import Adagrad
 from stallpoint.measure.peak_memory import PeakMemory
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.precision import forward_context, loss_scale
@@ -35,12 +36,13 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Sensors, between
 from stallpoint.measure.substitutes import FixedMiniBatch
 from stallpoint.measure.synchronisation import Gathered, Sent
+from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset, preset_from
-from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.storage.memory import OneBatch
 
@@ -107,9 +109,16 @@ class Trainer:
         self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
         self._scale = loss_scale(precision)
         self._parts = preset.accumulate
+
+        def for_server(pieces: Sequence[nn.Parameter]) -> Optimiser:
+            if preset.server_optimiser == "adagrad":
+                return Adagrad(pieces, lambda: self._optimiser.step_size, loss_scale=self._scale)
+            return optimiser(pieces, loss_scale=self._scale)
+
+        self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
         self._synchronisation = sharded or synchronisation.start(
             preset, self._network, self._layers, world, self._clock, device, self._step_of,
-            warmup=warmup, empty_messages=change.empty_messages, waiting=self._waiting,
+            warmup=warmup, for_server=for_server, empty_messages=change.empty_messages, waiting=self._waiting,
         )  # fmt: skip
         if sharded:
             sharded.start(self._layers, self._waiting)
@@ -145,15 +154,19 @@ class Trainer:
         if self._norms:
             self._norms.summed()
         if self._update and not self._synchronisation.updates:
+            if self._delays:
+                self._delays.swap()
             self._synchronisation.update(self._optimiser.step, self._parameters)
         updated = mark()
+        self._synchronisation.updated()
+        exchanged = mark()
         self._clock.wait()
 
         times = self._timer.times(*times_of_last)
         sent, gathered = self._synchronisation.sent(), self._synchronisation.gathered()
         self._synchronisation.clear()
         self._synchronisation.learn(times.gradient_ready)
-        phases = self._phases([loaded, copied], passes, [synchronised, updated], times.waits)
+        phases = self._phases([loaded, copied], passes, [synchronised, updated, exchanged], times.waits)
         columns = self._phase_columns(batch, losses, phases, sent, gathered)
         return Iteration(columns, self._layer_columns(times, sent, gathered), times.turns)
 
@@ -169,7 +182,8 @@ class Trainer:
             loss = self._synchronisation.forward(inputs, labels)
         forward = self._clock.mark()
         # Scaled here, summed gradients are averages.
-        (loss * (self._scale / (self._world.size * self._parts))).backward()  # type: ignore[no-untyped-call]
+        workers = 1 if self._synchronisation.apart else self._world.size
+        (loss * (self._scale / (workers * self._parts))).backward()  # type: ignore[no-untyped-call]
         return loss, forward, self._clock.mark()
 
     def _phases(
@@ -186,8 +200,9 @@ class Trainer:
         for place, (start, stop) in enumerate(pairwise([begin_[1], *passes_])):
             phases["backward" if place % 2 else "forward"] += stop - start - waited(start, stop)
         phases["update"] = end_[1] - end_[0] - waited(end_[0], end_[1])
-        phases["exposed_communication"] = end_[0] - passes_[-1] + waited(begin_[1], end_[1])
-        return phases | {"iteration_time": end_[1]}
+        exchange = end_[2] - end_[1]  # of weights, after the update
+        phases["exposed_communication"] = end_[0] - passes_[-1] + waited(begin_[1], end_[1]) + exchange
+        return phases | {"iteration_time": end_[2]}
 
     @property
     def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
@@ -200,14 +215,31 @@ class Trainer:
 
     @contextmanager
     def aside(self) -> Iterator[nn.Module]:
-        """The network for passes that are no iteration's: in evaluation mode and without gradients."""
+        """The network for passes that are no iteration's: in evaluation mode, without gradients, with the weights that
+        are trained."""
         modes = [(module, module.training) for module in self._network.modules()]
         self._network.eval()
-        with torch.no_grad(), self._in_precision:
+        with torch.no_grad(), self._in_precision, self._synchronisation.consensus():
             yield self._network
         for module, training in modes:
             module.training = training
         self._timer.forget()
+
+    def state(self) -> dict[str, Any]:
+        """What synchronisation keeps from iteration to iteration, as a checkpoint has it."""
+        return {"synchronisation": self._synchronisation.state(), "delayed": self._delays.state if self._delays else []}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with what `state` gave."""
+        self._synchronisation.restore(state["synchronisation"])
+        if self._delays:
+            self._delays.restore(state["delayed"])
+
+    def staleness(self) -> dict[str, Sequence[int]]:
+        """Columns of `records.STALENESS`: of the updates that this rank's server made."""
+        rows = self._synchronisation.staleness()
+        of_rows = {name: [row[place] for row in rows] for place, name in enumerate(("update", "worker", "staleness"))}
+        return {"server": [self._world.rank] * len(rows), **of_rows}
 
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
@@ -358,7 +390,8 @@ def iterations(
                 raise CannotRun(f"the loss of iteration {iteration} is {measured.phases['loss']}: training diverges")
             progress.tell(iteration + 1)
         keep.add(PEAK_MEMORY, **peak.row(trainer.tensors, kept=not trainer.copied))
-        if preset.communicates and not change.empty_messages:
+        keep.add(STALENESS, **trainer.staleness())
+        if preset.communicates and preset.synchronous and not change.empty_messages:
             trainer.check_weights()
 
 

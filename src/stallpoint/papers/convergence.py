@@ -14,6 +14,7 @@ from stallpoint.charts import convergence, theme
 from stallpoint.charts import marks as chart_marks
 from stallpoint.charts.frames import compact
 from stallpoint.models.base.statistics import INTERVAL
+from stallpoint.models.convergence.early_stopping import compared
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.typeset import Typeset
 
@@ -125,7 +126,7 @@ def _ours(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
             row["accuracy_low"], row["accuracy_high"] = _interval(mean, error, freedom)
             if of_batch is not first:
                 row |= {"difference": mean - base, "difference_low": low, "difference_high": high}
-                row["verdict"] = "lower" if high < 0 else "higher" if low > 0 else "not distinguishable"
+                row["verdict"] = compared(low, high)
             yield row
 
 

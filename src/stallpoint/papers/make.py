@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import yaml
 
 from stallpoint import typeset
+from stallpoint.atomic import atomic
 from stallpoint.charts import NoData
 from stallpoint.charts.render import FORMATS, to_spec, write
 from stallpoint.papers import Exhibit, Material, Missing, Paper
 from stallpoint.papers.study import said
-from stallpoint.parquet import atomic
 from stallpoint.typeset import Typeset
 
 INDEX = "index.json"

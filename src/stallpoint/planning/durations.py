@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stallpoint.atomic import atomic
 from stallpoint.cells import Cell
 from stallpoint.kinds import KINDS
-from stallpoint.parquet import atomic
 
 FOLDER = "durations"
 _FORMAT = 1

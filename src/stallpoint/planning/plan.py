@@ -17,10 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from stallpoint.atomic import atomic
 from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS
-from stallpoint.parquet import atomic
 from stallpoint.planning import memory, precision
 from stallpoint.planning.durations import FOLDER, Durations, Sitting, Took
 from stallpoint.planning.expected import BASES, Expectations, Expected, Interval, around

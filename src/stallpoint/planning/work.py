@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from stallpoint import parquet
 from stallpoint.cells import Cell, CollectivesCell, ConvergenceCell, CopiesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.presets import preset_from
 from stallpoint.records import NETWORK_LAYERS
 from stallpoint.storage import FORMATS, SampleSet
+from stallpoint.storage.idx import IdxImages
 from stallpoint.storage.images import EncodedImages
 
 FACTOR = 2.5
@@ -43,15 +46,18 @@ UPDATE_BYTES = 5
 """Times that an update reads or writes as many bytes as there are gradients: weights, momentum, gradients."""
 COPIES = 0.5
 """Seconds for one copy of each sort: 0.1 to 0.4 GB at 10e9 B/s, by several numbers of threads."""
-SAMPLE_ENCODED, SAMPLE_DECODED = 0.01, 0.001
-"""Seconds that a reader takes to read and decode one image, and for one sample that is decoded already."""
-EPOCH_SAMPLES = {"idx": 60_000}
-"""Training samples of a storage before anybody looked into it, by format: MNIST's, or else `EPOCH_IMAGES`."""
-EPOCH_IMAGES = 1_281_167
+SAMPLE_ENCODED, SAMPLE_DECODED, SAMPLE_SMALL = 0.01, 0.001, 0.0001
+"""Seconds that a reader takes to read and decode one image, for one sample that is decoded already, and for one of a
+thousand bytes (`idx`)."""
+EPOCH_SAMPLES = 1_281_167
+"""Training samples of a storage that does not say how many it has at a glance: ImageNet's."""
 EVALUATED = 1.5
 """Times that a run to a target takes for its evaluations beside its training."""
-ITERATION = 0.02
-"""Seconds of an iteration that the size of the network does not matter for: calls of layers, rows that are kept."""
+REACHED = 0.5
+"""Part of its most steps after which a run reaches its target: nobody knows before."""
+ITERATION, STEP = 0.02, 0.004
+"""Seconds of an iteration that the size of the network does not matter for: calls of layers, rows that are kept; and
+of a step of a run to a target, which keeps none."""
 VISIT = 0.3
 """Seconds of a visit beside its iterations: setting up, agreeing, writing, the order for the next one."""
 ROW = 0.25
@@ -112,8 +118,9 @@ def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
         return VISIT + (cell.warmup + cell.iterations) * _iteration(cell, size, crowd)
     if isinstance(cell, ConvergenceCell):
         assert size
-        steps = max(1.0, cell.most_epochs * EPOCH_SAMPLES.get(cell.storage_format, EPOCH_IMAGES) / cell.batch)
+        steps = max(1.0, cell.most_epochs * _epoch(cell.storage_format, cell.storage_path) / cell.batch)
         most = 60 * cell.most_minutes if cell.most_minutes else float("inf")
+        steps *= 1.0 if cell.target is None else REACHED
         return VISIT + EVALUATED * min(most, steps * _iteration(cell, size, crowd))
     if isinstance(cell, SgemmCell):
         assert size
@@ -137,11 +144,29 @@ def _iteration(cell: TrainCell | ConvergenceCell, size: Size, crowd: float) -> f
         computing = operations / CUDA_RATES[cell.precision]
     else:
         computing = operations / (CPU_RATE * cell.threads_per_worker) + UPDATE_BYTES * size.gradient_bytes / MEMORY
-    encoded = issubclass(FORMATS.get(cell.storage_format, SampleSet), EncodedImages)
-    reading = cell.worker_batch * (SAMPLE_ENCODED if encoded else SAMPLE_DECODED) / max(1, cell.readers)
+    reading = cell.worker_batch * _sample(cell.storage_format) / max(1, cell.readers)
     busy = max(computing, reading) if cell.prefetch else computing + reading
     sent = size.gradient_bytes if preset_from(cell.preset).communicates else 0.0
-    return ITERATION + crowd * busy + _all_reduce(sent, cell.ranks)
+    beside = STEP if isinstance(cell, ConvergenceCell) else ITERATION
+    return beside + crowd * busy + _all_reduce(sent, cell.ranks)
+
+
+@cache
+def _epoch(name: str, path: str) -> int:
+    """Samples of a storage."""
+    try:
+        known = IdxImages.count(Path(path)) if FORMATS.get(name) is IdxImages else None
+    except InputError:  # which the job will say
+        known = None
+    return known or EPOCH_SAMPLES
+
+
+def _sample(name: str) -> float:
+    """Seconds that a reader takes for a sample of a format."""
+    held = FORMATS.get(name, SampleSet)
+    if issubclass(held, IdxImages):
+        return SAMPLE_SMALL
+    return SAMPLE_ENCODED if issubclass(held, EncodedImages) else SAMPLE_DECODED
 
 
 def _all_reduce(size: float, ranks: int) -> float:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from stallpoint.atomic import atomic
 from stallpoint.charts import Tables
 from stallpoint.conclusions.numbers import Conclusions
-from stallpoint.parquet import atomic
 from stallpoint.report.answer import answer
 from stallpoint.report.claims import claims_section
 from stallpoint.report.curves import curves

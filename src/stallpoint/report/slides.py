@@ -8,6 +8,7 @@ from textwrap import wrap
 
 import vl_convert as vlc
 
+from stallpoint.atomic import atomic
 from stallpoint.charts import Tables, theme, verdict
 from stallpoint.charts.render import Spec, to_spec
 from stallpoint.charts.web_page import VEGA_LITE
@@ -25,7 +26,6 @@ from stallpoint.conclusions.words import (
     throughput_in_words,
     trust_in_words,
 )
-from stallpoint.parquet import atomic
 from stallpoint.report.answer import places
 
 WIDTH, HEIGHT = 1280, 720

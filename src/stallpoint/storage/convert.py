@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -21,9 +22,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
 from stallpoint.measure.progress import Progress
-from stallpoint.parquet import atomic
 from stallpoint.storage import FORMATS, Storage
 from stallpoint.storage.files import SmallFiles
 from stallpoint.storage.images import EncodedImages, ImageSet
@@ -85,11 +86,8 @@ def convert(
     conversion = Conversion(source, target, _shape(target, image_size))
     _check(conversion)
     scratch, made = conversion.scratch, conversion.scratch / "made"
-    with (
-        _alone(scratch),
-        closing(source.open()) as samples,
-        ThreadPoolExecutor(workers or min(MOST_WORKERS, os.cpu_count() or 1)) as pool,
-    ):
+    begin, threads = time.monotonic(), workers or min(MOST_WORKERS, os.cpu_count() or 1)
+    with _alone(scratch), closing(source.open()) as samples, ThreadPoolExecutor(threads) as pool:
         _check_labels(target, samples)
         said = conversion.said(samples)
         _begin(conversion, said)
@@ -98,6 +96,8 @@ def convert(
         _each(pool, left, "convert", lambda part: _write(conversion, samples, part))
         written = list(chain.from_iterable(_written(conversion, part) for part in parts))
         _compare(conversion, written, _verify(target, made, pool))
+        unbroken = len(left) == len(parts)
+        said |= {"threads": threads, "seconds": time.monotonic() - begin if unbroken else None}
         said["sha256"] = hashlib.sha256(json.dumps(sorted(written)).encode()).hexdigest()
         with atomic(made / CONVERSION_FILE) as file:
             file.write_text(json.dumps(said, indent=2) + "\n")
@@ -107,14 +107,61 @@ def convert(
     return said
 
 
+def check_conversion(source: Storage, target: Storage, *, image_size: int | None = None) -> None:
+    """Raise `InputError` unless the folder of `target` was made of the images of `source` as they are now."""
+    conversion = Conversion(source, target, _shape(target, image_size))
+    with closing(source.open()) as samples:
+        expected = conversion.said(samples)
+    said = _said(target.path)
+    if said is None:
+        raise InputError(
+            f"storage {target.name}: {target.path} exists and was not converted by stallpoint; name another path, or "
+            "leave out convert_from to use what is in it"
+        )
+    if differs := ", ".join(key for key, value in expected.items() if said.get(key) != value):
+        raise InputError(
+            f"storage {target.name}: {target.path} was not made of storage {source.name} as that is now (other: "
+            f"{differs}); remove the folder, and it is converted again"
+        )
+
+
 def converted_samples(path: Path) -> int | None:
     """How many samples a folder was converted with; None where it was not."""
+    said = _said(path)
+    return None if said is None else int(said["samples"])
+
+
+def _said(path: Path) -> dict[str, Any] | None:
+    """What the folder says of itself; None where it was not converted."""
     try:
-        return int(json.loads((path / CONVERSION_FILE).read_text())["samples"])
+        said: dict[str, Any] = json.loads((path / CONVERSION_FILE).read_text())
+        int(said["samples"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path / CONVERSION_FILE}: not readable ({error}); convert it again") from None
+    return said
+
+
+def conversion_of(path: Path) -> dict[str, Any] | None:
+    """How a folder was converted: ``source`` (a path), ``samples``, ``threads``, and the ``seconds`` that it took.
+
+    None where it was not converted, or where the conversion was interrupted: its time is not known then.
+    """
+    said = _said(path)
+    if said is None or said.get("seconds") is None:
+        return None
+    return {name: said[name] for name in ("source", "samples", "threads", "seconds")}
+
+
+def cannot_become(source: Storage, target: Storage) -> str:
+    """Why samples of the one's format cannot be converted into the other's; empty where they can."""
+    if not issubclass(source.kind, EncodedImages):
+        encoded = ", ".join(name for name, kind in FORMATS.items() if issubclass(kind, EncodedImages))
+        return f"format {source.format} holds no encoded images; convert one of {encoded}"
+    if not issubclass(target.kind, ImageSet):
+        return f"format {target.format} holds {target.kind.kind}, no images"
+    return ""
 
 
 def _shape(target: Storage, image_size: int | None) -> Shape | None:
@@ -129,11 +176,8 @@ def _shape(target: Storage, image_size: int | None) -> Shape | None:
 
 def _check(conversion: Conversion) -> None:
     source, target = conversion.source, conversion.target
-    if not issubclass(source.kind, EncodedImages):
-        encoded = ", ".join(name for name, kind in FORMATS.items() if issubclass(kind, EncodedImages))
-        raise InputError(f"{source.path}: format {source.format} holds no encoded images; convert one of {encoded}")
-    if not issubclass(target.kind, ImageSet):
-        raise InputError(f"{target.path}: format {target.format} holds {target.kind.kind}, no images")
+    if problem := cannot_become(source, target):
+        raise InputError(f"{source.path}: {problem}")
     if target.path.exists():
         raise InputError(f"{target.path}: exists; a conversion makes a new folder, name another")
     if target.path.resolve().is_relative_to(source.path.resolve()):

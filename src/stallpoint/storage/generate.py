@@ -1,10 +1,9 @@
-"""Making a storage ready before a study uses it: generated where the study says so, and checked."""
+"""Making a storage ready before a study uses it: generated or converted where the study says so, and checked."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError, Unreadable
 from stallpoint.measure.progress import Progress
-from stallpoint.parquet import atomic
 from stallpoint.storage import Storage
-from stallpoint.storage.convert import converted_samples
+from stallpoint.storage.convert import check_conversion, convert, converted_samples
+from stallpoint.storage.raw import Squares
 from stallpoint.storage.samples import SampleSet, Shape
 
 MARKER_FILE = "stallpoint-generated.json"
@@ -29,12 +29,19 @@ _GENERATOR = 1
 
 
 def prepare(
-    storage: Storage, *, generate: int | None, seed: int, shape: Shape | None = None, most_corrupt: int = 0
+    storage: Storage,
+    *,
+    generate: int | None,
+    seed: int,
+    source: Storage | None = None,
+    shape: Shape | None = None,
+    most_corrupt: int = 0,
 ) -> dict[str, Any]:
     """Make the storage ready and return its manifest (what is in it, with a checksum).
 
     With `generate` the folder becomes a synthetic set of so many samples (of `shape`, or the format's usual one),
-    unless it is that already, whole: a set that was damaged is written anew. Samples that cannot be decoded, up to
+    unless it is that already, whole: a set that was damaged is written anew. With a `source` it becomes the images of
+    that, once. Samples that cannot be decoded, up to
     `most_corrupt`, are left out of its index; above 0 all are tried. Raises `InputError` where the folder holds
     something else, has no samples, not all that it was made with, or more that cannot be decoded.
     """
@@ -42,6 +49,12 @@ def prepare(
         is_there = _wanted(storage, generate, seed, shape) == _marked(storage) and _is_whole(storage, generate)
         if not is_there:
             write_synthetic(storage, generate, seed, shape)
+    if source is not None:
+        image_size = shape.image_size if isinstance(shape, Squares) else None
+        if storage.path.exists():
+            check_conversion(source, storage, image_size=image_size)
+        else:
+            convert(source, storage, image_size=image_size)
     corrupt: dict[int, str] = {}
     if storage.kind.in_folder and storage.kind.is_at(storage.path):
         storage.kind.index(storage.path)
@@ -65,10 +78,6 @@ def _corrupt(storage: Storage, most: int) -> dict[int, str]:
         raise InputError(
             f"storage {storage.name}: {len(found)} of {stored.samples} samples cannot be decoded, more than its "
             f"most_corrupt: {most}; the first: {'; '.join(list(found.values())[:3])}"
-        )
-    if found and not os.access(storage.path, os.W_OK):
-        raise InputError(
-            f"storage {storage.name}: {storage.path} cannot be written; leaving samples out needs its index"
         )
     return found
 

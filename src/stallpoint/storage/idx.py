@@ -52,6 +52,12 @@ class IdxImages(ImageSet):
         """Whether there are such files: in the folder, or beginning with the path's last part."""
         return path.is_dir() or any(path.parent.glob(f"{path.name}{IMAGES}*"))
 
+    @classmethod
+    def count(cls, path: Path) -> int | None:
+        """How many images there are, by their header; None where there is no such file."""
+        images = _file(path, IMAGES) if cls.is_at(path) else None
+        return _header(images, 3)[0] if images else None
+
     @property
     def in_memory(self) -> bool:
         """Whether a sample is read from memory, as its file is compressed."""

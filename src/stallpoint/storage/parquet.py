@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError, Unreadable
-from stallpoint.parquet import atomic
 from stallpoint.storage.images import EncodedImages
 from stallpoint.storage.samples import INDEX_FILE, PART, REPAIR, Entry, Extent, Made
 from stallpoint.storage.shards import shards

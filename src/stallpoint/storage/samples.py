@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -16,11 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError, Unreadable
 from stallpoint.networks.inputs import Inputs
-from stallpoint.parquet import atomic
 
 INDEX_FILE = "stallpoint-index.parquet"
+INDEXES = Path(".stallpoint", "indexes")
+"""Indexes of folders that cannot be written: in the working directory, which all nodes share."""
 
 _NUMBERS = ("offset", "size", "label")
 _LEFT_OUT = b"stallpoint_left_out"
@@ -69,8 +72,8 @@ class Shape(ABC):
 class SampleSet(ABC):
     """The samples of a storage.
 
-    What lies where is found once and, when the folder can be written, kept in its index file:
-    looking through a million files of a network file system takes minutes.
+    What lies where is found once and kept in an index file, in the folder itself or, where that cannot be written, in
+    `INDEXES`, so that not every rank looks through a million files of a network file system.
     """
 
     kind: ClassVar[str]
@@ -86,8 +89,8 @@ class SampleSet(ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        index = path / INDEX_FILE
-        table = _read_index(index) if self.in_folder and index.exists() else _to_table(self.scan(path))
+        index = kept_index(path) if self.in_folder else None
+        table = _read_index(index) if index else _to_table(self.scan(path))
         files = table["file"].combine_chunks()
         self._files: list[str] = files.dictionary.to_pylist()
         self._file: npt.NDArray[np.int32] = files.indices.to_numpy()
@@ -237,17 +240,31 @@ class SampleSet(ABC):
 
     @classmethod
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
-        """Look through `path` and keep what was found in its index file, where the folder can be written.
+        """Look through `path` and keep what was found in its index file.
 
         Samples `without` are left out of it, by their numbers before.
         """
-        if cls.in_folder and os.access(path, os.W_OK):
-            table = _to_table(cls.scan(path))
-            if without:
-                table = table.take([index for index in range(table.num_rows) if index not in without])
-                table = table.replace_schema_metadata({_LEFT_OUT: str(len(without))})
-            with atomic(path / INDEX_FILE) as scratch:
-                pq.write_table(table, scratch)
+        if not cls.in_folder:
+            return
+        table = _to_table(entry for index, entry in enumerate(cls.scan(path)) if index not in without)
+        table = table.replace_schema_metadata({_LEFT_OUT: str(len(without))})
+        elsewhere = _index_elsewhere(path)
+        writable = os.access(path, os.W_OK)
+        with atomic(path / INDEX_FILE if writable else elsewhere) as scratch:
+            pq.write_table(table, scratch)
+        if writable:
+            elsewhere.unlink(missing_ok=True)
+
+
+def kept_index(path: Path) -> Path | None:
+    """The index of the folder, if there is one. Where there are two, that in `INDEXES` was written later."""
+    return next((index for index in (_index_elsewhere(path), path / INDEX_FILE) if index.exists()), None)
+
+
+def _index_elsewhere(path: Path) -> Path:
+    return (
+        INDEXES / f"{hashlib.sha256(os.path.realpath(path).encode(errors='surrogateescape')).hexdigest()[:16]}.parquet"
+    )
 
 
 def _to_table(entries: Iterable[Entry]) -> pa.Table:

@@ -6,7 +6,6 @@ is to run. Archives of other studies are handed in by whoever reads them: nothin
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,12 @@ from typing import Any
 from stallpoint.cells import Cell
 from stallpoint.configuration import check
 from stallpoint.errors import InputError
-from stallpoint.study.catalogue import resolve, shape
+from stallpoint.study.catalogue import resolve
 from stallpoint.study.convergence import convergence_cells
 from stallpoint.study.imported import imported_cells
 from stallpoint.study.matrix import LeftOut, training_cells
 from stallpoint.study.plan import plan_of, reasons
+from stallpoint.study.storages import made_before, shape
 from stallpoint.study.supporting import supporting_cells
 
 __all__ = ["Archive", "LeftOut", "Study", "expand", "shape"]
@@ -99,12 +99,14 @@ class Study:
         own = [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
         return [*own, *(pair for archive in self.archives for pair in archive.shared_links)]
 
-    def same_set_before(self, storage: str) -> list[str]:
-        """The storage entry right before this one that names the same folder, if there is any."""
-        folders = {name: os.path.realpath(entry["path"]) for name, entry in self.config["storage"].items()}
-        names = [name for name, folder in folders.items() if folder == folders[storage]]
-        place = names.index(storage)
-        return names[place - 1 : place] if place else []
+    def made_before(self, storage: str) -> list[str]:
+        """The storage entries that must be ready before this one."""
+        return made_before(storage, self.config["storage"])
+
+    def converted_from(self, storage: str) -> dict[str, Any] | None:
+        """The entry, with its ``name``, whose images the storage is made of; None where it is not converted."""
+        source = self.config["storage"][storage].get("convert_from")
+        return {"name": source, **self.config["storage"][source]} if source else None
 
     def of_kind(self, kind: str) -> list[Cell]:
         """The cells of one kind of job, in the order of the study."""

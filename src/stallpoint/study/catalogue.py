@@ -6,15 +6,14 @@ The schema says what shape a study has; which names there are is known here alon
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, fields
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any
 
 from stallpoint.configuration import unknown
 from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import FORMATS as LOG_FORMATS
+from stallpoint.exchange.all_reduce_logs import PROFILER
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.own import own_network
@@ -22,11 +21,12 @@ from stallpoint.presets import CHOICES, COMMUNICATORS, OPERATIONS, Preset, prese
 from stallpoint.recipes import CHOICES as RECIPE_CHOICES
 from stallpoint.recipes import Search, recipes_of
 from stallpoint.storage import FORMATS
-from stallpoint.storage.samples import Shape
 from stallpoint.study.paths import check_paths
+from stallpoint.study.storages import check_storage, shape
 
 REGISTRIES: dict[str, Collection[str]] = {
     "storage.<name>.format": FORMATS,
+    "hardware.<name>.traces[].format": ("layers", PROFILER),
     "hardware.<name>.collectives[].format": LOG_FORMATS,
     "hardware.<name>.collectives[].backend": COMMUNICATORS,
     "hardware.<name>.collectives[].reduction": CHOICES["reduction"],
@@ -36,18 +36,11 @@ REGISTRIES: dict[str, Collection[str]] = {
 }
 """Keys of a study that name something stallpoint has -> what it has; keys are written as in config/README.md."""
 
-SHAPE_KEYS = {kind.shape: [field.name for field in fields(kind.shape)] for kind in FORMATS.values() if kind.shape}
-"""Shapes that a study can ask samples for, and the keys of a storage entry that say them."""
-
 CELLS_OF = ("matrix", "include", "convergence")
 """Sections of a study whose entries name the axes of cells."""
 
 LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
 """Libraries of kernels that a hardware entry turns on or off, and the device that computes with each."""
-
-
-NODE_DISK = "$TMPDIR"
-"""Where storages are staged to, unless their entries say so."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +73,7 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
     networks = _networks(config["networks"])
     _refuse_unknown(config, _uses(config, networks, presets, recipes))
     _check_hardware(config)
-    _check_storage(config["storage"])
+    check_storage(config["storage"])
     _check_size(config)
     return Catalogue(
         hardware=config["hardware"],
@@ -118,17 +111,6 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def shape(entry: Mapping[str, Any]) -> Shape | None:
-    """The shape of the samples that a storage entry asks to be generated; None: its format has them of many."""
-    of_format = FORMATS[entry["format"]].shape
-    return of_format(**{key: entry[key] for key in SHAPE_KEYS[of_format] if key in entry}) if of_format else None
-
-
-def staging(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What cells are told of staging by a storage entry."""
-    return {"stage_to": entry.get("stage_to", NODE_DISK), "stage_keep": entry["stage_keep"]} if entry["stage"] else {}
-
-
 def _uses(
     config: Mapping[str, Any], networks: Collection[str], presets: Collection[str], recipes: Collection[str]
 ) -> dict[str, Collection[str]]:
@@ -137,6 +119,7 @@ def _uses(
     return {
         **{f"{section}[].{axis}": names for section in CELLS_OF for axis, names in axes.items()},
         "convergence[].recipe": recipes,
+        "storage.<name>.convert_from": config["storage"],
         "sgemm.networks": networks,
         "collectives.operations": OPERATIONS,
         "storage_reads.also": config["storage"],
@@ -150,7 +133,10 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
     wrong = []
     for key, names in uses.items():
         last = key.rsplit(".", 1)[1]
-        what = {"sync": "preset", "networks": "network", "operations": "operation", "also": "storage"}.get(last, last)
+        what = {
+            "sync": "preset", "networks": "network", "operations": "operation", "also": "storage",
+            "convert_from": "storage",
+        }.get(last, last)  # fmt: skip
         for where, value in _values(config, key.replace("[]", ".[]").split(".")):
             wrong += [unknown(name, list(names), where, what) for name in as_list(value) if name not in names]
     if wrong:
@@ -207,45 +193,13 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
                 )
 
 
-def _check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
-    """A folder, however it is spelt, holds one set of samples; only a text that is generated has a shape of its own."""
-    owners: dict[str, str] = {}
-    for name, entry in storage.items():
-        if not FORMATS[entry["format"]].in_folder:
-            if entry["path"] or "generate" in entry:
-                which = "path" if entry["path"] else "generate"
-                raise InputError(f"storage.{name}.{which}: format {entry['format']} has no folder; leave it out")
-            continue
-        if not entry["path"].strip():
-            raise InputError(f"storage.{name}: missing path; format {entry['format']} is a folder")
-        other = owners.setdefault(os.path.realpath(entry["path"]), name)
-        first, path = storage[other], f"storage.{name}.path: {entry['path']}"
-        if first["format"] != entry["format"]:
-            raise InputError(f"{path} already holds the {first['format']} samples of storage.{other}")
-        if {"generate"} <= first.keys() & entry.keys() and _generated(first) != _generated(entry):
-            raise InputError(f"{path} already holds the samples that storage.{other} generates, which are others")
-        if first["most_corrupt"] != entry["most_corrupt"]:
-            raise InputError(f"{path} is that of storage.{other}, but most_corrupt is another; they share an index")
-        if not entry["stage"] and (said := [key for key in ("stage_to", "stage_keep") if entry.get(key)]):
-            raise InputError(f"storage.{name}.{said[0]}: only says how a storage is staged that has stage: true")
-        for of_format, keys in SHAPE_KEYS.items():
-            here = FORMATS[entry["format"]].shape is of_format and "generate" in entry
-            if not here and (said := [key for key in keys if key in entry]):
-                known = ", ".join(format_ for format_, kind in FORMATS.items() if kind.shape is of_format)
-                raise InputError(f"storage.{name}.{said[0]}: only says how to generate a storage of format {known}")
-
-
-def _generated(entry: Mapping[str, Any]) -> list[Any]:
-    return [entry.get(key) for key in ("generate", *chain.from_iterable(SHAPE_KEYS.values()))]
-
-
 def _unfit(
     networks: Mapping[str, Inputs], storage: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[tuple[str, str], str]]:
     """The pairs of network and storage of `Catalogue.unfit`, and why."""
     for name, entry in storage.items():
         held = FORMATS[entry["format"]]
-        made = shape(entry) if "generate" in entry else None
+        made = shape(entry) if entry.keys() & {"generate", "convert_from"} else None
         for network, takes in networks.items():
             if not held.feeds(type(takes)):
                 yield (network, name), f"network {network} takes {takes.kind}, but storage {name} holds {held.kind}"

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
+from stallpoint.algorithms import LAYER_WISE, UPDATED_BY_SERVERS
 from stallpoint.cells import ConvergenceCell
 from stallpoint.configuration import known
 from stallpoint.errors import InputError
+from stallpoint.presets import to_values as preset_values
 from stallpoint.recipes import to_values
 from stallpoint.storage import FORMATS
 from stallpoint.study.catalogue import Catalogue, as_list
@@ -65,10 +67,26 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
                 f"{where}.sync: preset {sync} shards weights or the optimiser, and runs to a target evaluate and save "
                 "whole ones; ddp learns the same"
             )
+        _check_server(sync, block, catalogue, where)
     trials = sum(len(catalogue.recipes[recipe].points()) for recipe in as_list(block["recipe"]))
     others = math.prod(len(as_list(block[axis])) for axis in AXES if axis in block and axis != "recipe")
     if (runs := trials * others * block["seeds"]) > MOST_RUNS:
         raise InputError(f"{where}: {runs:,} runs; at most {MOST_RUNS:,} of one block")
+
+
+def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
+    """Raise `InputError` where the servers of a preset would update as no server can."""
+    preset = catalogue.presets[sync]
+    if preset.algorithm not in UPDATED_BY_SERVERS or preset.server_optimiser != "recipe":
+        return
+    for recipe in as_list(block["recipe"]):
+        optimiser = catalogue.recipes[recipe].recipe.optimiser
+        if optimiser in LAYER_WISE:
+            raise InputError(
+                f"{where}.recipe: {recipe} updates by {optimiser}, whose steps follow the norms of whole layers; the "
+                f"servers of preset {sync} have shares of weights and gradients of older ones. sgd, momentum and "
+                "nesterov go with it"
+            )
 
 
 def _impossible(axes: Mapping[str, Any], block: Mapping[str, Any], catalogue: Catalogue) -> str | None:
@@ -122,7 +140,7 @@ def _runs(
             validation_path=validation["path"],
             validation_format=validation["format"],
             validation_share=_share(block),
-            preset=catalogue.presets[axes["sync"]].told,
+            preset=preset_values(catalogue.presets[axes["sync"]]),
             settings=to_values(recipe),
             own_network=catalogue.own_networks.get(axes["network"]),
             target=block.get("target"),

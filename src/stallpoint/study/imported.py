@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from stallpoint.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.errors import InputError
-from stallpoint.exchange.all_reduce_logs import FORMATS
-from stallpoint.presets import NONE, Preset
+from stallpoint.exchange.all_reduce_logs import FORMATS, PROFILER
+from stallpoint.networks import NETWORKS
+from stallpoint.presets import NONE, Preset, preset_from, to_values
 from stallpoint.study.catalogue import Catalogue, as_list
+
+_COMMON = tuple(one.name for one in fields(Cell))
 
 
 def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
@@ -25,7 +28,12 @@ def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
 def _first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
     for hardware, entry in catalogue.hardware.items():
         for index, trace in enumerate(entry.get("traces", [])):
-            yield _train_cell(catalogue, hardware, trace, f"hardware.{hardware}.traces[{index}]")
+            where = f"hardware.{hardware}.traces[{index}]"
+            cell = _train_cell(catalogue, hardware, trace, where)
+            yield cell
+            if cell.format == PROFILER and cell.ranks > 1:
+                yield from _sent_in(cell, entry.get("collectives", []))
+                yield from _computed_in(cell)
         for index, log in enumerate(entry.get("collectives", [])):
             yield _collectives_cell(catalogue, hardware, log, f"hardware.{hardware}.collectives[{index}]")
 
@@ -44,6 +52,26 @@ def _collectives_cell(
         reduction=log["reduction"],
         **common,
     )
+
+
+def _sent_in(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
+    """The all-reduces of a profiled run, unless a log stands beside it that timed them among as many workers."""
+    if any((log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.place for log in logs):
+        return
+    common = {name: getattr(cell, name) for name in _COMMON}
+    preset = preset_from(cell.preset)
+    yield ImportedCollectivesCell(
+        files=cell.files, format=PROFILER, backend=preset.communicator, reduction=preset.reduction, **common
+    )
+
+
+def _computed_in(cell: ImportedTrainCell) -> Iterator[Cell]:
+    """What each traced worker of a run computed, as if it had been alone: predictions rest on it."""
+    for file in cell.files:
+        yield replace(
+            cell, nodes=1, workers_per_node=1, scaling="compute", batch=cell.worker_batch,
+            sync=NONE, preset=to_values(Preset()), files=[file],
+        )  # fmt: skip
 
 
 def _workers(entry: Mapping[str, Any]) -> dict[str, int]:
@@ -66,9 +94,21 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
         )
     if len(as_list(trace["files"])) > ranks:
         raise InputError(f"{where}.files: {len(trace['files'])} files, one for each rank, but {ranks} worker(s)")
-    if trace["warmup"] >= trace["iterations"]:
+    profiled = trace["format"] == PROFILER
+    if trace["warmup"] >= trace["iterations"] and not profiled:
         raise InputError(f"{where}: of {trace['iterations']} iterations, warmup {trace['warmup']} leaves none")
     preset = Preset() if compute else catalogue.presets[trace["sync"]]
+    if profiled:
+        if trace["network"] in {*NETWORKS, *catalogue.own_networks}:
+            raise InputError(
+                f"{where}.network: {trace['network']} is a network that is known here, whose layers a profiler's "
+                "traces do not name; give the traced one another name"
+            )
+        if not compute and preset.start != "layer-ready":
+            raise InputError(
+                f"{where}.sync: {trace['sync']} sends after the backward pass; expected is ddp or the like"
+            )
+        preset = Preset(backend=preset.communicator, reduction=preset.reduction)
     if preset.grouping != "layer":
         raise InputError(
             f"{where}.sync: the files say how long each layer communicates, and {trace['sync']} puts layers together"
@@ -76,10 +116,10 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
     return ImportedTrainCell(
         **{axis: trace[axis] for axis in ("network", "batch", "storage", "scaling", "prefetch")},
         sync=NONE if compute else trace["sync"],
-        preset=preset.told,
+        preset=to_values(preset),
         own_network=None,
         worker_batch=batch // ranks if trace["scaling"] == "strong" else batch,
-        iterations=trace["iterations"] - trace["warmup"],
+        iterations=max(1, trace["iterations"] - trace["warmup"]),
         warmup=trace["warmup"],
         readers=1,
         storage_path="",
@@ -88,5 +128,6 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
         read=trace.get("read"),
         host_to_device=trace["host_to_device"],
         update=trace["update"],
+        format=trace["format"],
         **common,
     )

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from stallpoint.cells import InterventionCell, TrainCell
 from stallpoint.interventions import NO_COMMUNICATION, possible
-from stallpoint.presets import NONE, PRESETS, preset_from
+from stallpoint.presets import NONE, PRESETS, preset_from, to_values
 
 
 def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[TrainCell]:
@@ -21,7 +21,7 @@ def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[Train
         if not possible(name, preset_from(cell.preset), cell.ranks):
             continue
         if name == NO_COMMUNICATION:
-            yield replace(cell, sync=NONE, preset=PRESETS[NONE].preset.told)
+            yield replace(cell, sync=NONE, preset=to_values(PRESETS[NONE].preset))
         else:
             same = {one.name: getattr(cell, one.name) for one in fields(cell)}
             yield InterventionCell(**same, intervention=name)

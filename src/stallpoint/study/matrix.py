@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from itertools import count, product, takewhile
 from typing import Any
 
+from stallpoint.algorithms import rounds
 from stallpoint.cells import TrainCell
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
-from stallpoint.presets import NONE, Preset
-from stallpoint.study.catalogue import Catalogue, as_list, staging
+from stallpoint.presets import NONE, Preset, to_values
+from stallpoint.study.catalogue import Catalogue, as_list
 from stallpoint.study.conditions import Row, condition
 from stallpoint.study.interventions import intervention_cells
+from stallpoint.study.storages import staging
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")
 _NUMBERS = ("nodes", "workers_per_node", "batch", "prefetch", "worker_batch", "ranks")
@@ -154,10 +156,12 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
     """One cell for each repeat. Compute cells stand alone: one worker, nothing to synchronise, batch = b."""
     storage = catalogue.storage[combination["storage"]]
     compute = combination["scaling"] == "compute"
+    if not compute:
+        _check_rounds(combination, catalogue)
     place = {axis: 1 if compute else combination[axis] for axis in ("nodes", "workers_per_node")}
     common = catalogue.common(combination["hardware"], **place)
     worker_batch = _worker_batch(combination, _ranks(combination))
-    preset = (Preset() if compute else catalogue.presets[combination["sync"]]).told
+    preset = to_values(Preset() if compute else catalogue.presets[combination["sync"]])
     for repeat in range(1, combination["repeats"] + 1):
         yield TrainCell(
             network=combination["network"],
@@ -177,6 +181,22 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
             own_network=catalogue.own_networks.get(combination["network"]),
             **staging(storage),
             **common,
+        )
+
+
+def _check_rounds(combination: Mapping[str, Any], catalogue: Catalogue) -> None:
+    """Raise `InputError` where the iterations of a visit are not what the preset does in the long run."""
+    sync, iterations = combination["sync"], combination["iterations"]
+    preset = catalogue.presets[sync]
+    if preset.synchronous_steps:
+        raise InputError(
+            f"sync: preset {sync} changes in the course of training, so that it has no throughput of its own: measure "
+            "one without synchronous_steps, and train to a target (convergence) with this one"
+        )
+    if iterations % rounds(preset):
+        raise InputError(
+            f"iterations: {iterations}, but preset {sync} does the same again after {rounds(preset)} iterations; a "
+            "multiple of that is needed for its mean"
         )
 
 

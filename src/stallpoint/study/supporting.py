@@ -16,7 +16,8 @@ from stallpoint.cells import (
 )
 from stallpoint.presets import ALL_REDUCE, OPERATIONS
 from stallpoint.storage import FORMATS
-from stallpoint.study.catalogue import Catalogue, as_list, staging
+from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.storages import staging
 
 
 def supporting_cells(

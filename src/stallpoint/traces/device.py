@@ -21,7 +21,13 @@ COMMUNICATION = re.compile(r"^nccl.*Kernel")
 """Kernels of NCCL, and of RCCL, which keeps its names."""
 STEP = re.compile(r"^ProfilerStep#\d+")
 """Marks of `torch.profiler.profile.step`."""
-_NO_COMPUTING = re.compile(r"^nccl.*Kernel|Memcpy|^Memset|Sync")
+NO_COMPUTING = re.compile(r"^nccl.*Kernel|Memcpy|^Memset|Sync")
+"""What runs on a device and does not compute."""
+
+
+def on_device(events: Events) -> npt.NDArray[np.bool_]:
+    """Which events ran on a device: kernels, copies and fills; [events]."""
+    return np.isin(events.kind, (KERNEL, COPY, FILL))
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,8 @@ class Device:
     @classmethod
     def of(cls, events: Events) -> Device:
         """The device's part of a trace; without events where there was no device."""
-        own = events.where(np.isin(events.kind, (KERNEL, COPY, FILL)) & (events.stream >= 0))
-        return cls(own, ~own.called(_NO_COMPUTING), own.called(COMMUNICATION))
+        own = events.where(on_device(events) & (events.stream >= 0))
+        return cls(own, ~own.called(NO_COMPUTING), own.called(COMMUNICATION))
 
     @property
     def computing(self) -> Intervals:
@@ -88,5 +94,4 @@ def started_before(events: Events, moment: float) -> Events:
     if np.isinf(moment):
         return events
     calls = events.correlation[(events.kind == CALL) & (events.start < moment)]
-    on_device = np.isin(events.kind, (KERNEL, COPY, FILL))
-    return events.where(np.where(on_device, np.isin(events.correlation, calls), events.start < moment))
+    return events.where(np.where(on_device(events), np.isin(events.correlation, calls), events.start < moment))

@@ -44,6 +44,21 @@ class Iterations:
         """How long each took."""
         return self.end - self.begin
 
+    def part(self, first: int, last: int) -> Iterations:
+        """Those from one place to another."""
+        return Iterations(self.found_by, self.begin[first:last], self.end[first:last])
+
+    def of(self, moments: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """Place of the iteration in which each moment lies; -1 where that is none."""
+        place = np.searchsorted(self.begin, moments, side="right") - 1
+        inside = (place >= 0) & (moments < self.end[np.maximum(place, 0)])
+        return np.where(inside, place, -1)
+
+
+def middle(seconds: npt.NDArray[np.float64]) -> int:
+    """Place of the iteration that takes the median time, the shorter one of two in the middle; [iterations]."""
+    return int(np.argsort(seconds, kind="stable")[(len(seconds) - 1) // 2])
+
 
 def iterations(events: Events) -> Iterations | None:
     """The iterations of a trace, by the first of three signs that is there; None where there is none."""

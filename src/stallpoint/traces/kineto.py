@@ -7,6 +7,7 @@ typed records that hold what is asked for; what is kept are columns.
 from __future__ import annotations
 
 import gzip
+import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -106,6 +107,8 @@ class _Args(msgspec.Struct, gc=False):
     group_size: int = msgspec.field(default=UNKNOWN, name="Group size")
     dtype: str = ""
     group: str = msgspec.field(default="", name="Process Group Name")
+    shapes: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -248,7 +251,10 @@ def _strict(event: _Loose) -> _Event:
     args: dict[str, Any] = {}
     for field in msgspec.structs.fields(_Args):
         value = said.get(field.encode_name)
-        args[field.name] = _text(value) if field.name in _TEXTS else _whole(value)
+        if field.name in ("shapes", "types"):
+            args[field.name] = msgspec.Raw(msgspec.json.encode(value))
+        else:
+            args[field.name] = _text(value) if field.name in _TEXTS else _whole(value)
     return _Event(
         _text(event.ph), _text(event.cat), _text(event.name), _real(event.ts), _real(event.dur), str(event.pid),
         str(event.tid), _Args(**args),
@@ -305,7 +311,7 @@ class _Columns:
             self.kept + len(kept),
             self.bad + len(known) - len(kept),
         )
-        args = [event.args or _NOTHING for event in kept]
+        args = [_sized(event) for event in kept]
         text, thread = self._texts.__getitem__, self._threads.__getitem__
         columns: dict[str, Iterable[Any]] = {
             "kind": [KINDS[event.cat.lower()] for event in kept],
@@ -327,6 +333,34 @@ class _Columns:
         whole["start"] = (whole["start"] - whole["start"][0]) / 1e6
         whole["seconds"] = whole["seconds"] / 1e6
         return Events(**whole, texts=tuple(self._texts))
+
+
+_HOST_COLLECTIVE = ("gloo:", "mpi:", "ucc:")
+
+
+def _sized(event: _Event) -> _Args:
+    """The arguments; of a collective of the host's threads with its size, which its inputs tell (`record_shapes`)."""
+    args = event.args or _NOTHING
+    if not event.name.startswith(_HOST_COLLECTIVE) or args.elements != UNKNOWN:
+        return args
+    try:
+        shapes, types = (msgspec.json.decode(of) for of in (args.shapes, args.types))
+    except msgspec.DecodeError:
+        return args
+    if not (isinstance(shapes, list) and shapes and isinstance(types, list) and types):
+        return args
+    elements = _elements(shapes[0])
+    return args if elements is None else msgspec.structs.replace(args, elements=elements, dtype=_text(types[0]))
+
+
+def _elements(shape: Any) -> int | None:
+    """Values of a tensor, or of a list of tensors; None where that is no shape."""
+    if not isinstance(shape, list) or not shape:
+        return None
+    if isinstance(shape[0], list):
+        parts = [_elements(one) for one in shape]
+        return None if None in parts else sum(filter(None, parts))
+    return math.prod(shape) if all(isinstance(size, int) for size in shape) else None
 
 
 _NUMBERS = ("stream", "correlation", "sequence", "elements", "group_size")

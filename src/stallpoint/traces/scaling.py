@@ -1,26 +1,37 @@
 """Iterations of a trace at other worker counts: its all-reduces by the law of their scheme, all else as traced.
 
-Each worker keeps its mini-batch (weak scaling). An all-reduce takes α·f(p) + β·g(p)·m (`models.terms.reductions`), and
-begins when its gradients are ready and the one before it has ended. One rank's trace does not tell how much of it was
-waiting for other ranks. Waiting is never negative, so α + β·m lies below all messages, and as near to them as it can (a
-deterministic frontier; Aigner & Chu 1968); what is beyond it stays as it was. Sizes that lie close together tell little
-of α; it is at most what the shortest collective of any kind took for each of its rounds, and anything down to 0.
+Each worker keeps its mini-batch (weak scaling). An all-reduce takes α·f(p) + β·g(p)·m (`models.terms.reductions`), an
+all-gather or a reduce-scatter half of that; the iteration's graph is replayed with them (`replay`). One rank's trace
+does not tell how much of it was waiting for other ranks; of several the last that came did not wait. Waiting is never
+negative, so α + β·m lies below all messages, and as near to them as it can (a deterministic frontier; Aigner & Chu
+1968); what is beyond it stays as it was. Sizes that lie close together tell little of α; it is at most what the
+shortest collective of any kind took for each of its rounds, and anything down to 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.exchange.all_reduce_logs import AllReduce
 from stallpoint.models.answers.stall_probability import Stall
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals, columns, generator
-from stallpoint.models.terms.reductions import REDUCTION_LAWS, ReductionLaw
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    Reals,
+    columns,
+    generator,
+    non_negative_fit,
+)
+from stallpoint.models.terms.reductions import REDUCTION_LAWS
 from stallpoint.traces.collectives import ALL_REDUCE, Collectives
-from stallpoint.traces.iterations import Iterations
+from stallpoint.traces.iterations import middle
+from stallpoint.traces.rank import Rank
+from stallpoint.traces.replay import Replay
 
 RING, TREE = REDUCTION_LAWS["ring"], REDUCTION_LAWS["rabenseifner"]
 """NCCL goes round a ring, or up and down double trees, whose rounds grow with log p and whose bytes do not."""
@@ -33,83 +44,202 @@ class NotTold(LookupError):
 
 
 @dataclass(frozen=True)
-class Replay:
+class Messages:
+    """The collectives of one iteration in the order of starting, as `Replay` has them; [collectives] each."""
+
+    rounds: Reals
+    """Times the rounds of a reduce-scatter: 2 of an all-reduce; 0 of what stays as it was traced."""
+    bytes: Reals
+    """Of the whole buffer: what each rank hands in, of an all-gather what comes out."""
+    seconds: Reals
+    """As traced."""
+    least: Reals
+    """What the rank that came last took; infinite where one rank's trace does not tell."""
+    all_reduces: npt.NDArray[np.bool_]
+    """Which of them are all-reduces among all workers."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Latency of a round [s] and time of a byte [s/B], as ensembles."""
+
+    alpha: Ensemble
+    beta: Ensemble
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that could be different; see `CHANGES`."""
+
+    bytes: float = 1.0
+    """Times the bytes."""
+    bandwidth: float = 1.0
+    """Times the bandwidth."""
+    pairs: bool = False
+    """Two neighbouring all-reduces become one, which goes when the second is ready."""
+    sharded: bool = False
+    """Fully sharded (FSDP): see `_gathering`."""
+
+
+@dataclass(frozen=True)
+class Known:
     """What predictions at any worker count take from a trace."""
 
     workers: int
     """p of the trace."""
+    sharded: bool
+    """Whether parameters are gathered in the trace (FSDP)."""
+    together: bool
+    """Whether collectives share the link with one another, as those of Gloo's two threads do."""
     seconds: Reals
     """Iterations as traced, [iterations]."""
-    messages: Sequence[Collectives]
-    """All-reduces of each iteration."""
-    alpha: Ensemble
-    """Latency of a round, s."""
-    beta: Ensemble
-    """s/B."""
+    forward: Reals
+    """Their forward passes, s; not a number where the trace does not tell, [iterations]."""
+    replays: Sequence[Replay]
+    messages: Sequence[Messages]
+    link: Link
     drawn: npt.NDArray[np.int64]
     """The iteration that each replicate stands for, [1 + REPLICATES]."""
     trees: npt.NDArray[np.bool_]
     """Which replicates take trees rather than rings at other worker counts, [1 + REPLICATES]."""
 
-    def iteration(self, workers: int, *, bytes_factor: float = 1.0, bandwidth_factor: float = 1.0) -> Ensemble:
-        """Seconds of an iteration among so many workers, with so many times the bytes and the bandwidth."""
-        changed = bytes_factor / bandwidth_factor
+    def iteration(self, workers: int, change: Change | None = None) -> Ensemble:
+        """Seconds of an iteration among so many workers."""
+        change = change or Change()
         found = np.empty(1 + REPLICATES)
-        for replicate, place in enumerate(self.drawn):
-            sent = self.messages[place]
-            law = TREE if self.trees[replicate] else RING
-            costs = self.alpha[replicate], self.beta[replicate]
-            usual = _message_seconds(RING, self.workers, sent.bytes, *costs)
-            waited = np.maximum(sent.seconds - usual, 0.0)
-            there = _message_seconds(law, workers, changed * sent.bytes, *costs)
-            before, after = _end(sent, waited + usual), _end(sent, there + waited if workers > 1 else 0 * usual)
-            found[replicate] = self.seconds[place] + max(0.0, after) - max(0.0, before)
+        for place in np.unique(self.drawn):
+            own = self.drawn == place
+            sent, replayed = self.messages[place], self.replays[place]
+            usual = self._cost(sent, self.workers, own, Change())
+            with np.errstate(divide="ignore", invalid="ignore"):
+                # Without waiting: as on the rank that came last, else no longer than the link takes.
+                took = np.where(np.isfinite(sent.least), sent.least, sent.seconds)[:, None] / usual
+                told = np.where(np.isfinite(sent.least)[:, None], took, np.minimum(took, 1.0))
+                told = np.where(usual > 0, told, 1.0)
+            waited = np.where(sent.rounds[:, None] > 0, np.maximum(sent.seconds[:, None] - told * usual, 0.0), 0.0)
+            stays = np.where(sent.rounds > 0, 0.0, sent.seconds)[:, None]
+            there = told * self._cost(_changed(sent, change), workers, own, change)
+            waits = waited * ~_merged(sent, change)[:, None] if workers > 1 else 0.0 * waited
+            after = replayed.iteration(stays + there + waits)
+            if change.sharded and workers > 1:
+                # All-gather and reduce-scatter of the backward pass take the all-reduce's place.
+                after = after + _gathering(
+                    there[sent.all_reduces][::-1] / 2, sent.bytes[sent.all_reduces][::-1], self.forward[place]
+                )
+            found[own] = self.seconds[place] + after - replayed.iteration(stays + told * usual + waited)
         return found
 
+    def _cost(self, sent: Messages, workers: int, replicates: npt.NDArray[np.bool_], change: Change) -> Reals:
+        """Seconds of transfers, [collectives, replicates]."""
+        if workers < 2:
+            return np.zeros((len(sent.bytes), int(replicates.sum())))
+        p = np.array(float(workers))
+        trees = self.trees[replicates] & (workers != self.workers)
+        latency, bandwidth = (
+            np.where(trees, of_tree(p), of_ring(p)) / 2
+            for of_tree, of_ring in ((TREE.latency, RING.latency), (TREE.bandwidth, RING.bandwidth))
+        )
+        moved = change.bytes / change.bandwidth * sent.bytes[:, None]
+        round_trip = self.link.alpha[replicates] * latency + self.link.beta[replicates] * bandwidth * moved
+        return np.asarray(sent.rounds[:, None] * round_trip)
 
-def _message_seconds(law: ReductionLaw, workers: int, sizes: npt.ArrayLike, alpha: float, beta: float) -> Reals:
-    if workers < 2:
-        return np.zeros(np.shape(sizes))
-    p = np.array(float(workers))
-    return np.asarray(alpha * law.latency(p) + beta * law.bandwidth(p) * np.asarray(sizes, np.float64))
+
+def _merged(sent: Messages, change: Change) -> npt.NDArray[np.bool_]:
+    """Which all-reduces go with the next one."""
+    merged = np.zeros(len(sent.bytes), np.bool_)
+    own = np.flatnonzero(sent.all_reduces)
+    if change.pairs:
+        merged[own[0 : len(own) - 1 : 2]] = True
+    return merged
 
 
-def _end(sent: Collectives, seconds: Reals) -> float:
-    """How long after it is needed the last message ends, s; below 0 where it ends before."""
-    end = -np.inf
-    for ready, of_message in zip(sent.ready, seconds, strict=True):
-        end = max(end, float(ready)) + float(of_message)
-    return end - float(sent.needed[-1])
+def _changed(sent: Messages, change: Change) -> Messages:
+    """The collectives with pairs of all-reduces merged, where they are to be."""
+    merged = np.flatnonzero(_merged(sent, change))
+    if not len(merged):
+        return sent
+    own = np.flatnonzero(sent.all_reduces)
+    sizes, rounds = sent.bytes.copy(), sent.rounds.copy()
+    for first, second in zip(merged, own[1::2], strict=True):
+        sizes[second] += sizes[first]
+        rounds[first] = 0.0
+    return replace(sent, bytes=sizes, rounds=rounds)
 
 
-def replay(sent: Collectives, found: Iterations, world_size: int, seed: int = 0) -> Replay:
-    """Learn from the all-reduces of a data-parallel training; raises `NotTold`."""
-    own = sent.where(np.array([kind == ALL_REDUCE for kind in sent.kind], np.bool_))
-    own = own.where((own.group_size == world_size) | (own.group_size < 0))
-    if world_size < 2 or not len(own):
+def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
+    """How much longer a forward pass [s] takes whose blocks are gathered, one ahead, [...].
+
+    `seconds` [blocks, ...] of each block's all-gather, in forward order. A trace does not say where in the forward pass
+    a message's layers are: blocks compute for as long as their part of the bytes.
+    """
+    computing = forward * sizes / sizes.sum()
+    gathered, computed = seconds[0], seconds[0]
+    for block in range(len(seconds)):
+        begin = np.maximum(computed, gathered)
+        computed = begin + computing[block]
+        if block + 1 < len(seconds):
+            gathered = np.maximum(gathered, begin) + seconds[block + 1]
+    return np.asarray(computed - forward)
+
+
+def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed: int = 0) -> Known:
+    """Learn from the collectives of a data-parallel training; raises `NotTold`.
+
+    `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took.
+    """
+    sent, workers = rank.collectives, rank.trace.world_size
+    among_all = sent.among(workers)
+    rounds = np.array([ROUNDS.get(kind, 0) for kind in sent.kind], np.float64) * among_all
+    of_training = np.array([kind in _DATA_PARALLEL for kind in sent.kind], np.bool_) & among_all
+    if workers < 2 or not of_training.any():
         raise NotTold("no all-reduce among all workers was traced")
-    if (own.bytes < 0).any():
-        raise NotTold("the trace does not say how large its all-reduces are (PyTorch 2.2 or newer does)")
-    of_iteration = [own.where(own.iteration == place) for place in range(len(found.seconds))]
-    usual = int(np.median([len(of) for of in of_iteration]))
-    chosen = [place for place, of in enumerate(of_iteration) if len(of) == usual and usual]
-    messages = [of_iteration[place] for place in chosen]
-    sizes = np.concatenate([of.bytes for of in messages]).astype(np.float64)
-    times = np.concatenate([of.seconds for of in messages])
-    random = generator(seed, "trace", len(own), float(times.sum()))
-    alpha, beta = _frontier(sizes, times, world_size, _most_latency(sent, world_size), random)
-    rings = all(name == "RING" for name in own.algorithm)
+    if (sent.bytes[rounds > 0] < 0).any():
+        raise NotTold(
+            "the trace does not say how large its all-reduces are (for NCCL PyTorch 2.2 or newer does; for Gloo "
+            "torch.profiler with record_shapes=True)"
+        )
+    sizes = sent.bytes * np.array([workers if kind == "AllGather" else 1.0 for kind in sent.kind])
+    transfers = np.full(len(sent), np.inf) if least is None else least
+    counts = np.bincount(sent.iteration[rounds > 0], minlength=len(rank.iterations.seconds))
+    usual = int(np.bincount(counts[list(rank.replays)]).argmax())
+    if not usual:
+        raise NotTold("most iterations send nothing")
+    chosen = [place for place in rank.replays if counts[place] == usual]
+    kinds = np.array(sent.kind)
+    messages = []
+    for place in chosen:
+        at = np.searchsorted(sent.place, rank.replays[place].places, sorter=np.argsort(sent.place))
+        at = np.argsort(sent.place)[at]
+        messages.append(
+            Messages(
+                rounds[at], sizes[at], sent.seconds[at], transfers[at], (kinds[at] == ALL_REDUCE) & (rounds[at] > 0)
+            )
+        )
+    turns, moved = (
+        np.concatenate([getattr(of, name)[of.rounds > 0] for of in messages]) for name in ("rounds", "bytes")
+    )
+    seconds = np.concatenate([np.minimum(of.seconds, of.least)[of.rounds > 0] for of in messages])
+    random = generator(seed, "trace", len(seconds), float(seconds.sum()))
+    waits_told = all(np.isfinite(of.least[of.rounds > 0]).all() for of in messages)
+    if link is None and waits_told:
+        link = _fitted(turns, moved, seconds, workers, random)
+    link = link or _frontier(turns, moved, seconds, workers, _most_latency(sent, workers), random)
+    rings = all(name == "RING" for name, of_it in zip(sent.algorithm, rounds > 0, strict=True) if of_it)
     trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
-    picked = np.concatenate([[_median(found.seconds[chosen])], random.integers(len(chosen), size=REPLICATES)])
-    return Replay(world_size, found.seconds[chosen], messages, alpha, beta, picked, trees)
+    if not rank.on_device:
+        trees[:] = False  # Gloo goes round a ring
+    traced = rank.iterations.seconds[chosen]
+    picked = np.concatenate([[middle(traced)], random.integers(len(chosen), size=REPLICATES)])
+    replays = [rank.replays[place] for place in chosen]
+    sharded = "AllGather" in sent.kind
+    together = _overlap(sent, rounds > 0)
+    forward = rank.phases.forward[chosen]
+    return Known(workers, sharded, together, traced, forward, replays, messages, link, picked, trees)
 
 
-def _median(seconds: Reals) -> int:
-    return int(np.argsort(seconds, kind="stable")[(len(seconds) - 1) // 2])
-
-
-_ROUNDS = {ALL_REDUCE: 2, "Broadcast": 1, "Reduce": 1, "AllGather": 1, "ReduceScatter": 1}
+ROUNDS = {ALL_REDUCE: 2, "Broadcast": 1, "Reduce": 1, "AllGather": 1, "ReduceScatter": 1}
 """Rounds of a ring for each rank but one."""
+_DATA_PARALLEL = (ALL_REDUCE, "AllGather", "ReduceScatter")
 _STEPS = 1024  # values of α that are tried
 _SCATTER = 0.01  # of a message's time, beside what it waits
 
@@ -117,26 +247,41 @@ _SCATTER = 0.01  # of a message's time, beside what it waits
 def _most_latency(sent: Collectives, workers: int) -> float:
     """The most that a round's latency can be, s: no collective can have ended sooner."""
     groups = np.where(sent.group_size > 1, sent.group_size, workers)
-    rounds = np.array([_ROUNDS.get(kind, 0) for kind in sent.kind]) * (groups - 1)
+    rounds = np.array([ROUNDS.get(kind, 0) for kind in sent.kind]) * (groups - 1)
     return float((sent.seconds[rounds > 0] / rounds[rounds > 0]).min())
 
 
 def _frontier(
-    sizes: Reals, seconds: Reals, workers: int, most: float, random: np.random.Generator
-) -> tuple[Ensemble, Ensemble]:
+    rounds: Reals, sizes: Reals, seconds: Reals, workers: int, most: float, random: np.random.Generator
+) -> Link:
     """α and β of a ring that lies below all messages and nearest to them.
 
     Waiting is taken to be exponentially distributed: replicates are drawn by what each α then leaves to wait for.
     """
     p = np.array(float(workers))
-    rounds, moved = float(RING.latency(p)), float(RING.bandwidth(p)) * sizes
+    turns, moved = rounds * float(RING.latency(p)) / 2, rounds * float(RING.bandwidth(p)) / 2 * sizes
     tried = np.linspace(0, most, _STEPS)
-    slopes = np.maximum(((seconds - rounds * tried[:, None]) / moved).min(-1), 0.0)
-    waiting = np.maximum(seconds - rounds * tried[:, None] - slopes[:, None] * moved, 0.0).mean(-1)
+    slopes = np.maximum(((seconds - turns * tried[:, None]) / moved).min(-1), 0.0)
+    waiting = np.maximum(seconds - turns * tried[:, None] - slopes[:, None] * moved, 0.0).mean(-1)
     usual = waiting.min() + _SCATTER * seconds.mean()
     likely = np.exp((waiting.min() - waiting) * len(sizes) / usual)
     drawn = np.append(waiting.argmin(), random.choice(_STEPS, REPLICATES, p=likely / likely.sum()))
-    return tried[drawn], slopes[drawn]
+    return Link(tried[drawn], slopes[drawn])
+
+
+def link_of(rows: Sequence[AllReduce], workers: int, seed: int = 0) -> Link:
+    """α and β of a ring from another program's log of all-reduces, as `_fitted`."""
+    sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
+    return _fitted(np.full(len(rows), 2.0), sizes, seconds, workers, generator(seed, "log", len(rows)))
+
+
+def _fitted(rounds: Reals, sizes: Reals, seconds: Reals, workers: int, random: np.random.Generator) -> Link:
+    """α and β of a ring by least squares, of the messages and of messages drawn from them."""
+    p, count = np.array(float(workers)), len(rounds)
+    design = np.stack([rounds * float(RING.latency(p)) / 2, rounds * float(RING.bandwidth(p)) / 2 * sizes], -1)
+    drawn = np.concatenate([[np.arange(count)], random.integers(count, size=(REPLICATES, count))])
+    alpha, beta = np.moveaxis(non_negative_fit(design[drawn], seconds[drawn]), -1, 0)
+    return Link(alpha, beta)
 
 
 def worker_counts(workers: int) -> list[int]:
@@ -145,7 +290,7 @@ def worker_counts(workers: int) -> list[int]:
     return sorted({count for count in doublings if count <= FURTHEST * workers})
 
 
-def predictions(known: Replay, batch: int | None, threshold: float) -> dict[str, Any]:
+def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, Any]:
     """Throughput at every of `worker_counts`, where doubling the workers stops paying, and what changes would gain.
 
     In samples/s where a worker's mini-batch is given, else in iterations of a worker.
@@ -160,19 +305,46 @@ def predictions(known: Replay, batch: int | None, threshold: float) -> dict[str,
     return {
         "unit": "samples/s" if batch else "worker iterations/s",
         "workers": [
-            {"workers": p, **columns("iteration_seconds", seconds[p]), **columns("throughput", rate)}
+            {
+                "workers": p, **columns("iteration_seconds", seconds[p]), **columns("throughput", rate),
+                **columns("speedup", rate / rates[1]),
+            }
             for p, rate in rates.items()
         ],
         "stalling": {"verdict": verdict, "workers": workers, "probabilities": dict(stall.probabilities)},
         "what_if": [
-            {"change": name, **columns("throughput_factor", seconds[most] / known.iteration(most, **changes))}
-            for name, changes in CHANGES.items()
+            {"change": name, **columns("throughput_factor", seconds[most] / known.iteration(most, change))}
+            for name, change in CHANGES.items()
+            if _can_be_told(known, change)
         ],
         "what_if_workers": most,
-    }
+    }  # fmt: skip
 
 
-CHANGES: Mapping[str, Mapping[str, float]] = {
-    "half the bytes": {"bytes_factor": 0.5},
-    "twice the bandwidth": {"bandwidth_factor": 2.0},
+def _overlap(sent: Collectives, chosen: npt.NDArray[np.bool_]) -> bool:
+    """Whether one of them begins while another one is under way."""
+    start, end = sent.start[chosen], sent.start[chosen] + sent.seconds[chosen]
+    return bool((start[1:] < np.maximum.accumulate(end)[:-1] - _ROUNDING).any())
+
+
+_ROUNDING = 1e-6
+"""Seconds by which two that follow one another may seem to overlap."""
+
+
+def _can_be_told(known: Known, change: Change) -> bool:
+    """What changes which messages there are: not where they share the link, as others would share it otherwise."""
+    if known.together and (change.sharded or change.pairs):
+        return False
+    all_reduces = min(int(sent.all_reduces.sum()) for sent in known.messages)
+    if change.sharded:
+        return all_reduces > 0 and not known.sharded and bool(np.isfinite(known.forward).all())
+    return not change.pairs or (all_reduces > 1 and not known.sharded)
+
+
+CHANGES: Mapping[str, Change] = {
+    "half the bytes": Change(bytes=0.5),
+    "twice the bandwidth": Change(bandwidth=2.0),
+    "buckets twice as large": Change(pairs=True),
+    "FSDP in place of DDP": Change(sharded=True),
 }
+"""What is asked of every trace."""

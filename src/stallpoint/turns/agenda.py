@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
 from stallpoint.kinds import cell_from_json
-from stallpoint.parquet import atomic
 from stallpoint.turns.ledger import Measurement, Seconds
 
 PATIENCE = 60.0

@@ -6,6 +6,9 @@ global mini-batch. `assembly` puts together what a preset asks for:
 - `gradients`: where they lie, and what a message is made of;
 - `engine`: when messages are sent, and by which thread; `merging`: which layers travel together;
 - `exchange`: what a message does (sum, or parameter server); `compression`: what is sent of it;
+- `exchanging`: algorithms that exchange all weights or gradients in one message: `averaging` and `gossip` over MPI;
+  `asynchronous`, `downpour` and `elastic` with a `server` each asks for itself (`served`);
+- `delayed`: gradients that are put off;
 - `communicator`: who moves the bytes: `mpi` or `torch_distributed`;
 - `ddp`, `zero` and `fsdp` do everything by themselves.
 """

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from torch import nn
 
-from stallpoint.measure.clock import Mark
 from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
 
 
@@ -18,16 +17,6 @@ class Alone(Synchronisation):
     def __init__(self, network: nn.Module) -> None:
         self.network = network
 
-    def ready(self, layer: int) -> None:
-        """Nothing to do."""
-
-    def backward_ended(self, now: Mark) -> Mark:
-        """When the backward pass returned."""
-        return now
-
-    def finish(self) -> None:
-        """Nothing to wait for."""
-
     def sent(self) -> Mapping[int, Sent]:
         """Nothing."""
         return {}
@@ -35,9 +24,6 @@ class Alone(Synchronisation):
     def clear(self) -> None:
         """Forget the gradients."""
         self.network.zero_grad(set_to_none=True)
-
-    def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """Nothing to learn."""
 
     def close(self, *, wait: bool) -> None:
         """Nothing to end."""

@@ -10,13 +10,20 @@ from torch import nn
 
 from stallpoint.measure.clock import Clock
 from stallpoint.measure.synchronisation.alone import Alone
+from stallpoint.measure.synchronisation.asynchronous import Asynchronous
+from stallpoint.measure.synchronisation.averaging import Averaging
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.compression import reducer
+from stallpoint.measure.synchronisation.downpour import Downpour
+from stallpoint.measure.synchronisation.elastic import Elastic
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.exchange import Empty, Exchange, ParameterServer, Sum
+from stallpoint.measure.synchronisation.gossip import Gossip
 from stallpoint.measure.synchronisation.gradients import Gradients
-from stallpoint.measure.synchronisation.interface import Synchronisation
+from stallpoint.measure.synchronisation.interface import Replica, Synchronisation
 from stallpoint.measure.synchronisation.merging import Merging
+from stallpoint.measure.synchronisation.served import Served
+from stallpoint.measure.synchronisation.server import MakeOptimiser
 from stallpoint.measure.world import World
 from stallpoint.messages import messages
 from stallpoint.networks.layers import Layer
@@ -24,6 +31,9 @@ from stallpoint.presets import Preset
 
 if TYPE_CHECKING:
     from stallpoint.measure.synchronisation.fsdp import FullySharded
+
+SERVED: dict[str, type[Served]] = {"asynchronous": Asynchronous, "downpour": Downpour, "elastic": Elastic}
+"""Algorithms with servers."""
 
 
 def sharded(
@@ -47,28 +57,36 @@ def start(
     step: Callable[[list[nn.Parameter]], None],
     *,
     warmup: int,
+    for_server: MakeOptimiser,
     empty_messages: bool = False,
     waiting: Callable[[bool], None] = lambda _: None,
 ) -> Synchronisation:
     """How the workers of `world` synchronise the `network`, whose `layers` are on `device`.
 
-    `step` updates weights where the preset has that done by one rank; plans that need measured times are
-    made after `warmup` iterations. With `empty_messages` every message carries one value, and no gradients. `waiting`
-    is told when a rank begins and ends to wait in the middle of computing. What shards weights is another network,
-    which `sharded` makes.
+    `step` updates weights where the preset has that done by one rank, and `for_server` makes what updates the share of
+    a server; plans that need measured times are made after `warmup` iterations. With `empty_messages` every message
+    carries one value, and no gradients. `waiting` is told when a rank begins and ends to wait in the middle of
+    computing. What shards weights is another network, which `sharded` makes.
     """
     if world.size == 1 or not preset.communicates:
         return Alone(network)
+    replica = Replica(network, layers, world, clock)
     if preset.backend == "ddp":
         if preset.sharding == "optimiser":
             from stallpoint.measure.synchronisation.zero import ShardedOptimiser
 
-            return ShardedOptimiser(network, layers, world, clock, device, preset, waiting)
+            return ShardedOptimiser(replica, device, preset, waiting)
         from stallpoint.measure.synchronisation.ddp import DataParallel  # loads slowly
 
-        return DataParallel(network, layers, world, clock, device, preset, waiting)
-    gradients = Gradients(layers)
+        return DataParallel(replica, device, preset, waiting)
+    if preset.served:
+        return SERVED[preset.algorithm](replica, preset, for_server)
+    if preset.algorithm == "gossip":
+        return Gossip(replica, preset)
     communicates = communicator(preset.backend, preset.scheme, preset.segment_bytes, world, device)
+    if preset.algorithm == "averaging":
+        return Averaging(replica, preset, communicates)
+    gradients = Gradients(layers)
     sums = reducer(preset, communicates, gradients.values, device)
     exchange: Exchange = Sum(gradients, sums)
     if empty_messages:

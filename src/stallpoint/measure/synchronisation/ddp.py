@@ -8,7 +8,7 @@ hooks that compress take the mean themselves: what they give is multiplied by th
 """
 
 # No annotations as texts here: DistributedDataParallel compares those of the hook with its own types.
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,11 +18,9 @@ from torch import nn
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from stallpoint.measure.clock import Clock, Mark
-from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
+from stallpoint.measure.clock import Mark
+from stallpoint.measure.synchronisation.interface import Replica, Sent, Synchronisation
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
-from stallpoint.measure.world import World
-from stallpoint.networks.layers import Layer
 from stallpoint.presets import Preset
 
 _DEFAULT_BUCKET = 25 * 1024 * 1024
@@ -37,21 +35,12 @@ class DataParallel(Synchronisation):
 
     updates = False
 
-    def __init__(
-        self,
-        network: nn.Module,
-        layers: Sequence[Layer],
-        world: World,
-        clock: Clock,
-        device: torch.device,
-        preset: Preset,
-        waiting: Callable[[bool], None],
-    ) -> None:
-        self._communicator = TorchCommunicator(world, device)
+    def __init__(self, replica: Replica, device: torch.device, preset: Preset, waiting: Callable[[bool], None]) -> None:
+        self._communicator = TorchCommunicator(replica.world, device)
         # Its default size of buckets makes the first one small; a size that is given does not.
         size = None if preset.fusion_bytes == _DEFAULT_BUCKET else preset.fusion_bytes / 2**20
         self._wrapped = DistributedDataParallel(
-            network,
+            replica.network,
             bucket_cap_mb=size,
             gradient_as_bucket_view=preset.bucket_view,
             static_graph=preset.static_graph,
@@ -60,9 +49,11 @@ class DataParallel(Synchronisation):
         self._wrapped.register_comm_hook(None, self._all_reduce)
         self.network: nn.Module = self._wrapped
         self._waiting = waiting
-        self._clock = clock
+        self._clock = replica.clock
         self._layer_of = {
-            id(weights): index for index, layer in reversed(list(enumerate(layers))) for weights in layer.parameters
+            id(weights): index
+            for index, layer in reversed(list(enumerate(replica.layers)))
+            for weights in layer.parameters
         }
         self._last_ready: Mark = None
         self._messages: list[tuple[list[torch.Tensor], Mark, Mark]] = []
@@ -80,9 +71,6 @@ class DataParallel(Synchronisation):
     def backward_ended(self, now: Mark) -> Mark:
         """When the last layer's gradients were complete."""
         return self._last_ready
-
-    def finish(self) -> None:
-        """All messages have ended: the backward pass waits for them."""
 
     def sent(self) -> Mapping[int, Sent]:
         """What was sent since the start of the iteration, by layer; a layer's parameters may go apart."""

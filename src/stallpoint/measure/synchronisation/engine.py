@@ -58,10 +58,6 @@ class Engine(Synchronisation):
         if self._thread:
             self._send_complete(self._thread)
 
-    def backward_ended(self, now: Mark) -> Mark:
-        """When the backward pass returned."""
-        return now
-
     def finish(self) -> None:
         """Wait until all messages are sent, or send them; every layer is ready. A device may still be at it."""
         if self._thread:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from stallpoint.measure.clock import Mark
+from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.world import World
+from stallpoint.networks.layers import Layer
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,30 @@ class Gathered:
     end: float
 
 
+@dataclass(frozen=True)
+class Replica:
+    """A worker's copy of the network, whom it shares the training with, and what times both."""
+
+    network: nn.Module
+    layers: Sequence[Layer]
+    """Of the network, in forward order."""
+    world: World
+    clock: Clock
+
+
 class Synchronisation(Protocol):
     """One way to synchronise. All ranks call the same methods in the same order.
 
-    Those that shard nothing, accumulate by themselves and leave the update to others inherit all that is not theirs.
+    Those that shard nothing, keep the weights of all ranks the same, accumulate by themselves and leave the update to
+    others inherit all that is not theirs.
     """
 
     network: nn.Module
     """What is trained."""
     updates: bool
     """Whether it also updates the weights, so that nobody else may."""
+    apart: bool = False
+    """Whether workers update weights of their own, so that a loss is not divided by their number."""
     shards: int = 1
     """In how many parts the weights are: as many ranks, in their order, hold all of them together."""
 
@@ -72,6 +88,7 @@ class Synchronisation(Protocol):
 
     def ready(self, layer: int) -> None:
         """The gradients of `layer` are complete; called in the middle of the backward pass."""
+        return
 
     def backward_ended(self, now: Mark) -> Mark:
         """The backward pass has returned; when back-propagation itself had ended."""
@@ -79,6 +96,11 @@ class Synchronisation(Protocol):
 
     def finish(self) -> None:
         """Return when the gradients of all layers are summed (or all weights updated); raises what went wrong."""
+        return
+
+    def updated(self) -> None:
+        """The weights are updated: exchange them, where it is they that are exchanged."""
+        return
 
     def sent(self) -> Mapping[int, Sent]:
         """What was sent since the start of the iteration, by layer; it has ended."""
@@ -88,6 +110,22 @@ class Synchronisation(Protocol):
 
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
         """An iteration has ended in which the layers' gradients were complete at these times, s since its start."""
+        return
+
+    def consensus(self) -> AbstractContextManager[None]:
+        """A block in which the network has the weights that are trained, on all ranks, which call it together."""
+        return nullcontext()
+
+    def staleness(self) -> Sequence[tuple[int, int, int]]:
+        """Number of each update of this rank's server, the worker of each, and its staleness; all ranks call it."""
+        return []
+
+    def state(self) -> dict[str, Any]:
+        """What it keeps from iteration to iteration, in tensors, numbers, lists and dictionaries; a worker's own."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with what `state` gave."""
         return
 
     def close(self, *, wait: bool) -> None:

@@ -48,8 +48,19 @@ def common_network(nodes: Sequence[dict[str, IPv4Interface]], *, same_node: bool
 
 def interface(world: World) -> tuple[str, str]:
     """Name of this rank's interface to the others, and rank 0's address there (its host name where none is shared)."""
+    names, hosts = _meeting(world)
+    return names[world.rank] if names else "", hosts[0]
+
+
+def reachable(world: World) -> list[str]:
+    """For each rank the address at which the others reach it (its host name where no network is shared)."""
+    return _meeting(world)[1]
+
+
+def _meeting(world: World) -> tuple[list[str], list[str]]:
+    """As `common_network`, and as `reachable`."""
     hosts = world.comm.allgather((socket.gethostname(), addresses()))
     names = common_network([found for _, found in hosts], same_node=len({host for host, _ in hosts}) == 1)
     if not names:
-        return "", hosts[0][0]
-    return names[world.rank], str(hosts[0][1][names[0]].ip)
+        return [], [host for host, _ in hosts]
+    return names, [str(found[name].ip) for name, (_, found) in zip(names, hosts, strict=True)]

@@ -1,12 +1,14 @@
-"""After how many epochs copying a shared training set to the nodes' own disks has paid.
+"""After how many epochs copying a training set to the nodes' own disks, or converting it, has paid.
 
-Keuper & Pfreundt (2016, section IV) advise to stage. It costs its time once, and saves in each epoch what workers wait
-less for data: break-even = staging / (wait for the shared storage - wait for the copy), both in an epoch of the set.
+Keuper & Pfreundt (2016, section IV) advise both. Each costs its time once, and saves in each epoch what workers wait
+less for data: break-even = seconds / (wait before - wait after), both in an epoch of the set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
@@ -14,64 +16,94 @@ import pandas as pd
 
 from stallpoint.cells import TrainCell
 from stallpoint.models.base.measured import Measured, trained
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, bootstrap, columns, estimate, generator, groups
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    bootstrap,
+    columns,
+    estimate,
+    generator,
+    groups,
+    unknown_ensemble,
+)
 
 PAYS, NEVER, UNDECIDED = "pays", "never pays", "undecided"
+STAGING, PACKING = "staging", "packing"
 
 
-def table(points: Sequence[Measured], runs: pd.DataFrame, staging: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the break_even table: points on a staged storage beside those on the same set where it is shared.
+@dataclass(frozen=True)
+class _Remedy:
+    """What was done to the set of a storage, once."""
 
-    The two agree in everything but the storage. `staging` holds what copying took on each node.
+    name: str
+    samples: int
+    seconds: Ensemble
+    source: str = ""
+    """Path of what was packed."""
+
+    def is_between(self, before: TrainCell, after: TrainCell) -> bool:
+        """Whether `after` reads what this made of that which `before` reads."""
+        if before.stage_to:
+            return False
+        if self.name == STAGING:
+            here, there = ((one.storage_path, one.storage_format) for one in (before, after))
+            return bool(after.stage_to) and here == there
+        return not after.stage_to and os.path.normpath(before.storage_path) == os.path.normpath(self.source)
+
+
+def table(
+    points: Sequence[Measured], runs: pd.DataFrame, staging: pd.DataFrame, conversions: pd.DataFrame, seed: int
+) -> list[dict[str, object]]:
+    """Rows of the break_even table: points with staging or packing beside those without.
+
+    The two agree in everything but the storage. `staging` holds what copying took on each node, `conversions` what
+    converting took.
     """
     cells = trained(runs)
-    taken = {place: _Staged(place, rows, seed) for place, rows in groups(staging, ["hardware", "storage"])}
+    done: dict[tuple[str, str], list[_Remedy]] = {}
+    for place, rows in groups(staging, ["hardware", "storage"]):
+        done.setdefault(place, []).append(_staged(place, rows, seed))
+    for place, rows in groups(conversions, ["hardware", "storage"]):
+        done.setdefault(place, []).append(_packed(rows))
     return [
-        row
-        for measured, other in permutations(points, 2)
-        if _is_staged(measured, other, cells) and (measured.point.hardware, measured.point.storage) in taken
-        for row in _rows(measured, other, taken[measured.point.hardware, measured.point.storage])
+        _row(remedy, after, before)
+        for after, before in permutations(points, 2)
+        if _without_storage(after) == _without_storage(before)
+        for remedy in done.get((after.point.hardware, after.point.storage), [])
+        if remedy.is_between(cells[before.cells[0]], cells[after.cells[0]])
     ]
 
 
-class _Staged:
-    """What staging a set on some hardware took."""
-
-    def __init__(self, place: tuple[str, str], rows: pd.DataFrame, seed: int) -> None:
-        self.job_nodes = int(rows["job_nodes"].max())
-        rows = rows[rows["job_nodes"] == self.job_nodes]
-        self.samples = int(rows["samples"].iloc[-1])
-        times = rows.groupby(["cell", "visit"])
-        # A job has staged when its slowest node has.
-        self.seconds = bootstrap(rows["seconds"], times.ngroup(), generator(seed, "staging", *place), np.max)
+def _staged(place: tuple[str, str], rows: pd.DataFrame, seed: int) -> _Remedy:
+    rows = rows[rows["job_nodes"] == rows["job_nodes"].max()]
+    times = rows.groupby(["cell", "visit"])
+    # A job has staged when its slowest node has.
+    seconds = bootstrap(rows["seconds"], times.ngroup(), generator(seed, "staging", *place), np.max)
+    return _Remedy(STAGING, int(rows["samples"].iloc[-1]), seconds)
 
 
-def _is_staged(measured: Measured, other: Measured, cells: dict[str, TrainCell]) -> bool:
-    """Whether the second is the first, but for reading the set where the first has it from."""
-    if _without_storage(measured) != _without_storage(other):
-        return False
-    staged, shared = (cells[one.cells[0]] for one in (measured, other))
-    same = (staged.storage_path, staged.storage_format) == (shared.storage_path, shared.storage_format)
-    return bool(staged.stage_to) and not shared.stage_to and same
+def _packed(rows: pd.DataFrame) -> _Remedy:
+    last = rows.iloc[-1]
+    return _Remedy(PACKING, int(last["samples"]), np.full(1 + REPLICATES, float(last["seconds"])), str(last["source"]))
 
 
 def _without_storage(measured: Measured) -> dict[str, object]:
     return {name: value for name, value in vars(measured.point).items() if name != "storage"}
 
 
-def _rows(measured: Measured, other: Measured, staged: _Staged) -> Iterator[dict[str, object]]:
-    iterations = staged.samples / measured.point.global_batch
-    local, shared = (iterations * one.parts.data_wait for one in (measured, other))
-    gain = shared - local
+def _row(remedy: _Remedy, measured: Measured, other: Measured) -> dict[str, object]:
+    iterations = remedy.samples / measured.point.global_batch
+    after, before = (iterations * one.parts.data_wait for one in (measured, other))
+    gain = before - after
     verdict = verdict_of(gain)
-    epochs = staged.seconds / gain if verdict == PAYS else np.full(1 + REPLICATES, np.nan)
-    yield {
+    epochs = remedy.seconds / gain if verdict == PAYS else unknown_ensemble()
+    return {
         **measured.point.labels(),
-        "shared": other.point.storage,
-        "job_nodes": staged.job_nodes,
-        **columns("staging", staged.seconds),
-        **columns("shared_wait", shared),
-        **columns("staged_wait", local),
+        "remedy": remedy.name,
+        "before": other.point.storage,
+        **columns("seconds", remedy.seconds),
+        **columns("wait_before", before),
+        **columns("wait_after", after),
         "verdict": verdict,
         **columns("epochs", np.where(epochs > 0, epochs, np.inf) if verdict == PAYS else epochs),
     }

@@ -14,7 +14,7 @@ import pandas as pd
 
 from stallpoint.models.base.measured import trained
 from stallpoint.models.base.parts import Parts
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns
+from stallpoint.models.base.statistics import Ensemble, columns, unknown_ensemble
 from stallpoint.models.iteration.curve import ScalingCurve
 
 BUSY = 0.9
@@ -37,7 +37,7 @@ def _rows(curve: ScalingCurve, readers: Mapping[str, int]) -> Iterator[dict[str,
     has = readers[curve.measured[curve.base].cells[0]]
     for place in curve.known:
         here, predicted = curve.at(place), curve.predicted.get(place)
-        unknown = np.full(1 + REPLICATES, np.nan)
+        unknown = unknown_ensemble()
         by_one = has * predicted.reading if predicted else unknown
         busy = here.parts.iteration_time - here.parts.data_wait
         held_out = curve.held_out.get(place, predicted)

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns
+from stallpoint.models.base.statistics import Ensemble, columns, unknown_ensemble
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.presets import Preset
 
@@ -51,7 +51,7 @@ def _rows(curve: ScalingCurve, without: Without, presets: Mapping[str, Preset]) 
 
 
 def _row(measured: Measured, without: Measured | None, isolated: Ensemble) -> dict[str, object]:
-    quiet = without.parts.iteration_time if without else np.full(1 + REPLICATES, np.nan)
+    quiet = without.parts.iteration_time if without else unknown_ensemble()
     cost = measured.parts.iteration_time - quiet
     with np.errstate(divide="ignore", invalid="ignore"):
         quantities = {

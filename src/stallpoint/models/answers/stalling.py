@@ -10,7 +10,7 @@ from stallpoint.models.answers.attribution import NOT_DISTINGUISHABLE, dominant
 from stallpoint.models.answers.controls import withheld
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES, Measured
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals, columns
+from stallpoint.models.base.statistics import Ensemble, Reals, columns, unknown_ensemble
 from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
 from stallpoint.models.scaling.curves import underlying
 from stallpoint.workers import place_of
@@ -120,7 +120,7 @@ def _row(
     curve: ScalingCurve, gained: Mapping[int, Basis], stall: Stall, measured: Stall, efficiency: float, mistrust: str
 ) -> dict[str, object]:
     """`stall` is that of all that is `known`, of which the doublings `gained` have a basis."""
-    known, unknown = curve.known, np.full(1 + REPLICATES, np.nan)
+    known, unknown = curve.known, unknown_ensemble()
     decisive = 2 * stall.ranks if stall.reached else stall.largest
     # Where no stall was found, the last doubling says so.
     last = stall.ranks if stall.reached else max(gained, default=None)
@@ -145,7 +145,7 @@ def _verdict_columns(curve: ScalingCurve, stall: Stall, mistrust: str) -> dict[s
     said, ranks = stall.verdict
     there = [n for n in curve.known if curve.basis(n) == "measured"]
     best = max(there, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
-    speedup = curve.speedup(best, "measured") if there else np.full(1 + REPLICATES, np.nan)
+    speedup = curve.speedup(best, "measured") if there else unknown_ensemble()
     return {
         "verdict": "withheld" if mistrust else said,
         "verdict_ranks": ranks,
@@ -185,7 +185,7 @@ def communication_ratio(point: Measured | Predicted) -> Ensemble:
 def _crossing_columns(curve: ScalingCurve, known: Sequence[int]) -> dict[str, float]:
     """The crossing, and the worker counts between which it was interpolated."""
     if not known:
-        return {**columns("crossing_ranks", np.full(1 + REPLICATES, np.nan)), "crossing_after": np.nan}
+        return {**columns("crossing_ranks", unknown_ensemble()), "crossing_after": np.nan}
     found = crossing(known, np.stack([communication_ratio(curve.at(ranks)) for ranks in known], axis=-1))
     below = [ranks for ranks in known if ranks < found[0]]
     return {**columns("crossing_ranks", found), "crossing_after": float(max(below, default=np.nan))}

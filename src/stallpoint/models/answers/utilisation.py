@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from stallpoint.models.base.measured import Measured
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns, is_duration
+from stallpoint.models.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
 from stallpoint.models.terms.trainings import Layers
 
 FLOPS_OF_PASSES = 6
@@ -76,4 +76,4 @@ def _gradient_bytes(network: str, networks: Mapping[str, Layers]) -> float:
 
 def _possible(seconds: Ensemble) -> Ensemble:
     """Times that can be; not numbers where any of them cannot."""
-    return seconds if is_duration(seconds) else np.full(1 + REPLICATES, np.nan)
+    return seconds if is_duration(seconds) else unknown_ensemble()

@@ -16,7 +16,7 @@ import numpy as np
 
 from stallpoint.models.answers.stalling import predicted_stall, throughput
 from stallpoint.models.base.measured import Point
-from stallpoint.models.base.statistics import REPLICATES, columns
+from stallpoint.models.base.statistics import columns, unknown_ensemble
 from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
@@ -207,7 +207,7 @@ def _rows(
 
 def _row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:
     """A row without results for `point`, which `scenario` makes of the curve of `measured`."""
-    unknown = np.full(1 + REPLICATES, np.nan)
+    unknown = unknown_ensemble()
     return {
         **measured.labels(),
         "nodes": point.nodes,

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.base.statistics import Ensemble, unknown_ensemble
 
 PATH = (
     "data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update", "straggling",
 )  # fmt: skip
 """Parts of the critical path, in the order of an iteration."""
-
-
-def _unknown() -> Ensemble:
-    return np.full(1 + REPLICATES, np.nan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +20,21 @@ class Parts:
     """
 
     iteration_time: Ensemble
-    data_wait: Ensemble = field(default_factory=_unknown)
+    data_wait: Ensemble = field(default_factory=unknown_ensemble)
     """Waiting for a mini-batch; what reading ahead hides is not in it."""
-    host_to_device: Ensemble = field(default_factory=_unknown)
-    forward: Ensemble = field(default_factory=_unknown)
-    backward: Ensemble = field(default_factory=_unknown)
-    communication: Ensemble = field(default_factory=_unknown)
+    host_to_device: Ensemble = field(default_factory=unknown_ensemble)
+    forward: Ensemble = field(default_factory=unknown_ensemble)
+    backward: Ensemble = field(default_factory=unknown_ensemble)
+    communication: Ensemble = field(default_factory=unknown_ensemble)
     """All messages, hidden or not."""
-    exposed_communication: Ensemble = field(default_factory=_unknown)
+    exposed_communication: Ensemble = field(default_factory=unknown_ensemble)
     """Of the communication what comes after the backward pass."""
-    update: Ensemble = field(default_factory=_unknown)
-    straggling: Ensemble = field(default_factory=_unknown)
+    update: Ensemble = field(default_factory=unknown_ensemble)
+    straggling: Ensemble = field(default_factory=unknown_ensemble)
     """What the slowest worker takes beyond the mean of all."""
-    matrix: Ensemble = field(default_factory=_unknown)
+    matrix: Ensemble = field(default_factory=unknown_ensemble)
     """Forward and backward of the layers in `measured.MATRIX_LAYERS`."""
-    fully_connected: Ensemble = field(default_factory=_unknown)
+    fully_connected: Ensemble = field(default_factory=unknown_ensemble)
     """Of the fully-connected ones among them."""
 
     @classmethod
@@ -55,5 +49,5 @@ class Parts:
         return self.forward + self.backward + self.update
 
 
-UNKNOWN_PARTS = Parts(iteration_time=_unknown())
+UNKNOWN_PARTS = Parts(iteration_time=unknown_ensemble())
 """Of a point of which nothing is known."""

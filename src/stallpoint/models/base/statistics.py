@@ -11,13 +11,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from scipy.optimize import brentq
-from scipy.special import digamma, polygamma
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 INTERVAL = 0.90
 """Probability that an interval is meant to cover."""
@@ -50,6 +50,11 @@ _TAILS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
     """The rows of `frame` for each value of the column `by`, or for each tuple of values of several columns."""
     yield from frame.groupby(by if isinstance(by, str) else list(by))
+
+
+def unknown_ensemble() -> Ensemble:
+    """An ensemble of what is not known: not a number throughout."""
+    return np.full(1 + REPLICATES, np.nan)
 
 
 def generator(seed: int, *key: object) -> np.random.Generator:
@@ -92,6 +97,10 @@ def scatter(frame: pd.DataFrame, by: Sequence[str], column: str) -> Scatter:
     if len(found) < ENOUGH_CELLS:
         squares = UNKNOWN.freedom * UNKNOWN.deviation**2 + (freedom * found).sum()
         return Scatter(float(np.sqrt(squares / (UNKNOWN.freedom + freedom.sum()))), UNKNOWN.freedom)
+    # Here, as importing it takes longer than a trace of a profiler is explained in.
+    from scipy.optimize import brentq
+    from scipy.special import digamma, polygamma
+
     logs = np.log(found) - digamma(freedom / 2) + np.log(freedom / 2)
     more = float(np.var(logs, ddof=1) - polygamma(1, freedom / 2).mean())
     least, most = DEGREES_OF_FREEDOM

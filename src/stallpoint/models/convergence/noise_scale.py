@@ -12,18 +12,31 @@ whose means over steps are taken before their ratio, which would be biased.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, bootstrap, columns, generator, groups
-from stallpoint.models.convergence.steps import TO_TARGET, Steps
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    unknown_ensemble,
+)
+from stallpoint.models.convergence.steps import TRAINED, Steps
+from stallpoint.outcome import DIVERGED
 
 PARTS = 4
 """Equal parts of a training that are told apart, as the noise grows while the loss falls."""
-_TRAINED = tuple(name for name in TO_TARGET if name != "target")
+
+
+def without_diverged(gradient_noise: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of runs that did not diverge, by ``convergence_runs``: norms that explode would outweigh all others."""
+    return gradient_noise[~gradient_noise["cell"].isin(runs.loc[runs["ended"] == DIVERGED, "cell"])]
 
 
 def noise_scale(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
@@ -46,31 +59,37 @@ def table(gradient_noise: pd.DataFrame, seed: int) -> list[dict[str, object]]:
 
 def _parts(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
     several = gradient_noise[gradient_noise["batch"] > gradient_noise["worker_batch"]]
-    for key, rows in groups(several, [*_TRAINED, "batch"]):
+    for key, rows in groups(several, [*TRAINED, "batch"]):
         part = np.ceil(PARTS * rows["step"] / max(rows["step"].max(), 1)).clip(1, PARTS).astype(int)
         for number, of_part in groups(rows.assign(part=part), "part"):
             yield {
-                **dict(zip([*_TRAINED, "batch"], key, strict=True)),
+                **dict(zip([*TRAINED, "batch"], key, strict=True)),
                 "part": int(number),
                 "steps": len(of_part),
                 **columns("noise_scale", noise_scale(of_part, generator(seed, "noise", *key, number))),
             }
 
 
-def critical_batches(found: Iterable[Steps], gradient_noise: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the critical_batches table: of every training B_crit by its steps, and the noise scale beside it.
+def of_training(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> Ensemble:
+    """The noise scale of a whole training at all its B; not a number where no norms were recorded."""
+    rows = _of(gradient_noise, steps.training, TRAINED)
+    rows = rows[rows["batch"] > rows["worker_batch"]]
+    random = generator(seed, "noise", *steps.training.values())
+    return noise_scale(rows, random) if len(rows) else unknown_ensemble()
+
+
+def critical_batches(
+    found: Iterable[Steps], noise: Callable[[Steps], Ensemble], threshold: float
+) -> list[dict[str, object]]:
+    """Rows of the critical_batches table: of every training B_crit by its steps, and its `noise` scale beside it.
 
     The noise scale is that of the whole training at all B. Both need not agree: it takes every direction as equally
     curved, and grows while the loss falls (Merrill et al., 2025, find the critical batch by branching instead).
     """
-    return [_row(steps, gradient_noise, seed) for steps in found]
+    return [_row(steps, noise(steps), threshold) for steps in found]
 
 
-def _row(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> dict[str, object]:
-    rows = _of(gradient_noise, steps.training, _TRAINED)
-    rows = rows[rows["batch"] > rows["worker_batch"]]
-    random = generator(seed, "noise", *steps.training.values())
-    measured = noise_scale(rows, random) if len(rows) else np.full(1 + REPLICATES, np.nan)
+def _row(steps: Steps, measured: Ensemble, threshold: float) -> dict[str, object]:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = measured / steps.critical
     return {
@@ -80,6 +99,8 @@ def _row(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> dict[str, obj
         **columns("least_steps", steps.least_steps),
         **columns("least_samples", steps.least_samples),
         **columns("critical_batch", steps.critical),
+        **columns("perfect_to", steps.perfect_to(threshold)),
+        **columns("no_gain_from", steps.no_gain_from(threshold)),
         **columns("noise_scale", measured),
         **columns("noise_over_critical", ratio),
     }

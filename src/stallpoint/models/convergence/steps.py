@@ -19,8 +19,10 @@ import pandas as pd
 
 from stallpoint.models.base.statistics import (
     INTERVAL,
+    MOST_APART,
     REPLICATES,
     Ensemble,
+    Reals,
     Scatter,
     bootstrap,
     columns,
@@ -28,13 +30,18 @@ from stallpoint.models.base.statistics import (
     groups,
     non_negative_least_squares,
     scatter,
+    unknown_ensemble,
 )
 
-TO_TARGET = ("network", "storage", "sync", "recipe", "target")
+TRAINED = ("network", "storage", "sync", "recipe")
+"""What tells one training from another, whatever computes it."""
+TO_TARGET = (*TRAINED, "target")
 """What steps to a target are of; hardware and workers change their time alone."""
 PERFECT, DIMINISHING, NO_GAIN, UNDECIDED = "perfect scaling", "diminishing returns", "no gain", "undecided"
 FEWEST_BATCHES = 2
 """B without which S_min and E_min cannot be told apart."""
+USUAL_MISFIT, SURENESS = 0.05, 2.0
+"""How far steps usually lie from the law, standard deviation of their logarithm, and how many B that counts as."""
 _REFITS = 8  # rounds of a fit whose weights are what it finds
 
 
@@ -54,11 +61,7 @@ class AtBatch:
     """Its steps to the target."""
 
 
-def _unknown() -> Ensemble:
-    return np.full(1 + REPLICATES, np.nan)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steps:
     """Steps to one target, by B."""
 
@@ -70,6 +73,9 @@ class Steps:
     """S_min; not a number where too few B reached the target."""
     least_samples: Ensemble
     """E_min."""
+    misfit: float
+    """How far true steps lie from the law, as `USUAL_MISFIT`: beyond what seeds explain."""
+    seed: int
 
     @property
     def critical(self) -> Ensemble:
@@ -89,8 +95,8 @@ class Steps:
         """
         here = self.batches.get(batch)
         if here is not None:
-            return _unknown() if here.steps is None else here.steps
-        return self.fitted(batch) if self.reaching and batch <= self.reaching[-1] else _unknown()
+            return unknown_ensemble() if here.steps is None else here.steps
+        return self.expected(batch) if self.reaching and batch <= self.reaching[-1] else unknown_ensemble()
 
     def samples(self, batch: int) -> Ensemble:
         """Samples to the target at any B, as far as `at` knows its steps."""
@@ -100,9 +106,25 @@ class Steps:
         """S(B)."""
         return self.least_steps + self.least_samples / batch
 
+    def expected(self, batch: int) -> Ensemble:
+        """S(B) where nobody trained: with how far the law is off there, by as many B as said so (Student's t)."""
+        random = generator(self.seed, "misfit", *self.training.values(), batch)
+        freedom = SURENESS + len(self.reaching)
+        off = np.clip(self.misfit * random.standard_t(freedom, REPLICATES), -MOST_APART, MOST_APART)
+        return np.asarray(self.fitted(batch) * np.concatenate([[1.0], np.exp(off)]))
+
     def without(self, batch: int) -> Steps:
         """The same, fitted to all other B."""
-        return _fitted(self.training, {b: at for b, at in self.batches.items() if b != batch})
+        return _fitted(self.training, {b: at for b, at in self.batches.items() if b != batch}, self.seed)
+
+    def perfect_to(self, threshold: float) -> Ensemble:
+        """B up to which doubling it saves at least 1 - `threshold` of half the steps (see `regime`)."""
+        # (1 + x) / (1 + x/2) = 2 (1 - threshold), with x = B_crit / B
+        return self.critical * threshold / (1 - 2 * threshold)
+
+    def no_gain_from(self, threshold: float) -> Ensemble:
+        """B from which doubling it gains less than `threshold`."""
+        return self.critical * (1 - threshold) / (2 * threshold)  # the same, = 1 + threshold
 
     def regime(self, batch: int, threshold: float) -> str:
         """What doubling B from here does by the fit, where nine of ten replicates agree.
@@ -123,37 +145,59 @@ def steps_of(runs: pd.DataFrame, seed: int) -> list[Steps]:
         done = rows[rows["reached"].astype(bool)]
         usual = scatter(done, ["batch", "trial"], "steps_to_target")
         batches = {int(b): _at(at, usual, generator(seed, "steps", *key, b)) for b, at in groups(rows, "batch")}
-        found.append(_fitted(dict(zip(TO_TARGET, key, strict=True)), batches))
+        found.append(_fitted(dict(zip(TO_TARGET, key, strict=True)), batches, seed))
     return found
 
 
 def _at(rows: pd.DataFrame, usual: Scatter, random: np.random.Generator) -> AtBatch:
     """Of the runs at one B."""
-    whole = rows.groupby("trial").filter(lambda trial: bool(trial["reached"].all()))
-    done = int(rows["reached"].sum())
-    at = AtBatch(len(rows), done, float(rows["best_accuracy"].max()))
-    if whole.empty:
+    at = AtBatch(len(rows), int(rows["reached"].sum()), float(rows["best_accuracy"].max()))
+    best = best_trial(rows)
+    if best is None:
         return at
-    fastest = whole.groupby("trial")["steps_to_target"].mean().sort_values(kind="stable")
-    best = int(fastest.index[0])
-    chosen = whole[whole["trial"] == best]
     # A seed is to steps what a visit is to times: what differs between them makes the interval.
-    steps = bootstrap(chosen["steps_to_target"], chosen["seed"], random, np.mean, usual)
-    return replace(at, trial=best, steps=steps)
+    steps = bootstrap(best["steps_to_target"], best["seed"], random, np.mean, usual)
+    return replace(at, trial=int(best["trial"].iloc[0]), steps=steps)
 
 
-def _fitted(training: Mapping[str, Any], batches: Mapping[int, AtBatch]) -> Steps:
-    """Least squares of relative errors, as steps of seeds lie apart by factors."""
+def best_trial(rows: pd.DataFrame) -> pd.DataFrame | None:
+    """The runs of the trial that reached the target with every seed in the fewest steps; None where there is none."""
+    whole = rows.groupby("trial").filter(lambda trial: bool(trial["reached"].all()))
+    if whole.empty:
+        return None
+    return whole[whole["trial"] == whole.groupby("trial")["steps_to_target"].mean().idxmin()]
+
+
+def _fitted(training: Mapping[str, Any], batches: Mapping[int, AtBatch], seed: int) -> Steps:
     known = {batch: at.steps for batch, at in batches.items() if at.steps is not None}
+    least = _law(known)
+    return Steps(training, batches, least[..., 0], least[..., 1], _misfit(known), seed)
+
+
+def _law(known: Mapping[int, Ensemble]) -> Reals:
+    """S_min and E_min by least squares of relative errors, as steps of seeds lie apart by factors: [..., 2]."""
     if len(known) < FEWEST_BATCHES:
-        return Steps(training, batches, _unknown(), _unknown())
+        return np.stack([unknown_ensemble(), unknown_ensemble()], axis=-1)
     observed = np.stack(list(known.values()), axis=-1)
     design = np.stack([np.ones(len(known)), 1 / np.array(list(known), dtype=np.float64)], axis=-1)
     weights = observed
     for _ in range(_REFITS):
         found = non_negative_least_squares(design / weights[..., None], observed / weights)
         weights = (design * found[..., None, :]).sum(axis=-1)
-    return Steps(training, batches, found[..., 0], found[..., 1])
+    return found
+
+
+def _misfit(known: Mapping[int, Ensemble]) -> float:
+    """How far the law is off at each B when fitted to the others, less what seeds explain of that.
+
+    Few B may lie close to it by chance: `USUAL_MISFIT` counts as `SURENESS` more of them.
+    """
+    squares = [SURENESS * USUAL_MISFIT**2]
+    for batch, steps in known.items() if len(known) > FEWEST_BATCHES else ():
+        least = _law({other: of for other, of in known.items() if other != batch})
+        off = np.log((least[..., 0] + least[..., 1] / batch) / steps)
+        squares.append(float(off[0] ** 2 - off[1:].var()))
+    return float(np.sqrt(max(0.0, sum(squares)) / (SURENESS + len(squares) - 1)))
 
 
 def table(found: Iterable[Steps], threshold: float) -> list[dict[str, object]]:
@@ -163,9 +207,9 @@ def table(found: Iterable[Steps], threshold: float) -> list[dict[str, object]]:
 
 def _rows(steps: Steps, threshold: float) -> Iterator[dict[str, object]]:
     for batch, at in steps.batches.items():
-        measured = _unknown() if at.steps is None else at.steps
+        measured = unknown_ensemble() if at.steps is None else at.steps
         # A fit of the others says what is expected; as many seeds as were run deviate from it as they do here.
-        held_out = steps.without(batch).fitted(batch) * measured / measured[0]
+        held_out = steps.without(batch).expected(batch) * measured / measured[0]
         yield {
             **steps.training,
             "batch": batch,

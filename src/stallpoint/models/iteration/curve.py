@@ -11,14 +11,10 @@ import pandas as pd
 
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, is_duration
+from stallpoint.models.base.statistics import Ensemble, is_duration, unknown_ensemble
 from stallpoint.models.terms.effects import IsolatedComputing
 
 Basis: TypeAlias = Literal["measured", "predicted"]
-
-
-def _unknown() -> Ensemble:
-    return np.full(1 + REPLICATES, np.nan)
 
 
 @dataclass(frozen=True)
@@ -29,13 +25,13 @@ class Predicted:
     equation: str
     compute_source: str
     parts: Parts
-    reading: Ensemble = field(default_factory=_unknown)
+    reading: Ensemble = field(default_factory=unknown_ensemble)
     """t_io: reading and decoding a mini-batch, hidden or not, s."""
-    latency_share: Ensemble = field(default_factory=_unknown)
+    latency_share: Ensemble = field(default_factory=unknown_ensemble)
     """What of the exposed communication is latency; of all communication, where none is exposed."""
     isolated: IsolatedComputing | None = None
     """None where computing at this b is not known."""
-    isolated_communication: Ensemble = field(default_factory=_unknown)
+    isolated_communication: Ensemble = field(default_factory=unknown_ensemble)
     """What the messages take on idle workers, s."""
     backward_over_forward: Ensemble | None = None
     """How much more other ranks slow down the backward than the forward pass, beside which nothing is sent; None where

@@ -22,7 +22,7 @@ from stallpoint.models.base.parts import UNKNOWN_PARTS, Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
-from stallpoint.models.terms import effects
+from stallpoint.models.terms import effects, exchanges
 from stallpoint.models.terms.communication import Communication, all_reduce_parts, all_reduce_seconds, traffic
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.contention import Contention
@@ -134,7 +134,7 @@ class DagModel:
         isolated = self._isolated(point, times, sent)
         reading, slower = self._beside_gradients(point, base, sent, reading)
         messages = isolated.messages.slowed(np.reshape(slower, (-1, 1)))
-        costs = _costs(point, times, reading, messages, sent, learned)
+        costs = _costs(point, times, reading, messages, sent, learned, waits=bool(sent) and preset.waits)
         prefetch = point.prefetch > 0
         schedule = taskgraph.schedule(taskgraph.iteration_tasks(costs, preset, prefetch=prefetch))
         seconds = schedule.end["update of 1"] - schedule.end["update of 0"]
@@ -180,7 +180,8 @@ class DagModel:
         if point.nodes == 1 or not sent or links is None or links.over_nodes is None:
             return reading, 1.0
         _, workers = point.place
-        sizes = message_bytes(self._cluster.preset(point), self._sizes(point, sent))
+        preset = self._cluster.preset(point)
+        sizes = message_bytes(preset, self._sizes(point, sent)) * exchanges.share(preset)
         gradients = traffic(links.over_nodes.at(workers), point.ranks, sizes)
         return self._cluster.data.beside_gradients(base, reading, workers, point.worker_batch, gradients)
 
@@ -195,13 +196,20 @@ class DagModel:
 
     def _isolated(self, point: Point, times: Times, sent: Sequence[Sequence[int]]) -> IsolatedTimes:
         layers, of_layers = self._layers(point), times.layers_forward + times.layers_backward
+        backward = times.backward_steps.sum(-1)
+        messages = exchanges.of_iteration(
+            self._messages(point, self._sizes(point, sent)),
+            self._cluster.preset(point),
+            point.ranks,
+            times.forward + backward + times.update,
+        )
         return IsolatedTimes(
             forward=times.forward,
-            backward=times.backward_steps.sum(-1),
+            backward=backward,
             update=times.update,
             matrix=_of_matrices(layers, of_layers),
             fully_connected=_of_fully_connected(layers, of_layers),
-            messages=self._messages(point, self._sizes(point, sent)),
+            messages=messages,
         )
 
     def _sizes(self, point: Point, sent: Sequence[Sequence[int]]) -> list[int]:
@@ -264,10 +272,17 @@ class DagModel:
 
 
 def _costs(
-    point: Point, times: Times, reading: Ensemble, messages: Messages, sent: Sequence[Sequence[int]], learned: Effects
+    point: Point,
+    times: Times,
+    reading: Ensemble,
+    messages: Messages,
+    sent: Sequence[Sequence[int]],
+    learned: Effects,
+    *,
+    waits: bool,
 ) -> taskgraph.Costs:
-    """Of the mean worker, and of the slowest one, whom all wait for that send anything."""
-    pace = np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + learned.straggling if sent else 1.0))
+    """Of the mean worker, and of the slowest one, whom all wait for where one `waits`."""
+    pace = np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + learned.straggling if waits else 1.0))
     backward = times.backward_steps * learned.backward[:, None]
     # Reading ahead hides the reading, not that a mini-batch is taken over.
     taken = learned.waiting if point.prefetch else 0.0

@@ -10,7 +10,7 @@ import pandas as pd
 
 from stallpoint.models.base.measured import PLACELESS, POINT, Measured
 from stallpoint.models.base.parts import UNKNOWN_PARTS
-from stallpoint.models.base.statistics import REPLICATES, columns, groups
+from stallpoint.models.base.statistics import columns, groups, unknown_ensemble
 from stallpoint.models.iteration.cluster import SCALINGS
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.terms.trainings import LAYER, OF_RANK
@@ -26,7 +26,7 @@ def predictions(curves: Iterable[ScalingCurve], steps: pd.DataFrame) -> list[dic
 def _row(curve: ScalingCurve, ranks: int, steps: pd.DataFrame) -> dict[str, object]:
     predicted, measured = curve.predicted[ranks], curve.measured.get(ranks)
     ours, theirs = predicted.parts, measured.parts if measured else UNKNOWN_PARTS
-    unknown = np.full(1 + REPLICATES, np.nan)
+    unknown = unknown_ensemble()
     held_out = curve.held_out.get(ranks)
     row: dict[str, Any] = {
         **predicted.point.labels("global_batch", "worker_batch"),

@@ -16,6 +16,7 @@ from stallpoint.models.base.statistics import (
     Ensemble,
     Reals,
     columns,
+    unknown_ensemble,
 )
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.scaling.choice import Choice, choose, too_few, too_wide, would_tell
@@ -30,7 +31,7 @@ DRIFTS = {0.003: 0.2, 0.01: 0.25, 0.03: 0.25, 0.1: 0.2, 0.3: 0.1}
 
 _QUANTILES = (0.5, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 _RATE = "samples_per_second"
-_UNKNOWN = np.full(1 + REPLICATES, np.nan)
+_UNKNOWN = unknown_ensemble()
 
 
 def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:

@@ -230,7 +230,7 @@ def _ahead(point: Point) -> bool:
 
 
 def _serves(preset: Preset) -> bool:
-    return preset.reduction == "parameter-server"
+    return preset.updates_on_server
 
 
 def _scheme(preset: Preset) -> tuple[str, str, bool]:

@@ -23,6 +23,7 @@ from stallpoint.models.base.statistics import (
     groups,
     non_negative_fit,
     scatter,
+    unknown_ensemble,
 )
 
 HOST, DEVICE = "host", "device"
@@ -140,5 +141,5 @@ def table(found: Iterable[Peaks]) -> list[dict[str, object]]:
 def predicted(peaks: Peaks, b: float) -> Ensemble:
     """The most memory at b by the line, bytes; not numbers without one."""
     if peaks.line is None:
-        return np.full(1 + REPLICATES, np.nan)
+        return unknown_ensemble()
     return np.asarray((peaks.line[:, 0] + peaks.line[:, 1] * b) * peaks.off)

@@ -1,0 +1,72 @@
+"""Weights that are averaged now and then: parameter averaging, local SGD, post-local SGD and DiLoCo.
+
+With a period of 1 and an optimiser that is linear in the gradients (sgd, momentum, nesterov) the mean is what
+synchronous SGD computes. Momenta stay with their workers (Stich 2019, algorithm 1; Lin et al. 2020; Douillard et al.
+2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from stallpoint.measure.synchronisation.communicator import Communicator
+from stallpoint.measure.synchronisation.exchanging import Apart
+from stallpoint.measure.synchronisation.interface import Replica
+from stallpoint.presets import Preset
+
+
+class Averaging(Apart):
+    """Averages as `preset` says."""
+
+    def __init__(self, replica: Replica, preset: Preset, communicator: Communicator) -> None:
+        super().__init__(replica, preset)
+        self._communicator = communicator
+        self._outer = Outer(self._flat.weights(), preset.outer_step, preset.outer_momentum)
+
+    def state(self) -> dict[str, Any]:
+        """See `Exchanging`."""
+        return {**super().state(), "start": self._outer.start, "velocity": self._outer.velocity}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Exchanging`."""
+        super().restore(state)
+        device = self._outer.start.device
+        self._outer.start, self._outer.velocity = (state[name].to(device) for name in ("start", "velocity"))
+
+    def close(self, *, wait: bool) -> None:
+        """Leave the other ranks."""
+        if wait:
+            self._communicator.close()
+
+    def _iteration_ended(self) -> None:
+        if self._iterations <= self._preset.synchronous_steps or self._is_due(self._preset.period):
+            self._exchange(self._average)
+
+    def _average(self) -> int:
+        mean = self._flat.weights() / self._world.size
+        sent = self._communicator.all_reduce(mean)
+        self._flat.write(self._outer.step(mean))
+        return sent
+
+
+class Outer:
+    """The outer optimiser: SGD with Nesterov momentum; the way from the mean back to the start is its gradient.
+
+    Douillard et al. (2023), algorithm 1. A step of 1 without momentum takes the mean.
+    """
+
+    def __init__(self, start: torch.Tensor, step: float, momentum: float) -> None:
+        self.start, self.size, self.momentum = start, step, momentum
+        self.velocity = torch.zeros_like(start)
+
+    def step(self, mean: torch.Tensor) -> torch.Tensor:
+        """The weights to go on with."""
+        if (self.size, self.momentum) == (1, 0):
+            return mean
+        gradient = self.start - mean
+        self.velocity = self.momentum * self.velocity + gradient
+        self.start = self.start - self.size * (gradient + self.momentum * self.velocity)
+        return self.start

@@ -1,0 +1,281 @@
+"""A server of a share of the weights: it answers each worker for itself, over a socket.
+
+Sockets, as MPI ends all ranks with the first that dies: here a worker that is gone is a connection that is closed, and
+the others train on. A thread for each worker takes its messages; a lock puts them in one order, the order of updates.
+"""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from stallpoint.measure.optimiser import Optimiser
+
+TOKEN_BYTES = 16
+Values = torch.Tensor
+"""Of the server's share, float32 in the host's memory, [values]."""
+
+
+class Ask(IntEnum):
+    """What a worker can ask for, one byte before the values that go with it."""
+
+    PUSH = 0
+    """Update with this gradient; no answer."""
+    PULL = 1
+    """The weights."""
+    STEP = 2
+    """Update with this gradient; the weights, once the bound allows it."""
+    MEET = 3
+    """These are the worker's weights: the centre before it moves towards them."""
+    LOOK = 4
+    """The weights, but the worker will not train with them."""
+
+
+HAS_VALUES = (Ask.PUSH, Ask.STEP, Ask.MEET)
+ANSWERED = (Ask.PULL, Ask.STEP, Ask.MEET, Ask.LOOK)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a server does with what it is sent."""
+
+    workers: int
+    gradients_per_update: int = 1
+    bound: int | None = None
+    """Iterations that a worker may be ahead of the slowest one; None for any."""
+    rate: float = 0.0
+    """Part of their distance by which the centre moves towards a worker."""
+
+
+class Connection(Protocol):
+    """The part of a socket that values need."""
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """Bytes received, 0 where the other end is gone."""
+
+    def sendall(self, data: memoryview | bytes, /) -> None:
+        """Send all of it."""
+
+
+class Server:
+    """Serves `weights`, pieces of parameters, to the workers; `optimiser` updates them."""
+
+    def __init__(self, weights: Sequence[nn.Parameter], optimiser: Optimiser, rules: Rules) -> None:
+        self._pieces, self._optimiser, self._rules = weights, optimiser, rules
+        self._sizes = [piece.numel() for piece in weights]
+        self._changed = threading.Condition()
+        self._version = 0
+        """Updates so far."""
+        self._pulled = dict.fromkeys(range(rules.workers), 0)
+        """Version of the weights that each worker trains with."""
+        self._clocks = dict.fromkeys(range(rules.workers), 0)
+        """Steps of each worker that is there."""
+        self._waiting: dict[int, Values | None] = {}
+        """Workers that wait for weights; the weights, once they may have them."""
+        self._collected: list[tuple[int, int]] = []
+        """Workers whose gradients wait for an update, and the versions that these are of."""
+        self._sum = torch.zeros(sum(self._sizes))
+        self._rows: list[tuple[int, int, int]] = []
+        self._threads: list[threading.Thread] = []
+        self._listener: socket.socket | None = None
+
+    def listen(self, host: str, token: bytes) -> int:
+        """Let workers come; the port. Whoever does not begin with `token` is sent away."""
+        self._listener = socket.create_server((host, 0), backlog=self._rules.workers)
+        port: int = self._listener.getsockname()[1]
+        self._threads.append(threading.Thread(target=self._accept, args=(self._listener, token), daemon=True))
+        self._threads[0].start()
+        return port
+
+    def close(self, *, wait: bool) -> None:
+        """No more workers; with `wait` those that are there are served until they leave."""
+        if self._listener:
+            with suppress(OSError):  # nobody may have come
+                self._listener.shutdown(socket.SHUT_RDWR)  # which ends the wait for more; closing alone does not
+            self._listener.close()
+        for thread in self._threads if wait else ():
+            thread.join()
+
+    def staleness(self) -> list[tuple[int, int, int]]:
+        """Number of each update so far, the worker whose gradient it is of, and how many updates came between that
+        worker's weights and it."""
+        with self._changed:
+            return list(self._rows)
+
+    def state(self) -> dict[str, Any]:
+        """All there is, while no worker asks for anything."""
+        with self._changed:
+            return {
+                "weights": self._weights(), "optimiser": [values.clone() for values in self._optimiser.state],
+                "version": self._version, "pulled": dict(self._pulled), "clocks": dict(self._clocks),
+                "collected": list(self._collected), "sum": self._sum.clone(),
+                "rows": torch.tensor(self._rows, dtype=torch.int64).reshape(-1, 3),
+            }  # fmt: skip
+
+    @torch.no_grad()
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        with self._changed:
+            for piece, part in zip(self._pieces, torch.split(state["weights"], self._sizes), strict=True):
+                piece.copy_(part.view_as(piece))
+            for kept, values in zip(self._optimiser.state, state["optimiser"], strict=True):
+                kept.copy_(values)
+            self._version, self._pulled, self._clocks = state["version"], dict(state["pulled"]), dict(state["clocks"])
+            self._collected, self._sum = list(state["collected"]), state["sum"]
+            self._rows = [(update, worker, stale) for update, worker, stale in state["rows"].tolist()]
+
+    # --- what workers ask for --------------------------------------------------------------------------------------
+
+    def answer(self, worker: int, ask: Ask, values: Values) -> Values | None:
+        """Do what a worker asks; what it gets, when it may have it."""
+        with self._changed:
+            if ask in (Ask.PUSH, Ask.STEP):
+                self._collect(worker, values)
+            if ask == Ask.STEP:
+                self._clocks[worker] += 1
+                self._waiting[worker] = None
+                self._let_go()
+                self._changed.wait_for(lambda: self._waiting[worker] is not None)
+                return self._waiting.pop(worker)
+            if ask == Ask.MEET:
+                centre = self._weights()
+                self._move(worker, values)
+                return centre
+            if ask == Ask.PULL:
+                self._pulled[worker] = self._version
+            return None if ask == Ask.PUSH else self._weights()
+
+    def leave(self, worker: int) -> None:
+        """The worker is gone: nobody waits for it any more."""
+        with self._changed:
+            self._clocks.pop(worker, None)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Give the same weights to all who waited for nobody but the last update."""
+        slowest, bound = min(self._clocks.values(), default=0), self._rules.bound
+        ready = [
+            worker for worker, got in self._waiting.items()
+            if got is None and (bound is None or self._clocks.get(worker, slowest) - slowest <= bound)
+        ]  # fmt: skip
+        if ready:
+            weights = self._weights()
+            for worker in ready:
+                self._waiting[worker], self._pulled[worker] = weights, self._version
+            self._changed.notify_all()
+
+    def _collect(self, worker: int, gradient: Values) -> None:
+        """Update, if there are enough gradients now."""
+        self._sum += gradient
+        self._collected.append((worker, self._pulled[worker]))
+        if len(self._collected) < self._rules.gradients_per_update:
+            return
+        for piece, part in zip(self._pieces, torch.split(self._sum, self._sizes), strict=True):
+            piece.grad = part.view_as(piece)
+        self._optimiser.step(self._pieces)
+        self._sum.zero_()
+        self._note(self._collected)
+        self._collected = []
+
+    @torch.no_grad()
+    def _move(self, worker: int, values: Values) -> None:
+        """The centre towards the worker's weights."""
+        for piece, part in zip(self._pieces, torch.split(values, self._sizes), strict=True):
+            piece.lerp_(part.view_as(piece), self._rules.rate)
+        self._note([(worker, self._pulled[worker])])
+        self._pulled[worker] = self._version
+
+    def _note(self, of: Iterable[tuple[int, int]]) -> None:
+        """An update by the gradients of these workers, of weights of these versions."""
+        self._rows += [(self._version + 1, worker, self._version - version) for worker, version in of]
+        self._version += 1
+
+    def _weights(self) -> Values:
+        return torch.cat([piece.detach().reshape(-1) for piece in self._pieces])
+
+    # --- sockets ---------------------------------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket, token: bytes) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                connection, _ = listener.accept()
+                thread = threading.Thread(target=self._serve, args=(connection, token), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self, connection: socket.socket, token: bytes) -> None:
+        """Answer a worker until it leaves, however it does."""
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        worker: int | None = None
+        with closing(connection), suppress(ConnectionError, OSError):
+            if not hmac.compare_digest(bytes(received(connection, TOKEN_BYTES)), token):
+                return
+            worker = int.from_bytes(received(connection, 4), "little")
+            values = torch.zeros(sum(self._sizes))
+            while True:
+                ask = Ask(received(connection, 1)[0])
+                if ask in HAS_VALUES:
+                    receive(connection, values)
+                answer = self.answer(worker, ask, values)
+                if answer is not None:
+                    connection.sendall(as_bytes(answer))
+        if worker is not None:
+            self.leave(worker)
+
+
+def received(connection: Connection, size: int) -> bytearray:
+    """So many bytes; raises `ConnectionError` where the other end is gone."""
+    data = bytearray(size)
+    _fill(connection, memoryview(data))
+    return data
+
+
+def receive(connection: Connection, values: Values) -> None:
+    """Fill `values`; raises as `received`."""
+    _fill(connection, as_bytes(values))
+
+
+def _fill(connection: Connection, view: memoryview) -> None:
+    while len(view):
+        count = connection.recv_into(view)
+        if not count:
+            raise ConnectionError("the other end is gone")
+        view = view[count:]
+
+
+def as_bytes(values: Values) -> memoryview:
+    """The memory of `values`."""
+    return values.numpy().data.cast("B")
+
+
+def ends(values: int, servers: int) -> list[tuple[int, int]]:
+    """Begin and end of each server's share of so many values."""
+    return [(values * one // servers, values * (one + 1) // servers) for one in range(servers)]
+
+
+def share(parameters: Iterable[nn.Parameter], begin: int, end: int) -> list[nn.Parameter]:
+    """A copy of the values from `begin` to `end` of all, in a piece for each parameter, in the host's memory.
+
+    What is of a matrix or filter stays two-dimensional, as optimisers treat biases in another way.
+    """
+    pieces, place = [], 0
+    for parameter in parameters:
+        low, high = max(begin - place, 0), min(end - place, parameter.numel())
+        place += parameter.numel()
+        if low < high:
+            part = parameter.detach().reshape(-1)[low:high].to("cpu", copy=True)
+            pieces.append(nn.Parameter(part.reshape(1, -1) if parameter.dim() > 1 else part))
+    return pieces
+
+
+MakeOptimiser = Callable[[Sequence[nn.Parameter]], Optimiser]
+"""What updates a server's share."""

@@ -1,0 +1,81 @@
+"""Large mini-batches beside stopping the smallest early, at equal accuracy (Keuper & Pfreundt 2016, section III-C).
+
+A B that is k times as large takes k times fewer steps for as many samples, and ends in less accuracy. The smallest B
+passes that accuracy long before its own end: the speedup of stopping it there is what the larger B has to beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.base.statistics import Ensemble, Scatter, bootstrap, columns, generator, groups
+from stallpoint.models.convergence.steps import TRAINED
+from stallpoint.outcome import MOST_STEPS
+
+_USUAL = Scatter(0.005, 4.0)
+"""Of best accuracies of seeds: they lie closer together than times do."""
+
+
+def table(convergence: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+    """Rows of the early_stopping table, of runs without a target that made all their steps."""
+    if runs.empty:
+        return []
+    whole = runs[(runs["ended"] == MOST_STEPS) & runs["target"].isna()]
+    return [row for key, rows in groups(whole, TRAINED) for row in _rows(key, rows, convergence, seed)]
+
+
+def _rows(key: Sequence[Any], runs: pd.DataFrame, convergence: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
+    steps = convergence.groupby("cell")["step"].max()
+    best = {int(batch): _best_trial(rows) for batch, rows in groups(runs, "batch")}
+    smallest = min(best)
+    evaluated = convergence[convergence["cell"].isin(best[smallest]["cell"])]
+    curves = [of_run.sort_values("step") for _, of_run in groups(evaluated, "cell")]
+    whole = float(steps[best[smallest]["cell"]].mean())
+    reference = _accuracy(best[smallest], generator(seed, "accuracy", *key, smallest))
+    for batch, rows in best.items():
+        accuracy = _accuracy(rows, generator(seed, "accuracy", *key, batch))
+        difference = np.zeros_like(accuracy) if batch == smallest else accuracy - reference
+        early, speedup = whole / _steps_to(curves, accuracy), whole / float(steps[rows["cell"]].mean())
+        yield {
+            **dict(zip(TRAINED, key, strict=True)),
+            "batch": batch,
+            "against": smallest,
+            **columns("accuracy", accuracy),
+            **(apart := columns("difference", difference)),
+            "verdict": compared(apart["difference_low"], apart["difference_high"]),
+            **columns("speedup", np.full_like(accuracy, speedup)),
+            **columns("early_speedup", early),
+            **columns("early_over_batch", early / speedup),
+        }
+
+
+def _best_trial(rows: pd.DataFrame) -> pd.DataFrame:
+    means = rows.groupby("trial")["best_accuracy"].mean()
+    return rows[rows["trial"] == means.idxmax()]
+
+
+def _accuracy(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
+    return bootstrap(rows["best_accuracy"], rows["seed"], random, np.mean, _USUAL)
+
+
+def _steps_to(curves: Sequence[pd.DataFrame], accuracy: Ensemble) -> Ensemble:
+    """Mean steps of these runs until each `accuracy`, linear between evaluations; all where a run never has it."""
+    return np.asarray(np.mean([_crossing(curve, accuracy) for curve in curves], axis=0))
+
+
+def _crossing(curve: pd.DataFrame, accuracy: Ensemble) -> Ensemble:
+    steps = curve["step"].to_numpy(np.float64)
+    best = np.maximum.accumulate(curve["validation_accuracy"].to_numpy(np.float64))
+    after = np.searchsorted(best, accuracy).clip(1, len(best) - 1)
+    gained = np.maximum(best[after] - best[after - 1], np.finfo(np.float64).tiny)
+    part = ((accuracy - best[after - 1]) / gained).clip(0, 1)
+    return np.asarray(steps[after - 1] + part * (steps[after] - steps[after - 1]))
+
+
+def compared(low: float, high: float) -> str:
+    """What one accuracy is beside another, by the ends of their difference; not a number tells nothing."""
+    return "lower" if high < 0 else "higher" if low > 0 else "not distinguishable"

@@ -1,0 +1,81 @@
+"""Phases of a training iteration in a trace: forward, backward, communication that nothing hides, and the update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.traces.collectives import Collectives
+from stallpoint.traces.graph import BACKWARD
+from stallpoint.traces.intervals import length, union
+from stallpoint.traces.iterations import Iterations
+from stallpoint.traces.kineto import OPERATOR, Events
+from stallpoint.traces.started import Started
+
+Reals = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Phases:
+    """They add up to the iteration; not a number where no backward pass is marked; s, [iterations] each.
+
+    A phase begins on the device when the first kernel does that the host started in it; without a device when the
+    host itself does.
+    """
+
+    data_wait: Reals
+    copy: Reals
+    """Of the mini-batch to the device, where nothing hides it."""
+    forward: Reals
+    backward_start: Reals
+    """Since the start of the iteration."""
+    backward: Reals
+    exposed: Reals
+    """From the end of the backward pass to that of the last collective that was started by then."""
+    update: Reals
+    communication: Reals
+    """While at least one collective was under way."""
+
+
+def phases(
+    events: Events, found: Iterations, started: Started, sent: Collectives, causes: Mapping[str, Reals]
+) -> Phases:
+    """The phases of each iteration."""
+    backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
+    of = found.of(backward.start)
+    columns: dict[str, list[float]] = {name: [] for name in Phases.__dataclass_fields__}
+    for place, (begin, end) in enumerate(zip(found.begin, found.end, strict=True)):
+        own = of == place
+        at = sent.iteration == place
+        waits, copies = float(causes["data_wait"][place]), float(causes["copy"][place])
+        spans = union(sent.start[at], sent.start[at] + sent.seconds[at])
+        first = last = np.nan
+        if own.any():
+            first, last = _computed(started, float(backward.start[own].min()), float(backward.end[own].max()))
+        first, last = max(first - begin, waits + copies), min(last, end) - begin
+        done = sent.start[at] + sent.seconds[at]
+        all_sent = float(done[sent.ready[at] <= last + begin + _LATE].max(initial=-np.inf))
+        exposed = max(0.0, min(all_sent, end) - begin - last) if np.isfinite(all_sent) else 0.0
+        values = {
+            "data_wait": waits, "copy": copies, "forward": first - waits - copies, "backward_start": first,
+            "backward": last - first, "exposed": exposed, "update": end - begin - last - exposed,
+            "communication": length(spans),
+        }  # fmt: skip
+        for name, value in values.items():
+            columns[name].append(value)
+    return Phases(**{name: np.array(values, np.float64) for name, values in columns.items()})
+
+
+_LATE = 1e-3
+"""Seconds after the backward pass until which its last collective is started."""
+
+
+def _computed(started: Started, begin: float, end: float) -> tuple[float, float]:
+    """When what the host started within a time ran on the device; the time itself where that was nothing."""
+    own = started.computes & (started.launch >= begin) & (started.launch <= end)
+    if not own.any():
+        return begin, end
+    return float(started.events.start[own].min()), float(started.events.end[own].max())

@@ -1,0 +1,110 @@
+"""All that is understood of one rank's trace, for predictions, records and pages alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.traces import kineto
+from stallpoint.traces.collectives import Collectives, collectives
+from stallpoint.traces.graph import graphs
+from stallpoint.traces.iterations import Iterations, iterations, seconds_by_cause
+from stallpoint.traces.kineto import COPY, KERNEL, Events, Trace
+from stallpoint.traces.phases import Phases, phases
+from stallpoint.traces.replay import Replay, replay
+from stallpoint.traces.started import Started
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank."""
+
+    trace: Trace
+    iterations: Iterations
+    causes: Mapping[str, npt.NDArray[np.float64]]
+    """As `seconds_by_cause` gives them, [iterations]."""
+    started: Started
+    collectives: Collectives
+    replays: Mapping[int, Replay]
+    """Of iterations by their place: of all, or of as many as `MOST_STARTED` allows."""
+    phases: Phases
+
+    @classmethod
+    def of(cls, trace: Trace) -> Rank | None:
+        """What is understood of a trace; None where it has no iterations."""
+        found = iterations(trace.events)
+        if found is None:
+            return None
+        started = Started.of(trace.events)
+        sent = collectives(started, found)
+        causes = seconds_by_cause(trace.events, found)
+        replays = _replays(trace.events, found, started)
+        return cls(trace, found, causes, started, sent, replays, phases(trace.events, found, started, sent, causes))
+
+    @property
+    def on_device(self) -> bool:
+        """Whether a device computed."""
+        return bool(np.isin(self.started.events.kind, (KERNEL, COPY)).any())
+
+    @property
+    def replayed(self) -> npt.NDArray[np.float64]:
+        """Those iterations as their graphs give them back, s, [replays]."""
+        return np.array([float(one.iteration(one.seconds)) for one in self.replays.values()])
+
+    @property
+    def traced(self) -> npt.NDArray[np.float64]:
+        """The same iterations as they were traced, s, [replays]."""
+        return self.iterations.seconds[list(self.replays)]
+
+
+MOST_STARTED = 100_000
+"""What was started in the iterations that are replayed: each takes a kilobyte of a graph, and there may be millions."""
+
+
+def _replays(events: Events, found: Iterations, started: Started) -> dict[int, Replay]:
+    """Replays of the iterations in the middle of the trace, as many as `MOST_STARTED` allows but one at least."""
+    counts = np.bincount(found.of(started.launch) + 1, minlength=len(found.seconds) + 1)[1:]
+    many = int(np.clip(MOST_STARTED // max(1, int(counts.max(initial=0))), 1, len(counts)))
+    first = (len(counts) - many) // 2
+    own = found.part(first, first + many)
+    # What was started in the iteration before is what the first one waits for.
+    begin, end = found.begin[max(0, first - 1)] if first else -np.inf, own.end[-1]
+    if first + many == len(counts):
+        end = np.inf
+    low, high = np.searchsorted(started.launch, [begin, end])
+    window = events.where((events.end >= begin) & (events.start <= end)) if many < len(counts) else events
+    local = started.part(int(low), int(high))
+    return {
+        first + place: replay(graph, local).moved(int(low)) for place, graph in enumerate(graphs(window, own, local))
+    }
+
+
+def read_ranks(files: Sequence[Path]) -> list[tuple[Trace, Rank | None]]:
+    """Every trace, in the order of ranks, with what is understood of it."""
+    found = [(trace, Rank.of(trace)) for trace in map(kineto.read, files)]
+    return sorted(found, key=lambda one: one[0].rank)
+
+
+def least_seconds(own: Rank, others: Sequence[Rank]) -> npt.NDArray[np.float64] | None:
+    """What each of a rank's collectives took on the rank that came last, which waited for none, s; None for one rank.
+
+    Infinite where a collective has no counterpart on every rank: each rank's collectives of an iteration are the same,
+    in the same order.
+    """
+    if not others:
+        return None
+    least = np.full(len(own.collectives), np.inf)
+    for place in range(len(own.iterations.seconds)):
+        rows = [np.flatnonzero(one.collectives.iteration == place) for one in (own, *others)]
+        alike = {
+            tuple((one.collectives.kind[at], int(one.collectives.bytes[at])) for at in row)
+            for one, row in zip((own, *others), rows, strict=True)
+        }
+        if len(alike) == 1:
+            took = [one.collectives.seconds[row] for one, row in zip((own, *others), rows, strict=True)]
+            least[rows[0]] = np.min(took, axis=0)
+    return least

@@ -1,0 +1,124 @@
+"""Training of the small network by algorithms other than synchronous SGD; under mpirun on four ranks.
+
+``small_algorithms.py TARGET`` saves what rank 0 saw of each case.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from small_training import ITERATIONS, batches, network
+from torch import nn
+
+from stallpoint.measure.clock import HostClock
+from stallpoint.measure.optimisers import RecipeOptimiser
+from stallpoint.measure.synchronisation.gossip import Gossip
+from stallpoint.measure.synchronisation.interface import Replica
+from stallpoint.measure.train import Trainer
+from stallpoint.measure.world import World
+from stallpoint.networks.layers import layers
+from stallpoint.presets import PRESETS, Preset
+from stallpoint.recipes import Recipe
+
+WORKERS = 4
+Weights = dict[str, torch.Tensor]
+averaging = partial(Preset, start="after-backward", algorithm="averaging")
+served = partial(Preset, reduction="parameter-server", start="after-backward")
+CASES: dict[str, tuple[Preset, str]] = {
+    "sgd, averaged each time": (averaging(period=1), "sgd"),
+    "momentum, averaged each time": (averaging(period=1), "momentum"),
+    "synchronous at first": (averaging(period=7, synchronous_steps=ITERATIONS), "nesterov"),
+    "averaged every fifth time": (averaging(period=5), "sgd"),
+    "outer steps of the whole way": (averaging(period=5, outer_step=1.0, outer_momentum=0.0), "sgd"),
+    "bound 0": (served(algorithm="asynchronous", staleness_bound=0), "sgd"),
+    "bound 0, three servers": (
+        Preset(
+            reduction="sharded-servers", servers=3, start="after-backward", algorithm="asynchronous", staleness_bound=0
+        ),
+        "sgd",
+    ),
+    "bound 2": (served(algorithm="asynchronous", staleness_bound=2), "sgd"),
+    **{
+        name: (PRESETS[name].preset, "sgd")
+        for name in ("asynchronous", "soft-synchronous", "dist-async", "downpour", "elastic-averaging", "gossip")
+    },
+}
+"""Preset and optimiser."""
+RESUMED: dict[str, tuple[Preset, str]] = {
+    "averaging": (averaging(period=3, outer_step=0.7, outer_momentum=0.9), "momentum"),
+    "bound 0": CASES["bound 0"],
+    "delayed": (Preset(blocks=2), "momentum"),
+}
+"""Preset and optimiser, whose numbers do not depend on who is first."""
+
+
+@dataclass
+class Trained:
+    """What a rank saw."""
+
+    weights: Weights
+    losses: list[float] = field(default_factory=list)
+    sent: list[bool] = field(default_factory=list)
+    """Whether there was a message, for each iteration."""
+    staleness: dict[str, Any] = field(default_factory=dict)
+
+
+def train(world: World, preset: Preset, optimiser: str, *, stop: int = ITERATIONS, size: float = 0.05) -> Trained:
+    """Train, and from iteration `stop` on with another trainer that goes on from the state of the first."""
+    source, found = iter(batches(world)), Trained({})
+    state: Any = None
+    for count in (stop, ITERATIONS - stop):
+        small, made = network(), list[RecipeOptimiser]()
+
+        def make(parameters: list[nn.Parameter], *, loss_scale: float, made: Any = made) -> RecipeOptimiser:
+            made.append(RecipeOptimiser(Recipe(optimiser, step_size=size), parameters, loss_scale=loss_scale))
+            return made[-1]
+
+        with Trainer(small, world, preset, torch.device("cpu"), optimiser=make) as trainer:
+            if state:
+                small.load_state_dict(state[0])
+                made[0].restore(state[1])
+                trainer.restore(state[2])
+            for _ in range(count):
+                iteration = trainer.step(lambda: next(source))
+                found.losses.append(iteration.phases["loss"])
+                found.sent.append(max(iteration.layers["message"]) >= 0)
+            with trainer.aside():
+                found.weights = {name: values.clone() for name, values in small.state_dict().items()}
+            world.comm.Barrier()
+            state = small.state_dict(), list(made[0].state), trainer.state()
+            found.staleness = {name: list(values) for name, values in trainer.staleness().items()}
+    return found
+
+
+def mixed(world: World) -> list[float]:
+    """A worker's only weight, its rank at first, after each of three mixes with its neighbours."""
+    one = nn.Linear(1, 1, bias=False)
+    gossip = Gossip(Replica(one, layers(nn.Sequential(one)), world, HostClock()), Preset())
+    nn.init.constant_(one.weight, world.rank)
+    found = []
+    for _ in range(3):
+        gossip.updated()
+        found.append(one.weight.item())
+    return found
+
+
+def main(target: str) -> None:
+    """Train in every way."""
+    torch.set_num_threads(1)
+    world = World.start(WORKERS)
+    trained = {name: train(world, preset, optimiser) for name, (preset, optimiser) in CASES.items()}
+    resumed = {
+        name: [train(world, *case, stop=stop).weights for stop in (ITERATIONS, 8)] for name, case in RESUMED.items()
+    }
+    staleness = {name: world.comm.gather(one.staleness) for name, one in trained.items()}
+    mixes = world.comm.gather(mixed(world))
+    if world.rank == 0:
+        plain = {name: vars(one) for name, one in trained.items()}
+        torch.save({"trained": plain, "resumed": resumed, "staleness": staleness, "mixed": mixes}, target)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

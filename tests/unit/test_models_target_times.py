@@ -1,0 +1,66 @@
+"""What reaches a target first, and why; and stopping early beside large mini-batches."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_models_steps import LABELS, runs
+
+from stallpoint.models.answers import target_times
+from stallpoint.models.convergence import early_stopping
+
+PLACE = {"hardware": "cpu", "workers_per_node": 1}
+
+
+def trained(sync: str, more_steps: float, step_seconds: float, seed: int, ranks: int = 2) -> pd.DataFrame:
+    found = runs(more_steps * 400, batches=[64], noise=0.02, seed=seed)
+    seconds = step_seconds * found["steps_to_target"]
+    return found.assign(**PLACE, sync=sync, nodes=ranks, ranks=ranks, seconds_to_target=seconds)
+
+
+def table(*of: pd.DataFrame) -> pd.DataFrame:
+    found = target_times.runs_to_target(pd.concat(of), [], seed=0)
+    return pd.DataFrame(target_times.table(found)).set_index("sync")
+
+
+def test_the_fastest_is_named_and_the_others_have_more_steps_or_longer_ones() -> None:
+    rows = table(trained("wfbp", 1, 0.1, 0), trained("late", 2, 0.1, 1), trained("slow", 1, 0.3, 2))
+    assert rows["verdict"].to_dict() == {"wfbp": "fastest", "late": "slower", "slow": "slower"}
+    assert rows["more_steps"].to_dict() == pytest.approx({"wfbp": 1, "late": 2, "slow": 1}, rel=0.1)
+    assert rows["longer_steps"].to_dict() == pytest.approx({"wfbp": 1, "late": 1, "slow": 3}, rel=0.1)
+    assert (rows["slower"] / rows["more_steps"] / rows["longer_steps"]).tolist() == pytest.approx([1, 1, 1])
+
+
+def test_a_difference_within_seeds_is_not_distinguishable() -> None:
+    rows = table(trained("wfbp", 1, 0.1, 0), trained("alike", 1, 0.1, 1))
+    assert sorted(rows["verdict"]) == ["fastest", "not distinguishable"]
+
+
+def test_a_target_that_was_never_reached_is_said() -> None:
+    never = trained("never", 1, 0.1, 1).assign(reached=False, steps_to_target=np.nan, seconds_to_target=np.nan)
+    rows = table(trained("wfbp", 1, 0.1, 0), never)
+    assert rows["verdict"].to_dict() == {"wfbp": "fastest", "never": "not reached"}
+    assert rows["runs_reached"].to_dict() == {"wfbp": 3, "never": 0}
+
+
+def test_more_workers_that_save_nothing_stall() -> None:
+    of = [trained("wfbp", 1, seconds, ranks, ranks) for ranks, seconds in ((1, 0.2), (2, 0.1), (4, 0.1))]
+    found = target_times.runs_to_target(pd.concat(of), [], seed=0)
+    (row,) = target_times.stalling(found, [], 0.1)
+    assert (row["of"], row["verdict"], row["verdict_ranks"]) == ("trained", "stalls", 2)
+
+
+def test_stopping_the_smallest_batch_early_is_as_fast_as_a_larger_batch_of_that_accuracy() -> None:
+    """Accuracy rises in proportion to steps: half of it is there after half the steps."""
+    ends, evaluations = [], []
+    for batch, steps, best in ((32, 800, 0.8), (64, 400, 0.4)):
+        for seed in range(3):
+            cell = f"{batch}/{seed}"
+            ends.append({**LABELS, "cell": cell, "batch": batch, "trial": 1, "seed": seed, "ended": "most steps",
+                         "target": np.nan, "best_accuracy": best})  # fmt: skip
+            evaluations += [{"cell": cell, "step": step, "validation_accuracy": best * step / steps}
+                            for step in range(0, steps + 1, steps // 8)]  # fmt: skip
+    rows = pd.DataFrame(early_stopping.table(pd.DataFrame(evaluations), pd.DataFrame(ends), seed=0)).set_index("batch")
+    assert rows["verdict"].to_dict() == {32: "not distinguishable", 64: "lower"}
+    assert rows["speedup"][64] == 2
+    assert rows["early_speedup"][64] == pytest.approx(2)
+    assert rows["early_over_batch"][64] == pytest.approx(1)
