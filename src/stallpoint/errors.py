@@ -58,6 +58,7 @@ _REFUSED = {
     errno.EIO: "the storage fails (input/output error)",
     errno.ESTALE: "the storage is gone (stale file handle)",
     errno.ENOTCONN: "the storage is gone (its server is not connected)",
+    errno.EBADFD: "the storage is gone (a file that was open is not any more)",  # GlusterFS, after a reconnection
 }
 
 

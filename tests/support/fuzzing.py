@@ -297,28 +297,36 @@ def _peak() -> int:
 
 
 def fuzz(kind: Kind, trials: int, seed: int) -> Tally:
-    """Read so many changed files."""
+    """Read a valid file, which must be taken, and so many changed ones."""
     tally = Tally("fuzzing", kind.name)
     valid = kind.valid()
     signal.signal(signal.SIGALRM, _too_long)
+    unchanged = Tally("fuzzing", kind.name)
+    if wrong := _try(kind, valid[0], unchanged) or ("refused" if unchanged.refused else ""):
+        tally.red.append(f"{kind.name}, unchanged: {wrong}")
     for trial in range(trials):
         draw = random.Random(f"{seed} {kind.name} {trial}")
         content = changed(kind, draw.choice(valid), draw)
         tally.trials += 1
-        with tempfile.TemporaryDirectory(prefix="stallpoint-fuzzing-") as scratch:
-            place = Path(scratch, "a", "b", "c")
-            place.mkdir(parents=True)
-            file = place / "changed.file"
-            file.write_bytes(content)
-            wrong = _read(kind, file, tally)
-            files = [found for found in Path(scratch).rglob("*") if found.is_file()]
-            if outside := [found for found in files if place not in found.parents]:
-                wrong = f"writes outside of its folder: {outside}"
-        if wrong:
+        if wrong := _try(kind, content, tally):
             kept = Path(tempfile.gettempdir(), f"stallpoint-fuzzing-{kind.name.replace(' ', '-')}-{seed}-{trial}")
             kept.write_bytes(content)
             tally.red.append(f"{kind.name}, seed {seed}, trial {trial} ({kept}): {wrong}")
     return tally
+
+
+def _try(kind: Kind, content: bytes, tally: Tally) -> str:
+    """Read a file with that content in an empty folder; what is wrong with how that ended."""
+    with tempfile.TemporaryDirectory(prefix="stallpoint-fuzzing-") as scratch:
+        place = Path(scratch, "a", "b", "c")
+        place.mkdir(parents=True)
+        file = place / "changed.file"
+        file.write_bytes(content)
+        wrong = _read(kind, file, tally)
+        files = [found for found in Path(scratch).rglob("*") if found.is_file()]
+        if outside := [found for found in files if place not in found.parents]:
+            return f"writes outside of its folder: {outside}"
+        return wrong
 
 
 def _read(kind: Kind, file: Path, tally: Tally) -> str:

@@ -91,6 +91,9 @@ def test_the_cost_of_communication_is_said_in_words_and_on_the_chart(quiet: dict
     (line,) = (line for line in page.splitlines() if f"wfbp, no prefetch, local: n = 2: {cost}; its isolated" in line)
     assert line.endswith(f", of which nothing is hidden: training loses {more} more")
     assert f"communicating costs {number(row['cost'])} s (" in json.dumps(overlap.draw(tables).to_dict())
+    unknown = quiet["hidden_communication"].assign(isolated=float("nan"), hidden=float("nan"))
+    page = details(conclude({**tables, "hidden_communication": unknown}))
+    assert any(line.endswith(f"wfbp, no prefetch, local: n = 2: {cost}") for line in page.splitlines())
 
 
 def test_without_such_a_cell_nothing_is_said_of_the_cost() -> None:

@@ -131,8 +131,10 @@ def _communication_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
 
 def _cost_in_words(curve: Mapping[str, Any], at: Mapping[str, Any]) -> str:
     cost, isolated = (interval(at[name], 1e3, " ms") for name in ("cost", "isolated"))
-    hidden = _hidden_in_words(at["hidden"])
-    return f"{at_count(curve, at['ranks'])}: {cost}; its isolated messages take {isolated}, of which {hidden}"
+    told = f"{at_count(curve, at['ranks'])}: {cost}"
+    if at["hidden"] is None:  # messages of these sizes were not measured in isolation
+        return told
+    return f"{told}; its isolated messages take {isolated}, of which {_hidden_in_words(at['hidden'])}"
 
 
 def _hidden_in_words(hidden: Estimate) -> str:
