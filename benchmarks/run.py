@@ -40,6 +40,7 @@ import scaling_laws
 import sensitivity
 import small_studies
 import storage_volume
+import today
 import traces
 import truth
 
@@ -62,6 +63,7 @@ BENCHMARKS = {
     "sensitivity": sensitivity.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
     "cluster-report": cluster_report.benchmark,
+    "today": today.benchmark,
     "inside-node": inside_node.benchmark,
     "small-studies": small_studies.benchmark,
     "storage-volume": storage_volume.benchmark,

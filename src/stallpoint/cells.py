@@ -135,6 +135,11 @@ class TrainCell(Cell):
         return preset_from(self.preset).scheme
 
     @property
+    def shards(self) -> int:
+        """As `Preset.shards`, of its workers."""
+        return preset_from(self.preset).shards(self.nodes, self.workers_per_node)
+
+    @property
     def global_batch(self) -> int:
         """B, samples in all workers' mini-batches together."""
         return self.worker_batch * self.ranks

@@ -6,6 +6,7 @@ Training jobs send by it, and models predict by it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +69,15 @@ def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int
     if len(found) < 2:
         return [[layer] for layer in paths]
     return [outside, *found.values()] if outside else list(found.values())
+
+
+def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str]:
+    """The path of the module that each of `blocks` is; empty for the network, which holds what no block holds."""
+    found = []
+    for members in blocks(names, gradient_bytes):
+        steps = zip(*(names[layer].split(".") for layer in members), strict=False)
+        found.append(".".join(here[0] for here in takewhile(lambda step: len(set(step)) == 1, steps)))
+    return found
 
 
 def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:

@@ -80,11 +80,11 @@ def servers_of(scheme: str) -> int:
 
 COMMUNICATORS = ("mpi", "mpi-copied", "torch")
 """What moves gradients, and the backends a study can choose: ``ddp`` and ``fsdp`` are those of presets alone."""
-ALL_REDUCE = "all-reduce"
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
 OPERATIONS = {
     ALL_REDUCE: "every rank gets the sum of all ranks' messages",
-    "all-gather": "every rank gets all ranks' parts, which together are the message",
-    "reduce-scatter": "every rank gets its part of the sum of all ranks' messages",
+    ALL_GATHER: "every rank gets all ranks' parts, which together are the message",
+    REDUCE_SCATTER: "every rank gets its part of the sum of all ranks' messages",
     "broadcast": "every rank gets the first one's message",
     "all-to-all": "every rank gets a part of each rank's message",
     "send-receive": "every rank sends its message to the next one, and gets that of the one before",
@@ -92,7 +92,7 @@ OPERATIONS = {
 """Collective operations whose times are measured, by message size: that of the whole message."""
 _LATER = (
     "sharding", "gather_ahead", "reshard", "bucket_view", "static_graph", "hook", "hook_rank", "accumulate",
-    "algorithm", *algorithms.FIELDS,
+    "activation_checkpointing", "algorithm", *algorithms.FIELDS,
 )  # fmt: skip
 """Fields that were added after records were made: cells are told of them only where they say something."""
 
@@ -134,6 +134,8 @@ class Preset:
     """Rank of PowerSGD's factors."""
     accumulate: int = 1
     """Parts that a worker's mini-batch is computed in, one after the other; gradients are sent after the last."""
+    activation_checkpointing: bool = False
+    """Blocks free what they compute in their forward pass, and compute it again before their backward pass."""
     algorithm: str = SYNCHRONOUS
     period: int = 1
     """Iterations from one exchange to the next; of downpour, from push to push."""
@@ -219,16 +221,32 @@ class Preset:
     def operations(self) -> tuple[str, ...]:
         """The collective operations that it sends, those of `OPERATIONS`."""
         of_sharding = {
-            "optimiser": ("all-reduce", "all-gather"),
-            "full": ("all-gather", "reduce-scatter"),
-            "node": ("all-reduce", "all-gather", "reduce-scatter"),
+            "optimiser": (ALL_REDUCE, ALL_GATHER),
+            "full": (ALL_GATHER, REDUCE_SCATTER),
+            "node": (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER),
         }
         return of_sharding.get(self.sharding, (ALL_REDUCE,)) if self.communicates else ()
 
     @property
+    def one_pass(self) -> bool:
+        """Whether a worker computes its mini-batch in one forward and one backward pass."""
+        return self.accumulate == 1 and not self.activation_checkpointing
+
+    @property
+    def gathers(self) -> int:
+        """How often the weights, or those of each block, are gathered in an iteration."""
+        once = {"none": 0, "optimiser": 1}
+        return once.get(self.sharding, self.accumulate * (2 if self.reshard else 1))
+
+    @property
     def predictable(self) -> bool:
-        """Whether the models know what it does. They do not know yet of sharding, accumulation and PowerSGD."""
-        return self.sharding == "none" and self.accumulate == 1 and self.hook != "powersgd"
+        """Whether the models know what it does; they do not know what factoring gradients takes (PowerSGD)."""
+        return self.hook != "powersgd"
+
+    def shards(self, nodes: int, workers_per_node: int) -> int:
+        """In how many parts the optimiser's state is on so many workers; and weights and gradients, if sharded."""
+        among = {"none": 1, "node": workers_per_node}
+        return among.get(self.sharding, nodes * workers_per_node)
 
     @property
     def scheme(self) -> str:

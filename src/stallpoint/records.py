@@ -1429,6 +1429,7 @@ UTILISATION = Table(
         GLOBAL_BATCH,
         WORKER_BATCH,
         *_estimate("samples_per_second", "1/s", "global mini-batch over the iteration time"),
+        *_estimate("tokens_per_second", "1/s", "the same of tokens, of networks that take sequences of them"),
         *_estimate(
             "flops",
             "FLOP/s",
@@ -1449,6 +1450,9 @@ _MEMORY = (
     Column("workers_per_node", INT, None, "workers that share a node"),
     SYNC,
     PREFETCH,
+    Column(
+        "shards", INT, None, "parts that the optimiser's state is in, and weights and gradients where they are sharded"
+    ),
     Column("memory", TEXT, None, "host or device (the GPU's)"),
 )
 """Training whose memory depends on b alone, and which memory it is."""
@@ -1488,6 +1492,22 @@ LARGEST_BATCH = Table(
             "unknown",
         ),
         Column("note", TEXT, None, "what is missing where it is unknown"),
+    ),
+)
+
+FITS = Table(
+    "fits",
+    "whether training fits into a worker's memory, by what one worker alone takes and what the preset divides",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        WORKER_BATCH,
+        Column("memory", TEXT, None, "host or device (the GPU's)"),
+        *_estimate("predicted", "B", "most memory of a worker"),
+        Column("measured", REAL, "B", "the same as measured, of the rank that needs most; empty where nobody trained"),
+        Column("available", REAL, "B", "memory that a worker may use, the least of the cells that are alike"),
+        Column("fits", TEXT, None, "yes, no, undecided (the interval holds what is available) or unknown"),
     ),
 )
 
@@ -1692,7 +1712,7 @@ MODEL_TABLES: tuple[Table, ...] = (
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
     STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
     CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
-    MEMORY, LARGEST_BATCH, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
+    MEMORY, LARGEST_BATCH, FITS, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
     STALENESS_SHARES, WORKER_STALENESS, TARGET_TIMES, TARGET_STALLING, EARLY_STOPPING,
 )  # fmt: skip
 

@@ -40,11 +40,13 @@ EXAMPLES: dict[str, Preset] = {
     "16-bit-torch": Preset(backend="torch", gradient_bits=16, start="after-backward"),
     "8-bit-torch": Preset(backend="torch", gradient_bits=8),
     "accumulate": Preset(accumulate=2),
+    "checkpointing": Preset(accumulate=2, activation_checkpointing=True),
     "ddp-static": replace(DDP, static_graph=True),
     "ddp-accumulate": replace(DDP, bucket_view=True, fusion_bytes=2000, accumulate=2),
     "zero-1-accumulate": replace(DDP, sharding="optimiser", accumulate=2),
     "fsdp-plain": Preset(backend="fsdp", grouping="block", sharding="full", reshard=False),
     "fsdp-accumulate": Preset(backend="fsdp", grouping="block", sharding="full", gather_ahead=2, accumulate=2),
+    "fsdp-checkpointing": replace(PRESETS["fsdp"].preset, activation_checkpointing=True),
     "top-k": Preset(top_k=0.25, grouping="merged"),
     "top-k-torch": Preset(backend="torch", top_k=0.25, gradient_bits=16),
 }

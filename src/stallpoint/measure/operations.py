@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
+from stallpoint.errors import CannotRun
 from stallpoint.measure.synchronisation.communicator import Communicator
-from stallpoint.presets import ALL_REDUCE
-
-REDUCE_SCATTER = "reduce-scatter"
+from stallpoint.presets import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 
 @dataclass(frozen=True)
@@ -37,15 +36,31 @@ class Operation:
 
 
 class Operations:
-    """Makes operations on messages of at most `most` bytes, which share their memory."""
+    """Makes operations on messages of at most `most` bytes, which share their memory.
+
+    Raises `CannotRun` for one that what communicates does not have; all ranks ask for the same ones.
+    """
 
     def __init__(self, communicates: Communicator, most: int, device: torch.device) -> None:
         self._communicates, self._ranks = communicates, communicates.ranks
         self._most, self._device = most // 4 + self._ranks, device
         self._buffers: dict[str, torch.Tensor] = {}
+        self._tried: set[str] = set()
 
     def __call__(self, name: str, message_bytes: int) -> Operation:
         """The operation `name` of a message that is as long; where ranks have parts of it, each has one value."""
+        if name not in self._tried:
+            self._tried.add(name)
+            try:
+                self._made(name, 4).do()
+            except (RuntimeError, NotImplementedError) as error:
+                raise CannotRun(
+                    f"what communicates here has no {name} ({str(error).partition(chr(10))[0]}); leave it out of "
+                    "collectives.operations, or choose a preset that does not send it"
+                ) from error
+        return self._made(name, message_bytes)
+
+    def _made(self, name: str, message_bytes: int) -> Operation:
         values = message_bytes // 4
         part = max(1, values // self._ranks)
         rows = self._ranks, part
@@ -54,10 +69,10 @@ class Operations:
             result = self._filled("sent", 1.0, values)
             do = does.all_reduce if name == ALL_REDUCE else does.broadcast
             return Operation(name, message_bytes, lambda: do(result), result, self._ranks)
-        shape = {"all-gather": ((part,), rows), REDUCE_SCATTER: (rows, (part,)), "all-to-all": (rows, rows)}
+        shape = {ALL_GATHER: ((part,), rows), REDUCE_SCATTER: (rows, (part,)), "all-to-all": (rows, rows)}
         from_, to = shape.get(name, ((values,), (values,)))
         between = {
-            "all-gather": does.all_gather,
+            ALL_GATHER: does.all_gather,
             REDUCE_SCATTER: does.reduce_scatter,
             "all-to-all": does.all_to_all,
             "send-receive": does.pass_on,

@@ -18,7 +18,7 @@ from torch import nn
 
 from stallpoint.cells import TrainCell
 from stallpoint.errors import CannotRun, InputError
-from stallpoint.measure import memory, resident, synchronisation
+from stallpoint.measure import agreement, memory, resident, synchronisation
 from stallpoint.measure.clock import Mark, clock_for, host_mark
 from stallpoint.measure.device import device_of
 from stallpoint.measure.device_prefetch import DevicePrefetch
@@ -32,6 +32,7 @@ from stallpoint.measure.peak_memory import PeakMemory
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.precision import forward_context, loss_scale
 from stallpoint.measure.progress import Progress
+from stallpoint.measure.recomputation import Recomputation
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Sensors, between
 from stallpoint.measure.substitutes import FixedMiniBatch
@@ -122,6 +123,8 @@ class Trainer:
         )  # fmt: skip
         if sharded:
             sharded.start(self._layers, self._waiting)
+        # Before layers are timed: what is computed again is then their backward pass.
+        self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
         self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=self._scale)
         self._update = change.update
         self._norms = norms
@@ -266,6 +269,8 @@ class Trainer:
         # After an error the other ranks may have gone: what is under way might never end.
         self._synchronisation.close(wait=error is None)
         self._timer.remove()
+        if self._recomputation:
+            self._recomputation.remove()
         for weights in self._parameters:
             weights.grad = None
 
@@ -361,6 +366,7 @@ def iterations(
     network = network_of(cell)
     preset, device = preset_from(cell.preset), device_of(cell)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
+    agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
     trained = resident.network(network, cell.seed, device)

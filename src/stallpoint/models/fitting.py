@@ -20,6 +20,7 @@ from stallpoint.models.answers import (
     critical_path,
     curve_distances,
     feeding,
+    fits,
     grid,
     halvings,
     hidden_communication,
@@ -68,6 +69,7 @@ def fit(
     available: Mapping[str, int] | None = None,
     calibration_nodes: Collection[int] = (),
     multiply_adds: Mapping[str, float] | None = None,
+    tokens: Mapping[str, int] | None = None,
     rated: Mapping[str, Mapping[str, float]] | None = None,
     epoch_samples: int = utilisation.IMAGENET,
     seed: int = 0,
@@ -82,8 +84,8 @@ def fit(
     (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. What trained on
     more nodes than `calibration_nodes` (on more workers than the fewest two counts, unless given) is predicted from the
     rest alone for validation.
-    `multiply_adds`, `rated` and `epoch_samples` as `utilisation.table` takes them. The same records and `seed` give the
-    same numbers.
+    `multiply_adds`, `tokens`, `rated` and `epoch_samples` as `utilisation.table` takes them. The same records and
+    `seed` give the same numbers.
     """
     tidy = _typed(tidy)
     tidy["sgemm"] = matrix_products.in_precision(tidy["sgemm"], tidy["runs"])
@@ -174,9 +176,14 @@ def fit(
         "traffic": traffic.table(placed, compute.layers, tidy["storage_reads"], epoch_samples),
         "break_even": break_even.table(points, runs, tidy["staging"], tidy["conversions"], seed),
         "copy_rates": copies.copy_rates(tidy["copies"], seed),
-        "utilisation": utilisation.table(placed, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
+        "utilisation": utilisation.table(
+            placed, compute.layers, multiply_adds or {}, tokens or {}, rated or {}, epoch_samples
+        ),
         "memory": peaks.table(memory),
         "largest_batch": largest_batch.table(memory, runs, tidy["environments"]),
+        "fits": fits.table(
+            training, memory, compute.layers, cluster.presets, tidy["peak_memory"], tidy["environments"]
+        ),
         "steps_to_target": steps.table(to_target, threshold),
         "noise_scale": noise_scale.table(norms, seed),
         "critical_batches": noise_scale.critical_batches(to_target, noise, threshold),
@@ -212,8 +219,8 @@ def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame, 
     """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are all there are."""
     visits = disturbances.with_sentinel(visits)
     in_full = median_iterations.cells_of_runs(runs)
-    # Of mini-batches that are computed in parts layers have the times of all parts: they tell nothing of others.
-    apart = frozenset(path for path, cell in trained(runs).items() if preset_from(cell.preset).accumulate > 1)
+    # Where parts of a mini-batch, or activations, are computed one after the other, layers have the times of all.
+    apart = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
     reduced, found, intervened, counts, shown = zip(
         *(_part(part, visits, in_full, apart) for part in parts), strict=True
     )

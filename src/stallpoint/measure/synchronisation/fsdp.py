@@ -28,11 +28,12 @@ from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatt
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.operations import Operations
 from stallpoint.measure.optimiser import local
 from stallpoint.measure.synchronisation.interface import Gathered, Sent, Synchronisation
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator, all_gather, reduce_scatter
 from stallpoint.measure.world import World
-from stallpoint.messages import blocks
+from stallpoint.messages import block_paths, blocks
 from stallpoint.networks.layers import Layer, layers
 from stallpoint.presets import Preset
 
@@ -64,6 +65,9 @@ class FullySharded(Synchronisation):
                 "backend fsdp needs PyTorch 2.8 or newer, whose collectives can be timed; use ddp or zero-1"
             )
         self._communicator = TorchCommunicator(world, device)
+        operations = Operations(self._communicator, 4, device)
+        for name in preset.operations:
+            operations(name, 4)
         self._clock, self._preset, self._device = clock, preset, device
         self.shards = per_node if preset.sharding == "node" else world.size
         mesh = init_device_mesh(
@@ -151,13 +155,12 @@ class FullySharded(Synchronisation):
         without = {key: _without_memory(one) for key, one in values.items()}
         sharded = copy.deepcopy(network, dict(without))
         of = layers(sharded)
-        groups = [
-            [weights for layer in members for weights in of[layer].parameters]
-            for members in blocks([layer.name for layer in of], [layer.gradient_bytes for layer in of])
-        ]
+        known = [layer.name for layer in of], [layer.gradient_bytes for layer in of]
         names = {id(weights): name for name, weights in sharded.named_parameters()}
-        named = [[names[id(weights)] for weights in group] for group in groups]
-        wrapped = [_holder(sharded, group) for group in named]
+        named = [
+            [names[id(weights)] for layer in members for weights in of[layer].parameters] for members in blocks(*known)
+        ]
+        wrapped = [sharded.get_submodule(path) for path in block_paths(*known)]
         for module in wrapped:
             if module is not sharded:
                 fully_shard(module, mesh=mesh, reshard_after_forward=self._preset.reshard)
@@ -285,15 +288,6 @@ def _without_memory(values: torch.Tensor) -> torch.Tensor:
     """The same on PyTorch's meta device."""
     empty = torch.empty_like(values, device="meta")
     return nn.Parameter(empty, requires_grad=values.requires_grad) if isinstance(values, nn.Parameter) else empty
-
-
-def _holder(network: nn.Module, names: Sequence[str]) -> nn.Module:
-    """The innermost module that holds all parameters of these names."""
-    paths = [name.split(".")[:-1] for name in names]
-    common = paths[0]
-    for path in paths[1:]:
-        common = [here for here, there in zip(common, path, strict=False) if here == there]
-    return network.get_submodule(".".join(common))
 
 
 def _first_line(error: BaseException) -> str:

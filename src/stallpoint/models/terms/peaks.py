@@ -27,7 +27,7 @@ from stallpoint.models.base.statistics import (
 )
 
 HOST, DEVICE = "host", "device"
-BESIDE_BATCH = ("network", "hardware", "workers_per_node", "sync", "prefetch")
+BESIDE_BATCH = ("network", "hardware", "workers_per_node", "sync", "prefetch", "shards")
 """What memory depends on beside b."""
 TENSORS = ("weights", "gradients", "optimiser")
 OFF_THE_LINE = 0.05
@@ -64,8 +64,10 @@ class Peaks:
 
 def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]:
     """Peaks of all training cells, from the tidy tables; those of interventions do not count."""
-    rows = peak_memory[peak_memory["cell"].isin(trained(runs))]
-    rows = rows.assign(workers_per_node=rows["ranks"] // rows["nodes"])
+    cells = trained(runs)
+    rows = peak_memory[peak_memory["cell"].isin(cells)]
+    shards = rows["cell"].map({path: cell.shards for path, cell in cells.items()})
+    rows = rows.assign(workers_per_node=rows["ranks"] // rows["nodes"], shards=shards.astype("int64"))
     return [
         peaks
         for memory in (HOST, DEVICE)
