@@ -32,6 +32,7 @@ import pipeline
 import plan_accuracy
 import predictions
 import presets
+import probe
 import reading
 import repeatability
 import report_page
@@ -54,6 +55,7 @@ BENCHMARKS = {
     "layer-timing": layer_timing.benchmark,
     "memory": memory.benchmark,
     "presets": presets.benchmark,
+    "probe": probe.benchmark,
     "predictions": predictions.benchmark,
     "cost-models": cost_models.benchmark,
     "scaling-laws": scaling_laws.benchmark,

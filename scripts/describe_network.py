@@ -1,4 +1,4 @@
-"""Write what one network is made of: built and tried, or as its traces tell where it is nobody's to build."""
+"""Write what one network is made of: built and tried, or as traces or records tell where it is nobody's to build."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ from stallpoint.exchange.importing import describe_traced
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.networks.own import own_network
+from stallpoint.networks.recorded import describe_recorded
 from stallpoint.parquet import to_arrow, write
 from stallpoint.program import program
 from stallpoint.records import NETWORK_LAYERS
@@ -14,6 +15,8 @@ with program(Path(snakemake.log[0])):
     name, own = snakemake.wildcards.network, snakemake.params.own
     if snakemake.input.traces:
         rows = describe_traced(name, snakemake.input.traces, snakemake.params.formats)
+    elif snakemake.input.layers:
+        rows = describe_recorded(name, Path(snakemake.input.layers[0]))
     else:
         rows = describe(own_network(name, own) if own else find(name))
     write(NETWORK_LAYERS, to_arrow(NETWORK_LAYERS, rows), Path(snakemake.output[0]))

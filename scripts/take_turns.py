@@ -1,6 +1,6 @@
 """Measure the cells of an agenda in turns; messages of the processes that measure go to the log.
 
-usage: take_turns.py AGENDA LOG LAUNCHER
+usage: take_turns.py AGENDA LOG LAUNCHER [CONTAINER]
 """
 
 import os
@@ -9,6 +9,7 @@ import socket
 import sys
 from pathlib import Path
 
+from stallpoint.commands import CONTAINER
 from stallpoint.planning import durations
 from stallpoint.program import program
 from stallpoint.turns import alone
@@ -19,6 +20,7 @@ from stallpoint.turns.session import take_turns
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 agenda, log, launcher = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+os.environ[CONTAINER] = sys.argv[4] if len(sys.argv) > 4 else ""  # for the processes, which run commands in it
 job = os.environ.get("SLURM_JOB_ID")
 who = f"{f'Slurm job {job}' if job else f'process {os.getpid()}'} on {socket.gethostname()}"
 with program(log, "a"):

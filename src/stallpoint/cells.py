@@ -146,6 +146,32 @@ class TrainCell(Cell):
 
 
 @dataclass(frozen=True, slots=True)
+class CommandCell(TrainCell):
+    """Training by a script of the user's (`stallpoint.commands`); its network is what the command is called."""
+
+    kind: ClassVar[str] = "command"
+
+    run: str
+    """The command, with placeholders."""
+    launch: str
+    """What starts it on the workers."""
+    rate: str
+    """Regular expression of the rates that it prints; empty where a probe records its iterations."""
+    most_minutes: float
+    """How long a visit may take."""
+
+    @property
+    def scheme(self) -> str:
+        """Nothing that MPI has to be told: the script communicates by its own means."""
+        return "library"
+
+    @property
+    def storages(self) -> tuple[str, ...]:
+        """The storage of the study that the script reads; none where its data is its own."""
+        return (self.storage,) if self.storage_format else ()
+
+
+@dataclass(frozen=True, slots=True)
 class InterventionCell(TrainCell):
     """A training cell with one thing left out (`stallpoint.interventions`); no point of any scaling curve."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stallpoint.cells import Cell, CollectivesCell, ImportedCollectivesCell, ImportedTrainCell, TrainCell
+from stallpoint.cells import Cell, CollectivesCell, CommandCell, ImportedCollectivesCell, ImportedTrainCell, TrainCell
 from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import PROFILER
 from stallpoint.kinds import cell_from_json, kind_of
@@ -29,6 +29,7 @@ from stallpoint.records import (
     ITERATIONS,
     LAYERS,
     PEAK_MEMORY,
+    PROBES,
     RUNS,
     SLURM_JOBS,
     STAGING,
@@ -39,6 +40,8 @@ from stallpoint.records import (
 
 _NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, CONVERSIONS, GRADIENT_NOISE, STALENESS)
 """Tables that a whole record may lack: of jobs outside Slurm, of one worker, of nothing staged, converted or served."""
+_NOT_OF_COMMANDS = (LAYERS, PEAK_MEMORY, PROBES)
+"""Those that a command's record may lack: it prints rates, or its layers cannot be told apart."""
 _NEVER_NULL = frozenset(
     ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "message_bytes", "start", "data_wait",
      "forward", "backward", "update", "iteration_time", "seconds")
@@ -80,7 +83,8 @@ class Record:
         there = file.exists()
         if there and self.failed:
             self._refuse(file, "rows of a cell that could not run; its record is a row of runs alone")
-        if not there and not self.failed and table in kind_of(self.cell).tables and table not in _NOT_ALWAYS:
+        may_lack = _NOT_ALWAYS + (_NOT_OF_COMMANDS if isinstance(self.cell, CommandCell) else ())
+        if not there and not self.failed and table in kind_of(self.cell).tables and table not in may_lack:
             self._refuse(file, "it is missing")
         return there
 
@@ -123,7 +127,7 @@ class Record:
         cell, visits = self.cell, self._rows.get(VISITS.name, self._ranks)
         if table in (VISITS, ENVIRONMENTS):
             return self._ranks, f"{self._ranks} ranks"
-        if table in (INSTRUMENTATION, PEAK_MEMORY):
+        if table in (INSTRUMENTATION, PEAK_MEMORY, PROBES):
             return visits, f"{visits} visits of ranks"
         if table in (ITERATIONS, INTERVENED) and isinstance(cell, TrainCell):
             if isinstance(cell, ImportedTrainCell) and cell.format == PROFILER:

@@ -17,6 +17,7 @@ from stallpoint.cell_values import check_value
 from stallpoint.cells import (
     Cell,
     CollectivesCell,
+    CommandCell,
     ConvergenceCell,
     CopiesCell,
     ImportedCollectivesCell,
@@ -73,6 +74,7 @@ KINDS: dict[str, JobKind] = {
     kind.name: kind
     for kind in (
         JobKind(TrainCell, "train", (*_TRAINING, records.INSTRUMENTATION, *_BESIDE_TRAINING), "train cells"),
+        JobKind(CommandCell, "command", (*_TRAINING, records.PEAK_MEMORY, records.PROBES), "command cells"),
         JobKind(InterventionCell, "intervention", (records.INTERVENED, *_BESIDE_TRAINING), "interventions"),
         JobKind(SgemmCell, "sgemm", (records.SGEMM,), "sgemm cells"),
         JobKind(CollectivesCell, "collectives", (records.COLLECTIVES, records.CONTENTION), "collectives cells"),

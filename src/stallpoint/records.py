@@ -112,7 +112,7 @@ RUNS = Table(
             "kind",
             TEXT,
             None,
-            "train, intervention, sgemm, collectives, storage, copies, convergence, imported-train or "
+            "train, command, intervention, sgemm, collectives, storage, copies, convergence, imported-train or "
             "imported-collectives",
         ),
         Column("status", TEXT, None, "ok, or failed: the job could not run here and says why"),
@@ -244,9 +244,20 @@ ITERATIONS = Table(
         WARMUP,
         Column("start", REAL, "s", "start of the iteration, since the ranks began the first one together"),
         Column("data_wait", REAL, "s", "time the worker waited for its mini-batch"),
-        Column("read", REAL, "s", "time spent reading this mini-batch from the storage, summed over samples"),
+        Column(
+            "read",
+            REAL,
+            "s",
+            "time spent reading this mini-batch from the storage, summed over samples; of a command data_wait, as how "
+            "it reads is its own",
+        ),
         Column("decode", REAL, "s", "time spent decoding and resizing this mini-batch, summed over samples"),
-        Column("host_to_device", REAL, "s", "copy of the mini-batch to the device"),
+        Column(
+            "host_to_device",
+            REAL,
+            "s",
+            "copy of the mini-batch to the device; of a command all that it does between data and forward pass",
+        ),
         Column("forward", REAL, "s", "forward pass, loss included"),
         Column("backward", REAL, "s", "backward pass"),
         Column("communication", REAL, "s", "time in which at least one collective operation was under way"),
@@ -257,7 +268,13 @@ ITERATIONS = Table(
             "from the end of the backward pass to the last gradient's arrival, and waiting for collectives within the "
             "passes and the update, whose times are without it",
         ),
-        Column("update", REAL, "s", "model update; 0 where a parameter server updates, as part of the communication"),
+        Column(
+            "update",
+            REAL,
+            "s",
+            "model update; 0 where a parameter server updates, as part of the communication; of a command all that it "
+            "does behind the backward pass",
+        ),
         Column("iteration_time", REAL, "s", "whole iteration"),
         Column("loss", REAL, None, "training loss of the worker's mini-batch"),
         *SENSORS,
@@ -274,6 +291,9 @@ INTERVENED = Table(
         *(column for column in ITERATIONS.columns if column not in (CELL, *TRAIN_AXES)),
     ),
 )
+
+GATHERS = ("gather_start", "gather_end", "gather_again_start", "gather_again_end")
+"""Columns of `LAYERS` that only sharded weights have."""
 
 LAYERS = Table(
     "layers",
@@ -377,6 +397,25 @@ PEAK_MEMORY = Table(
         Column("weights", INT, "B", "parameters and buffers of the network; on the device, as the next two"),
         Column("gradients", INT, "B", "gradients of the parameters"),
         Column("optimiser", INT, "B", "what the optimiser keeps: a momentum for each parameter"),
+    ),
+)
+
+PROBES = Table(
+    "probes",
+    "one row for each rank and visit of a command whose script has a probe: what the probe could see of it",
+    (
+        CELL,
+        *TRAIN_AXES,
+        RANK,
+        VISIT,
+        Column("script_ranks", INT, None, "workers that the script trains on, as it tells itself"),
+        Column("parallelism", TEXT, None, "what brings gradients together: ddp, fsdp2, none, or unknown"),
+        Column("model", TEXT, None, "class of the model"),
+        Column("layers", INT, None, "layers timed"),
+        Column("iterations", INT, None, "iterations recorded"),
+        Column("bookkeeping", REAL, "s", "time of an iteration in which the probe kept what it measured, the mean"),
+        Column("unseen", TEXT, None, "what it could not see, in words; empty where it saw all"),
+        Column("ended", TEXT, None, "complete, or the exception that ended the training; empty where it was killed"),
     ),
 )
 
@@ -679,7 +718,7 @@ STALENESS = Table(
 )  # fmt: skip
 
 TIDY_TABLES: tuple[Table, ...] = (
-    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, INTERVENED, SGEMM,
+    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, PROBES, INTERVENED, SGEMM,
     COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, CONVERSIONS, COPIES,
     CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS,
 )  # fmt: skip
@@ -1049,9 +1088,13 @@ WHAT_IF = Table(
         Column("latency", REAL, None, "factor on the latency of the links"),
         Column("compute_speed", REAL, None, "factor on the speed of forward and backward pass and update"),
         Column("gradient_bytes", REAL, None, "factor on the size of the gradients"),
+        Column("straggling", REAL, None, "factor on waiting for the slowest worker"),
+        Column("launches", REAL, None, "factor on the time that starting kernels takes"),
         Column("batch_factor", REAL, None, "factor on the mini-batch"),
         Column("scenario_batch", INT, "samples", "mini-batch: B for strong, b for weak scaling"),
         Column("scenario_prefetch", INT, None, "mini-batches read ahead"),
+        Column("scenario_readers", REAL, None, "threads of a worker that read ahead; empty: as they were"),
+        Column("scenario_storage", TEXT, None, "storage"),
         Column("scenario_sync", TEXT, None, "preset"),
         Column("link_latency", REAL, "s", "latency of the links in place of the measured ones"),
         Column("link_bandwidth", REAL, "B/s", "their bandwidth"),
@@ -1078,6 +1121,32 @@ WHAT_IF_GRID = Table(
         Column("latency", REAL, None, "factor on the latency of the links"),
         Column("transfer", REAL, None, "factor on the time that bytes take: 1 over that on the bandwidth"),
         Column("iteration", REAL, "s", "predicted iteration time, without interval"),
+    ),
+)
+
+REMEDIES = Table(
+    "remedies",
+    "what would help each scaling curve on the most workers measured, and the cell that would confirm it",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        Column("remedy", TEXT, None, "what is done, in words"),
+        Column("changes", TEXT, None, "what it changes: mini-batch, accumulation, preset, link, readers, ..."),
+        Column("also", TEXT, None, "what else it changes, or takes; empty where nothing"),
+        *_estimate("gain", None, "throughput over that predicted without it; empty where a part was not measured"),
+        Column("at_most", FLAG, None, "whether it gains that at most: what it avoids is taken to cost nothing"),
+        *_estimate("memory", "B", "most memory of a worker with it, as predicted"),
+        Column("fits", TEXT, None, "whether that fits: fits, may not fit, does not fit or unknown"),
+        Column(
+            "verdict",
+            TEXT,
+            None,
+            "helps; undecided: the interval holds no gain; no gain: below 2 %; does not fit; unknown: not predicted",
+        ),
+        Column("cell", TEXT, None, "what a study needs to measure it, in YAML; empty where no cell can"),
+        Column("node_hours", REAL, "h", "nodes times the time that this cell takes"),
+        Column("rank_in_curve", INT, None, "place among the remedies of the curve; 1: the first to try"),
     ),
 )
 
@@ -1709,8 +1778,8 @@ WORKER_STALENESS = Table(
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
-    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, NEXT_CELLS,
-    STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
+    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, REMEDIES,
+    NEXT_CELLS, STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
     CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
     MEMORY, LARGEST_BATCH, FITS, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
     STALENESS_SHARES, WORKER_STALENESS, TARGET_TIMES, TARGET_STALLING, EARLY_STOPPING,

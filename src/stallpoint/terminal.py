@@ -150,7 +150,7 @@ def cell_in_words(path: str) -> str:
     of = dict(label.split("~", 1) for label in labels if "~" in label)
     workers = int(of.get("workers_per_node", 1))
     words = [f"{of.get('network', of.get('storage', ''))} {of.get('sync', '')}".strip()]
-    if kind != "train":
+    if kind not in ("train", "command"):
         words[0] = f"{kind} {words[0]}".strip()
     elif of.get("scaling") == "compute":
         words = [f"{of['network']} computing, b = {of['batch']}"]

@@ -32,6 +32,7 @@ from stallpoint.records import (
     ITERATIONS,
     LAYERS,
     MODEL_TABLES,
+    PROBES,
     RUNS,
     SLURM_JOBS,
     STALENESS,
@@ -69,7 +70,14 @@ SMALL: dict[str, Any] = {
             "seeds": 1,
         },
     ],
+    "commands": {
+        "own": {
+            "run": "sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec python examples/ddp.py'",
+            "launch": "srun",
+        },
+    },
     "matrix": [
+        {"network": "own", "hardware": "cpu", "nodes": 2, "batch": 16, "scaling": "weak", "sync": "ddp"},
         {**BLOCK, "nodes": 1, "sync": "wfbp"},
         {**BLOCK, "nodes": 2, "sync": TIMED},
         {**BLOCK, "nodes": 4, "sync": "naive"},
@@ -207,7 +215,8 @@ def test_every_rank_was_on_a_node_of_its_own(finished: Checkout, cluster: Cluste
 
 
 def test_every_preset_trained_on_two_nodes_with_its_own_reduction(finished: Checkout) -> None:
-    layers = read(LAYERS, finished.results("tables/layers.parquet")).to_pandas().query("nodes == 2 and visit == 1")
+    layers = read(LAYERS, finished.results("tables/layers.parquet")).to_pandas()
+    layers = layers.query("network == 'googlenet' and nodes == 2 and visit == 1")
     sent = layers[layers["gradient_bytes"] > 0].groupby("sync")["message_bytes"].agg(["size", "min"])
     assert set(sent.index) == set(TIMED)
     assert sent["size"].nunique() == 1
@@ -219,6 +228,14 @@ def test_every_preset_trained_on_two_nodes_with_its_own_reduction(finished: Chec
     assert set(zip(timed["backend"], timed["reduction"], strict=True)) == {
         (preset.communicator, preset.scheme) for preset in presets
     }
+
+
+def test_a_script_of_the_users_trained_on_two_nodes_under_srun(finished: Checkout) -> None:
+    probes = read(PROBES, finished.results("tables/probes.parquet")).to_pandas().sort_values("rank")
+    assert probes["script_ranks"].tolist() == [2, 2]
+    assert probes["parallelism"].tolist() == ["ddp", "ddp"]
+    assert probes["rank"].tolist() == [0, 1]
+    assert probes["unseen"].eq("").all()
 
 
 def test_every_algorithm_trained_on_four_nodes_and_servers_say_how_stale_gradients_were(finished: Checkout) -> None:
@@ -237,7 +254,7 @@ def test_the_final_rule_made_everything(finished: Checkout) -> None:
         files = finished.results("figures").glob(f"{chart}.*")
         assert {file.suffix for file in files} == {".html", ".svg", ".pdf", ".png"}
     conclusions = json.loads(finished.results("conclusions.json").read_text())
-    assert {curve["network"] for curve in conclusions["curves"]} == {"googlenet"}
+    assert {curve["network"] for curve in conclusions["curves"]} == {"googlenet", "own"}
     assert finished.results("report.html").stat().st_size > 0
 
 

@@ -16,7 +16,7 @@ ON_SLURM = (
     "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "3",
 )  # fmt: skip
 """Options of Snakemake for the test cluster, where a study is small: jobs that have ended are soon noticed."""
-PARTS = ("Snakefile", "workflow", "scripts", "profiles", "slurm", "config", "resources", "src")
+PARTS = ("Snakefile", "workflow", "scripts", "profiles", "slurm", "config", "resources", "examples", "src")
 
 
 @dataclass(frozen=True)

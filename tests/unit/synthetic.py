@@ -87,6 +87,8 @@ class Truth:
     """Model update, s."""
     slower: float = 1.0
     """Layers take so many times as long on several ranks as on one: they share caches with the communication."""
+    lag: float = 1.0
+    """The last of several workers computes so many times as long as the others."""
     delay: float = 0.0
     """In training, each round of a message waits so long for a core, s."""
     memory: float = 2e7
@@ -358,7 +360,9 @@ def _iteration(
         return np.asarray(seconds * slow * np.exp(truth.noise * rng.standard_normal(shape)))
 
     ideal = np.array([truth.layer(layer, b, ranks) for layer in truth.layers])
-    forward, backward = noisy(ideal, ranks, count), noisy(2 * ideal, ranks, count)
+    lags = np.ones((ranks, 1))
+    lags[-1] = truth.lag if ranks > 1 else 1.0
+    forward, backward = lags * noisy(ideal, ranks, count), lags * noisy(2 * ideal, ranks, count)
     read = noisy(b * truth.read_seconds(cell.storage, cell.nodes), ranks)
     decode = noisy(b * truth.decode, ranks)
     update = noisy(truth.update, ranks)

@@ -141,6 +141,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"agregate": "max"}, {}, "claims[0].quantity: unknown key 'agregate', did you mean 'aggregate'?"),
     ({"aggregate": "mode"}, {}, "claims[0].quantity.aggregate: 'mode' is not one of median, mean"),
     ({"table": "predictions", "column": "error", "aggregate": "max"}, {}, "only the median or mean of its rows"),
+    ({"spread": 0.05}, {}, ".quantity.spread: stall_ranks has an interval of its own, or is exact"),
     ({"over": {"column": "best_speedup"}, "minus": {"column": "best_speedup"}}, {}, "over and minus exclude"),
     ({"over": {"where": {"network": "vgg16"}}}, {}, ".over.where.network: cannot differ, for_each keeps it the same"),
     ({"over": {"where": {"hardware.device": "cpu"}}}, {}, ".over.where.hardware.device: cannot differ"),

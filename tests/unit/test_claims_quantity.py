@@ -300,3 +300,13 @@ def test_empty_frames_of_any_table_are_no_data() -> None:
     empty = {name: pd.DataFrame(columns=[c.name for c in table.columns]) for name, table in TABLES.items()}
     (number,) = numbers(claim({**SHARE, "for_each": "network"}).quantity, Evidence(empty))  # type: ignore[arg-type]
     assert number.missing
+
+
+def test_numbers_published_without_an_interval_are_as_far_off_as_the_claim_says() -> None:
+    rates = [{"table": "public", "series": "a", "workers": n, "measured": 100.0 * n} for n in (1, 2)]
+    quantity = {
+        "table": "extrapolations", "column": "measured", "where": {"workers": 2}, "for_each": "series",
+        "over": {"where": {"workers": 1}}, "spread": 0.05,
+    }  # fmt: skip
+    (number,) = found(quantity, extrapolations=rates)
+    assert (number.value, number.low, number.high) == pytest.approx((2.0, 2 * 0.95 / 1.05, 2 * 1.05 / 0.95))

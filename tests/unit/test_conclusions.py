@@ -275,7 +275,7 @@ def curve(verdict: str = "scales", nodes: int = 2, **changes: Any) -> dict[str, 
     return {
         "verdict": verdict, "verdict_ranks": nodes, "note": "", "withheld": "", "reached": False, "stall_ranks": None,
         "basis": "measured", "largest_measured": 2, "largest_considered": 2, "measured": [at(1, 1.0), at(2, 1.8)],
-        "measured_speedup": at(2, 1.8)["speedup"], "measured_speedup_ranks": 2, "causes": [], "what_if": [],
+        "measured_speedup": at(2, 1.8)["speedup"], "measured_speedup_ranks": 2, "causes": [], "remedies": [],
         "network": "alexnet", "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong",
         "hardware": "cpu", "workers_per_node": 1, "measured_stall": [], "deciding_ranks": [], **changes,
     }  # fmt: skip
@@ -431,17 +431,29 @@ def test_causes_are_those_that_were_measured(causes: list[dict[str, Any]], words
     assert cause_in_words(answer(curve(causes=causes))) == words
 
 
-def test_what_would_help_is_what_gains_for_sure() -> None:
-    def scenario(name: str, low: float, value: float, *, scales: bool = True) -> dict[str, Any]:
-        gain = {"value": value, "low": low, "high": 2 * value}
-        return {"scenario": name, "ranks": 2, "gain": gain, "scales": scales}
+def remedy(words: str, low: float, value: float, **changes: Any) -> dict[str, Any]:
+    """A remedy whose interval begins at `low`."""
+    return {
+        "remedy": words, "changes": words, "also": "", "ranks": 2, "gain": {"value": value, "low": low, "high": 2.0},
+        "at_most": False, "memory": None, "fits": "fits", "verdict": "helps" if low > 1 else "undecided", "cell": "",
+        "node_hours": None, **changes,
+    }  # fmt: skip
 
-    changes = [
-        scenario("as measured", 1.0, 1.0), scenario("bandwidth × 10", 1.2, 1.4), scenario("batch × 4", 1.3, 1.6),
-        scenario("latency × 0.1", 0.9, 1.5), scenario("compute speed × 10", 5, 6, scales=False),
+
+def test_what_would_help_are_the_first_remedies_that_gain_for_sure() -> None:
+    found = [
+        remedy("more readers", 1.3, 1.6), remedy("still more readers", 1.2, 1.5, changes="more readers"),
+        remedy("no launches", 1.2, 1.4, at_most=True), remedy("faster links", 0.9, 1.5),
     ]  # fmt: skip
-    assert helps_in_words(answer(curve(what_if=changes))) == "batch × 4 +60 %; bandwidth × 10 +40 % (predicted, n = 2)"
-    assert helps_in_words(answer(curve(what_if=changes, withheld="the model is off"))) == ""
+    words = "more readers +60 % (30–100); no launches at most +40 % (20–100) (predicted, n = 2)"
+    assert helps_in_words(answer(curve(remedies=found))) == words
+    assert helps_in_words(answer(curve(remedies=found, withheld="the model is off"))) == ""
+    assert helps_in_words(answer(curve(remedies=[]))) == ""
+
+
+def test_remedies_that_may_gain_nothing_are_undecided() -> None:
+    found = [remedy("faster links", 0.9, 1.5), remedy("huge", 1.5, 1.6, verdict="does not fit")]
+    assert helps_in_words(answer(curve(remedies=found))) == "undecided whether faster links (predicted, n = 2)"
 
 
 def slow_nodes(visits: int, *ranks: tuple[str, float], cells: int = 2) -> list[dict[str, Any]]:

@@ -95,8 +95,9 @@ def test_the_tutorial_shows_the_plan_of_a_paper() -> None:
     assert set(shown.splitlines()) - {"  ..."} <= set(plan.splitlines())
 
 
-def test_the_gpu_site_shows_its_study_and_the_plan_of_it() -> None:
-    page, study = (ROOT / "docs/gpu-site.md").read_text(), (ROOT / "config/studies/gpu-site.yaml").read_text()
+@pytest.mark.parametrize(("page", "study"), [("gpu-site", "gpu-site"), ("your-script", "own-script")])
+def test_a_page_shows_its_study_and_the_plan_of_it(page: str, study: str) -> None:
+    page, study = (ROOT / f"docs/{page}.md").read_text(), (ROOT / f"config/studies/{study}.yaml").read_text()
     assert study in page
     assert expand(yaml.safe_load(study), SCHEMA).plan() in page
 

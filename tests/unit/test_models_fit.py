@@ -98,7 +98,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     fitted = fit({**tables, empty: tables[empty].iloc[:0]}, nodes=NODES)
     emptied = {name for name, table in fitted.items() if table.empty} - UNTOUCHED
     of_training = {"layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share"}
-    of_training |= {"critical_path", "what_if", "next_cells", "feeding"}
+    of_training |= {"critical_path", "what_if", "remedies", "next_cells", "feeding"}
     of_training |= {
         "rates",
         "what_if_grid",
@@ -115,7 +115,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
         emptied
         == {
             "sgemm": {"sgemm_speedup", "matrix_products", "curve_distances"},
-            "collectives": {"communication", "validation"},
+            "collectives": {"communication", "validation", "remedies"},
             "storage_reads": {"storage_rates", "saturation", "traffic"},
             "storage_passes": {"storage_rates"},
             "storage_operations": {"storage_operation_rates"},
@@ -139,6 +139,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
                 "curve_distances",
                 "traffic",
                 "validation",
+                "remedies",
                 "what_if_grid",
             },
             "iterations": of_training,

@@ -183,7 +183,7 @@ def test_a_cell_whose_settings_changed_is_left(tmp_path: Path) -> None:
 
 
 def test_what_else_a_cell_is_measured_with_counts(tmp_path: Path) -> None:
-    config = {"networks": {}, "storage": {"jpeg": {"generate": 16}, "own": {}}}
+    config = {"networks": {}, "commands": {}, "storage": {"jpeg": {"generate": 16}, "own": {}}}
     generated, own = (replace(storage_cell(), storage=name) for name in ("jpeg", "own"))
     also = measured_with(config)
     assert also(own) == also(sgemm(1)) == ""

@@ -4,14 +4,15 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 from checkout import ROOT, Checkout
 
 from stallpoint.charts import PAPERS
-from stallpoint.parquet import read
+from stallpoint.parquet import read, write
 from stallpoint.planning import durations
-from stallpoint.records import PAPER_FIGURES
+from stallpoint.records import NEXT_CELLS, PAPER_FIGURES
 from stallpoint.study import expand
 
 STUDIES = [
@@ -40,7 +41,7 @@ def test_the_plan_says_what_is_left_out_and_why(new_checkout: Callable[..., Chec
     ("changes", "message"),
     [
         ({"hardwares": {}}, "unknown key 'hardwares', did you mean 'hardware'"),
-        ({"matrix": [{"network": "alexnett"}]}, "matrix[0]: missing hardware, nodes, batch, storage, scaling"),
+        ({"matrix": [{"network": "alexnett"}]}, "matrix[0]: missing hardware, nodes, batch, scaling"),
         ({"iterations": -1}, "iterations: -1 is less than 1"),
     ],
 )
@@ -110,3 +111,27 @@ def test_snakemake_lints_nothing_but_the_missing_conda_environments(new_checkout
     """Rules run in the environment Snakemake itself runs in, pinned by requirements.lock."""
     found = set(re.findall(r"^    \* (.*):$", new_checkout().snakemake("--lint").text, re.MULTILINE))
     assert found == {"Specify a conda environment or container for each rule."}
+
+
+def test_next_adds_the_most_telling_cell_until_the_answer_is_certain_enough(
+    new_checkout: Callable[..., Checkout],
+) -> None:
+    """Planned on a study whose records are all there; a dry run adds nothing to it."""
+    study = new_checkout(next={"node_hours": 1})
+    schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
+    results = study.folder / "results/tiny"
+    for path in expand({**study.study, "claims": []}, schema).cells:
+        (results / "raw" / path).mkdir(parents=True)
+    row = {
+        "network": "alexnet", "hardware": "local", "storage": "jpeg", "scaling": "strong", "sync": "wfbp",
+        "prefetch": 1, "batch": 2, "workers_per_node": 1, "kind": "train", "nodes": 2, "ranks": 2, "worker_batch": 1,
+        "width": 3.0, "expected_width": 2.0, "narrowing": 1.0, "node_hours": 0.01, "narrowing_per_node_hour": 100.0,
+        "rank_in_curve": 1,
+    }  # fmt: skip
+    for width, said in ((3.0, "Next: 1 cell, 0.01 node-hours."), (0.5, "Next: every stalling point is known")):
+        write(NEXT_CELLS, pd.DataFrame([row | {"width": width}]), results / "models/next_cells.parquet")
+        ran = study.snakemake("next", "-n")
+        assert ran.status == 0, ran.text
+        assert said in ran.text
+        assert ("repeat~2" in ran.text) == (width > 1)
+    assert not (results / "next.yaml").exists()

@@ -26,6 +26,7 @@ from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS, MEASURED
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.own import file_of
+from stallpoint.planning import next_round
 from stallpoint.planning import plan as plans
 from stallpoint.planning.budget import check_budget
 from stallpoint.planning.plan_text import text as plan_text
@@ -43,11 +44,51 @@ RETRY = config.pop("retry", None)
 if RETRY not in (None, "failed"):
     raise WorkflowError(f"retry: {RETRY!r} is not known; --config retry=failed measures failed cells again")
 
+
+@cache
+def command_line():
+    """What the command line and the profile say: Snakemake tells it to rules only once all of them exist, or never."""
+    if not workflow.is_main_process:
+        return None
+    try:
+        with redirect_stderr(io.StringIO()):
+            return parse_args(sys.argv[1:])[1]
+    except SystemExit:  # started by another program than Snakemake's own
+        return None
+
+
+def expanded(more=()):
+    """The study with the cells that `snakemake next` added before, and `more`."""
+    added = [*next_round.added(Path("results", str(config.get("study")))), *more]
+    return studies.expand(next_round.with_cells(config, added), SCHEMA, further)
+
+
+def with_next_round(study):
+    """The study with another round of cells, where `snakemake next` asks for it and it is measured so far."""
+    told = command_line()
+    if told is None or "next" not in told.targets:
+        return study
+    results = Path("results", study.name)
+    if any(not (results / "raw" / path).exists() for path in study.cells):
+        logger.info("Next: what is missing of the study comes first.")
+        return study
+    chosen = next_round.next_round(
+        results / "models", study.cells, study.config["hardware"], **study.config["next"]
+    )
+    logger.info(f"Next: {chosen.said}.")
+    if not chosen.cells:
+        return study
+    study = expanded(chosen.cells)
+    if not told.dryrun:
+        next_round.write(results, [*next_round.added(results), *chosen.cells])
+    return study
+
+
 try:
     if workflow.is_main_process:
         for file in workflow.configfiles:
             check_keys(Path(file))
-    STUDY = studies.expand(config, SCHEMA, further)
+    STUDY = with_next_round(expanded())
     CLAIM_FILES = claim_files(STUDY.config["claims"], PAPERS_CLAIMS)
     # What is misspelt in a claim is found before anything is measured.
     if workflow.is_main_process:
@@ -97,7 +138,7 @@ def cell_folders(*kinds):
 
 def all_traces(wildcards):
     """Traces and timeline of every training cell."""
-    cells = [cell for kind in ("train", "imported-train") for cell in STUDY.of_kind(kind)]
+    cells = [cell for kind in ("train", "command", "imported-train") for cell in STUDY.of_kind(kind)]
     return [f"{RESULTS}/traces/{cell.path}/{name}" for cell in cells for name in ("layers", "timeline.json")]
 
 
@@ -134,18 +175,6 @@ def chart_labels(wildcards):
 def own_network(cell):
     """The description of a network of the study's own: one that does not work is found before it is measured."""
     return f"{RESULTS}/networks/{cell.network}.parquet" if cell.own_network else ""
-
-
-@cache
-def command_line():
-    """What the command line and the profile say: Snakemake tells it to rules only once all of them exist, or never."""
-    if not workflow.is_main_process:
-        return None
-    try:
-        with redirect_stderr(io.StringIO()):
-            return parse_args(sys.argv[1:])[1]
-    except SystemExit:  # started by another program than Snakemake's own
-        return None
 
 
 def on_cluster():
@@ -267,11 +296,16 @@ def network_traces(wildcards):
     return list(dict.fromkeys(file for cell in traced_runs(wildcards) for file in cell.files))
 
 
+def command_layers(wildcards):
+    """The layers of a command, which its records alone tell of."""
+    return [f"{RESULTS}/tables/layers.parquet"] if wildcards.network in STUDY.config["commands"] else []
+
+
 def global_batches(wildcards):
     """The global mini-batches that each network is trained with."""
     batches = {}
     for cell in STUDY.recorded:
-        if cell.kind == "train" and cell.scaling == "strong":
+        if cell.kind in ("train", "command") and cell.scaling == "strong":
             batches.setdefault(cell.network, set()).add(cell.batch)
     return {network: sorted(values) for network, values in batches.items()}
 

@@ -27,7 +27,7 @@ for kind in [] if ARCHIVED else IMPORTED:
 
 
 wildcard_constraints:
-    cell="(imported-)?train/.+",
+    cell="((imported-)?train|command)/.+",
 
 
 # Without code_of: it would make a plan of these for thousands of cells a third slower.

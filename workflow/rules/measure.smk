@@ -80,8 +80,9 @@ for name, block in BLOCKS.items():
             program=file_of_workflow("scripts/take_turns.py"),
             agenda=agenda_file(name),
             launcher=lambda wildcards, resources: resources.get("launcher", THIS_MACHINE),
+            container=lambda wildcards, resources: resources.get("container", ""),
         shell:
-            "python {params.program:q} {params.agenda:q} {log:q} {params.launcher:q}"
+            "python {params.program:q} {params.agenda:q} {log:q} {params.launcher:q} {params.container:q}"
 
 
 for kind in [] if ARCHIVED else MEASURED:

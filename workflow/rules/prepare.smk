@@ -25,6 +25,7 @@ rule describe_network:
     input:
         own=network_file,
         traces=network_traces,
+        layers=command_layers,
     output:
         f"{RESULTS}/networks/{{network}}.parquet",
     log:

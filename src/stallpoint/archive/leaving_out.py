@@ -16,7 +16,10 @@ from stallpoint.cells import Cell
 from stallpoint.claims.reading import is_file
 from stallpoint.kinds import cell_from_json
 from stallpoint.parquet import read, write
-from stallpoint.records import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS, STORAGE_PASSES, TABLES
+from stallpoint.records import ACCOUNTING, ENVIRONMENTS, PROBES, RUNS, SLURM_JOBS, STORAGE_PASSES, TABLES
+
+_COMMAND = ("run", "launch")
+"""What a command of the user's is started by: texts that can name paths."""
 
 
 def without_names(rows: pa.Table, table: str, names: Names) -> pa.Table:
@@ -36,6 +39,7 @@ def _columns(names: Names) -> dict[str, dict[str, Callable[[str], str]]]:
         RUNS.name: {"reason": names.text, "source": names.text, "settings": lambda text: _settings(text, names)},
         ENVIRONMENTS.name: {"node": names.node, "mpi_library": names.text, "mpi_parameters": names.text},
         SLURM_JOBS.name: {"node_list": names.node_list},
+        PROBES.name: {"unseen": names.text, "ended": names.text},
         STORAGE_PASSES.name: {"source": lambda text: ""},
         ACCOUNTING.name: {"node_list": names.node_list},
     }
@@ -68,6 +72,7 @@ def _settings(text: str, names: Names) -> str:
         cell["stage_to"] = names.path(cell["stage_to"])
     if "files" in cell:
         cell["files"] = [names.path(file) for file in cell["files"]]
+    cell |= {key: names.text(cell[key]) for key in _COMMAND if key in cell}
     if cell.get("own_network"):
         cell["own_network"]["build"] = _build(cell["own_network"]["build"], names)
     return json.dumps(cell, separators=(",", ":"))
@@ -90,6 +95,8 @@ def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, A
             trace["files"] = [names.path(file) for file in files]
         for log in entry.get("collectives", []):
             log["file"] = names.path(log["file"])
+    for entry in changed["commands"].values():
+        entry |= {key: names.text(entry[key]) for key in _COMMAND if key in entry}
     for entry in changed["networks"].values():
         entry["build"] = _build(entry["build"], names)
     changed["external_tables"] = {name: names.path(file) for name, file in changed["external_tables"].items()}

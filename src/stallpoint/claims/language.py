@@ -62,6 +62,8 @@ class Selection:
     absolute: bool
     censored_at: str | None
     """Column up to which the quantity was looked for: a value that reaches it is that or more."""
+    spread: float | None
+    """Share by which numbers that were published without an interval are taken to be off, either way."""
 
     @property
     def definition(self) -> Column:
@@ -162,8 +164,8 @@ def _quantity(entry: Mapping[str, Any], where: str) -> Quantity:
     for relation in relations:
         changes = entry[relation]
         inherited = {key: entry[key] for key in ("table", "column", "aggregate", "absolute")}
-        if "censored_at" in entry and "table" not in changes and "column" not in changes:
-            inherited["censored_at"] = entry["censored_at"]
+        if "table" not in changes and "column" not in changes:
+            inherited |= {key: entry[key] for key in ("censored_at", "spread") if key in entry}
         same_rows = {} if "table" in changes else entry["where"]
         merged = {**inherited, **changes, "where": {**same_rows, **changes.get("where", {})}}
         other = _selection(merged, f"{where}.{relation}")
@@ -200,8 +202,12 @@ def _selection(entry: Mapping[str, Any], where: str) -> Selection:
         aggregate=entry["aggregate"],
         absolute=entry["absolute"],
         censored_at=entry.get("censored_at"),
+        spread=entry.get("spread"),
     )
-    if not selection.has_interval and not selection.exact and selection.aggregate not in RESAMPLED:
+    known_ends = selection.has_interval or selection.exact
+    if selection.spread and known_ends:
+        raise InputError(f"{where}.spread: {selection.column} has an interval of its own, or is exact")
+    if not known_ends and not selection.spread and selection.aggregate not in RESAMPLED:
         raise InputError(
             f"{where}.aggregate: {selection.column} has no interval of its own, so only the median or mean of its rows "
             f"can be judged, not {selection.aggregate}"

@@ -3,7 +3,7 @@
 Rows of a column with an interval are put together end by end (the median of the lower ends, that of the upper ends),
 and ratios and differences of two numbers take the farthest of their ends. Both are enclosures: never narrower than the
 interval of what is computed, so that a verdict errs towards *not distinguishable*. Of a column without an interval
-the rows themselves are drawn again (bootstrap).
+the rows themselves are drawn again (bootstrap), or the claim says how far off they may be (`spread`).
 """
 
 from __future__ import annotations
@@ -154,9 +154,10 @@ def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any
         value, low, high = (float(aggregate(side)) for side in (values, lows, highs))
         return value, low, high
     values = np.abs(values) if selection.absolute else values
-    if selection.exact:
+    if selection.exact or selection.spread:
         value = float(aggregate(values))
-        return value, value, value
+        off = (selection.spread or 0.0) * abs(value)
+        return value, value - off, value + off
     random = generator(0, "claims", selection.table, selection.column, *labels.items())
     return estimate(resampled(values, random, aggregate))
 

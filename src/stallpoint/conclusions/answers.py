@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from stallpoint.models.answers.remedies import HELPS, UNDECIDED
+
 Curve: TypeAlias = Mapping[str, Any]
 """An entry of ``curves`` in the conclusions."""
 Answer: TypeAlias = dict[str, Any]
 
 PLACE = ("network", "hardware", "scaling", "storage")
 """Curves alike in these compete; the fastest of them answers."""
-LEAST_GAIN = 0.02
-"""A change of the cluster that gains less would help nobody."""
 
 
 def answers(curves: Sequence[Curve], errors: Sequence[Mapping[str, Any]]) -> list[Answer]:
@@ -101,14 +101,10 @@ def _beyond(curve: Curve) -> dict[str, Any]:
     return found | {"state": "predicted", "stall_ranks": stalls}
 
 
-def _helps(curve: Curve) -> list[dict[str, Any]]:
-    """Changes of the cluster by what they gain on the most workers measured, the most first.
-
-    Faster compute units alone make one worker faster as well: they help training, not its scaling.
-    """
-    gains = [
-        {"scenario": entry["scenario"], "ranks": entry["ranks"], "gain": entry["gain"]}
-        for entry in curve["what_if"]
-        if entry["scales"] and entry["gain"] and (entry["gain"]["low"] or 0.0) > 1 + LEAST_GAIN
-    ]
-    return sorted(gains, key=lambda entry: -(entry["gain"]["value"] or 0.0))
+def _helps(curve: Curve) -> list[Mapping[str, Any]]:
+    """Remedies that help or may, the first to try first: of those that change the same thing the first."""
+    told: dict[str, Mapping[str, Any]] = {}
+    for entry in curve["remedies"]:
+        if entry["verdict"] in (HELPS, UNDECIDED):
+            told.setdefault(entry["changes"], entry)
+    return list(told.values())

@@ -11,6 +11,7 @@ from stallpoint.conclusions.words import (
     INSTRUMENTATION_CAPTION,
     INSTRUMENTATION_HEAD,
     INTERVENTIONS_HEAD,
+    REMEDIES_HEAD,
     at_count,
     crossing_in_words,
     error_in_words,
@@ -20,6 +21,7 @@ from stallpoint.conclusions.words import (
     markdown_table,
     next_in_words,
     percent,
+    remedy_in_words,
     series,
     stall_in_words,
     trust_lines,
@@ -99,6 +101,7 @@ def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
         yield "\n".join(f"- {series(curve)}: {_path_in_words(curve)}" for curve in here)
         yield from _communication_blocks(here)
         yield from _what_if_blocks(here)
+        yield from _remedy_blocks(here)
         yield "What to measure next, for the interval of the stalling point (errors of the model included):"
         yield "\n".join(f"- {series(curve)}: {next_in_words(curve)}" for curve in here)
         yield "Largest cause of the time lost against ideal scaling, in ms of an iteration (*predicted* in italics):"
@@ -160,6 +163,23 @@ def _what_if_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
     if rows:
         yield "What if the cluster were different (predicted; throughput over that predicted for it as measured):"
         yield markdown_table(["curve", "scenario", "throughput, on the largest measured n", "stalls at n"], rows)
+
+
+def _remedy_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    """What would help, and of each curve the cell that would confirm the first remedy that a cell can."""
+    rows = [
+        [series(curve), *remedy_in_words(entry), number(entry["node_hours"]) if entry["cell"] else "–"]
+        for curve in curves
+        for entry in curve["remedies"]
+    ]
+    if rows:
+        yield "What would help (predicted, on the largest measured n), and node-hours of the cell that confirms it:"
+        yield markdown_table(["curve", *REMEDIES_HEAD, "node-hours"], rows)
+    for curve in curves:
+        first = next((entry for entry in curve["remedies"] if entry["cell"]), None)
+        if first is not None:
+            yield f"To confirm *{first['remedy']}* of {series(curve)}, add to the study:"
+            yield f"```yaml\n{first['cell']}\n```"
 
 
 def _scenario_in_words(curve: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:

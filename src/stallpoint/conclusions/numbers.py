@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.cells import ImportedTrainCell, TrainCell
+from stallpoint.cells import CommandCell, ImportedTrainCell, TrainCell
 from stallpoint.claims.judge import Judged
 from stallpoint.conclusions.alike import alike
 from stallpoint.conclusions.answers import answers
+from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
@@ -103,13 +104,14 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """One entry for each scaling curve."""
-    causes, shares, paths, scenarios, cells, points, stalls, costs, fed = (
+    causes, shares, paths, scenarios, cures, cells, points, stalls, costs, fed = (
         {key: _rows(rows) for key, rows in groups(tables[name], SERIES)}
         for name in (
             "causes",
             "data_share",
             "critical_path",
             "what_if",
+            "remedies",
             "next_cells",
             "predictions",
             "stall_probabilities",
@@ -147,6 +149,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "critical_path": list(_critical_path(paths.get(key, []))),
             "communication": list(_communication(costs.get(key, []))),
             "what_if": list(_what_if(scenarios.get(key, []), int(row["largest_measured"]))),
+            "remedies": list(_remedies(cures.get(key, []))),
             "next_cell": _next_cell(cells.get(key, [])),
         }
 
@@ -229,8 +232,20 @@ def _what_if(rows: list[dict[str, Any]], ranks: int) -> Iterator[dict[str, Any]]
             "stall_ranks": _estimate(first, "stall_ranks") if first["reached"] else None,
             "largest_considered": int(max(row["ranks"] for row in of_scenario)),
             "note": first["note"],
-            "scales": bool(first["compute_speed"] == 1),
         }
+
+
+def _remedies(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What would help, may help, or would if it fitted, the first to try first."""
+    for row in sorted(rows, key=lambda row: row["rank_in_curve"]):
+        if row["verdict"] in (HELPS, UNDECIDED, TOO_LARGE):
+            names = ("remedy", "changes", "also", "at_most", "fits", "verdict", "cell")
+            yield {
+                "ranks": int(row["ranks"]),
+                **{name: row[name] for name in names},
+                **{name: _estimate(row, name) for name in ("gain", "memory")},
+                "node_hours": _number(row["node_hours"]),
+            }
 
 
 def _next_cell(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -403,7 +418,8 @@ def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[s
             "models": sorted(set(map(str, models))),
             "imported": False,
         }
-    training = runs[(runs["status"] == "ok") & runs["kind"].isin((TrainCell.kind, ImportedTrainCell.kind))]
+    kinds = (TrainCell.kind, CommandCell.kind, ImportedTrainCell.kind)
+    training = runs[(runs["status"] == "ok") & runs["kind"].isin(kinds)]
     for hardware, rows in groups(training, "hardware"):
         if (rows["kind"] == ImportedTrainCell.kind).all():
             largest = rows.sort_values("ranks").iloc[-1]

@@ -59,7 +59,8 @@ def _answers(conclusions: Conclusions) -> Iterator[str]:
     if not answers:
         yield "No scaling curve was measured."
         return
-    yield " ".join(f"**{sentence(answer, machines)}.**" for answer in answers)
+    # Answers for several storages or hardware entries may be the same sentence; the table tells them apart.
+    yield " ".join(dict.fromkeys(f"**{sentence(answer, machines)}.**" for answer in answers))
     yield markdown_table(HEAD, (_row(answer, machines) for answer in answers))
     threshold = f"{100 * conclusions['threshold']:.0f} %"
     yield (

@@ -8,6 +8,7 @@ from typing import Any
 
 from stallpoint.conclusions.alike import alike_in_words
 from stallpoint.conclusions.numbers import Estimate
+from stallpoint.models.answers.remedies import HELPS, UNDECIDED
 from stallpoint.numerals import interval, number
 from stallpoint.workers import place_in_words
 
@@ -147,17 +148,36 @@ def beyond_in_words(answer: Mapping[str, Any], machines: Sequence[Mapping[str, A
     return where, f"predicted to gain up to {beyond['to']}{workers}"
 
 
-MOST_HELPS = 2
-"""Changes of the cluster that are named: those that gain most."""
+MOST_HELPS = 3
+"""Remedies that are named: the first to try."""
 
 
 def helps_in_words(answer: Mapping[str, Any]) -> str:
-    """What would help most where most workers were measured, as predicted; empty where nothing would."""
-    told = answer["helps"][:MOST_HELPS]
-    if answer["beyond"]["state"] == "withheld" or not told:
+    """What would help first where most workers were measured, as predicted; empty where nothing would."""
+    if answer["beyond"]["state"] == "withheld":
         return ""
-    gains = (f"{entry['scenario']} +{100 * (entry['gain']['value'] - 1):.0f} %" for entry in told)
-    return f"{'; '.join(gains)} (predicted, {at_count(answer, told[0]['ranks'])})"
+    sure = [f"{one['remedy']} {gained_in_words(one)}" for one in answer["helps"] if one["verdict"] == HELPS]
+    open_ = [one["remedy"] for one in answer["helps"] if one["verdict"] == UNDECIDED]
+    told = sure[:MOST_HELPS] or ([f"undecided whether {' or '.join(open_[:MOST_HELPS])}"] if open_ else [])
+    return f"{'; '.join(told)} (predicted, {at_count(answer, answer['helps'][0]['ranks'])})" if told else ""
+
+
+def gained_in_words(remedy: Mapping[str, Any]) -> str:
+    """``+60 % (55–65)`` more throughput; ``at most`` where it is a limit."""
+    if remedy["gain"] is None:
+        return "not known"
+    ends: Estimate = {end: 100 * ((value or 0.0) - 1) for end, value in remedy["gain"].items()}
+    sign = "+" if (ends["value"] or 0.0) > 0 else ""
+    return f"{'at most ' if remedy['at_most'] else ''}{sign}{interval(ends, 1.0, ' %')}"
+
+
+REMEDIES_HEAD = ["what would help", "throughput", "memory of a worker", "it also means", "verdict"]
+
+
+def remedy_in_words(remedy: Mapping[str, Any]) -> list[str]:
+    """The cells of a remedy under `REMEDIES_HEAD`."""
+    memory = f"{interval(remedy['memory'], 2**-30, ' GiB')}, {remedy['fits']}" if remedy["memory"] else remedy["fits"]
+    return [remedy["remedy"], gained_in_words(remedy), memory, remedy["also"] or "–", remedy["verdict"]]
 
 
 def machine_in_words(machine: Mapping[str, Any]) -> str:

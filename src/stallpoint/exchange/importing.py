@@ -24,7 +24,7 @@ from stallpoint.measure.sensors import Reading, between
 from stallpoint.models import taskgraph
 from stallpoint.parquet import write_cell
 from stallpoint.presets import ALL_REDUCE, preset_from
-from stallpoint.records import COLLECTIVES, ITERATIONS, LAYERS, RUNS
+from stallpoint.records import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, RUNS
 from stallpoint.runs import run_row
 
 ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
@@ -201,7 +201,7 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
         "all_reduce_start": _where(layers, "communication", began + start),
         "all_reduce_end": _where(layers, "communication", began + end),
         **_messages(layers),
-        **dict.fromkeys(f"{gather}_{side}" for gather in ("gather", "gather_again") for side in ("start", "end")),
+        **dict.fromkeys(GATHERS),
     }
 
 

@@ -5,7 +5,9 @@ A mark is a point in time that costs next to nothing to take; its value is asked
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -87,3 +89,12 @@ class CudaClock:
 def clock_for(device: torch.device) -> Clock:
     """The clock that follows `device`."""
     return CudaClock() if device.type == "cuda" else HostClock()
+
+
+def covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """Length of the union of intervals (start, end)."""
+    total, reached = 0.0, -math.inf
+    for start, end in sorted(intervals):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total

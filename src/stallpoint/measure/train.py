@@ -19,7 +19,7 @@ from torch import nn
 from stallpoint.cells import TrainCell
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure import agreement, memory, resident, synchronisation
-from stallpoint.measure.clock import Mark, clock_for, host_mark
+from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
 from stallpoint.measure.device import device_of
 from stallpoint.measure.device_prefetch import DevicePrefetch
 from stallpoint.measure.gradient_norms import GradientNorms
@@ -331,15 +331,6 @@ class Trainer:
                 for side in ("start", "end")
             },
         }
-
-
-def covered(intervals: Iterable[tuple[float, float]]) -> float:
-    """Length of the union of intervals (start, end)."""
-    total, reached = 0.0, -math.inf
-    for start, end in sorted(intervals):
-        total += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
 
 
 def measure(cell: TrainCell, world: World, keep: Recorder) -> None:

@@ -28,6 +28,7 @@ from stallpoint.models.answers import (
     largest_batch,
     median_iterations,
     next_cells,
+    remedies,
     saturation,
     staleness,
     stalling,
@@ -94,6 +95,8 @@ def fit(
     reduced, disturbed, intervened, counts, shown = _reduced(every, tidy["visits"], runs)
     points = measured(reduced.steps, seed)
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
+    used = presets(runs)
+    varied = remedies.variants(used, taken={*named, *used})
     links = communication.fit(tidy["collectives"], seed, tidy["contention"])
     paces = pace.fit(tidy["contention"], seed)
     libraries = matrix_products.libraries(tidy["sgemm"], seed)
@@ -113,7 +116,7 @@ def fit(
             compute or Compute(seen, seed, kernels),
             links,
             reading or data_of(seen),
-            {**named, **presets(runs)},
+            {**named, **used, **{name: variant.preset for name, variant in varied.items()}},
         )
         return learning(known, points, seen, paces, seed)
 
@@ -139,6 +142,7 @@ def fit(
     times, accuracy_stalls = time_to_accuracy.tables(matched, noise, threshold)
     to_targets = target_times.runs_to_target(tidy["convergence_runs"], matched, seed)
     memory = peaks.fit(tidy["peak_memory"], runs, seed)
+    largest = largest_batch.table(memory, runs, tidy["environments"])
     shown_ranks, shown_layers = median_iterations.tables(shown)
     rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
         "layer_scaling": layer_scaling(compute, counts),
@@ -160,6 +164,7 @@ def fit(
         "stall_probabilities": stall_probabilities,
         "what_if": what_if.table(cluster, training, scenarios, nodes, threshold),
         "what_if_grid": grid.table(cluster, training, nodes) if scenarios else [],
+        "remedies": remedies.table(cluster, training, varied, runs, memory, largest),
         "next_cells": next_cells.table(training, runs, links, cluster.presets, threshold, available or {}, seed),
         "storage_rates": storage.storage_rates(tidy["storage_reads"], tidy["storage_passes"], seed),
         "storage_operation_rates": storage.storage_operation_rates(tidy["storage_operations"], seed),
@@ -180,7 +185,7 @@ def fit(
             placed, compute.layers, multiply_adds or {}, tokens or {}, rated or {}, epoch_samples
         ),
         "memory": peaks.table(memory),
-        "largest_batch": largest_batch.table(memory, runs, tidy["environments"]),
+        "largest_batch": largest,
         "fits": fits.table(
             training, memory, compute.layers, cluster.presets, tidy["peak_memory"], tidy["environments"]
         ),

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stallpoint.cells import Cell, CollectivesCell, ConvergenceCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import Cell, CollectivesCell, CommandCell, ConvergenceCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.planning.durations import Took
 from stallpoint.planning.work import FACTOR, FACTOR_UNKNOWN, Size, seconds, size_of
 
@@ -129,7 +129,7 @@ class Expectations:
 
     def _work(self, cell: Cell) -> tuple[Size | None, float]:
         size = None
-        if isinstance(cell, TrainCell | SgemmCell | ConvergenceCell):
+        if isinstance(cell, TrainCell | SgemmCell | ConvergenceCell) and not isinstance(cell, CommandCell):
             if cell.network not in self._sizes:
                 self._sizes[cell.network] = size_of(cell.network, cell.own_network, self._descriptions)
             size = self._sizes[cell.network]

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from stallpoint import parquet
-from stallpoint.cells import Cell, CollectivesCell, ConvergenceCell, CopiesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import (
+    Cell,
+    CollectivesCell,
+    CommandCell,
+    ConvergenceCell,
+    CopiesCell,
+    SgemmCell,
+    StorageCell,
+    TrainCell,
+)
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.presets import preset_from
@@ -66,6 +75,8 @@ READ = 0.002
 """Seconds to read one sample, of cold and warm ones on average."""
 WRITING = 2e8
 """B/s at which a checkpoint is written and read back."""
+SCRIPT = 20.0
+"""Seconds of a command: its start, with a tensor library, and training that nothing is known of."""
 START = 10.0
 """Seconds until processes have started: imports, MPI."""
 BETWEEN = 0.2
@@ -113,6 +124,8 @@ def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
     rank has the cores that the study says. So has one with a GPU: a machine of so many GPUs has cores for them.
     """
     crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores and cell.device == "cpu" else 1.0
+    if isinstance(cell, CommandCell):
+        return VISIT + SCRIPT * crowd
     if isinstance(cell, TrainCell):
         assert size
         return VISIT + (cell.warmup + cell.iterations) * _iteration(cell, size, crowd)

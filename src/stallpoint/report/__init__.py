@@ -24,6 +24,7 @@ from stallpoint.report.networks import networks
 from stallpoint.report.page import page
 from stallpoint.report.papers import papers_section
 from stallpoint.report.raw_tables import raw_tables
+from stallpoint.report.remedies import remedies
 from stallpoint.report.sliders import sliders
 from stallpoint.report.sure import sure
 from stallpoint.report.validation import validation
@@ -52,6 +53,7 @@ def write_report(
     last, rows = raw_tables(tables)
     sections = [
         first,
+        remedies(conclusions),
         sure(conclusions),
         *([claims_section(conclusions["claims"])] if conclusions["claims"] else []),
         *topics[:1],

@@ -37,7 +37,7 @@ def page(study: str, lead: str, filters: str, sections: Sequence[Section], **dat
 
 
 GROUPS = {
-    "Answer": ("answer", "curves"),
+    "Answer": ("answer", "remedies", "curves"),
     "Why": (
         "topic-where-scaling-stalls", "sliders",
         "topic-communication-of-gradients", "topic-compute", "topic-training-data", "topic-training-to-a-target",

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stallpoint import commands
 from stallpoint.configuration import unknown
 from stallpoint.errors import InputError
 from stallpoint.exchange.all_reduce_logs import FORMATS as LOG_FORMATS
@@ -36,8 +37,12 @@ REGISTRIES: dict[str, Collection[str]] = {
 }
 """Keys of a study that name something stallpoint has -> what it has; keys are written as in config/README.md."""
 
-CELLS_OF = ("matrix", "include", "convergence")
+TIMED = ("matrix", "include")
+CELLS_OF = (*TIMED, "convergence")
 """Sections of a study whose entries name the axes of cells."""
+
+SCRIPTS_OWN = "script"
+"""The storage of a command whose matrix names none: the data is the script's own."""
 
 LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
 """Libraries of kernels that a hardware entry turns on or off, and the device that computes with each."""
@@ -53,6 +58,8 @@ class Catalogue:
     """Storage entries."""
     own_networks: Mapping[str, dict[str, Any]]
     """The study's entries under ``networks``."""
+    commands: Mapping[str, Mapping[str, Any]]
+    """The study's entries under ``commands``, which are networks to all else."""
     presets: Mapping[str, Preset]
     recipes: Mapping[str, Search]
     unfit: Mapping[tuple[str, str], str]
@@ -71,6 +78,7 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
     _refuse_unknown(config, REGISTRIES)
     presets, recipes = presets_of(config["presets"]), recipes_of(config["recipes"])
     networks = _networks(config["networks"])
+    _check_commands(config, networks)
     _refuse_unknown(config, _uses(config, networks, presets, recipes))
     _check_hardware(config)
     check_storage(config["storage"])
@@ -79,6 +87,7 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
         hardware=config["hardware"],
         storage=config["storage"],
         own_networks=config["networks"],
+        commands=config["commands"],
         presets=presets,
         recipes=recipes,
         unfit=dict(_unfit(networks, config["storage"])),
@@ -116,13 +125,20 @@ def _uses(
 ) -> dict[str, Collection[str]]:
     """Keys that name something the study itself can have -> what there is, as in `REGISTRIES`."""
     axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
+    timed = {
+        **axes,
+        "network": [*networks, *config["commands"]],
+        "storage": [*config["storage"], *([SCRIPTS_OWN] if config["commands"] else [])],
+    }
     return {
-        **{f"{section}[].{axis}": names for section in CELLS_OF for axis, names in axes.items()},
+        **{f"{section}[].{axis}": names for section in TIMED for axis, names in timed.items()},
+        **{f"convergence[].{axis}": names for axis, names in axes.items()},
         "convergence[].recipe": recipes,
         "storage.<name>.convert_from": config["storage"],
         "sgemm.networks": networks,
         "collectives.operations": OPERATIONS,
         "storage_reads.also": config["storage"],
+        "what_if[].storage": config["storage"],
         "what_if[].sync": presets,
         "hardware.<name>.traces[].sync": presets,
     }
@@ -167,6 +183,21 @@ def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
             raise InputError(f"networks.{name}: is a network of stallpoint already; give yours another name")
         takes[name] = own_network(name, entry).takes
     return takes
+
+
+def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> None:
+    """Commands have names of their own; what else is trained reads a storage."""
+    commands.check(config["commands"])
+    for name in config["commands"]:
+        if name in networks:
+            raise InputError(f"commands.{name}: is a network already; give the command another name")
+    if config["commands"] and SCRIPTS_OWN in config["storage"]:
+        raise InputError(f"storage.{SCRIPTS_OWN}: is what data of commands is called; give it another name")
+    for section in TIMED:
+        for index, block in enumerate(config[section]):
+            trained = [name for name in as_list(block["network"]) if name not in config["commands"]]
+            if trained and SCRIPTS_OWN in as_list(block.get("storage", SCRIPTS_OWN)):
+                raise InputError(f"{section}[{index}]: missing storage, which {trained[0]} is trained from")
 
 
 def _check_hardware(config: Mapping[str, Any]) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, product, takewhile
 from typing import Any
 
 from stallpoint.algorithms import rounds
-from stallpoint.cells import TrainCell
+from stallpoint.cells import CommandCell, TrainCell
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.presets import NONE, Preset, to_values
-from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue, as_list
 from stallpoint.study.conditions import Row, condition
 from stallpoint.study.interventions import intervention_cells
 from stallpoint.study.storages import staging
@@ -23,7 +24,8 @@ COLUMNS = {**dict.fromkeys(AXES, str), **dict.fromkeys(_NUMBERS, float)}
 """What conditions can ask for, names or numbers."""
 MOST_SAID = 80
 """Characters of a wrong condition that a message repeats."""
-SETTINGS = ("iterations", "warmup", "repeats", "interventions")
+_NO_STORAGE = {"path": "", "format": "", "stage": False}
+SETTINGS = ("iterations", "warmup", "repeats", "interventions", "readers")
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,9 @@ def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[d
 
 
 def full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
-    """`axes` with as many workers on a node as the hardware has there, where they do not say."""
-    return {"workers_per_node": catalogue.hardware[axes["hardware"]]["workers_per_node"], **axes}
+    """`axes` with the hardware's workers on a node, and the data that a command has itself, where they do not say."""
+    per_node = catalogue.hardware[axes["hardware"]]["workers_per_node"]
+    return {"workers_per_node": per_node, "storage": SCRIPTS_OWN, **axes}
 
 
 def _ranks(combination: Mapping[str, Any]) -> int:
@@ -148,13 +151,13 @@ def _with_interventions(
     """The cells of a combination, and then those of the interventions on them."""
     cells = list(_cells(combination, config, catalogue))
     yield from cells
-    for cell in cells:
+    for cell in cells if combination["network"] not in catalogue.commands else ():
         yield from intervention_cells(cell, combination["interventions"])
 
 
 def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[TrainCell]:
     """One cell for each repeat. Compute cells stand alone: one worker, nothing to synchronise, batch = b."""
-    storage = catalogue.storage[combination["storage"]]
+    storage = catalogue.storage.get(combination["storage"], _NO_STORAGE)
     compute = combination["scaling"] == "compute"
     if not compute:
         _check_rounds(combination, catalogue)
@@ -162,8 +165,10 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
     common = catalogue.common(combination["hardware"], **place)
     worker_batch = _worker_batch(combination, _ranks(combination))
     preset = to_values(Preset() if compute else catalogue.presets[combination["sync"]])
+    command = catalogue.commands.get(combination["network"])
+    kind = partial(CommandCell, **command) if command else TrainCell
     for repeat in range(1, combination["repeats"] + 1):
-        yield TrainCell(
+        yield kind(
             network=combination["network"],
             batch=worker_batch if compute else combination["batch"],
             storage=combination["storage"],
@@ -174,7 +179,7 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
             worker_batch=worker_batch,
             iterations=combination["iterations"],
             warmup=combination["warmup"],
-            readers=config["readers"],
+            readers=combination["readers"],
             storage_path=storage["path"],
             storage_format=storage["format"],
             preset=preset,

@@ -8,6 +8,7 @@ from typing import Any
 from stallpoint.cells import (
     Cell,
     CollectivesCell,
+    CommandCell,
     CopiesCell,
     ImportedCollectivesCell,
     SgemmCell,
@@ -24,7 +25,8 @@ def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
     """What the training cells call for: sgemm, collectives (but those `imported`), storage and copies cells."""
-    trained = dict.fromkeys((cell.network, cell.hardware) for cell in train)
+    timed = [cell for cell in train if not isinstance(cell, CommandCell)]
+    trained = dict.fromkeys((cell.network, cell.hardware) for cell in timed)
     elsewhere = _reduced_elsewhere(imported)
     reduced = sorted((of, sent) for of, sent in _sent(config, train, catalogue).items() if of not in elsewhere)
     read = sorted(_read(config, catalogue, train))
@@ -85,8 +87,8 @@ def _read(
 ) -> set[tuple[str, str, int, int]]:
     """Storage, hardware, nodes and workers on each of what is read alone: what cells train from, and what none does."""
     also = as_list(config.get("storage_reads", {}).get("also", []))
-    places = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storage) for cell in train}
-    read = {(storage, *place) for *place, trained in places for storage in (trained, *also)}
+    places = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in train}
+    read = {(storage, *place) for *place, trained in places for storage in (*trained, *also)}
     return {one for one in read if FORMATS[catalogue.storage[one[0]]["format"]].in_folder}
 
 

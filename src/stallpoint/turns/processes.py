@@ -102,7 +102,7 @@ class Processes:
                 self._job = subprocess.Popen(
                     command,
                     env=_environment(),
-                    preexec_fn=_end_with_parent,
+                    preexec_fn=end_with_parent,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=messages,
@@ -196,7 +196,7 @@ def _started_by(launcher: str, shape: Shape) -> list[str]:
         raise InputError(f"resource launcher {launcher!r}: {error}; it can name {names}") from None
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Let the launcher be told to end when this process is killed: nobody would order visits any more (Linux)."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

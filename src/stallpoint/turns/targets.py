@@ -6,12 +6,14 @@ cells needs them before. So it is taken from the same facts: files that are ther
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stallpoint.cells import Cell
+from stallpoint.commands import files_of
 from stallpoint.networks.own import file_of
 from stallpoint.parquet import read
 from stallpoint.records import RUNS
@@ -54,7 +56,8 @@ def has_failed(record: str) -> bool:
 def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
     """Function from a cell to what else it is measured with, by the study's configuration (`ledger.round_folder`).
 
-    That is the file of one of the study's own networks, and how samples are generated that are not the user's own.
+    That is the file of one of the study's own networks, the files that a command names, and how samples are generated
+    that are not the user's own.
     """
 
     def contents(entry: Mapping[str, Any]) -> str:
@@ -67,6 +70,9 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
         return str(shape + later) if "generate" in entry else ""
 
     networks = {name: contents(entry) for name, entry in config["networks"].items()}
+    for name, entry in config["commands"].items():
+        digests = (hashlib.sha256(file.read_bytes()).hexdigest() for file in files_of(entry["run"]))
+        networks[name] = " ".join(digests)
     data = {name: generated(entry) for name, entry in config["storage"].items()}
     return lambda cell: "".join(
         [networks.get(getattr(cell, "network", ""), ""), *(data.get(storage, "") for storage in cell.storages)]

@@ -11,21 +11,9 @@ import torch
 from torch import nn
 
 from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.sent import Sent as Sent
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer
-
-
-@dataclass(frozen=True)
-class Sent:
-    """How the gradients of one layer travelled in one iteration."""
-
-    message: int
-    """Which message carried them (the last one, if several), in the order of sending."""
-    bytes: int
-    """What this rank put into messages for them."""
-    start: float
-    """Start of their all-reduce, s since the start of the iteration."""
-    end: float
 
 
 @dataclass(frozen=True)

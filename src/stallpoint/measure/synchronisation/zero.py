@@ -86,7 +86,7 @@ class ShardedOptimiser(DataParallel):
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
         """The all-gather after the update, of all layers."""
         took = Gathered(False, *map(self._clock.seconds, self._gather)) if self._gather else None
-        return {layer: [took] for layer in set(self._layer_of.values())} if took else {}
+        return {layer: [took] for layer, of in enumerate(self._layers) if of.parameters} if took else {}
 
     def clear(self) -> None:
         """Forget the gradients and what was sent."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
+
 from stallpoint.models.answers.critical_path import UNDIVIDED, by_cause, path, undivided
 from stallpoint.models.base.statistics import Ensemble, columns, estimate
 from stallpoint.models.iteration.curve import ScalingCurve
@@ -54,6 +56,8 @@ def causes(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
 
 def _causes_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
     point, lost = curve.at(ranks), losses(curve, ranks)
+    if any(np.isnan(ensemble).any() for ensemble in lost.values()):
+        return  # rates alone were recorded: what an iteration was spent on is not known
     found = verdicts(lost)
     for cause, ensemble in lost.items():
         yield {

@@ -149,8 +149,10 @@ class _Data:
 
     original: Any
 
-    def seconds(self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = ()) -> Ensemble:
-        found: Ensemble = _central(self.original.seconds(measured, place, batch, without=without))
+    def seconds(
+        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+    ) -> Ensemble:
+        found: Ensemble = _central(self.original.seconds(measured, place, batch, without=without, readers=readers))
         return found
 
     def beside_gradients(self, *args: Any) -> Any:

@@ -133,7 +133,7 @@ def table(
     seed: int,
 ) -> list[dict[str, object]]:
     """Rows of the next_cells table; `available` says how many nodes a hardware entry has, where that is known."""
-    site = Site(_jobs(runs), fits, presets, available)
+    site = Site(jobs_of(runs), fits, presets, available)
     return [row for curve in curves for row in _rows(curve, site, threshold, seed)]
 
 
@@ -259,7 +259,8 @@ class Site:
     """Nodes of each hardware entry."""
 
 
-def _jobs(runs: pd.DataFrame) -> Jobs:
+def jobs_of(runs: pd.DataFrame) -> Jobs:
+    """From the tidy table of this name."""
     train: dict[str, tuple[TrainCell, float]] = {}
     collectives: dict[tuple[str, str], list[float]] = {}
     failed: set[tuple[str | int, ...]] = set()
@@ -278,7 +279,7 @@ def _jobs(runs: pd.DataFrame) -> Jobs:
     return Jobs(train, medians, frozenset(failed))
 
 
-def _train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
+def train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
     """Time of a training job of this curve whose iterations take `iteration` seconds: start and end as they were."""
     found = [
         (cell.iterations + cell.warmup, duration, float(measured.parts.iteration_time[0]))
@@ -295,7 +296,7 @@ def _training(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, most: int)
     for index, ranks in enumerate(samples.ranks):
         point = curve.at(ranks).point
         if point.nodes <= most and (*point.placeless, *point.place) not in jobs.failed:
-            seconds = _train_seconds(curve, jobs, float(np.exp(np.median(samples.seconds[:, index]))))
+            seconds = train_seconds(curve, jobs, float(np.exp(np.median(samples.seconds[:, index]))))
             hours = point.nodes * seconds / 3600
             yield Candidate("train", point.nodes, ranks, point.worker_batch, samples.seconds[:, index], hours)
 
@@ -330,6 +331,6 @@ def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator
         if "measured" not in predicted.compute_source and (seconds > 0).all():
             seen.add(predicted.point.worker_batch)
             alone = float((seconds + predicted.parts.update)[0])
-            hours = _train_seconds(curve, jobs, alone) / 3600
+            hours = train_seconds(curve, jobs, alone) / 3600
             measures = np.log(seconds)[samples.replicates]
             yield Candidate("compute", 1, 1, predicted.point.worker_batch, measures, hours)

@@ -129,7 +129,9 @@ class PublishedCompute:
 class NoData:
     """Training data that is there at once: the paper holds it on local SSDs (section IV)."""
 
-    def seconds(self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+    def seconds(
+        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+    ) -> Ensemble:
         """No time at all."""
         return np.zeros(1 + REPLICATES)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint import records
-from stallpoint.cells import ConvergenceCell, ImportedTrainCell, TrainCell
+from stallpoint.cells import CommandCell, ConvergenceCell, ImportedTrainCell, TrainCell
 from stallpoint.kinds import cell_from_json
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import bootstrap, generator, groups, scatter, visits_of
@@ -118,8 +118,8 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
-    """The training cells among `runs`, imported ones included, by their paths."""
-    rows = runs[runs["kind"].isin([TrainCell.kind, ImportedTrainCell.kind])]
+    """The training cells among `runs`, those of commands and imported ones included, by their paths."""
+    rows = runs[runs["kind"].isin([TrainCell.kind, CommandCell.kind, ImportedTrainCell.kind])]
     cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
     return {path: cell for path, cell in cells if isinstance(cell, TrainCell)}
 

@@ -38,7 +38,9 @@ class ComputingTimes(Protocol):
 class DataTimes(Protocol):
     """t_io at any b; `stallpoint.models.terms.data.TrainingData` has what was measured."""
 
-    def seconds(self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+    def seconds(
+        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+    ) -> Ensemble:
         """As `TrainingData.seconds`."""
         ...
 

@@ -39,7 +39,11 @@ def learning(cluster: Cluster, points: Sequence[Measured], trainings: Trainings,
     """`cluster` with the effects that its training cells show."""
     sending = [measured for measured in points if cluster.communicates(measured.point)]
     isolated = DagModel(cluster).isolated
-    seen = Contention(sending, trainings, cluster.presets, isolated, pace, seed)
+
+    def reading(measured: Measured) -> Ensemble:
+        return cluster.data.seconds(measured, measured.point.place, measured.point.worker_batch)
+
+    seen = Contention(sending, trainings, cluster.presets, isolated, reading, pace, seed)
     return replace(cluster, effects=seen.effects)
 
 

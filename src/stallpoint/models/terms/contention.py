@@ -57,6 +57,8 @@ class Seen:
     preset: Preset
     observed: Observed
     isolated: IsolatedTimes
+    starves: bool
+    """Whether reading a mini-batch takes longer than all else: the wait for it then says nothing of handing it over."""
 
     @property
     def known(self) -> bool:
@@ -117,10 +119,12 @@ class Contention:
         trainings: Trainings,
         presets: Mapping[str, Preset],
         isolated: Callable[[Point, Sequence[Sequence[int]]], IsolatedTimes | None],
+        reading: Callable[[Measured], Ensemble],
         pace: Pace,
         seed: int,
     ) -> None:
-        """`isolated` says what a point would take, given the layers of its messages; None where it is not known."""
+        """`isolated` says what a point would take, given the layers of its messages; None where it is not known.
+        `reading` is its t_io, not a number where that is not known."""
         self._presets, self._pace, self._seed = presets, pace, seed
         several = [measured for measured in points if measured.point.ranks > 1]
         fewest: dict[tuple[str, int], int] = {}
@@ -144,7 +148,9 @@ class Contention:
                     observed = replace(observed, beside=none, under_way=none.sum(axis=-1))
                 times = isolated(measured.point, observed.sent)
                 if times is not None:
-                    seen = Seen(measured.point, preset, observed, times)
+                    busy = measured.parts.iteration_time - observed.waiting
+                    starves = bool(np.ravel(reading(measured))[0] > busy[0])
+                    seen = Seen(measured.point, preset, observed, times, starves)
                     if seen.known:
                         self._seen.append(seen)
 
@@ -193,7 +199,7 @@ class Contention:
         same_way = [seen for seen in others if seen.preset.communicator == preset.communicator]
         scheme = [seen for seen in same_way if _scheme(seen.preset) == _scheme(preset)]
         overlapping = [seen for seen in same_way if seen.overlaps]
-        ahead = [seen for seen in network if _ahead(seen.point)]
+        ahead = [seen for seen in network if _ahead(seen.point) and not seen.starves]
         updating = [seen for seen in network if _updating(seen.preset) == _updating(preset)]
         begins = _alike(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
         after = _slowing(scheme, random, beside=False) or _slowing(same_way, random, beside=False)

@@ -64,10 +64,13 @@ class TrainingData:
                 found = _read(rows, key, seed)
                 self._passes.setdefault((hardware, storage, readers), []).append((_ORDERS.index(order), found))
 
-    def seconds(self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = ()) -> Ensemble:
+    def seconds(
+        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+    ) -> Ensemble:
         """t_io of the series of `measured` at b = `batch` and `place`, [1 + REPLICATES]; not a number if unknown.
 
-        With prefetching the reader threads share the work. `without` names cells that may not be used.
+        With prefetching the reader threads share the work: as many as there are, unless `readers` says otherwise.
+        `without` names cells that may not be used.
         """
         point = measured.point
         rows = self._rows(point.hardware, point.storage, point.prefetch, without)
@@ -75,7 +78,7 @@ class TrainingData:
             return np.array(np.nan)
         sample = self._sample(rows)
         read, decode = sample[:, 0], sample[:, 1]
-        readers = self._readers[measured.cells[0]] if point.prefetch else 1
+        readers = (readers or self._readers[measured.cells[0]]) if point.prefetch else 1
         slowdown = self._slowdown(point.hardware, point.storage, readers, float(read[0]), place)
         return batch * (read * slowdown + decode) / readers
 

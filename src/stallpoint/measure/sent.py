@@ -1,0 +1,18 @@
+"""What is known of how a layer's gradients travelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sent:
+    """How the gradients of one layer travelled in one iteration."""
+
+    message: int
+    """Which message carried them (the last one, if several), in the order of sending."""
+    bytes: int
+    """What this rank put into messages for them."""
+    start: float
+    """Start of their all-reduce, s since the start of the iteration."""
+    end: float

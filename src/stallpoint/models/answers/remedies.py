@@ -1,0 +1,414 @@
+"""What would help, ranked: changes of training or of the cluster, what each gains, and the cell that would confirm it.
+
+A remedy is a scenario of `what_if`, judged on the most workers that were measured: the throughput it is predicted to
+have there over that predicted without it. Factors on a setting are all `RAISED`, so that remedies can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.cells import CommandCell, TrainCell
+from stallpoint.errors import InputError
+from stallpoint.interventions import EMPTY_MESSAGES, NO_COMMUNICATION, possible
+from stallpoint.models.answers.next_cells import Jobs, jobs_of, train_seconds
+from stallpoint.models.answers.stalling import throughput
+from stallpoint.models.answers.what_if import Scenario, changed_point, predict
+from stallpoint.models.base.measured import Point, trained
+from stallpoint.models.base.statistics import Ensemble, columns, estimate, unknown_ensemble
+from stallpoint.models.iteration.cluster import Cluster
+from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.terms.communication import scheme_of
+from stallpoint.models.terms.peaks import BESIDE_BATCH, DEVICE, Peaks, predicted
+from stallpoint.presets import Preset
+
+RAISED = 4
+"""Factor on a setting that a remedy raises: mini-batch, mini-batches accumulated, readers, bucket size."""
+FASTER_LINK = 10.0
+"""Factor on the links' bandwidth, and on 1 over their latency: from one generation of networks to the next but one."""
+FUSED_BYTES = 25 * 2**20
+"""Bucket size where layers are sent one by one: DistributedDataParallel's."""
+LOSSY, LARGER = "gradients lose precision", "a target may take more samples"
+"""What else some remedies change."""
+CELL_LIMITS = "; the cell says what it can gain at most"
+LEAST_GAIN = 0.02
+"""A remedy that gains less helps nobody."""
+TOLD = {
+    "mini-batch": "", "workers per node": "", "node": "",
+    "readers": "{prefetch}", "storage": "{storage_path}", "staging": "{storage_path}",
+}  # fmt: skip
+"""Remedies that a cell of a script of the user's can confirm, and what its command has to be told for that."""
+HELPS, UNDECIDED, NO_GAIN, TOO_LARGE, UNKNOWN = "helps", "undecided", "no gain", "does not fit", "unknown"
+VERDICTS = (HELPS, UNDECIDED, TOO_LARGE, NO_GAIN, UNKNOWN)
+"""In the order in which remedies are told."""
+FITS, MAY_FIT, FAILS, FIT_UNKNOWN = "fits", "may not fit", "does not fit", "unknown"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of what is trained, or of the cluster."""
+
+    kind: str
+    """What it changes; of one kind the one that gains most is told."""
+    words: str
+    scenario: Scenario
+    also: str = ""
+    """What else it changes, or what it takes."""
+    at_most: bool = False
+    """Whether the prediction is a limit: what it changes is taken to cost nothing afterwards."""
+    parts: int = 1
+    """Parts that a worker's mini-batch is computed in, one after the other; each takes memory as a mini-batch does."""
+    defines: Mapping[str, Any] | None = None
+    """Presets or storages that the study has to have for it, by section."""
+    settings: Mapping[str, Any] | None = None
+    """Of the confirming cell, beside its axes."""
+    runs: bool = True
+    """Whether a cell can confirm it at all."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A preset that differs from another one in one remedy."""
+
+    like: str
+    changes: Mapping[str, Any]
+    preset: Preset
+
+
+def variants(used: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Variant]:
+    """The variants of the presets that are `used`, by names that are not `taken`."""
+    return {
+        name: Variant(like, changes, varied)
+        for like, preset in used.items()
+        for suffix, changes in _changes(preset)
+        if (name := f"{like}-{suffix}") not in taken and (varied := _varied(preset, changes))
+    }
+
+
+def table(
+    cluster: Cluster,
+    curves: Iterable[ScalingCurve],
+    varied: Mapping[str, Variant],
+    runs: pd.DataFrame,
+    memory: Iterable[Peaks],
+    largest: Iterable[Mapping[str, object]],
+) -> list[dict[str, object]]:
+    """Rows of the remedies table, for every curve whose predictions are not withheld.
+
+    `varied` are the variants that `cluster` has among its presets; `memory` and `largest` (rows of largest_batch) say
+    what fits; `runs` is the tidy table of this name.
+    """
+    cells = trained(runs)
+    study = _Study(
+        cluster, varied, cells, jobs_of(runs), _Memory(memory, largest, cluster.presets), _storages(cells.values())
+    )
+    return [row for curve in curves if not curve.withheld and curve.known for row in _rows(study, curve)]
+
+
+class _Study(NamedTuple):
+    """What remedies are judged by."""
+
+    cluster: Cluster
+    variants: Mapping[str, Variant]
+    cells: Mapping[str, TrainCell]
+    jobs: Jobs
+    fitting: _Memory
+    storages: Mapping[tuple[str, str], Mapping[str, TrainCell]]
+    """As `_storages` gives them."""
+
+
+def _changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Suffix of the name, and changed fields."""
+    if not (preset.communicates and preset.synchronous):
+        return
+    if preset.lossless:
+        yield "16-bit", {"gradient_bits": 16}
+    if preset.grouping == "layer":
+        yield _mebibytes(FUSED_BYTES), {"grouping": "fused", "fusion_bytes": FUSED_BYTES}
+    elif preset.grouping == "fused":
+        for size in (preset.fusion_bytes // RAISED, preset.fusion_bytes * RAISED):
+            yield _mebibytes(size), {"fusion_bytes": size}
+    if "accumulate" in {field.name for field in fields(Preset)}:
+        yield f"accumulate-{RAISED}", {"accumulate": RAISED}
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:g}-mib"
+
+
+def _varied(preset: Preset, changes: Mapping[str, Any]) -> Preset | None:
+    """`preset` with `changes`; None where they do not go together."""
+    try:
+        return replace(preset, **changes)
+    except InputError:
+        return None
+
+
+# --- which remedies there are -------------------------------------------------------------------
+
+
+def _remedies(study: _Study, point: Point, cell: TrainCell) -> Iterator[Remedy]:
+    """Every remedy at a point, whose curve begins with `cell`."""
+    if point.ranks > 1:
+        yield from _of_presets(study, point)
+        yield from _of_cluster(study.cluster.preset(point), point.ranks)
+    yield Remedy("mini-batch", f"{RAISED} × the mini-batch", Scenario(batch=RAISED), LARGER)
+    yield Remedy(
+        "launches", "fewer kernels to start (torch.compile, CUDA graphs)", Scenario(launches=0.0), at_most=True,
+        runs=False,
+    )  # fmt: skip
+    yield from _of_data(point, cell, study.storages.get((point.network, point.hardware), {}))
+    if fewer := _fewer_workers(point):
+        words = f"{fewer} worker{'s' if fewer > 1 else ''} on each node instead of {point.place[1]}"
+        yield Remedy("workers per node", words, Scenario(workers_per_node=fewer), "as many nodes, fewer workers")
+
+
+def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
+    """Other presets whose collectives were measured, and this one with one thing changed."""
+    presets, links = study.cluster.presets, study.cluster.communication
+    seen = [presets[point.sync]]
+    for name, preset in presets.items():
+        measured = scheme_of(point.hardware, preset) in links
+        # What is not synchronous trains something else.
+        possible_here = preset.communicates and preset.synchronous and measured
+        if name not in study.variants and possible_here and preset not in seen:
+            seen.append(preset)
+            also = "" if preset.lossless else LOSSY
+            yield Remedy("preset", f"preset {name}", Scenario(sync=name), also, parts=_parts_of(preset))
+    for name, variant in study.variants.items():
+        if variant.like == point.sync:
+            yield _of_variant(name, variant)
+
+
+def _of_variant(name: str, variant: Variant) -> Remedy:
+    changes, scenario = variant.changes, Scenario(sync=name)
+    defines = {"presets": {name: {"like": variant.like, **changes}}}
+    if "accumulate" in changes:
+        return Remedy(
+            "accumulation", f"{RAISED} mini-batches between two updates", replace(scenario, batch=RAISED), LARGER,
+            parts=_parts_of(variant.preset), defines=defines,
+        )  # fmt: skip
+    if "gradient_bits" in changes:
+        return Remedy("gradients", "gradients sent in 16 bits", scenario, LOSSY, defines=defines)
+    return Remedy("bucket size", f"messages of {changes['fusion_bytes'] / 2**20:g} MiB", scenario, defines=defines)
+
+
+def _parts_of(preset: Preset) -> int:
+    return int(getattr(preset, "accumulate", 1))
+
+
+def _of_cluster(preset: Preset, ranks: int) -> Iterator[Remedy]:
+    """Other links, and no node that lags; what leaves the messages out for real says what they can gain at most."""
+    nothing = [name for name in (EMPTY_MESSAGES, NO_COMMUNICATION) if possible(name, preset, ranks)]
+    settings = {"interventions": nothing[:1]} if nothing else None
+    for words, scenario in (
+        (f"links with {FASTER_LINK:g} × the bandwidth", Scenario(bandwidth=FASTER_LINK)),
+        (f"links with 1/{FASTER_LINK:g} of the latency", Scenario(latency=1 / FASTER_LINK)),
+    ):
+        also = f"other hardware{CELL_LIMITS}"
+        yield Remedy("link", words, scenario, also, settings=settings, runs=settings is not None)
+    also = "leave the slow node out in the profile, then measure the cell again (-R train)"
+    yield Remedy("node", "no node that lags behind the others", Scenario(straggling=0.0), also)
+
+
+def _confirmed(remedy: Remedy, cell: TrainCell) -> Remedy:
+    """The remedy without a cell, where the study cannot change what only a script of the user's says."""
+    if not isinstance(cell, CommandCell):
+        return remedy
+    runs = remedy.runs and remedy.kind in TOLD and TOLD[remedy.kind] in cell.run
+    return replace(remedy, runs=runs, also=remedy.also if runs else remedy.also.removesuffix(CELL_LIMITS))
+
+
+def _of_data(point: Point, cell: TrainCell, storages: Iterable[str]) -> Iterator[Remedy]:
+    if point.prefetch and isinstance(cell, CommandCell):
+        pass  # nobody knows how many readers a script has
+    elif point.prefetch:
+        readers = cell.readers * RAISED
+        yield Remedy(
+            "readers", f"{readers} readers for each worker instead of {cell.readers}", Scenario(readers=readers),
+            "as many more cores", settings={"readers": readers},
+        )  # fmt: skip
+    else:
+        yield Remedy("readers", "mini-batches read ahead", Scenario(prefetch=1), "a core to read with")
+    for name in storages:
+        if name == point.storage:
+            continue
+        yield Remedy("storage", f"data from storage {name}", Scenario(storage=name))
+    if point.nodes > 1 and not cell.stage_to and cell.storage_path:
+        name = f"{cell.storage}-staged"
+        entry = {"path": cell.storage_path, "format": cell.storage_format, "stage": True}
+        yield Remedy(
+            "staging", "a copy of the data on each node", Scenario(staged=True), "the time to copy, see break_even",
+            defines={"storage": {name: entry}}, settings={"storage": name},
+        )  # fmt: skip
+
+
+def _fewer_workers(point: Point) -> int | None:
+    """The most workers on each node below those of `point` that its mini-batch can be split over."""
+    nodes, workers = point.place
+    if point.scaling == "weak":
+        return workers - 1 or None
+    return next((n for n in range(workers - 1, 0, -1) if point.global_batch % (nodes * n) == 0), None)
+
+
+def _storages(cells: Iterable[TrainCell]) -> dict[tuple[str, str], dict[str, TrainCell]]:
+    """The storages that each network trained from with one worker alone, on each hardware."""
+    found: dict[tuple[str, str], dict[str, TrainCell]] = {}
+    for cell in cells:
+        if cell.ranks == 1:
+            found.setdefault((cell.network, cell.hardware), {}).setdefault(cell.storage, cell)
+    return found
+
+
+# --- what each gains ---------------------------------------------------------------------------
+
+
+def _rows(study: _Study, curve: ScalingCurve) -> list[dict[str, object]]:
+    most = max(curve.measured)
+    here, before = curve.measured[most].point, throughput(curve)
+    cell = study.cells.get(curve.measured[curve.base].cells[0])
+    if most not in before or cell is None:
+        return []
+    few = replace(curve, measured={n: curve.measured[n] for n in (curve.base, most)})
+    found = [_confirmed(remedy, cell) for remedy in _remedies(study, here, cell)]
+    rows = [_row(study, few, here, remedy, before[most], cell) for remedy in found]
+    rows.sort(key=lambda row: (VERDICTS.index(str(row["verdict"])), -np.nan_to_num(float(str(row["gain"])))))
+    return [row | {"rank_in_curve": rank} for rank, row in enumerate(rows, start=1)]
+
+
+def _row(
+    study: _Study, curve: ScalingCurve, here: Point, remedy: Remedy, before: Ensemble, cell: TrainCell
+) -> dict[str, object]:
+    point, gain, seconds = _predicted(study.cluster, curve, here, remedy.scenario, before)
+    memory, fits = study.fitting(here, point, remedy.parts)
+    hours = point.nodes * train_seconds(curve, study.jobs, seconds) / 3600
+    return {
+        **here.labels(),
+        "remedy": remedy.words,
+        "changes": remedy.kind,
+        "also": remedy.also,
+        **columns("gain", gain),
+        "at_most": remedy.at_most,
+        **columns("memory", memory),
+        "fits": fits,
+        "verdict": TOO_LARGE if fits == FAILS else _verdict(gain),
+        "cell": cell_in_yaml(point, remedy, cell.workers_per_node) if remedy.runs else "",
+        "node_hours": hours if remedy.runs else np.nan,
+    }
+
+
+def _predicted(
+    cluster: Cluster, curve: ScalingCurve, here: Point, scenario: Scenario, before: Ensemble
+) -> tuple[Point, Ensemble, float]:
+    """The point that `here` becomes, its throughput over that `before`, and its iteration time, s; NaN if unknown."""
+    ranks = here.nodes * (scenario.workers_per_node or here.place[1])
+    unknown = unknown_ensemble()
+    found = predict(cluster, curve, scenario, [here.nodes])
+    if found is None or ranks not in found.predicted:
+        return changed_point(here, replace(scenario, workers_per_node=None)) or here, unknown, np.nan
+    there = found.predicted[ranks]
+    rate = throughput(found).get(ranks, unknown)
+    return there.point, np.asarray(rate / before), float(there.parts.iteration_time[0])
+
+
+def _verdict(gain: Ensemble) -> str:
+    _, low, high = estimate(gain)
+    if np.isnan(low):
+        return UNKNOWN
+    if high <= 1 + LEAST_GAIN:
+        return NO_GAIN
+    return HELPS if low > 1 else UNDECIDED
+
+
+class _Memory:
+    """What a mini-batch takes, and whether it fits."""
+
+    def __init__(
+        self, peaks: Iterable[Peaks], largest: Iterable[Mapping[str, object]], presets: Mapping[str, Preset]
+    ) -> None:
+        self._presets = presets
+        # Of a worker with a device, the device's memory is the smaller one.
+        order = sorted(peaks, key=lambda one: one.memory == DEVICE)
+        self._peaks = {one.training: one for one in order}
+        rows = sorted(largest, key=lambda row: row["memory"] == DEVICE)
+        self._largest = {tuple(row[name] for name in BESIDE_BATCH): row for row in rows}
+
+    def __call__(self, now: Point, point: Point, parts: int) -> tuple[Ensemble, str]:
+        """Bytes of a worker at `point`, which `now` becomes, and whether they fit.
+
+        Where the preset of `point` was not trained, that of `now` stands in for it.
+        """
+        b = point.worker_batch / parts
+        before = replace(point, sync=now.sync, workers_per_node=now.workers_per_node)
+        keys = self._training(point), self._training(before)
+        key = next((one for one in keys if one in self._peaks), None)
+        peak = unknown_ensemble() if key is None else predicted(self._peaks[key], b)
+        row = self._largest.get(key) if key else None
+        if key == keys[0] != self._training(now):
+            return peak, FITS if row and b <= float(str(row["largest_measured"])) else self._compared(row, b)
+        return peak, FITS if b <= now.worker_batch else self._compared(row, b)
+
+    def _training(self, point: Point) -> tuple[str | int, ...]:
+        nodes, workers = point.place
+        special = {"workers_per_node": workers, "shards": self._presets[point.sync].shards(nodes, workers)}
+        return tuple(special[name] if name in special else getattr(point, name) for name in BESIDE_BATCH)
+
+    @staticmethod
+    def _compared(row: Mapping[str, object] | None, b: float) -> str:
+        if row is None:
+            return FIT_UNKNOWN
+        low, high, failed = (
+            float(str(row[name])) for name in ("largest_batch_low", "largest_batch_high", "smallest_failed")
+        )
+        if b >= failed or b > high:
+            return FAILS
+        if b <= float(str(row["largest_measured"])) or b <= low:
+            return FITS
+        return MAY_FIT if not np.isnan(low) else FIT_UNKNOWN
+
+
+# --- the cell that would confirm it ------------------------------------------------------------
+
+
+def cell_in_yaml(point: Point, remedy: Remedy, workers: int) -> str:
+    """Sections to be added to the study, as YAML: what the remedy needs, and its one cell under ``include``.
+
+    `workers` on a node are those that the hardware has anyway.
+    """
+    axes = {
+        "network": point.network,
+        "hardware": point.hardware,
+        "nodes": point.nodes,
+        **({"workers_per_node": point.place[1]} if max(workers, point.place[1]) > 1 else {}),
+        "batch": point.batch,
+        "storage": point.storage,
+        "scaling": point.scaling,
+        "sync": point.sync,
+        "prefetch": point.prefetch,
+    }
+    lines = []
+    for section, entries in (remedy.defines or {}).items():
+        lines += [f"{section}:", *(f"  {name}: {_flow(entry)}" for name, entry in entries.items())]
+    return "\n".join([*lines, "include:", f"  - {_flow(axes | dict(remedy.settings or {}))}"])
+
+
+def _flow(values: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{name}: {_scalar(value)}" for name, value in values.items()) + "}"
+
+
+def _scalar(value: Any) -> str:
+    """A value in YAML's flow style; what could be read as anything else is quoted as in JSON, which YAML holds."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_scalar, value))}]"
+    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z./][\w./-]*", value) and value.lower() not in _NOT_TEXT
+    return str(value) if plain else json.dumps(value)
+
+
+_NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}

@@ -1,0 +1,46 @@
+"""The probe as a callback of Lightning: ``Trainer(callbacks=[ProbeCallback()])``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from stallpoint.probing.probe import Probe
+
+
+class ProbeCallback(Callback):
+    """Records training: an iteration is a batch of the training loop. Validation in between is marked like warm-up."""
+
+    def __init__(self, *, folder: str | Path | None = None, layers: bool = True) -> None:
+        self._options: dict[str, Any] = {"folder": folder, "layers": layers}
+        self._probe: Probe | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        optimizer = trainer.optimizers[0] if trainer.optimizers else None
+        model = trainer.strategy.model or pl_module  # which a strategy wraps where there are several workers
+        self._probe = Probe(model, optimizer, **self._options).__enter__()
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        if self._probe:  # a training step need not call the module itself
+            self._probe.called()
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        if self._probe and self._probe.stepped():
+            trainer.should_stop = True
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._probe:
+            self._probe.set_aside()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._close(None)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self._close(exception)
+
+    def _close(self, error: BaseException | None) -> None:
+        if self._probe:
+            self._probe.__exit__(type(error) if error else None, error, None)
+            self._probe = None
