@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from stallpoint.conclusions.details import saturation_in_words
 from stallpoint.conclusions.words import markdown_table
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.numerals import interval
@@ -25,7 +26,7 @@ HEAD = """# Where training data lies
 A run of `benchmarks/storage_volume.yaml` (November 2026) on the [test cluster](reliability.md) with its storage node:
 four Slurm nodes, and a fifth that serves a GlusterFS volume, each in its own network namespace, **all links shaped to
 200 Mbit/s** (25 MB/s). Gradients and training data share a node's link. All nodes share one machine of two cores, so
-beyond two nodes they also share its processors: waits in percent of an iteration are then those of slow computing.
+beyond two nodes they also share its processors: iterations then take longer, and waiting for data is less of them.
 
 ```
 python benchmarks/run.py storage-volume       # the run: about a quarter of an hour
@@ -49,7 +50,8 @@ def lines(results: Path) -> Iterator[str]:
     yield from _break_even(tables["break_even"])
     shutil.copyfile(results / "papers/keuper-2016/fig-13.svg", PICTURE)
     yield "## Keuper & Pfreundt's Fig. 13\n"
-    yield "Share of each layer type, and of waiting for data, by storage; a panel for each. Theirs idles on Lustre.\n"
+    yield "A panel for each storage: shares of layer types and data in the time that communication does not take."
+    yield "In the paper's figure compute units idle while data is read from Lustre.\n"
     yield f"![Share of the data layer, by storage](images/{PICTURE.name})"
 
 
@@ -110,8 +112,8 @@ def _fed(feeding: pd.DataFrame) -> Iterator[str]:
 def _starving(feeding: pd.DataFrame, saturation: pd.DataFrame) -> Iterator[str]:
     yield "## From which node count on does training starve?\n"
     yield (
-        "The first node count, measured or else predicted, at which workers surely wait more than a tenth of an "
-        "iteration for data; and where the storage itself gives no more.\n"
+        "The first node count, measured or predicted, at which workers surely wait more than a tenth of an iteration "
+        "for data; then from how many workers on the storage itself gives no more.\n"
     )
     rows = []
     for curve, at in feeding.sort_values("nodes").groupby(CURVE, sort=True):
@@ -122,10 +124,10 @@ def _starving(feeding: pd.DataFrame, saturation: pd.DataFrame) -> Iterator[str]:
     yield markdown_table(["network", "storage", "sync", "prefetch", "mini-batch", "starves from, nodes"], rows)
     yield ""
     yield markdown_table(
-        ["storage", "workers that read at once", "saturates at, workers"],
+        ["storage", "verdict, in workers that read at once", "saturates at, workers"],
         (
             [
-                row.storage, f"{row.verdict} ({row.verdict_ranks:.0f})" if row.verdict_ranks else row.verdict,
+                row.storage, saturation_in_words({"verdict": row.verdict, "verdict_ranks": row.verdict_ranks}),
                 _estimate(row, "saturation_ranks") or f"not up to {row.largest_considered}",
             ]
             for row in saturation.sort_values("storage").itertuples()

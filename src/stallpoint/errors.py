@@ -65,3 +65,8 @@ _REFUSED = {
 def refusal(error: OSError) -> str:
     """What the file system refuses a program, in words; nothing where it is something else."""
     return _REFUSED.get(error.errno or 0, "")
+
+
+def reason(error: OSError) -> str:
+    """What the file system refuses a program, or the system's own words."""
+    return refusal(error) or str(error.strerror)

@@ -11,7 +11,7 @@ from io import TextIOBase
 from pathlib import Path
 from typing import Literal, TextIO
 
-from stallpoint.errors import EXIT_BAD_INPUT, InputError, refusal
+from stallpoint.errors import EXIT_BAD_INPUT, InputError, reason, refusal
 
 CAUSES = "STALLPOINT_CAUSES"
 """Variable of the environment: ``log`` where whoever started the program shows the end of its log when it fails."""
@@ -69,7 +69,7 @@ def _opened(log: Path, mode: Literal["w", "a"]) -> _Log:
         log.parent.mkdir(parents=True, exist_ok=True)
         return _Log(log, mode)
     except OSError as error:
-        raise InputError(f"{log}: {refusal(error) or error.strerror}; the log cannot be written") from error
+        raise InputError(f"{log}: {reason(error)}; the log cannot be written") from error
 
 
 @contextmanager

@@ -856,6 +856,8 @@ LAYER = tuple(
     column for column in LAYERS.columns if column.name in ("layer_index", "layer", "layer_type", "gradient_bytes")
 )
 """Which layer it is."""
+PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
+"""What a worker does in an iteration, one after the other; together they are its time."""
 TIMES = (
     "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
     "iteration_time",

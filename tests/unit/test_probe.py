@@ -19,8 +19,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, dataloader
 import stallpoint
 from stallpoint.errors import InputError
 from stallpoint.probing import files
-from stallpoint.probing.phases import PHASES
 from stallpoint.probing.ranks import rank_and_size
+from stallpoint.records import PHASES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SLEEP = 0.02

@@ -316,14 +316,15 @@ def _saturation_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
             (
                 [
                     row["hardware"], row["storage"], str(row["workers_per_node"]), str(row["readers"]),
-                    _saturation_in_words(row), _saturating(row), str(row["largest_measured"]),
+                    saturation_in_words(row), _saturating(row), str(row["largest_measured"]),
                 ]
                 for row in rows
             ),
         )  # fmt: skip
 
 
-def _saturation_in_words(row: Mapping[str, Any]) -> str:
+def saturation_in_words(row: Mapping[str, Any]) -> str:
+    """``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2``: of workers that read a storage at once."""
     links = {"saturates": "at", "keeps pace": "up to"}
     where = f"{links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
     return f"{row['verdict']} {where}".strip()

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stallpoint.cells import CommandCell
-from stallpoint.commands import CONTAINER, Process, process_of, without_mpi
+from stallpoint.commands import CONTAINER, RATES, Process, process_of, without_mpi
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure.job import all_arrive
 from stallpoint.measure.recorder import Recorder
@@ -40,7 +40,7 @@ from stallpoint.presets import preset_from
 from stallpoint.probing import files
 from stallpoint.probing.parallelism import DDP, FSDP2
 from stallpoint.probing.probe import MOST
-from stallpoint.records import ITERATIONS, LAYERS, PEAK_MEMORY, PROBES
+from stallpoint.records import ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, PROBES
 from stallpoint.turns.processes import end_with_parent
 
 _LOOK = 0.05
@@ -286,7 +286,7 @@ def _rates(printed: str, cell: CommandCell, folder: Path) -> list[float] | Input
 
 def _seconds(groups: dict[str, str], cell: CommandCell) -> float:
     """Time of an iteration from what was printed of it."""
-    name = next(name for name in ("rate", "worker_rate", "seconds", "milliseconds") if name in groups)
+    name = next(name for name in RATES if name in groups)
     value = float(groups[name])
     if not 0 < value < math.inf:
         raise ValueError
@@ -305,10 +305,7 @@ def _keep_rates(seconds: Sequence[float], cell: CommandCell, keep: Recorder) -> 
     """An iteration for each printed rate, of which no more is known than how long it took."""
     before = (keep.visit - 1) * len(seconds)
     unknown = float("nan")
-    parts = (
-        "data_wait", "read", "decode", "host_to_device", "forward", "backward", "communication",
-        "exposed_communication", "update", "loss",
-    )  # fmt: skip
+    parts = (*PHASES, "read", "decode", "communication", "loss")
     starts = [sum(seconds[:place]) for place in range(len(seconds))]
     keep.measuring += sum(seconds)
     keep.add(

@@ -35,6 +35,7 @@ from torch import nn
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.sent import Gathered, Sent
 from stallpoint.networks.layers import Layer
 
 _next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
@@ -53,6 +54,36 @@ class LayerTimes:
     """Marks of the forward pass: one for each call of a layer, and for each return into a layer around it."""
     waits: list[tuple[float, float]]
     """When a collective was waited for in the middle of computing: begin and end, since the start of the iteration."""
+
+    def columns(
+        self, layers: Sequence[Layer], sent: Mapping[int, Sent], gathered: Mapping[int, Sequence[Gathered]]
+    ) -> dict[str, Sequence[Any]]:
+        """Columns of `records.LAYERS` for these `layers`, whose gradients were `sent` and weights `gathered` so."""
+        sendings = [sent.get(index) for index in range(len(layers))]
+        gathers = [
+            [
+                next((one for one in reversed(gathered.get(index, ())) if one.backward == again), None)
+                for index in range(len(layers))
+            ]
+            for again in (False, True)
+        ]
+        return {
+            "layer_index": list(range(len(layers))),
+            "layer": [layer.name for layer in layers],
+            "layer_type": [layer.type for layer in layers],
+            "gradient_bytes": [layer.gradient_bytes for layer in layers],
+            "forward": self.forward,
+            "backward": self.backward,
+            "gradient_ready": self.gradient_ready,
+            "all_reduce_start": [one and one.start for one in sendings],
+            "all_reduce_end": [one and one.end for one in sendings],
+            "message": [one.message if one else -1 for one in sendings],
+            "message_bytes": [one.bytes if one else 0 for one in sendings],
+            "gather_start": [one and one.start for one in gathers[0]],
+            "gather_end": [one and one.end for one in gathers[0]],
+            "gather_again_start": [one and one.start for one in gathers[1]],
+            "gather_again_end": [one and one.end for one in gathers[1]],
+        }
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class PeakMemory:
         if self._reset:
             left_behind = _private() - _private_at_first()
             self._others = resident.held_bytes(_CPU) + left_behind
-            self._process = _status("VmRSS") - self._others
+            self._process = status("VmRSS") - self._others
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
 
@@ -48,7 +48,7 @@ class PeakMemory:
         host = device = process = None
         if self._reset:
             own = sizes["weights"] if self._device.type == "cpu" and kept else 0
-            host, process = _status("VmHWM") - self._others + own, self._process
+            host, process = status("VmHWM") - self._others + own, self._process
         if self._device.type == "cuda":
             others = resident.held_bytes(self._device) - (sizes["weights"] if kept else 0)
             device = torch.cuda.max_memory_allocated(self._device) - others
@@ -57,7 +57,7 @@ class PeakMemory:
 
 def _private() -> int:
     """Memory of this process alone, without networks. (Pages of programs are there once they were needed.)"""
-    return _status("RssAnon") - resident.held_bytes(_CPU)
+    return status("RssAnon") - resident.held_bytes(_CPU)
 
 
 @cache
@@ -82,7 +82,7 @@ def _reset_peak() -> bool:
     return "VmHWM:" in (_PROCESS / "status").read_text()
 
 
-def _status(field: str) -> int:
+def status(field: str) -> int:
     """A size in /proc/self/status, bytes."""
     lines = (_PROCESS / "status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))

@@ -26,7 +26,7 @@ from typing import Self
 
 from stallpoint.atomic import atomic
 from stallpoint.cells import Cell, StorageCell, TrainCell
-from stallpoint.errors import CannotRun, InputError, refusal
+from stallpoint.errors import CannotRun, InputError, reason
 from stallpoint.measure.job import Prepare, all_arrive
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
@@ -116,8 +116,7 @@ class Staging:
         except (CannotRun, InputError) as problem:
             return problem
         except OSError as error:
-            what = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}"
-            why = f"{what}: {refusal(error) or error.strerror}"
+            why = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}: {reason(error)}"
             return CannotRun(why) if error.errno in _FULL else InputError(why)
 
     def _on_this_node(self, cell: TrainCell | StorageCell) -> Copy:

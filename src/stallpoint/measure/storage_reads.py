@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.cells import StorageCell
-from stallpoint.errors import CannotRun, InputError, Unreadable, refusal
+from stallpoint.errors import CannotRun, InputError, Unreadable, reason
 from stallpoint.measure.decoding import decoder
 from stallpoint.measure.environment import node_memory
 from stallpoint.measure.mpi import MPI
@@ -64,7 +64,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
                 )
             _Visit(cell, world, keep, node, stored).run()
     except OSError as error:  # of a file that is open already the system says no name
-        raise Unreadable(f"{error.filename or cell.storage_path}: {refusal(error) or error.strerror}") from error
+        raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
     finally:
         node.Free()  # processes make many visits
 

@@ -24,7 +24,7 @@ from stallpoint.measure.device import device_of
 from stallpoint.measure.device_prefetch import DevicePrefetch
 from stallpoint.measure.gradient_norms import GradientNorms
 from stallpoint.measure.instrumentation import Instrumentation
-from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
+from stallpoint.measure.layer_timing import LayerTimer
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.optimiser import Optimiser, Sgd, local
 from stallpoint.measure.optimisers import Adagrad
@@ -43,12 +43,9 @@ from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset, preset_from
-from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
+from stallpoint.records import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.storage.memory import OneBatch
-
-PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
-"""What an iteration does, one after the other; together they are its time."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +168,7 @@ class Trainer:
         self._synchronisation.learn(times.gradient_ready)
         phases = self._phases([loaded, copied], passes, [synchronised, updated, exchanged], times.waits)
         columns = self._phase_columns(batch, losses, phases, sent, gathered)
-        return Iteration(columns, self._layer_columns(times, sent, gathered), times.turns)
+        return Iteration(columns, times.columns(self._layers, sent, gathered), times.turns)
 
     def _in_parts(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The parts of a mini-batch that are computed one after the other."""
@@ -300,36 +297,6 @@ class Trainer:
             "decode": batch.decode,
             "communication": covered((one.start, one.end) for one in under_way),
             "loss": sum(loss.item() for loss in losses) / len(losses),
-        }
-
-    def _layer_columns(
-        self, times: LayerTimes, sent: Mapping[int, Sent], gathered: Mapping[int, Sequence[Gathered]]
-    ) -> dict[str, Sequence[Any]]:
-        sendings = [sent.get(index) for index in range(len(self._layers))]
-        gathers = {
-            name: [
-                next((one for one in reversed(gathered.get(index, ())) if one.backward == backward), None)
-                for index in range(len(self._layers))
-            ]
-            for name, backward in (("gather", False), ("gather_again", True))
-        }
-        return {
-            "layer_index": list(range(len(self._layers))),
-            "layer": [layer.name for layer in self._layers],
-            "layer_type": [layer.type for layer in self._layers],
-            "gradient_bytes": [layer.gradient_bytes for layer in self._layers],
-            "forward": times.forward,
-            "backward": times.backward,
-            "gradient_ready": times.gradient_ready,
-            "all_reduce_start": [one and one.start for one in sendings],
-            "all_reduce_end": [one and one.end for one in sendings],
-            "message": [one.message if one else -1 for one in sendings],
-            "message_bytes": [one.bytes if one else 0 for one in sendings],
-            **{
-                f"{name}_{side}": [one and getattr(one, side) for one in of]
-                for name, of in gathers.items()
-                for side in ("start", "end")
-            },
         }
 
 

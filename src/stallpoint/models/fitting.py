@@ -142,6 +142,7 @@ def fit(
     times, accuracy_stalls = time_to_accuracy.tables(matched, noise, threshold)
     to_targets = target_times.runs_to_target(tidy["convergence_runs"], matched, seed)
     memory = peaks.fit(tidy["peak_memory"], runs, seed)
+    jobs = next_cells.jobs_of(runs)
     largest = largest_batch.table(memory, runs, tidy["environments"])
     shown_ranks, shown_layers = median_iterations.tables(shown)
     rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
@@ -164,8 +165,8 @@ def fit(
         "stall_probabilities": stall_probabilities,
         "what_if": what_if.table(cluster, training, scenarios, nodes, threshold),
         "what_if_grid": grid.table(cluster, training, nodes) if scenarios else [],
-        "remedies": remedies.table(cluster, training, varied, runs, memory, largest),
-        "next_cells": next_cells.table(training, runs, links, cluster.presets, threshold, available or {}, seed),
+        "remedies": remedies.table(cluster, training, varied, runs, jobs, memory, largest),
+        "next_cells": next_cells.table(training, jobs, links, cluster.presets, threshold, available or {}, seed),
         "storage_rates": storage.storage_rates(tidy["storage_reads"], tidy["storage_passes"], seed),
         "storage_operation_rates": storage.storage_operation_rates(tidy["storage_operations"], seed),
         "data_share": data.data_share(placed),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stallpoint.measure.clock import Clock, Mark
-from stallpoint.measure.layer_timing import LayerTimer
+from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.sent import Sent
 from stallpoint.networks.layers import Layer
-from stallpoint.records import GATHERS
 
 
 class LayerPasses:
@@ -19,10 +19,7 @@ class LayerPasses:
         self._layers, self._clock = layers, clock
         self._timer = LayerTimer(layers, clock, ready)
         self._ended: tuple[Mark, Mark] | None = None
-        self._forward: list[float] = []
-        self._backward: list[float] = []
-        self._ready: list[float | None] = []
-        self._start_over()
+        self._times = self._none()
 
     def passed(self, forward_end: Mark, backward_end: Mark) -> None:
         """A backward pass has returned; what it took is read when the device has passed the marks."""
@@ -33,11 +30,13 @@ class LayerPasses:
         if self._ended is None:
             return
         self._clock.wait()
-        times = self._timer.times(*self._ended)
+        before, times = self._times, self._timer.times(*self._ended)
         self._ended = None
-        self._forward = [sum(pair) for pair in zip(self._forward, times.forward, strict=True)]
-        self._backward = [sum(pair) for pair in zip(self._backward, times.backward, strict=True)]
-        self._ready = times.gradient_ready
+        forward, backward = (
+            [sum(pair) for pair in zip(*both, strict=True)]
+            for both in ((before.forward, times.forward), (before.backward, times.backward))
+        )
+        self._times = replace(times, forward=forward, backward=backward)
 
     def forget(self) -> None:
         """Drop the marks of calls that were no training."""
@@ -46,33 +45,20 @@ class LayerPasses:
     def columns(self, sent: Mapping[int, Sent]) -> dict[str, Sequence[Any]]:
         """Columns of `records.LAYERS` for the iteration that has ended; the next one begins."""
         self.settle()
-        sendings = [sent.get(index) for index in range(len(self._layers))]
-        both = zip(self._ready, sendings, strict=True)
-        columns: dict[str, Sequence[Any]] = {
-            "layer_index": list(range(len(self._layers))),
-            "layer": [layer.name for layer in self._layers],
-            "layer_type": [layer.type for layer in self._layers],
-            "gradient_bytes": [layer.gradient_bytes for layer in self._layers],
-            "forward": self._forward,
-            "backward": self._backward,
-            # Sharded parameters get theirs behind the message: what it carries is complete when it begins.
-            "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in both],
-            "all_reduce_start": [one and one.start for one in sendings],
-            "all_reduce_end": [one and one.end for one in sendings],
-            "message": [one.message if one else -1 for one in sendings],
-            "message_bytes": [one.bytes if one else 0 for one in sendings],
-            **dict.fromkeys(GATHERS, [None] * len(self._layers)),
-        }
-        self._start_over()
-        return columns
+        # Sharded parameters get theirs behind the message: what it carries is complete when it begins.
+        begun = (sent[index].start if index in sent else None for index in range(len(self._layers)))
+        ready = [_earlier(*both) for both in zip(self._times.gradient_ready, begun, strict=True)]
+        times, self._times = replace(self._times, gradient_ready=ready), self._none()
+        return times.columns(self._layers, sent, {})
 
     def remove(self) -> None:
         """Leave the layers as they were."""
         self._timer.remove()
 
-    def _start_over(self) -> None:
-        self._forward, self._backward = [0.0] * len(self._layers), [0.0] * len(self._layers)
-        self._ready = [None] * len(self._layers)
+    def _none(self) -> LayerTimes:
+        """Those of an iteration that has just begun."""
+        layers = len(self._layers)
+        return LayerTimes([0.0] * layers, [0.0] * layers, [None] * layers, turns=0, waits=[])
 
 
 def _earlier(first: float | None, second: float | None) -> float | None:

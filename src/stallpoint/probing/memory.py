@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
+
+from stallpoint.measure.peak_memory import status
 
 
 class Memory:
@@ -20,7 +20,7 @@ class Memory:
         self._model, self._optimizer, self._device = model, optimizer, device
         self._weights = _bytes((*model.parameters(), *model.buffers()))
         in_host = self._weights if device.type == "cpu" else 0
-        self._process = max(0, _resident() - in_host)
+        self._process = max(0, status("VmRSS") - in_host)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
 
@@ -46,9 +46,3 @@ def _state(optimizer: Optimizer) -> Iterator[torch.Tensor]:
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Bytes of this rank's part of each."""
     return sum((one.to_local() if hasattr(one, "to_local") else one).nbytes for one in tensors)
-
-
-def _resident() -> int:
-    """Memory of the host that this process has now, bytes."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -24,11 +24,9 @@ import torch
 from torch.utils.data import dataloader
 
 from stallpoint.measure.clock import Mark
+from stallpoint.records import PHASES
 
-BETWEEN, DATA, FORWARD, BACKWARD, EXPOSED, UPDATE = (
-    "host_to_device", "data_wait", "forward", "backward", "exposed_communication", "update",
-)  # fmt: skip
-PHASES = (DATA, BETWEEN, FORWARD, BACKWARD, EXPOSED, UPDATE)
+DATA, BETWEEN, FORWARD, BACKWARD, EXPOSED, UPDATE = PHASES
 
 
 class Phases:

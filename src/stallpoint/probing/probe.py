@@ -151,8 +151,8 @@ class Probe:
         self._undo.close()
         self.write()
         self._recording.write_once(PEAK_MEMORY, self._memory.row())
-        wanted = kind is None or (kind is SystemExit and self._done == self._most)
-        self._describe(ended=COMPLETE if wanted or kind is None else f"{kind.__name__}: {error}"[:200])
+        enough = kind is SystemExit and self._done == self._most
+        self._describe(ended=COMPLETE if kind is None or enough else f"{kind.__name__}: {error}"[:200])
 
     def _found(self) -> Sequence[Layer]:
         """The layers of the model; none where they cannot be told apart."""

@@ -12,7 +12,7 @@ import os
 from functools import cached_property
 from pathlib import Path
 
-from stallpoint.errors import InputError, Unreadable, refusal
+from stallpoint.errors import InputError, Unreadable, reason
 from stallpoint.storage.raw import IMAGES, RawImages
 from stallpoint.storage.samples import REPAIR
 
@@ -30,7 +30,7 @@ class MappedImages(RawImages):
             size = os.stat(extent.path).st_size
             mapped = self._mapped
         except OSError as error:
-            raise Unreadable(f"{extent.path}: cannot be read ({refusal(error) or error.strerror}); {REPAIR}") from error
+            raise Unreadable(f"{extent.path}: cannot be read ({reason(error)}); {REPAIR}") from error
         if size < end or len(mapped) < end:
             raise InputError(f"{extent.path}: ends before byte {end}; {REPAIR}")
         data = mapped[begin:end]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stallpoint.atomic import atomic
-from stallpoint.errors import InputError, Unreadable, refusal
+from stallpoint.errors import InputError, Unreadable, reason
 from stallpoint.networks.inputs import Inputs
 
 INDEX_FILE = "stallpoint-index.parquet"
@@ -155,7 +155,7 @@ class SampleSet(ABC):
             with self._descriptor(int(self._file[index]), extent.path) as file:
                 data = os.pread(file, extent.size, extent.offset)
         except OSError as error:
-            raise Unreadable(f"{extent.path}: cannot be read ({refusal(error) or error.strerror}); {REPAIR}") from error
+            raise Unreadable(f"{extent.path}: cannot be read ({reason(error)}); {REPAIR}") from error
         if len(data) < extent.size:
             raise InputError(f"{extent.path}: ends before byte {extent.offset + extent.size}; {REPAIR}")
         return data

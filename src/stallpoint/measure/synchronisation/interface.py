@@ -11,19 +11,10 @@ import torch
 from torch import nn
 
 from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.sent import Gathered as Gathered
 from stallpoint.measure.sent import Sent as Sent
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """An all-gather of one layer's weights, s since the start of the iteration."""
-
-    backward: bool
-    """Whether it came in the backward pass."""
-    start: float
-    end: float
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def walk_covariance(places: Reals, fixed: Sequence[int]) -> Reals:
 
 def table(
     curves: Iterable[ScalingCurve],
-    runs: pd.DataFrame,
+    jobs: Jobs,
     fits: Mapping[Scheme, Communication],
     presets: Mapping[str, Preset],
     threshold: float,
@@ -133,7 +133,7 @@ def table(
     seed: int,
 ) -> list[dict[str, object]]:
     """Rows of the next_cells table; `available` says how many nodes a hardware entry has, where that is known."""
-    site = Site(jobs_of(runs), fits, presets, available)
+    site = Site(jobs, fits, presets, available)
     return [row for curve in curves for row in _rows(curve, site, threshold, seed)]
 
 

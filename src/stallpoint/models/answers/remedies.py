@@ -18,7 +18,7 @@ import pandas as pd
 from stallpoint.cells import CommandCell, TrainCell
 from stallpoint.errors import InputError
 from stallpoint.interventions import EMPTY_MESSAGES, NO_COMMUNICATION, possible
-from stallpoint.models.answers.next_cells import Jobs, jobs_of, train_seconds
+from stallpoint.models.answers.next_cells import Jobs, train_seconds
 from stallpoint.models.answers.stalling import throughput
 from stallpoint.models.answers.what_if import Scenario, changed_point, predict
 from stallpoint.models.base.measured import Point, trained
@@ -39,7 +39,7 @@ LOSSY, LARGER = "gradients lose precision", "a target may take more samples"
 """What else some remedies change."""
 CELL_LIMITS = "; the cell says what it can gain at most"
 LEAST_GAIN = 0.02
-"""A remedy that gains less helps nobody."""
+"""A remedy that surely gains less has no gain."""
 TOLD = {
     "mini-batch": "", "workers per node": "", "node": "",
     "readers": "{prefetch}", "storage": "{storage_path}", "staging": "{storage_path}",
@@ -97,6 +97,7 @@ def table(
     curves: Iterable[ScalingCurve],
     varied: Mapping[str, Variant],
     runs: pd.DataFrame,
+    jobs: Jobs,
     memory: Iterable[Peaks],
     largest: Iterable[Mapping[str, object]],
 ) -> list[dict[str, object]]:
@@ -106,9 +107,8 @@ def table(
     what fits; `runs` is the tidy table of this name.
     """
     cells = trained(runs)
-    study = _Study(
-        cluster, varied, cells, jobs_of(runs), _Memory(memory, largest, cluster.presets), _storages(cells.values())
-    )
+    memories = _Memory(memory, largest, cluster.presets)
+    study = _Study(cluster, varied, cells, jobs, memories, _storages(cells.values()))
     return [row for curve in curves if not curve.withheld and curve.known for row in _rows(study, curve)]
 
 

@@ -11,8 +11,8 @@ import pandas as pd
 
 from stallpoint.models.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootstrap, visits_of
 from stallpoint.models.terms.stragglers import OWN
+from stallpoint.records import PHASES
 
-_PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 _STEP = ["cell", "repeat", "visit", "iteration"]
 
 
@@ -85,7 +85,7 @@ def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
     under_way = sent.groupby([*_STEP, "rank"])["beside"].sum().groupby(_STEP).mean()
     values["under_way"] = under_way.reindex(values.index).fillna(0.0)
     # As in `measured.over_ranks`: the rank that arrives last waits for nobody.
-    parts = sum(steps[name].min() if name == "exposed_communication" else steps[name].mean() for name in _PARTS)
+    parts = sum(steps[name].min() if name == "exposed_communication" else steps[name].mean() for name in PHASES)
     values["straggling"] = np.maximum(steps["iteration_time"].mean() - parts, 0.0)
     last = sent.groupby([*_STEP, "rank"])["seconds"].sum().groupby(_STEP).idxmin()
     of_last = sent.set_index([*_STEP, "rank"]).loc[list(last)].reset_index()
