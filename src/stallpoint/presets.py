@@ -410,7 +410,7 @@ PRESETS: dict[str, KnownPreset] = {
         Preset(backend="fsdp", grouping="block", sharding="full", gather_ahead=1),
         "PyTorch's FSDP2: each rank keeps its share of weights, gradients and momenta; each block is gathered "
         "while the one before it computes, and its gradients are summed and scattered. On CPUs, which have no streams, "
-        "computing waits for each reduce-scatter",
+        "computing waits for each reduce-scatter; all-gathers are asynchronous there too, but in scripts of one's own",
         "Zhao et al. (2023), PyTorch FSDP; torch.distributed.fsdp.fully_shard",
     ),
     "hsdp": KnownPreset(

@@ -60,6 +60,7 @@ class LayerTimes:
     ) -> dict[str, Sequence[Any]]:
         """Columns of `records.LAYERS` for these `layers`, whose gradients were `sent` and weights `gathered` so."""
         sendings = [sent.get(index) for index in range(len(layers))]
+        ready_and_sent = zip(self.gradient_ready, sendings, strict=True)
         gathers = [
             [
                 next((one for one in reversed(gathered.get(index, ())) if one.backward == again), None)
@@ -74,7 +75,8 @@ class LayerTimes:
             "gradient_bytes": [layer.gradient_bytes for layer in layers],
             "forward": self.forward,
             "backward": self.backward,
-            "gradient_ready": self.gradient_ready,
+            # Sharded parameters get theirs behind the message: what it carries is complete when it begins.
+            "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in ready_and_sent],
             "all_reduce_start": [one and one.start for one in sendings],
             "all_reduce_end": [one and one.end for one in sendings],
             "message": [one.message if one else -1 for one in sendings],
@@ -147,8 +149,8 @@ class LayerTimer:
         )
 
     def forget(self) -> None:
-        """Drop the marks of forward passes that were no iteration's."""
-        for taken in (self._turns, self._marks, self._ready, self._accumulated, self._passes, self._waits):
+        """Drop the marks of forward passes that were no iteration's, since the last pass that was."""
+        for taken in (self._turns, self._marks, self._ready, self._accumulated, self._waits):
             taken.clear()
 
     def remove(self) -> None:
@@ -177,16 +179,14 @@ class LayerTimer:
             self._marks.append(now)
 
     def passed(self, end_of_forward: Mark, end_of_backward: Mark) -> None:
-        """A forward and a backward pass have ended, and others follow in the same iteration."""
+        """A forward and a backward pass of the iteration have ended."""
         self._passes.append(_Pass(self._turns.copy(), self._marks.copy(), end_of_forward, end_of_backward))
         self._turns.clear()
         self._marks.clear()
 
-    def times(self, end_of_forward: Mark, end_of_backward: Mark) -> LayerTimes:
-        """Times of the iteration whose last pass just ended; the timer is then ready for the next one."""
+    def times(self) -> LayerTimes:
+        """Times of all passes of the iteration that has ended; the timer is then ready for the next one."""
         seconds, count = self._clock.seconds, len(self._layers)
-        if self._turns or not self._passes:
-            self.passed(end_of_forward, end_of_backward)
         forward, backward, turns = [0.0] * count, [0.0] * count, 0
         for one in self._passes:
             marks, middle = [*map(seconds, one.marks)], seconds(one.forward)
@@ -200,6 +200,7 @@ class LayerTimer:
         )
         for index, mark in self._ready:
             times.gradient_ready[index] = seconds(mark)
+        self._passes.clear()
         self.forget()
         return times
 
@@ -298,6 +299,11 @@ class LayerTimer:
 
         for parameter in layer.parameters:
             follow(parameter)
+
+
+def _earlier(first: float | None, second: float | None) -> float | None:
+    """The earlier of two times; None where neither is known."""
+    return min((time for time in (first, second) if time is not None), default=None)
 
 
 def _tensors(values: object) -> Iterator[torch.Tensor]:

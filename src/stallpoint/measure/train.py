@@ -149,8 +149,7 @@ class Trainer:
         self._timer.check_gradients()
         self._synchronisation.finish()
         synchronised = mark()
-        times_of_last = forward, passes[-1][1]
-        self._timer.passed(*times_of_last)
+        self._timer.passed(*passes[-1])
         if self._norms:
             self._norms.summed()
         if self._update and not self._synchronisation.updates:
@@ -162,7 +161,7 @@ class Trainer:
         exchanged = mark()
         self._clock.wait()
 
-        times = self._timer.times(*times_of_last)
+        times = self._timer.times()
         sent, gathered = self._synchronisation.sent(), self._synchronisation.gathered()
         self._synchronisation.clear()
         self._synchronisation.learn(times.gradient_ready)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,8 +135,8 @@ def _changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
     elif preset.grouping == "fused":
         for size in (preset.fusion_bytes // RAISED, preset.fusion_bytes * RAISED):
             yield _mebibytes(size), {"fusion_bytes": size}
-    if "accumulate" in {field.name for field in fields(Preset)}:
-        yield f"accumulate-{RAISED}", {"accumulate": RAISED}
+    parts = preset.accumulate * RAISED
+    yield f"accumulate-{parts}", {"accumulate": parts}
 
 
 def _mebibytes(size: int) -> str:
@@ -175,13 +175,14 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
     presets, links = study.cluster.presets, study.cluster.communication
     seen = [presets[point.sync]]
     for name, preset in presets.items():
-        measured = scheme_of(point.hardware, preset) in links
+        measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
         # What is not synchronous trains something else.
-        possible_here = preset.communicates and preset.synchronous and measured
-        if name not in study.variants and possible_here and preset not in seen:
+        known = preset.communicates and preset.synchronous and preset.predictable and measured
+        divides = not preset.shards_weights or preset.shards(*point.place) > 1
+        if name not in study.variants and known and divides and preset not in seen:
             seen.append(preset)
             also = "" if preset.lossless else LOSSY
-            yield Remedy("preset", f"preset {name}", Scenario(sync=name), also, parts=_parts_of(preset))
+            yield Remedy("preset", f"preset {name}", Scenario(sync=name), also, parts=preset.accumulate)
     for name, variant in study.variants.items():
         if variant.like == point.sync:
             yield _of_variant(name, variant)
@@ -192,16 +193,12 @@ def _of_variant(name: str, variant: Variant) -> Remedy:
     defines = {"presets": {name: {"like": variant.like, **changes}}}
     if "accumulate" in changes:
         return Remedy(
-            "accumulation", f"{RAISED} mini-batches between two updates", replace(scenario, batch=RAISED), LARGER,
-            parts=_parts_of(variant.preset), defines=defines,
+            "accumulation", f"{variant.preset.accumulate} mini-batches between two updates",
+            replace(scenario, batch=RAISED), LARGER, parts=variant.preset.accumulate, defines=defines,
         )  # fmt: skip
     if "gradient_bits" in changes:
         return Remedy("gradients", "gradients sent in 16 bits", scenario, LOSSY, defines=defines)
     return Remedy("bucket size", f"messages of {changes['fusion_bytes'] / 2**20:g} MiB", scenario, defines=defines)
-
-
-def _parts_of(preset: Preset) -> int:
-    return int(getattr(preset, "accumulate", 1))
 
 
 def _of_cluster(preset: Preset, ranks: int) -> Iterator[Remedy]:

@@ -82,12 +82,13 @@ def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
     most = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
     usual = scatter(most, (*BESIDE_BATCH, "worker_batch"), column)
     for key, of_training in groups(most, BESIDE_BATCH):
+        drawn = memory, *key[: BESIDE_BATCH.index("shards")]  # the same for every number of shards
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
             [
                 bootstrap(
                     found[column], found["cell"] + "/" + found["visit"].astype(str),
-                    generator(seed, "memory", memory, *key, b), np.mean, usual,
+                    generator(seed, "memory", *drawn, b), np.mean, usual,
                 )
                 for b, found in at.items()
             ],
@@ -98,7 +99,7 @@ def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
         yield Peaks(
             key, memory, batches, measured, [_parts(found, memory) for found in at.values()],
             tuple(of_training["cell"].unique()), line,
-            _off(batches, measured, line, generator(seed, "line", memory, *key)),
+            _off(batches, measured, line, generator(seed, "line", *drawn)),
         )  # fmt: skip
 
 
