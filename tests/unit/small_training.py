@@ -25,7 +25,11 @@ SAMPLES = 8
 DDP = PRESETS["ddp"].preset
 
 EXAMPLES: dict[str, Preset] = {
-    **{name: known.preset for name, known in PRESETS.items() if known.preset.communicates and known.preset.exact},
+    **{
+        name: known.preset
+        for name, known in PRESETS.items()
+        if known.preset.communicates and known.preset.synchronous and known.preset.blocks == 1
+    },
     "recursive-doubling": Preset(reduction="recursive-doubling", start="after-backward"),
     "rabenseifner": Preset(reduction="rabenseifner"),
     "tree-merged": Preset(reduction="binary-tree", grouping="merged"),

@@ -20,6 +20,8 @@ from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.rendezvous import common_network
 from stallpoint.measure.synchronisation.streams import HostStream
+from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
+from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer, layers
 
 pytestmark = pytest.mark.ranks
@@ -207,6 +209,13 @@ def test_ranks_meet_in_the_first_network_all_are_in() -> None:
     assert common_network([first, second], same_node=False) == ["eth0", "enp3"]
     assert common_network([first, first], same_node=True) == ["lo", "lo"]
     assert common_network([first, interfaces(lo="127.0.0.1/8")], same_node=False) == []
+
+
+def test_a_process_group_that_a_failed_visit_has_left_is_in_nobodys_way() -> None:
+    communicators = [TorchCommunicator(World.start(1), CPU) for _ in range(2)]
+    values = torch.ones(2)
+    assert communicators[-1].all_reduce(values) == values.nbytes
+    communicators[-1].close()
 
 
 PROGRAM = """

@@ -25,8 +25,6 @@ from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicat
 from stallpoint.presets import Preset
 
 _DEFAULT_BUCKET = 25 * 1024 * 1024
-
-
 _POWERSGD_BEGINS = 2
 """Iterations before PowerSGD begins, the fewest that it allows."""
 
@@ -46,7 +44,7 @@ class DataParallel(Synchronisation):
             gradient_as_bucket_view=preset.bucket_view,
             static_graph=preset.static_graph,
         )
-        self._buckets = BucketTiming(replica.layers, replica.clock.mark, _send(preset, replica.world.size))
+        self._buckets = BucketTiming(replica.layers, replica.clock.mark, *_hook(preset, replica.world.size))
         self._wrapped.register_comm_hook(None, self._buckets.hook)
         self.network: nn.Module = self._wrapped
         self._layers, self._waiting = replica.layers, waiting
@@ -81,23 +79,34 @@ class DataParallel(Synchronisation):
             self._communicator.close()
 
 
-def _send(preset: Preset, ranks: int) -> Send:
-    """What sums a bucket over the `ranks`; PyTorch's own hooks take the mean."""
+def _hook(preset: Preset, ranks: int) -> tuple[Send, Callable[[torch.Tensor], int]]:
+    """What sums a bucket over the `ranks`, and what it sends of a gradient; PyTorch's own hooks take the mean."""
     if preset.hook == "none":
-        return summed
+        return summed, lambda weights: weights.nbytes
     if preset.hook == "powersgd":
-        from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
-
-        state = powersgd.PowerSGDState(
-            None, matrix_approximation_rank=preset.hook_rank, start_powerSGD_iter=_POWERSGD_BEGINS
-        )
-        return lambda bucket: _times(powersgd.powerSGD_hook(state, bucket), ranks)
+        return _powersgd(preset.hook_rank, ranks)
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
     compress = default_hooks.fp16_compress_hook if preset.hook == "fp16" else default_hooks.bf16_compress_hook
     world = dist.group.WORLD
     assert world is not None, "the process group is there"
-    return lambda bucket: _times(compress(world, bucket), ranks)
+    return lambda bucket: _times(compress(world, bucket), ranks), lambda weights: weights.nbytes // 2
+
+
+def _powersgd(rank: int, ranks: int) -> tuple[Send, Callable[[torch.Tensor], int]]:
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
+
+    state = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=_POWERSGD_BEGINS)
+
+    def bytes_of(weights: torch.Tensor) -> int:
+        """Two factors of a matrix, where they are short enough for PowerSGD to send them."""
+        values = weights.numel()
+        if weights.ndim > 1 and state.iter > _POWERSGD_BEGINS:
+            factors = rank * (len(weights) + values // len(weights))
+            values = factors if factors * state.min_compression_rate < values else values
+        return values * weights.element_size()
+
+    return lambda bucket: _times(powersgd.powerSGD_hook(state, bucket), ranks), bytes_of
 
 
 def _times(mean: torch.futures.Future[torch.Tensor], ranks: int) -> torch.futures.Future[Any]:
