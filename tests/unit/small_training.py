@@ -87,6 +87,7 @@ def train(world: World, preset: Preset, *, disturb: bool = False) -> tuple[dict[
     source = iter(batches(world))
     with Trainer(network(), world, preset, torch.device("cpu"), warmup=3, per_node=min(2, world.size)) as trainer:
         iterations = [trainer.step(lambda: next(source)) for _ in range(ITERATIONS)]
+        check_held(preset, world, trainer)
         with trainer.aside() as trained:
             if disturb:
                 trained.state_dict()["fc.bias"][2] += 1e-3 * world.rank
@@ -95,6 +96,16 @@ def train(world: World, preset: Preset, *, disturb: bool = False) -> tuple[dict[
                 name: getattr(values, "full_tensor", values.clone)() for name, values in trained.state_dict().items()
             }
     return {name.removeprefix("module."): values for name, values in weights.items()}, iterations
+
+
+def check_held(preset: Preset, world: World, trainer: Trainer) -> None:
+    """All ranks together hold weights, gradients and momenta as often as the preset says that they are not divided."""
+    whole = sum(weights.nbytes for weights in network().parameters())
+    shards = preset.shards(world.size // min(2, world.size), min(2, world.size))
+    for name, tensors in trainer.tensors.items() if preset.sharding != "none" else ():
+        held = world.comm.allreduce(sum(one.nbytes for one in tensors))
+        divided = preset.shards_weights or name == "optimiser"
+        assert held == whole * world.size // (shards if divided else 1), (name, held)
 
 
 Trained = tuple[dict[str, torch.Tensor], list[Iteration]]

@@ -82,6 +82,16 @@ def test_parts_of_a_mini_batch_are_computed_one_after_the_other_and_sent_once() 
     assert np.isnan(predicted(replace(DDP, accumulate=3), 4).iteration_time[0]), "it does not divide 8 samples"
 
 
+def test_blocks_that_keep_nothing_do_their_forward_pass_twice() -> None:
+    whole, twice = predicted(FSDP, 4), predicted(replace(FSDP, activation_checkpointing=True), 4)
+    assert twice.forward[0] == pytest.approx(whole.forward[0])
+    assert twice.backward[0] == pytest.approx(whole.backward[0] + 8 * 4 * FORWARD)
+
+
+def test_what_factoring_gradients_takes_nobody_knows() -> None:
+    assert np.isnan(predicted(PRESETS["ddp-powersgd"].preset, 4).iteration_time).all()
+
+
 def test_a_sharded_optimiser_updates_a_share_and_gathers_all_weights() -> None:
     whole, sharded = predicted(DDP, 4), predicted(replace(DDP, sharding="optimiser"), 4)
     gather = 3 * (ALPHA + 4 * BYTES / 4 / SPEED)

@@ -294,6 +294,16 @@ def test_parameters_without_gradient_end_the_training_before_anyone_waits_for_th
         one_step(use=False)
 
 
+def test_parts_that_do_not_divide_a_mini_batch_are_refused() -> None:
+    batch = MiniBatch(torch.ones(2, 3, 2, 2), torch.tensor([0, 1]), read=0.0, decode=0.0)
+    preset = Preset(accumulate=3)
+    with (
+        pytest.raises(InputError, match="accumulate: 3 does not divide the worker's mini-batch of 2"),
+        train.Trainer(Partly(use=True), World.start(1), preset, torch.device("cpu")) as trainer,
+    ):
+        trainer.step(lambda: batch)
+
+
 class Faint(nn.Module):
     """Half precision takes its gradients, 2e-8, for 0."""
 
