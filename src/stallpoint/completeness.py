@@ -43,8 +43,8 @@ _NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, CONVERSIONS, GRADIENT_NOISE, STA
 _NOT_OF_COMMANDS = (LAYERS, PEAK_MEMORY, PROBES)
 """Those that a command's record may lack: it prints rates, or its layers cannot be told apart."""
 _NEVER_NULL = frozenset(
-    ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "message_bytes", "start", "data_wait",
-     "forward", "backward", "update", "iteration_time", "seconds")
+    ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
+     "data_wait", "forward", "backward", "update", "iteration_time", "seconds")
 )  # fmt: skip
 """Columns beside those of the cell that every row has a value in, whatever a machine can tell."""
 

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from stallpoint.models.answers.what_if import Link, Scenario, changed
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.terms.communication import nominal
+from stallpoint.models.terms.communication import all_reduce_parts, nominal
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import ALL_REDUCE, OPERATIONS, PRESETS, Preset
@@ -86,6 +87,18 @@ def test_blocks_that_keep_nothing_do_their_forward_pass_twice() -> None:
     whole, twice = predicted(FSDP, 4), predicted(replace(FSDP, activation_checkpointing=True), 4)
     assert twice.forward[0] == pytest.approx(whole.forward[0])
     assert twice.backward[0] == pytest.approx(whole.backward[0] + 8 * 4 * FORWARD)
+
+
+def test_another_link_carries_whatever_a_preset_sends() -> None:
+    scenario = Scenario(link=Link(latency=ALPHA, bandwidth=SPEED))
+    presets = {name: PRESETS[name].preset for name in ("wfbp", "fsdp", "none")}
+    known = changed(Cluster(Computing(), {}, NoData(), presets), scenario, "cpu").communication
+    assert {scheme[1:] for scheme in known} == {
+        ("mpi", "library", "all-reduce"), ("torch", "library", "all-gather"), ("torch", "library", "reduce-scatter"),
+    }  # fmt: skip
+    gather = known["cpu", "torch", "library", "all-gather"].at(4, 1)
+    assert gather is not None
+    assert sum(part[0, 0] for part in all_reduce_parts(gather, 4, [BYTES])) == pytest.approx(shares(4))
 
 
 def test_what_factoring_gradients_takes_nobody_knows() -> None:

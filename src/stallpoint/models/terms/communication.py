@@ -44,6 +44,11 @@ def scheme_of(hardware: str, preset: Preset, operation: str = ALL_REDUCE) -> Sch
     return hardware, preset.communicator, preset.scheme, operation
 
 
+def law_name(scheme: Scheme) -> str:
+    """What `reductions` calls the law of a scheme: of all-reduces the reduction scheme, of all else the operation."""
+    return scheme[2] if scheme[3] == ALL_REDUCE else scheme[3]
+
+
 _SCHEME = ["hardware", "backend", "reduction", "operation"]
 _SIZE = [*_SCHEME, "nodes", "ranks", "message_bytes"]
 _CALL = [*_SIZE, "cell", "repeat", "visit", "sample"]
@@ -204,7 +209,8 @@ def nominal(scheme: str, *, latency: float, bandwidth: float) -> Communication:
 
 
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
-    """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...].
+    """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...]; or of another operation,
+    where the `fit` is of that.
 
     Nothing is communicated by one rank or of an empty buffer. Not a number where the records do not tell latency from
     bandwidth (one message size). Where each node counts as one, as many of the `ranks` are on each as the fit says.
@@ -350,7 +356,7 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
         # The same draws of visits for every operation and size: a slow visit is slow throughout.
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random, usual=usual)
-    law = scheme[2] if scheme[3] == ALL_REDUCE else scheme[3]
+    law = law_name(scheme)
     known = Laws.only(law) if law_of(law) else known
 
     def laws_of(samples: Mapping[_Key, Ensemble]) -> Laws:
