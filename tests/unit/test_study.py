@@ -493,6 +493,12 @@ def test_collectives_are_those_that_the_presets_send() -> None:
     ]  # fmt: skip
 
 
+def test_a_script_calls_for_what_its_preset_sends() -> None:
+    config = yaml.safe_load((ROOT / "config/studies/own-script-fsdp.yaml").read_text())
+    (cell,) = expand(config, SCHEMA).of_kind("collectives")
+    assert (cell.place, cell.operations) == ((2, 1), ["all-reduce", "all-gather", "reduce-scatter"])
+
+
 def test_a_visit_holds_whole_periods_of_an_algorithm_that_does_not_change() -> None:
     for sync, iterations in (("local-sgd", 8), ("downpour", 5), ("gossip", 3), ("asynchronous", 1)):
         cells = train_cells(study(iterations=iterations, matrix=[block(nodes=2, sync=sync, scaling="strong")]))
