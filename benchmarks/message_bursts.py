@@ -22,14 +22,15 @@ import torch
 from paired import Figure
 from slow_nodes import SRUN, NotHere, slow_nodes
 
-from stallpoint.measure.all_reduces import send, send_row
+from stallpoint.measure.bursts import send, send_row
 from stallpoint.measure.contention import backward_of_convolution
+from stallpoint.measure.operations import Operations
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
 from stallpoint.messages import messages
 from stallpoint.models.base.statistics import estimate, generator, resampled
 from stallpoint.networks.layers import layers
-from stallpoint.presets import PRESETS
+from stallpoint.presets import ALL_REDUCE, PRESETS
 
 NODES = (2, 4, 8)
 SIZES = [4**power for power in range(5, 13)]
@@ -86,7 +87,7 @@ def measure(nodes: int, rounds: int, file: Path) -> None:
     communicates = communicator("mpi", "library", 0, world, device)
     compute = backward_of_convolution(device)
     networks = _messages()
-    values = torch.zeros(max(*SIZES, *chain.from_iterable(networks.values())) // 4)
+    operations = Operations(communicates, max(*SIZES, *chain.from_iterable(networks.values())), torch.device("cpu"))
     rows: list[dict[str, object]] = []
     many = dict.fromkeys(SIZES, 1)
 
@@ -97,17 +98,17 @@ def measure(nodes: int, rounds: int, file: Path) -> None:
     for number in range(rounds + 1):
         for size in SIZES:
             world.comm.Barrier()
-            note("single", size, number, send(communicates, [values[: size // 4]]))
+            note("single", size, number, send([operations(ALL_REDUCE, size)]))
         for size in SIZES:
             sent = many[size]
-            seconds, many[size] = send_row(world, communicates, values[: size // 4], sent)
+            seconds, many[size] = send_row(world, operations(ALL_REDUCE, size), sent)
             note("rows", size, number, seconds / sent)
         for name, sizes in networks.items():
             world.comm.Barrier()
             until = time.perf_counter() + COMPUTING
             while time.perf_counter() < until:
                 compute()
-            note(name, sum(sizes), number, send(communicates, [values[: size // 4] for size in sizes]))
+            note(name, sum(sizes), number, send([operations(ALL_REDUCE, size) for size in sizes]))
     everybody = world.comm.gather(rows)
     if world.rank == 0:
         file.write_text(json.dumps([row for of_rank in everybody for row in of_rank]))

@@ -43,6 +43,7 @@ import sensitivity
 import small_studies
 import storage_volume
 import time_to_accuracy
+import today
 import traces
 import truth
 
@@ -68,6 +69,7 @@ BENCHMARKS = {
     "sensitivity": sensitivity.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
     "cluster-report": cluster_report.benchmark,
+    "today": today.benchmark,
     "inside-node": inside_node.benchmark,
     "small-studies": small_studies.benchmark,
     "storage-volume": storage_volume.benchmark,

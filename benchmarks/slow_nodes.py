@@ -1,4 +1,4 @@
-"""The eight slow nodes of tests/cluster/eight.toml, for benchmarks of what only several nodes can show."""
+"""Slow nodes of tests/cluster, for benchmarks of what only several nodes can show."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class NotHere(Exception):
 
 
 @contextmanager
-def slow_nodes() -> Iterator[Mapping[str, str]]:
-    """The environment of jobs on the nodes, which are up while the block runs; raises `NotHere`."""
-    with cluster_up("eight.toml") as nap:
+def slow_nodes(config: str = "eight.toml") -> Iterator[Mapping[str, str]]:
+    """The environment of jobs on the nodes of `config`, which are up while the block runs; raises `NotHere`."""
+    with cluster_up(config) as nap:
         yield os.environ | LIKE_HARDWARE | ({"LD_PRELOAD": str(nap)} if nap.exists() else {})
 
 

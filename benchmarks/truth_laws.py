@@ -70,8 +70,9 @@ def measured(
         times = truth(nodes) * np.exp(logs + noise / 2 * random.standard_normal(shape))
         visit, sample, size = np.indices(shape).reshape(3, -1)
         frames.append(pd.DataFrame({
-            "hardware": "cpu", "backend": "mpi", "reduction": "library", "nodes": nodes, "ranks": nodes,
-            "cell": f"collectives/nodes~{nodes}", "repeat": 1, "visit": visit + 1, "rank": 0, "sample": sample,
+            "hardware": "cpu", "backend": "mpi", "reduction": "library", "operation": "all-reduce",
+            "nodes": nodes, "ranks": nodes, "cell": f"collectives/nodes~{nodes}", "repeat": 1,
+            "visit": visit + 1, "rank": 0, "sample": sample,
             "warmup": False, "messages": 1, "message_bytes": SIZES[size].astype(int), "seconds": times.ravel(),
         }))  # fmt: skip
     return pd.concat(frames, ignore_index=True)

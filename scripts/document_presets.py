@@ -22,8 +22,13 @@ presets:
 
 Each preset runs for real ([How it measures](measuring.md)). They imitate what the papers say the frameworks do, not
 their transports: all of them communicate through the site's MPI library (`tensorflow` with the copies that gRPC makes),
-except `ddp`, a study's own presets with `backend: torch`, and algorithms with servers that answer each worker for
-itself, which have sockets ([Algorithms](models/algorithms.md) says what these compute, and what is predicted of them).
+except those of PyTorch's own (`ddp` and its variants, `zero-1`, `fsdp`, `hsdp`), a study's with `backend: torch`, and
+algorithms with servers that answer each worker for itself, which have sockets ([Algorithms](models/algorithms.md) says
+what these compute, and what is predicted of them).
+
+`accumulate` goes with every preset: `fsdp-4: {like: fsdp, accumulate: 4}` computes each worker's mini-batch in four
+parts and sends gradients after the last. So does `activation_checkpointing`, and what products are computed in is said
+by the hardware entry (`precision`). All of it is predicted ([Sharding](models/sharding.md)), but PowerSGD.
 
 (Generated from `src/stallpoint/presets.py` by `scripts/document_presets.py`.)
 """
@@ -60,6 +65,13 @@ def lines() -> Iterator[str]:
     for choice, values in CHOICES.items():
         for value, meaning in values.items():
             yield f"| `{choice}` | `{value}` | {meaning} |"
+    yield "| `gather_ahead` | number | blocks whose weights `fsdp` gathers while others compute |"
+    yield "| `reshard` | `true` or `false` | `fsdp` frees gathered weights after a block's forward pass |"
+    yield "| `bucket_view` | `true` or `false` | gradients lie in the buckets that `ddp` sends |"
+    yield "| `static_graph` | `true` or `false` | `ddp` is told that every iteration does the same |"
+    yield "| `hook_rank` | number | rank of PowerSGD's factors |"
+    yield "| `accumulate` | number | parts that a mini-batch is computed in; gradients are sent after the last |"
+    yield "| `activation_checkpointing` | `true` or `false` | blocks do their forward pass again in the backward pass |"
     yield "| `servers` | number | ranks that serve a share of each message of `sharded-servers`; 0 for all |"
     yield "| `fusion_bytes` | bytes | size at which a fused group is sent |"
     yield "| `segment_bytes` | bytes | longest piece of a message handed to MPI at once; 0 hands over whole messages |"

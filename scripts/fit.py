@@ -24,6 +24,7 @@ with program(Path(snakemake.log[0])):
         known_presets=presets_of(snakemake.params.presets),
         available=snakemake.params.available,
         multiply_adds={size["network"][0]: size["multiply_adds"].sum(min_count=1) for size in sizes},
+        tokens=snakemake.params.tokens,
         rated=snakemake.params.rated,
         epoch_samples=snakemake.params.epoch_samples,
         seed=snakemake.params.seed,

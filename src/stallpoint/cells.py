@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from stallpoint.presets import preset_from
+from stallpoint.presets import ALL_REDUCE, preset_from
 from stallpoint.workers import Place
 
 _LATER = {"later": True}
@@ -135,6 +135,11 @@ class TrainCell(Cell):
         return preset_from(self.preset).scheme
 
     @property
+    def shards(self) -> int:
+        """As `Preset.shards`, of its workers."""
+        return preset_from(self.preset).shards(self.nodes, self.workers_per_node)
+
+    @property
     def global_batch(self) -> int:
         """B, samples in all workers' mini-batches together."""
         return self.worker_batch * self.ranks
@@ -195,7 +200,7 @@ class SgemmCell(Cell):
 
 @dataclass(frozen=True, slots=True)
 class CollectivesCell(Cell):
-    """All-reduce over message sizes, by one backend and reduction scheme (see `stallpoint.presets.CHOICES`)."""
+    """Collective operations over message sizes, by one backend and reduction scheme (`stallpoint.presets.CHOICES`)."""
 
     kind: ClassVar[str] = "collectives"
     axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "workers_per_node", "backend", "reduction", "repeat")
@@ -206,6 +211,13 @@ class CollectivesCell(Cell):
     message_bytes: list[int]
     samples: int
     """Timed rows of calls for each size in a visit."""
+    operations: list[str] | None = field(default=None, kw_only=True, metadata=_LATER)
+    """Those of `stallpoint.presets.OPERATIONS` that are timed; None: all-reduces alone."""
+
+    @property
+    def sent(self) -> list[str]:
+        """The operations that are timed."""
+        return self.operations or [ALL_REDUCE]
 
     @property
     def scheme(self) -> str:

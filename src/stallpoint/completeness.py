@@ -43,8 +43,8 @@ _NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, CONVERSIONS, GRADIENT_NOISE, STA
 _NOT_OF_COMMANDS = (LAYERS, PEAK_MEMORY, PROBES)
 """Those that a command's record may lack: it prints rates, or its layers cannot be told apart."""
 _NEVER_NULL = frozenset(
-    ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "message_bytes", "start", "data_wait",
-     "forward", "backward", "update", "iteration_time", "seconds")
+    ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
+     "data_wait", "forward", "backward", "update", "iteration_time", "seconds")
 )  # fmt: skip
 """Columns beside those of the cell that every row has a value in, whatever a machine can tell."""
 
@@ -140,8 +140,8 @@ class Record:
             iterations = self._rows[ITERATIONS.name]
             return iterations, f"{iterations:,} iterations"
         if table is COLLECTIVES and isinstance(cell, CollectivesCell):
-            each = (cell.samples + 1) * len(cell.message_bytes)
-            return visits * each, f"{visits} visits of ranks with {each} all-reduces"
+            each = (cell.samples + 1) * len(cell.message_bytes) * len(cell.sent)
+            return visits * each, f"{visits} visits of ranks with {each} rows of messages"
         return None, ""
 
     @property

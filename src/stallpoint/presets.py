@@ -22,6 +22,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "and what came out of it",
         "torch": "torch.distributed: NCCL between GPUs, Gloo between CPUs",
         "ddp": "PyTorch's DistributedDataParallel, which groups and starts by itself; fusion_bytes is its bucket size",
+        "fsdp": "PyTorch's FSDP2 (fully_shard), block by block",
     },
     "reduction": {
         "library": "all-reduce by whatever algorithm the library takes",
@@ -41,6 +42,20 @@ CHOICES: dict[str, dict[str, str]] = {
         "layer": "one message for each layer",
         "fused": "layers wait for each other until fusion_bytes are together",
         "merged": "layers are merged where the latency saved outweighs the wait, by the α-β model",
+        "block": "one message for each block of layers, and one for the layers outside of blocks; for fsdp alone",
+    },
+    "sharding": {
+        "none": "every rank has all weights, gradients and the whole state of the optimiser",
+        "optimiser": "each rank updates its share of the weights alone, and sends it to all (ZeRO-1); for ddp alone",
+        "full": "each rank keeps its share of weights, gradients and the optimiser's state; blocks are gathered for "
+        "their forward and for their backward pass (ZeRO-3); for fsdp alone",
+        "node": "the same among the ranks of a node, and each node has all (hybrid sharding); for fsdp alone",
+    },
+    "hook": {
+        "none": "DistributedDataParallel sums buckets as they are",
+        "fp16": "its hook that sends them in half precision",
+        "bf16": "its hook that sends them in bfloat16",
+        "powersgd": "its hook that sends two factors of low rank (hook_rank), with error feedback",
     },
     "algorithm": algorithms.ALGORITHMS,
     "server_optimiser": algorithms.SERVER_OPTIMISERS,
@@ -64,7 +79,22 @@ def servers_of(scheme: str) -> int:
 
 
 COMMUNICATORS = ("mpi", "mpi-copied", "torch")
-"""What moves gradients, and the backends a study can choose: ``ddp`` is a preset, nothing else is built with it."""
+"""What moves gradients, and the backends a study can choose: ``ddp`` and ``fsdp`` are those of presets alone."""
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+OPERATIONS = {
+    ALL_REDUCE: "every rank gets the sum of all ranks' messages",
+    ALL_GATHER: "every rank gets all ranks' parts, which together are the message",
+    REDUCE_SCATTER: "every rank gets its part of the sum of all ranks' messages",
+    "broadcast": "every rank gets the first one's message",
+    "all-to-all": "every rank gets a part of each rank's message",
+    "send-receive": "every rank sends its message to the next one, and gets that of the one before",
+}
+"""Collective operations whose times are measured, by message size: that of the whole message."""
+_LATER = (
+    "sharding", "gather_ahead", "reshard", "bucket_view", "static_graph", "hook", "hook_rank", "accumulate",
+    "activation_checkpointing", "algorithm", *algorithms.FIELDS,
+)  # fmt: skip
+"""Fields that were added after records were made: cells are told of them only where they say something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +120,22 @@ class Preset:
     """Bits for each gradient value sent: 32, 16 (half precision) or 8 (scaled integers)."""
     top_k: float = 1.0
     """Share of each message's values that is sent, the largest ones; what is left out is added next time."""
+    sharding: str = "none"
+    gather_ahead: int = 0
+    """Blocks whose weights are gathered while others compute; 0: none is before it is needed. For fsdp alone."""
+    reshard: bool = True
+    """Gathered weights of a block are freed after its forward pass, and gathered again; for fsdp alone."""
+    bucket_view: bool = False
+    """Gradients lie in the buckets that are sent, which saves a copy of them; for ddp alone."""
+    static_graph: bool = False
+    """DistributedDataParallel is told that every iteration does the same; for ddp alone."""
+    hook: str = "none"
+    hook_rank: int = 1
+    """Rank of PowerSGD's factors."""
+    accumulate: int = 1
+    """Parts that a worker's mini-batch is computed in, one after the other; gradients are sent after the last."""
+    activation_checkpointing: bool = False
+    """Blocks free what they compute in their forward pass, and compute it again before their backward pass."""
     algorithm: str = SYNCHRONOUS
     period: int = 1
     """Iterations from one exchange to the next; of downpour, from push to push."""
@@ -123,8 +169,9 @@ class Preset:
             raise InputError("fusion_bytes: a size above 0 and grouping: fused go together")
         if self.communicator == "torch" and self.reduction != "library":
             raise InputError(f"reduction: backend {self.backend} has library alone, not {self.reduction}")
-        if self.backend == "ddp" and (self.start, self.grouping, self.lossless) != ("layer-ready", "fused", True):
+        if self.backend == "ddp" and (self.start, self.grouping, self._whole) != ("layer-ready", "fused", True):
             raise InputError("backend: ddp goes with start: layer-ready, grouping: fused and whole gradients")
+        self._check_sharding()
         if not self.communicates and replace(self, start="layer-ready", device_prefetch=False) != Preset():
             raise InputError("start: never goes with device_prefetch alone, as nothing is sent")
         if self.segment_bytes < 0 or self.segment_bytes % 4 or (self.segment_bytes and self.communicator == "torch"):
@@ -140,10 +187,66 @@ class Preset:
             )
         algorithms.check(self)
 
+    def _check_sharding(self) -> None:
+        """What the backends of torch.distributed alone can do, and what goes together there."""
+        if (self.backend == "fsdp") != (self.grouping == "block") or self.shards_weights != (self.backend == "fsdp"):
+            raise InputError("backend: fsdp, grouping: block and sharding: full or node go together")
+        if self.backend == "fsdp" and (self.start, self._whole) != ("layer-ready", True):
+            raise InputError("backend: fsdp goes with start: layer-ready and whole gradients")
+        if self.sharding == "optimiser" and self.backend != "ddp":
+            raise InputError("sharding: optimiser is for backend: ddp alone")
+        if self.backend != "fsdp" and (self.gather_ahead or not self.reshard):
+            raise InputError("gather_ahead: this and reshard are for backend: fsdp alone")
+        if self.backend != "ddp" and (self.bucket_view or self.static_graph or self.hook != "none"):
+            raise InputError("hook: this, bucket_view and static_graph are for backend: ddp alone")
+        if self.static_graph and self.accumulate > 1:
+            raise InputError("static_graph: DistributedDataParallel cannot accumulate gradients then (its no_sync)")
+        if self.hook_rank < 1 or (self.hook_rank > 1 and self.hook != "powersgd"):
+            raise InputError("hook_rank: a rank of 1 or more, for hook: powersgd alone")
+        for field in ("gather_ahead", "accumulate"):
+            if getattr(self, field) < (least := 0 if field == "gather_ahead" else 1):
+                raise InputError(f"{field}: {getattr(self, field)} is not a number of {least} or more")
+
     @property
     def communicator(self) -> str:
         """What moves the gradients, one of `COMMUNICATORS`: presets that agree in it cost the same for each message."""
-        return "torch" if self.backend == "ddp" else self.backend
+        return "torch" if self.backend in ("ddp", "fsdp") else self.backend
+
+    @property
+    def shards_weights(self) -> bool:
+        """Whether no rank keeps all weights (or none but those of its node do)."""
+        return self.sharding in ("full", "node")
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The collective operations that it sends, those of `OPERATIONS`."""
+        of_sharding = {
+            "optimiser": (ALL_REDUCE, ALL_GATHER),
+            "full": (ALL_GATHER, REDUCE_SCATTER),
+            "node": (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER),
+        }
+        return of_sharding.get(self.sharding, (ALL_REDUCE,)) if self.communicates else ()
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether a worker computes its mini-batch in one forward and one backward pass."""
+        return self.accumulate == 1 and not self.activation_checkpointing
+
+    @property
+    def gathers(self) -> int:
+        """How often the weights, or those of each block, are gathered in an iteration."""
+        once = {"none": 0, "optimiser": 1}
+        return once.get(self.sharding, self.accumulate * (2 if self.reshard else 1))
+
+    @property
+    def predictable(self) -> bool:
+        """Whether the models know what it does; they do not know what factoring gradients takes (PowerSGD)."""
+        return self.hook != "powersgd"
+
+    def shards(self, nodes: int, workers_per_node: int) -> int:
+        """In how many parts the optimiser's state is on so many workers; and weights and gradients, if sharded."""
+        among = {"none": 1, "node": workers_per_node}
+        return among.get(self.sharding, nodes * workers_per_node)
 
     @property
     def scheme(self) -> str:
@@ -167,6 +270,10 @@ class Preset:
     @property
     def lossless(self) -> bool:
         """Whether every gradient value arrives in single precision."""
+        return self._whole and self.hook == "none"
+
+    @property
+    def _whole(self) -> bool:
         return self.gradient_bits == 32 and self.top_k == 1
 
     @property
@@ -289,6 +396,38 @@ PRESETS: dict[str, KnownPreset] = {
         "PyTorch's DistributedDataParallel with its default buckets: the reference",
         "Li et al. (2020), PyTorch Distributed",
     ),
+    "ddp-fp16": KnownPreset(
+        Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB, hook="fp16"),
+        "ddp with its hook that sends gradients in half precision",
+        "Li et al. (2020), PyTorch Distributed; torch.distributed.algorithms.ddp_comm_hooks",
+    ),
+    "ddp-bf16": KnownPreset(
+        Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB, hook="bf16"),
+        "ddp with its hook that sends gradients in bfloat16",
+        "torch.distributed.algorithms.ddp_comm_hooks",
+    ),
+    "ddp-powersgd": KnownPreset(
+        Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB, hook="powersgd"),
+        "ddp with its hook that sends factors of rank 1 of each weight's gradient, from the third iteration on",
+        "Vogels, Karimireddy & Jaggi (2019), PowerSGD; torch.distributed.algorithms.ddp_comm_hooks",
+    ),
+    "zero-1": KnownPreset(
+        Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB, sharding="optimiser"),
+        "ddp, but each rank keeps the momenta of an equal share of the weights and updates it alone; then all gather",
+        "Rajbhandari et al. (2020), ZeRO, stage 1",
+    ),
+    "fsdp": KnownPreset(
+        Preset(backend="fsdp", grouping="block", sharding="full", gather_ahead=1),
+        "PyTorch's FSDP2: each rank keeps its share of weights, gradients and momenta; each block is gathered "
+        "while the one before it computes, and its gradients are summed and scattered. On CPUs, which have no streams, "
+        "computing waits for each reduce-scatter; all-gathers are asynchronous there too, but in scripts of one's own",
+        "Zhao et al. (2023), PyTorch FSDP; torch.distributed.fsdp.fully_shard",
+    ),
+    "hsdp": KnownPreset(
+        Preset(backend="fsdp", grouping="block", sharding="node", gather_ahead=1),
+        "fsdp inside each node, and all-reduces of the shares between the nodes",
+        "Zhao et al. (2023), PyTorch FSDP, section 3.2.2: hybrid sharding",
+    ),
     "mg-wfbp": KnownPreset(
         Preset(grouping="merged"),
         "wait-free back-propagation with layers merged where the α-β model says that it saves time",
@@ -407,10 +546,9 @@ def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
 
 
 def to_values(preset: Preset) -> dict[str, Any]:
-    """The fields of a preset, as a cell is told them; those of `algorithms` only where they say something."""
+    """The fields of a preset, as a cell is told them; those of `_LATER` only where they say something."""
     said = {field.name: (getattr(preset, field.name), field.default) for field in fields(preset)}
-    later = ("algorithm", *algorithms.FIELDS)
-    return {name: value for name, (value, default) in said.items() if name not in later or value != default}
+    return {name: value for name, (value, default) in said.items() if name not in _LATER or value != default}
 
 
 def preset_from(values: Mapping[str, Any]) -> Preset:

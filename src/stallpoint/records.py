@@ -91,7 +91,8 @@ INTERVENTION = Column("intervention", TEXT, None, "what is left out")
 SERIES = (NETWORK, HARDWARE, STORAGE, SCALING, SYNC, PREFETCH, BATCH, WORKERS_PER_NODE)
 """What stays fixed along one scaling curve."""
 TRAIN_AXES = (*SERIES, NODES, RANKS, GLOBAL_BATCH, WORKER_BATCH, REPEAT)
-MESSAGES = Column("messages", INT, None, "all-reduces that were called, one after the other")
+MESSAGES = Column("messages", INT, None, "messages, one after the other")
+OPERATION = Column("operation", TEXT, None, "collective operation: all-reduce, all-gather, reduce-scatter, ...")
 SAMPLE = Column("sample", INT, None, "repetition, from 0, counted on from visit to visit")
 ITERATION = Column("iteration", INT, None, "iteration, from 0, warm-up included, counted on from visit to visit")
 WARMUP = Column("warmup", FLAG, None, "warm-up: recorded, left out of statistics")
@@ -259,8 +260,14 @@ ITERATIONS = Table(
         ),
         Column("forward", REAL, "s", "forward pass, loss included"),
         Column("backward", REAL, "s", "backward pass"),
-        Column("communication", REAL, "s", "time in which at least one all-reduce was under way"),
-        Column("exposed_communication", REAL, "s", "from the end of the backward pass to the last gradient's arrival"),
+        Column("communication", REAL, "s", "time in which at least one collective operation was under way"),
+        Column(
+            "exposed_communication",
+            REAL,
+            "s",
+            "from the end of the backward pass to the last gradient's arrival, and waiting for collectives within the "
+            "passes and the update, whose times are without it",
+        ),
         Column(
             "update",
             REAL,
@@ -285,6 +292,9 @@ INTERVENED = Table(
     ),
 )
 
+GATHERS = ("gather_start", "gather_end", "gather_again_start", "gather_again_end")
+"""Columns of `LAYERS` that only sharded weights have."""
+
 LAYERS = Table(
     "layers",
     "one row for each layer, training iteration and rank",
@@ -306,6 +316,16 @@ LAYERS = Table(
         Column("gradient_bytes", INT, "B", "size of its gradients; 0 where nothing is learned"),
         Column("message", INT, None, "message that carried its gradients, in the order of sending, from 0; -1: none"),
         Column("message_bytes", INT, "B", "what this rank put into messages for its gradients, after compression"),
+        Column(
+            "gather_start",
+            REAL,
+            "s",
+            "start of the (last) all-gather of its weights ahead of the forward pass, or after a sharded update, since "
+            "the start of the iteration; null where every rank has all weights",
+        ),
+        Column("gather_end", REAL, "s", "end of it"),
+        Column("gather_again_start", REAL, "s", "start of the (last) all-gather of its weights for the backward pass"),
+        Column("gather_again_end", REAL, "s", "end of it"),
     ),
 )
 
@@ -424,7 +444,7 @@ SGEMM = Table(
     ),
 )
 
-_ALL_REDUCE = (
+_MESSAGE = (
     CELL,
     HARDWARE,
     NODES,
@@ -432,20 +452,21 @@ _ALL_REDUCE = (
     RANKS,
     BACKEND,
     REDUCTION,
+    OPERATION,
     REPEAT,
     RANK,
-    Column("message_bytes", INT, "B", "size of the reduced buffer"),
+    Column("message_bytes", INT, "B", "size of the whole message: what is reduced, gathered or sent"),
     VISIT,
     SAMPLE,
     WARMUP,
 )
-"""Which all-reduce, of which rank."""
+"""Which message, of which rank."""
 
 COLLECTIVES = Table(
     "collectives",
-    "one row for each timed burst of all-reduces of each rank",
+    "one row for each timed burst of a collective operation of each rank",
     (
-        *_ALL_REDUCE,
+        *_MESSAGE,
         MESSAGES,
         Column("seconds", REAL, "s", "time of all of them together, from a barrier on"),
     ),
@@ -453,9 +474,9 @@ COLLECTIVES = Table(
 
 CONTENTION = Table(
     "contention",
-    "one row for each time that a rank called all-reduces from a thread while it computed; and computing alone",
+    "one row for each time that a rank called collectives from a thread while it computed; and computing alone",
     (
-        *_ALL_REDUCE,
+        *_MESSAGE,
         MESSAGES,
         Column("seconds", REAL, "s", "time of all of them together"),
         Column("operations", INT, None, "equal pieces of computing done from the first call to the last return"),
@@ -762,12 +783,13 @@ MATRIX_PRODUCTS = Table(
 
 COMMUNICATION = Table(
     "communication",
-    "all-reduce time by message size, fitted for each place, and over places by the reduction's law: alpha + "
+    "time of a collective operation by message size, fitted for each place, and over places by its law: alpha + "
     "the sum over pieces of beta · (bytes of the message in that piece); one row for each piece",
     (
         HARDWARE,
         BACKEND,
         REDUCTION,
+        OPERATION,
         Column(
             "fit",
             TEXT,
@@ -1485,6 +1507,7 @@ UTILISATION = Table(
         GLOBAL_BATCH,
         WORKER_BATCH,
         *_estimate("samples_per_second", "1/s", "global mini-batch over the iteration time"),
+        *_estimate("tokens_per_second", "1/s", "the same of tokens, of networks that take sequences of them"),
         *_estimate(
             "flops",
             "FLOP/s",
@@ -1505,6 +1528,9 @@ _MEMORY = (
     Column("workers_per_node", INT, None, "workers that share a node"),
     SYNC,
     PREFETCH,
+    Column(
+        "shards", INT, None, "parts that the optimiser's state is in, and weights and gradients where they are sharded"
+    ),
     Column("memory", TEXT, None, "host or device (the GPU's)"),
 )
 """Training whose memory depends on b alone, and which memory it is."""
@@ -1544,6 +1570,22 @@ LARGEST_BATCH = Table(
             "unknown",
         ),
         Column("note", TEXT, None, "what is missing where it is unknown"),
+    ),
+)
+
+FITS = Table(
+    "fits",
+    "whether training fits into a worker's memory, by what one worker alone takes and what the preset divides",
+    (
+        *SERIES,
+        NODES,
+        RANKS,
+        WORKER_BATCH,
+        Column("memory", TEXT, None, "host or device (the GPU's)"),
+        *_estimate("predicted", "B", "most memory of a worker"),
+        Column("measured", REAL, "B", "the same as measured, of the rank that needs most; empty where nobody trained"),
+        Column("available", REAL, "B", "memory that a worker may use, the least of the cells that are alike"),
+        Column("fits", TEXT, None, "yes, no, undecided (the interval holds what is available) or unknown"),
     ),
 )
 
@@ -1761,7 +1803,7 @@ MODEL_TABLES: tuple[Table, ...] = (
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, REMEDIES,
     NEXT_CELLS, STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
     CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
-    MEMORY, LARGEST_BATCH, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
+    MEMORY, LARGEST_BATCH, FITS, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
     STALENESS_SHARES, WORKER_STALENESS, TARGET_TIMES, TARGET_STALLING, EARLY_STOPPING,
 )  # fmt: skip
 

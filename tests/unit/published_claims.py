@@ -250,7 +250,8 @@ def _ring() -> list[dict[str, Any]]:
     """Section Ring AllReduce: 2(N-1)K/N for K elements, on 1 to 128 GPUs; 2 are the fewest that communicate."""
     times = {workers: 2 * (workers - 1) / workers for workers in (2, 128)}
     return [
-        {"hardware": "gpus", "reduction": "ring", "fit": "place", "nodes": workers, "ranks": workers}
+        {"hardware": "gpus", "reduction": "ring", "operation": "all-reduce", "fit": "place"}
+        | {"nodes": workers, "ranks": workers}
         | _columns("beta", (time, time, time))
         for workers, time in times.items()
     ]

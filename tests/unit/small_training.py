@@ -5,6 +5,7 @@ scheme (it is chosen when MPI starts).
 """
 
 import sys
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -21,8 +22,14 @@ ITERATIONS = 20
 SAMPLES = 8
 """The global mini-batch."""
 
+DDP = PRESETS["ddp"].preset
+
 EXAMPLES: dict[str, Preset] = {
-    **{name: known.preset for name, known in PRESETS.items() if known.preset.communicates and known.preset.exact},
+    **{
+        name: known.preset
+        for name, known in PRESETS.items()
+        if known.preset.communicates and known.preset.synchronous and known.preset.blocks == 1
+    },
     "recursive-doubling": Preset(reduction="recursive-doubling", start="after-backward"),
     "rabenseifner": Preset(reduction="rabenseifner"),
     "tree-merged": Preset(reduction="binary-tree", grouping="merged"),
@@ -36,6 +43,14 @@ EXAMPLES: dict[str, Preset] = {
     "8-bit": Preset(gradient_bits=8, grouping="fused", fusion_bytes=2000),
     "16-bit-torch": Preset(backend="torch", gradient_bits=16, start="after-backward"),
     "8-bit-torch": Preset(backend="torch", gradient_bits=8),
+    "accumulate": Preset(accumulate=2),
+    "checkpointing": Preset(accumulate=2, activation_checkpointing=True),
+    "ddp-static": replace(DDP, static_graph=True),
+    "ddp-accumulate": replace(DDP, bucket_view=True, fusion_bytes=2000, accumulate=2),
+    "zero-1-accumulate": replace(DDP, sharding="optimiser", accumulate=2),
+    "fsdp-plain": Preset(backend="fsdp", grouping="block", sharding="full", reshard=False),
+    "fsdp-accumulate": Preset(backend="fsdp", grouping="block", sharding="full", gather_ahead=2, accumulate=2),
+    "fsdp-checkpointing": replace(PRESETS["fsdp"].preset, activation_checkpointing=True),
     "top-k": Preset(top_k=0.25, grouping="merged"),
     "top-k-torch": Preset(backend="torch", top_k=0.25, gradient_bits=16),
 }
@@ -69,14 +84,28 @@ def batches(world: World) -> list[MiniBatch]:
 
 def train(world: World, preset: Preset, *, disturb: bool = False) -> tuple[dict[str, torch.Tensor], list[Iteration]]:
     """The weights after training, and its iterations; `disturb` changes a weight on one rank before the check."""
-    small = network()
     source = iter(batches(world))
-    with Trainer(small, world, preset, torch.device("cpu"), warmup=3) as trainer:
+    with Trainer(network(), world, preset, torch.device("cpu"), warmup=3, per_node=min(2, world.size)) as trainer:
         iterations = [trainer.step(lambda: next(source)) for _ in range(ITERATIONS)]
-        if disturb:
-            small.state_dict()["fc.bias"][2] += 1e-3 * world.rank
-        trainer.check_weights()
-    return small.state_dict(), iterations
+        check_held(preset, world, trainer)
+        with trainer.aside() as trained:
+            if disturb:
+                trained.state_dict()["fc.bias"][2] += 1e-3 * world.rank
+            trainer.check_weights()
+            weights = {
+                name: getattr(values, "full_tensor", values.clone)() for name, values in trained.state_dict().items()
+            }
+    return {name.removeprefix("module."): values for name, values in weights.items()}, iterations
+
+
+def check_held(preset: Preset, world: World, trainer: Trainer) -> None:
+    """All ranks together hold weights, gradients and momenta as often as the preset says that they are not divided."""
+    whole = sum(weights.nbytes for weights in network().parameters())
+    shards = preset.shards(world.size // min(2, world.size), min(2, world.size))
+    for name, tensors in trainer.tensors.items() if preset.sharding != "none" else ():
+        held = world.comm.allreduce(sum(one.nbytes for one in tensors))
+        divided = preset.shards_weights or name == "optimiser"
+        assert held == whole * world.size // (shards if divided else 1), (name, held)
 
 
 Trained = tuple[dict[str, torch.Tensor], list[Iteration]]

@@ -409,6 +409,7 @@ def _iteration(
                 "all_reduce_end": end[index] + shift if index in message else np.nan,
                 "gradient_bytes": layer.gradient_bytes, "message": message.get(index, -1),
                 "message_bytes": layer.gradient_bytes if index in message else 0,
+                **dict.fromkeys(("gather_start", "gather_end", "gather_again_start", "gather_again_end"), np.nan),
             }
             for index, layer in enumerate(truth.layers)
         ]  # fmt: skip
@@ -438,7 +439,7 @@ def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Genera
             rows["collectives"].append({
                 "cell": cell.path, "hardware": cell.hardware, "nodes": cell.nodes,
                 "workers_per_node": cell.workers_per_node, "ranks": cell.ranks, "backend": cell.backend,
-                "reduction": cell.reduction, "repeat": cell.repeat, "visit": 1, "rank": rank,
+                "reduction": cell.reduction, "operation": "all-reduce", "repeat": cell.repeat, "visit": 1, "rank": rank,
                 "message_bytes": size, "sample": sample, "warmup": sample == 0, "messages": 3,
                 "seconds": 3 * slowest * (1.0 if rank == sample % cell.ranks else 0.8),
             })  # fmt: skip

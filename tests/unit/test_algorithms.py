@@ -302,8 +302,7 @@ def test_outer_steps_are_those_of_nesterov(step: float, momentum: float) -> None
 
 def test_adagrad_steps_are_those_of_pytorch() -> None:
     weights, other = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
-    like = RecipeOptimiser(Recipe("sgd", step_size=0.3), [])
-    own, reference = Adagrad([weights], like, loss_scale=8), torch.optim.Adagrad([other], lr=0.3, eps=1e-6)
+    own, reference = Adagrad([weights], lambda: 0.3, loss_scale=8), torch.optim.Adagrad([other], lr=0.3, eps=1e-6)
     for gradient in ([0.5, -2.0], [1.0, 0.25]):
         other.grad = torch.tensor(gradient)
         weights.grad = 8 * other.grad

@@ -9,16 +9,20 @@ from launching import run_job
 
 from stallpoint.cells import CollectivesCell
 from stallpoint.measure import constants, contention
+from stallpoint.presets import OPERATIONS
 
 pytestmark = pytest.mark.ranks
 
 SIZES = [1024, 2**22]
 
 
-def measured(folder: Path, *, backend: str = "mpi", ranks: int = 2, samples: int = 4) -> dict[str, pd.DataFrame]:
+def measured(
+    folder: Path, *, backend: str = "mpi", ranks: int = 2, samples: int = 4, operations: list[str] | None = None
+) -> dict[str, pd.DataFrame]:
     cell = CollectivesCell(
         hardware="cpu", nodes=ranks, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=0,
         precision="float32", anonymise=True, backend=backend, reduction="library", message_bytes=SIZES, samples=samples,
+        operations=operations,
     )  # fmt: skip
     code, output = run_job(cell, folder, ranks=ranks)
     assert code == 0, output
@@ -28,6 +32,15 @@ def measured(folder: Path, *, backend: str = "mpi", ranks: int = 2, samples: int
 @pytest.fixture(scope="module", params=["mpi", "torch"])
 def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     return measured(tmp_path_factory.mktemp(request.param), backend=request.param)
+
+
+@pytest.mark.parametrize("backend", ["mpi", "torch"])
+def test_every_operation_does_what_it_says_and_is_timed(backend: str, tmp_path: Path) -> None:
+    found = measured(tmp_path, backend=backend, ranks=3, samples=1, operations=list(OPERATIONS))  # which checks results
+    for rows in found.values():
+        assert set(rows["operation"]) == set(OPERATIONS)
+        assert set(rows.groupby(["operation", "message_bytes", "rank"]).size()) == {2}
+        assert (rows["seconds"] > 0).all()
 
 
 def test_every_rank_records_every_row_of_calls(tables: dict[str, pd.DataFrame]) -> None:

@@ -76,6 +76,15 @@ def test_staleness_is_told_worker_by_worker(conclusions: dict[str, Any]) -> None
         assert f"| {row['network']} | {row['hardware']} | asynchronous {place}" in section
 
 
+def test_places_that_may_not_fit_into_memory_are_named(conclusions: dict[str, Any]) -> None:
+    first, *others = conclusions["fits"]
+    assert {row["fits"] for row in conclusions["fits"]} == {"yes"}
+    assert f"All {len(conclusions['fits'])} places fit." in details(conclusions)
+    told = details(conclusions | {"fits": [first | {"fits": "no"}, *others]})
+    _, section = told.split(f"{len(others)} of {1 + len(others)} places fit; the others:")
+    assert section.split("\n\n")[1].count("| no |") == 1
+
+
 def test_dag_errors_stand_next_to_the_published_ones(conclusions: dict[str, Any]) -> None:
     errors = {error["sync"]: error for error in conclusions["dag_errors"]}
     assert set(errors) == {"all", "naive", "wfbp"}

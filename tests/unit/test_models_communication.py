@@ -12,9 +12,10 @@ from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import Communication, Fit, all_reduce_seconds
 from stallpoint.models.terms.reductions import REDUCTION_LAWS, BySize, law_of
+from stallpoint.presets import ALL_REDUCE, OPERATIONS
 
 TRUTH = Truth()
-SCHEME = ("cpu", "mpi", "library")
+SCHEME = ("cpu", "mpi", "library", ALL_REDUCE)
 
 
 def calls(nodes: Sequence[int] = (2, 4), workers_per_node: int = 1) -> pd.DataFrame:
@@ -66,7 +67,7 @@ def test_nothing_is_communicated_by_one_rank_or_of_nothing(fits: Communication) 
 
 def fit_of_two_ranks(sizes: np.ndarray, seconds: np.ndarray) -> Fit:
     rows = pd.DataFrame({"message_bytes": sizes, "seconds": seconds}).assign(
-        **dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True)),
+        **dict(zip(("hardware", "backend", "reduction", "operation"), SCHEME, strict=True)),
         nodes=2, ranks=2, cell="c", repeat=1, visit=1, rank=0, sample=0, warmup=False, messages=1,
     )  # fmt: skip
     return communication.fit(rows, seed=0)[SCHEME].by_place[2, 1]
@@ -113,7 +114,7 @@ SIZES = 2 ** np.arange(10, 27, 2)
 
 def records(seconds_at: Callable[[int, np.ndarray], np.ndarray], nodes: Sequence[int], workers: int) -> pd.DataFrame:
     """Three samples of every size at every node count, without noise."""
-    labels = dict(zip(("hardware", "backend", "reduction"), SCHEME, strict=True))
+    labels = dict(zip(("hardware", "backend", "reduction", "operation"), SCHEME, strict=True))
     frames = [
         pd.DataFrame({
             **labels, "nodes": n, "ranks": n * workers, "cell": f"collectives/nodes~{n}", "repeat": 1, "visit": 1,
@@ -163,8 +164,10 @@ def test_every_scheme_is_found_again_and_followed(law: str) -> None:
         p = np.array(float(n))
         return 30e-6 * REDUCTION_LAWS[law].latency(p) + 0.5e-9 * REDUCTION_LAWS[law].bandwidth(p) * sizes
 
-    rows = records(truth, (2, 4, 8), workers=1).assign(reduction=law)
-    fits = communication.fit(rows, seed=0)["cpu", "mpi", law]
+    named = {"operation": law} if law in OPERATIONS else {"reduction": law}
+    rows = records(truth, (2, 4, 8), workers=1).assign(**named)
+    scheme = "cpu", "mpi", named.get("reduction", "library"), named.get("operation", ALL_REDUCE)
+    fits = communication.fit(rows, seed=0)[scheme]
     assert fits.over_nodes.laws.name == law
     predicted = all_reduce_seconds(fits.at(64), 64, [2**10, 2**28])[0]
     assert predicted == pytest.approx(truth(64, np.array([2.0**10, 2.0**28])), rel=1e-3)
@@ -233,7 +236,7 @@ def test_a_switch_is_found_and_named_where_it_is() -> None:
 
 def test_a_forced_scheme_keeps_its_law_whatever_fits_better() -> None:
     rows = records(lambda n, sizes: planted(SWITCHED, n, sizes), (2, 4, 8), workers=1).assign(reduction="ring")
-    assert communication.fit(rows, seed=0)["cpu", "mpi", "ring"].over_nodes.laws.name == "ring"
+    assert communication.fit(rows, seed=0)["cpu", "mpi", "ring", ALL_REDUCE].over_nodes.laws.name == "ring"
 
 
 def test_messages_beside_computing_go_by_the_same_laws() -> None:

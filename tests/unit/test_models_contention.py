@@ -166,7 +166,15 @@ def pieces(alone: dict[int, float], *, slowest: dict[int, float] | None = None) 
         for nodes in alone
         for rank in range(nodes)
     ]
-    labels = {"hardware": "cpu", "backend": "mpi", "reduction": "library", "repeat": 1, "visit": 1, "sample": 1}
+    labels = {
+        "hardware": "cpu",
+        "backend": "mpi",
+        "reduction": "library",
+        "operation": "all-reduce",
+        "repeat": 1,
+        "visit": 1,
+        "sample": 1,
+    }
     return pd.DataFrame(rows).merge(pd.DataFrame({"message_bytes": [2**10, 2**22]}), how="cross").assign(
         **labels, ranks=lambda rows: rows["nodes"], cell=lambda rows: "collectives/nodes~" + rows["nodes"].astype(str),
         warmup=False, messages=1, seconds=20e-3, operations=20, computing=20e-3, alone_operations=20,

@@ -11,8 +11,12 @@ from synthetic import Truth, study
 
 from stallpoint.cells import TrainCell
 from stallpoint.kinds import cell_from_json
-from stallpoint.models.answers import largest_batch
+from stallpoint.models.answers import fits, largest_batch
+from stallpoint.models.base.measured import Point
+from stallpoint.models.fitting import fit
 from stallpoint.models.terms import peaks
+from stallpoint.models.terms.trainings import Layers
+from stallpoint.presets import PRESETS
 from stallpoint.records import LARGEST_BATCH, MEMORY
 
 TRUTH = Truth()
@@ -159,3 +163,39 @@ def test_the_largest_that_fits_lies_between_what_was_trained_and_what_failed(
     changed = {**tables, "peak_memory": compute.assign(host_peak=compute["host_peak"] * np.exp(scatter * noise))}
     row = of_compute(with_failure(changed, failed, "out of memory"))
     assert 64 <= row["largest_batch_low"] <= row["largest_batch"] <= row["largest_batch_high"] < failed
+
+
+def test_places_that_nobody_ran_fit_by_what_the_preset_divides(tables: Tables) -> None:
+    names, ranks = ("block1.fc", "block2.fc"), 4
+    layers = Layers(names, np.array(["fully-connected"] * 2), np.array([3e8, 1e8], dtype=np.int64))
+    weights = float(layers.gradient_bytes.sum())
+    (alone,) = (
+        replace(one, parts=[{"weights": weights, "gradients": weights, "optimiser": weights}] * len(one.batches))
+        for one in peaks.fit(tables["peak_memory"], tables["runs"], seed=0)
+        if one.training[3] == "none"
+    )
+    point = Point("alexnet", "cpu", "local", "weak", "mine", 0, 16, 1, ranks, ranks, 64, 16)
+    at = {b: alone.measured[0, alone.batches.index(b)] for b in (4, 16)}
+    ddp, fsdp = PRESETS["ddp"].preset, PRESETS["fsdp"].preset
+    expected = {
+        PRESETS["wfbp"].preset: at[16],
+        ddp: at[16] + weights,
+        replace(ddp, bucket_view=True): at[16],
+        replace(ddp, accumulate=4): at[4] + weights,
+        PRESETS["zero-1"].preset: at[16] + weights - weights * 3 / 4 + weights * 5 / 4,
+        fsdp: at[16] - 3 * weights * 3 / 4 + 4 * 3e8,
+        replace(fsdp, accumulate=4): at[4] - 3 * weights * 3 / 4 + 4 * 3e8 + weights,
+    }
+    for preset, bytes_ in expected.items():
+        assert fits._peak(alone, point, preset, layers)[0] == pytest.approx(bytes_), preset
+    assert [fits._verdict(1, 2, available) for available in (3, 1.5, 0.5, np.nan)] == [
+        "yes", "undecided", "no", "unknown",
+    ]  # fmt: skip
+
+
+def test_fits_stands_beside_what_was_measured(tables: Tables) -> None:
+    rows = fit(tables, nodes=[8])["fits"].query("sync == 'wfbp' and scaling == 'strong'").set_index("ranks")
+    assert rows.loc[[1, 2, 4], "predicted"].to_numpy() == pytest.approx(rows.loc[[1, 2, 4], "measured"], rel=0.1)
+    assert np.isnan(rows.loc[8, "measured"]).all()
+    assert rows.loc[8, "predicted"].to_numpy() == pytest.approx(TRUTH.fixed_memory + 8 * TRUTH.memory, rel=0.1)
+    assert set(rows["fits"]) == {"yes"}

@@ -13,7 +13,8 @@ def contention(
     rows = [
         {
             "hardware": "cpu", "nodes": nodes, "ranks": nodes, "cell": cell, "repeat": repeat, "visit": 1,
-            "message_bytes": 1024, "sample": sample, "rank": rank, "warmup": sample == 0, "alone_operations": 20,
+            "operation": "all-reduce", "message_bytes": 1024, "sample": sample, "rank": rank, "warmup": sample == 0,
+            "alone_operations": 20,
             "alone_computing": 20 * piece * (slowest if rank == 0 else 1.0)
             * (9 if sample == 0 else np.exp(noise * random.standard_normal())),
         }

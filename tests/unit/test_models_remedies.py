@@ -3,6 +3,7 @@
 import copy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from synthetic import Truth, study
 
 from stallpoint.cells import TrainCell
 from stallpoint.models.answers import remedies
+from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.fitting import fit
-from stallpoint.presets import presets_of, to_values
+from stallpoint.presets import PRESETS, presets_of, to_values
 from stallpoint.study import expand
 
 SCHEMA = yaml.safe_load((Path(__file__).parents[2] / "workflow/schemas/study.schema.yaml").read_text())
@@ -116,10 +118,33 @@ def test_remedies_of_a_curve_go_by_what_it_has(table: pd.DataFrame) -> None:
     assert (fewer["remedy"], yaml.safe_load(fewer["cell"])["include"][0]["workers_per_node"]) == (
         "2 workers on each node instead of 4", 2,
     )  # fmt: skip
+    (accumulated,) = of(table, "accumulation").to_dict("records")
+    assert accumulated["remedy"] == "4 mini-batches between two updates"
+    assert yaml.safe_load(accumulated["cell"])["presets"] == {"wfbp-accumulate-4": {"like": "wfbp", "accumulate": 4}}
     bits = of(table, "gradients").iloc[0]
     assert yaml.safe_load(bits["cell"])["presets"] == {"wfbp-16-bit": {"like": "wfbp", "gradient_bits": 16}}
     assert len(of(table, "bucket size", sync="horovod")) == 0
     assert len(of(table, "bucket size", sync="wfbp")) == 1
+
+
+@pytest.mark.parametrize(
+    ("operations", "workers", "offered"),
+    [
+        (["all-reduce"], 2, set()),
+        (["all-reduce", "all-gather"], 2, {"zero-1"}),
+        (["all-reduce", "all-gather", "reduce-scatter"], 2, {"zero-1", "fsdp", "hsdp"}),
+        (["all-reduce", "all-gather", "reduce-scatter"], 1, {"zero-1", "fsdp"}),
+    ],
+)
+def test_presets_are_offered_where_all_that_they_send_was_measured(
+    operations: list[str], workers: int, offered: set[str]
+) -> None:
+    presets = {name: known.preset for name, known in PRESETS.items()}
+    links = {("cpu", "torch", "library", operation): None for operation in operations}
+    study_ = SimpleNamespace(cluster=SimpleNamespace(presets=presets, communication=links), variants={})
+    point = Point("alexnet", "cpu", "local", "strong", "ddp", 0, 64, workers, 4, 4 * workers, 64, 64 // (4 * workers))
+    names = {remedy.scenario.sync for remedy in remedies._of_presets(study_, point)}  # type: ignore[arg-type]
+    assert names == {"ddp-fp16", "ddp-bf16"} | offered, "what PowerSGD takes nobody knows"
 
 
 def test_a_storage_without_neighbours_gains_what_the_other_storage_has(table: pd.DataFrame) -> None:

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS, RegisteredNetwork, find
 from stallpoint.networks.description import describe
-from stallpoint.networks.layers import Attention, Layer, layers
+from stallpoint.networks.layers import Attention, Layer, RotaryAttention, layers
 
 # Shi et al. (2018), Table VI: bytes of the gradients of each layer of AlexNet that learns.
 TABLE_VI = {
@@ -96,8 +96,29 @@ def test_attention_is_the_softmax_of_scaled_products_of_queries_and_keys_times_v
         torch.testing.assert_close(Attention(heads, causal=causal)(values), expected)
 
 
-def test_gpt2_sees_no_token_before_its_time() -> None:
-    network = find("gpt2-small").build(seed=1).eval()
+def test_rotary_attention_tells_how_far_apart_two_tokens_are_and_not_where() -> None:
+    torch.manual_seed(0)
+    attention = RotaryAttention(heads=2, groups=1)
+    query, key = torch.randn(2, 8)
+    scores = torch.stack([attention._turned(one.expand(1, 6, 8)) for one in (query, key)]).squeeze()
+    products = scores[0] @ scores[1].T
+    for apart in range(-3, 4):
+        torch.testing.assert_close(products.diagonal(apart), products.diagonal(apart)[:1].expand(6 - abs(apart)))
+    assert products[0, 0].item() == pytest.approx(float(query @ key), rel=1e-5)
+    assert abs(float(products[0, 0] - products[0, 3])) > 1e-3
+
+
+def test_groups_of_heads_share_keys_and_values() -> None:
+    torch.manual_seed(0)
+    query, shared = torch.randn(1, 5, 4 * 6), torch.randn(1, 5, 2, 2, 6)
+    grouped = torch.cat([query, shared.flatten(2)], dim=-1)
+    each = torch.cat([query, shared.repeat_interleave(2, dim=3).flatten(2)], dim=-1)
+    torch.testing.assert_close(RotaryAttention(4, 2)(grouped), RotaryAttention(4, 4)(each))
+
+
+@pytest.mark.parametrize("name", ["gpt2-small", "stories-15m"])
+def test_decoders_see_no_token_before_its_time(name: str) -> None:
+    network = find(name).build(seed=1).eval()
     logits = nn.Sequential(*list(network.children())[:-1])
     text = torch.arange(12)[None]
     other = text.clone()
@@ -108,7 +129,7 @@ def test_gpt2_sees_no_token_before_its_time() -> None:
     assert differs[8:].min() > 1e-3
 
 
-@pytest.mark.parametrize(("name", "guesses"), [("vit-b-16", 1000), ("gpt2-small", 50257)])
+@pytest.mark.parametrize(("name", "guesses"), [("vit-b-16", 1000), ("gpt2-small", 50257), ("stories-15m", 32000)])
 def test_transformers_start_near_the_loss_of_a_guess(name: str, guesses: int) -> None:
     network, registered = find(name).build(seed=1), find(name)
     torch.manual_seed(0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.messages import fused, message_bytes, messages
+from stallpoint.messages import blocks, fused, message_bytes, messages
 from stallpoint.presets import PRESETS, Preset, preset_from, presets_of, to_values
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +31,18 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
         ({"like": "wfbp", "grouping": "fused"}, "presets.mine.fusion_bytes: a size above 0 and grouping: fused go"),
         ({"like": "horovod", "backend": "torch"}, "presets.mine.reduction: backend torch has library alone, not ring"),
         ({"like": "ddp", "gradient_bits": 16}, "presets.mine.backend: ddp goes with"),
+        ({"like": "fsdp", "grouping": "layer"}, "presets.mine.backend: fsdp, grouping: block and sharding: full or"),
+        ({"like": "ddp", "sharding": "full"}, "presets.mine.backend: fsdp, grouping: block and sharding: full or node"),
+        ({"like": "fsdp", "top_k": 0.1}, "presets.mine.backend: fsdp goes with start: layer-ready and whole gradients"),
+        ({"like": "wfbp", "sharding": "optimiser"}, "presets.mine.sharding: optimiser is for backend: ddp alone"),
+        ({"like": "ddp", "gather_ahead": 2}, "presets.mine.gather_ahead: this and reshard are for backend: fsdp alone"),
+        (
+            {"like": "wfbp", "hook": "bf16"},
+            "presets.mine.hook: this, bucket_view and static_graph are for backend: ddp",
+        ),
+        ({"like": "ddp-fp16", "hook_rank": 2}, "presets.mine.hook_rank: a rank of 1 or more, for hook: powersgd alone"),
+        ({"like": "ddp", "static_graph": True, "accumulate": 2}, "presets.mine.static_graph: DistributedDataParallel"),
+        ({"like": "wfbp", "accumulate": 0}, "presets.mine.accumulate: 0 is not a number of 1 or more"),
         ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring adds whole gradients"),
         ({"like": "wfbp", "segment_bytes": 3}, "presets.mine.segment_bytes: a multiple of 4 bytes"),
         ({"like": "wfbp", "servers": 2}, "presets.mine.servers: a number of ranks, 0 for all, for reduction: sharded-"),
@@ -75,7 +87,8 @@ def test_a_name_stallpoint_uses_is_not_taken_again() -> None:
 def test_a_cell_s_preset_comes_back() -> None:
     for known in PRESETS.values():
         assert preset_from(asdict(known.preset)) == preset_from(to_values(known.preset)) == known.preset
-    assert "algorithm" not in to_values(PRESETS["wfbp"].preset), "records made before there were any say the same"
+    told = to_values(PRESETS["wfbp"].preset)
+    assert not {"algorithm", "sharding", "accumulate"} & set(told), "records made before there were any say the same"
     with pytest.raises(InputError, match="preset: unknown speed"):
         preset_from({"speed": 1})
 
@@ -109,3 +122,24 @@ def test_compressed_messages_are_shorter() -> None:
     assert message_bytes(Preset(gradient_bits=8), [400]).tolist() == [100]
     assert message_bytes(Preset(top_k=0.1), [400]).tolist() == [80]  # a value and its place for each
     assert message_bytes(Preset(top_k=0.1, gradient_bits=16), [400]).tolist() == pytest.approx([60])
+
+
+def test_half_as_many_bits_are_half_the_bytes_whoever_compresses() -> None:
+    assert message_bytes(PRESETS["ddp-bf16"].preset, [400]).tolist() == [200]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["conv1", "relu", "fc6", "fc7"], [[0], [2], [3]]),
+        (["embedding", "block1.qkv", "block1.fc", "block2.qkv", "norm"], [[0, 4], [1, 2], [3]]),
+        (["network.embedding", "network.block1.qkv", "network.block2.qkv"], [[0], [1], [2]]),
+        (["model.h.0.qkv", "model.h.0.fc", "model.h.1.qkv", "model.norm"], [[3], [0, 1], [2]]),
+        (["conv2.0.conv1", "conv2.1.conv1", "fc"], [[2], [0], [1]]),
+    ],
+)
+def test_blocks_are_the_modules_that_a_network_consists_of(names: list[str], expected: list[list[int]]) -> None:
+    sizes = [0 if name == "relu" else 4 for name in names]
+    assert blocks(names, sizes) == expected
+    fsdp = PRESETS["fsdp"].preset
+    assert messages(fsdp, sizes, names=names) == [group[::-1] for group in reversed(expected)]

@@ -347,6 +347,15 @@ def test_messages_of_two_workers_carry_every_gradient(example: str, parallelism:
         assert (learned["message"] >= 0).all()
         assert (learned["all_reduce_end"] >= learned["all_reduce_start"]).all()
         assert (learned["gradient_ready"] <= learned["all_reduce_start"]).all(), "nothing is sent before it is there"
+        phases = iterations[list(PHASES)].sum(axis=1)
+        assert phases.tolist() == pytest.approx(iterations["iteration_time"].tolist())
+        blocks = learned[learned["layer"].str.contains(r"\.")] if parallelism == "fsdp2" else learned.iloc[:0]
+        assert learned["gather_end"].notna().all() == (parallelism == "fsdp2")
+        assert (blocks["gather_start"] < blocks["gather_end"]).all()
+        assert (blocks["gather_end"] <= blocks["gather_again_start"]).all(), "freed after the forward pass"
+        assert (blocks["gather_again_end"] <= blocks["all_reduce_start"]).all()
+        waited = iterations["exposed_communication"] >= iterations["communication"] - 1e-9
+        assert waited.all() or parallelism == "ddp", "on a CPU everything is waited for where it is called"
         if parallelism == "ddp":
             assert (learned["message_bytes"] == learned["gradient_bytes"]).all()
 

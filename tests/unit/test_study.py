@@ -121,13 +121,22 @@ def test_workers_per_node_are_an_axis_up_to_those_of_the_hardware() -> None:
         ({"nodes": 4, "batch": 2}, "b < 1: batch 2 on 4 workers"),
         ({"nodes": 3, "batch": 8}, "batch 8 is not divisible by 3 workers"),
         (
+            {"nodes": 2, "batch": 8, "sync": "thirds"},
+            "b = 4 is not divisible by the 3 parts of preset thirds (accumulate)",
+        ),
+        (
+            {"nodes": 2, "batch": 8, "sync": "hsdp"},
+            "preset hsdp shards inside a node, which has one worker; fsdp shards over all",
+        ),
+        (
             {"network": "inception-v3", "nodes": 2, "batch": 2},
             "b = 1, but network inception-v3 trains on 2 samples at least",
         ),
     ],
 )
 def test_impossible_combinations_are_left_out_with_the_reason(change: dict[str, Any], reason: str) -> None:
-    expanded = study(matrix=[block(nodes=1), block(**change)])
+    presets = {"thirds": {"like": "wfbp", "accumulate": 3}}
+    expanded = study(matrix=[block(nodes=1), block(**change)], presets=presets)
     assert reasons(expanded) == [reason]
     assert len(train_cells(expanded)) == 1
     assert reason in expanded.plan()
@@ -171,6 +180,7 @@ def test_a_network_and_a_storage_that_do_not_fit_are_left_out(network: str, stor
         ("gpt2-small", "text"),
     ]
     assert [cell.network for cell in expanded.of_kind("sgemm")] == ["alexnet", "gpt2-small"]
+    assert (expanded.tokens["gpt2-small"], expanded.tokens["small"], expanded.tokens.get("alexnet")) == (1024, 16, None)
     assert len(expanded.left_out) == 3
     assert all(reason in text for text in reasons(expanded))
 
@@ -467,6 +477,26 @@ def test_collectives_are_timed_for_each_reduction_that_is_used() -> None:
         (2, "mpi", "ring"),
         (2, "torch", "library"),
     ]
+
+
+def test_collectives_are_those_that_the_presets_send() -> None:
+    expanded = study(
+        hardware={"cpu": {"device": "cpu", "nodes": 2, "workers_per_node": 2}},
+        collectives={"operations": "broadcast"}, matrix=[block(nodes=2, sync=["hsdp", "wfbp"], batch=8)],
+    )  # fmt: skip
+    both = ["all-reduce", "all-gather", "reduce-scatter", "broadcast"]
+    assert [(cell.place, cell.backend, cell.operations) for cell in expanded.of_kind("collectives")] == [
+        ((1, 2), "torch", both),
+        ((2, 1), "torch", ["all-reduce", "broadcast"]),
+        ((2, 2), "mpi", ["all-reduce", "broadcast"]),
+        ((2, 2), "torch", ["all-reduce", "broadcast"]),
+    ]  # fmt: skip
+
+
+def test_a_script_calls_for_what_its_preset_sends() -> None:
+    config = yaml.safe_load((ROOT / "config/studies/own-script-fsdp.yaml").read_text())
+    (cell,) = expand(config, SCHEMA).of_kind("collectives")
+    assert (cell.place, cell.operations) == ((2, 1), ["all-reduce", "all-gather", "reduce-scatter"])
 
 
 def test_a_visit_holds_whole_periods_of_an_algorithm_that_does_not_change() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from ipaddress import IPv4Interface
 from itertools import count
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -13,14 +14,20 @@ import torch
 from launching import ENVIRONMENT, MPIRUN
 from torch import nn
 
+from stallpoint.errors import CannotRun
 from stallpoint.measure import constants
 from stallpoint.measure.clock import HostClock
+from stallpoint.measure.operations import Operations
 from stallpoint.measure.synchronisation.communicator import Communicator, Staged
 from stallpoint.measure.synchronisation.engine import Engine
+from stallpoint.measure.synchronisation.fsdp import FullySharded
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.rendezvous import common_network
 from stallpoint.measure.synchronisation.streams import HostStream
+from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
+from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer, layers
+from stallpoint.presets import PRESETS
 
 pytestmark = pytest.mark.ranks
 
@@ -209,6 +216,43 @@ def test_ranks_meet_in_the_first_network_all_are_in() -> None:
     assert common_network([first, interfaces(lo="127.0.0.1/8")], same_node=False) == []
 
 
+def test_a_process_group_that_a_failed_visit_has_left_is_in_nobodys_way() -> None:
+    communicators = [TorchCommunicator(World.start(1), CPU) for _ in range(2)]
+    values = torch.ones(2)
+    assert communicators[-1].all_reduce(values) == values.nbytes
+    communicators[-1].close()
+
+
+class Outside(nn.Module):
+    """Computes with weights of a block, but not in the block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Sequential(nn.Linear(2, 2), nn.ReLU()) for _ in range(2))
+
+    def forward(self, values: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(values, cast(nn.Linear, self.first[0]).weight).sum()
+
+
+def test_a_network_that_fsdp_cannot_wrap_is_told_so() -> None:
+    sharded = FullySharded(Outside(), World.start(1), HostClock(), CPU, PRESETS["fsdp"].preset, per_node=1)
+    sharded.start(layers(sharded.network), lambda _: None)
+    with pytest.raises(CannotRun, match="FSDP2 cannot wrap this network: a layer computes outside of its block's"):
+        sharded.forward(torch.ones(1, 2), torch.zeros(1))
+    sharded.close(wait=True)
+
+
+def test_an_operation_that_a_library_does_not_have_is_told_before_others_wait() -> None:
+    def lacks(*_: torch.Tensor) -> int:
+        raise RuntimeError("ProcessGroupGloo does not support reduce_scatter\nmore of it")
+
+    names = ("all_gather", "reduce_scatter", "all_to_all", "pass_on")
+    library = SimpleNamespace(ranks=2, **dict.fromkeys(names, lacks))
+    operations = Operations(cast(Communicator, library), 1024, CPU)
+    with pytest.raises(CannotRun, match=r"no reduce-scatter \(ProcessGroupGloo does not support reduce_scatter\);"):
+        operations("reduce-scatter", 1024)
+
+
 PROGRAM = """
 import time
 import torch
@@ -227,7 +271,7 @@ model = nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 3))
 for begin in ("after-backward", "layer-ready"):
     synchronisation = start(
         Preset(start=begin), model, layers(model), world, HostClock(), torch.device("cpu"),
-        Sgd(model.parameters()), warmup=1, for_server=Sgd,
+        Sgd(model.parameters()).step, warmup=1, for_server=Sgd,
     )
     for number, parameter in enumerate(model.parameters()):
         parameter.grad = torch.full_like(parameter, number + 10.0 * world.rank)

@@ -37,6 +37,7 @@ rule fit:
         what_if=STUDY.config["what_if"],
         presets=STUDY.presets,
         available=STUDY.available,
+        tokens=STUDY.tokens,
         rated=STUDY.rated,
         epoch_samples=STUDY.config["epoch_samples"],
         seed=STUDY.config["seed"],

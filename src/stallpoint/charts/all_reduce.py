@@ -10,6 +10,7 @@ import pandas as pd
 from stallpoint.charts import NoData, Tables, axes, marks
 from stallpoint.charts.frames import compact, most, rows, with_interval
 from stallpoint.numerals import number
+from stallpoint.presets import ALL_REDUCE
 from stallpoint.study.plan import in_place
 from stallpoint.workers import place_in_words
 
@@ -89,13 +90,13 @@ def finding(tables: Tables) -> str:
 
 def _measured(tables: Tables) -> pd.DataFrame:
     """Median and middle 90 % of the time of a message, by its slowest rank, on idle ranks and on `busy` ones."""
-    idle = _several_ranks(rows(tables, "collectives", "collectives cells"))
+    idle = _all_reduces(rows(tables, "collectives", "collectives cells"))
     if idle.empty:
         raise NoData("no collectives cells with two workers or more")
     frame = idle.assign(busy=False)
     contention = tables.get("contention")
     if contention is not None and len(contention):
-        busy = _several_ranks(contention)
+        busy = _all_reduces(contention)
         frame = pd.concat([frame, busy.assign(busy=True)])
     frame = frame.assign(seconds=frame["seconds"] / frame["messages"])
     calls = frame.groupby(["busy", "cell", *CURVE, "message_bytes", "sample"])["seconds"].max()
@@ -107,14 +108,16 @@ def _measured(tables: Tables) -> pd.DataFrame:
     )
 
 
-def _several_ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame[~frame["warmup"].astype(bool) & (frame["ranks"] > 1)]
+def _all_reduces(frame: pd.DataFrame) -> pd.DataFrame:
+    """Those of several ranks."""
+    return frame[~frame["warmup"].astype(bool) & (frame["ranks"] > 1) & (frame["operation"] == ALL_REDUCE)]
 
 
 def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
     """The fit of each place on idle ranks, over the measured sizes."""
     fits = tables.get("communication", pd.DataFrame(columns=["fit", "alpha"]))
     fits = fits[(fits["fit"] == "place") & fits["alpha"].notna()]
+    fits = fits[fits["operation"] == ALL_REDUCE] if len(fits) else fits
     if fits.empty:
         return measured.iloc[:0]
     sizes = np.geomspace(measured["message_bytes"].min(), measured["message_bytes"].max(), 40)

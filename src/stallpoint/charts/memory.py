@@ -43,7 +43,9 @@ def draw(tables: Tables) -> alt.FacetChart:
     tips = marks.tips(series="preset", worker_batch="b [samples]", shown="(90 % interval)", parts="of it")
     layers = [
         marks.only("available").mark_rule(style="zero").encode(y=y),
-        marks.only("predicted").mark_line().encode(x=x, y=y, color=colour, strokeDash=alt.value(theme.DASHED)),
+        marks.only("predicted")
+        .mark_line()
+        .encode(x=x, y=y, color=colour, detail="series:N", strokeDash=alt.value(theme.DASHED)),
         marks.error_bars(base, y),
         marks.points(base, y, shape).encode(tooltip=tips),
     ]
@@ -65,6 +67,7 @@ def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
     if varies(frame, "workers_per_node"):
         panel = panel + " · " + frame["workers_per_node"].astype(str) + " workers a node"
     series = frame["sync"].where(frame["sync"] != NONE, "one worker")
+    series = series.where(frame["shards"] == 1, series + ", " + frame["shards"].astype(str) + " shards")
     return frame.assign(panel=panel, series=series).sort_values(KEY, kind="stable")
 
 

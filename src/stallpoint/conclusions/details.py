@@ -31,6 +31,7 @@ from stallpoint.conclusions.words import (
     worthwhile_in_words,
 )
 from stallpoint.markdown import plain
+from stallpoint.models.answers.fits import YES
 from stallpoint.numerals import interval, number
 
 REVERSED = {"value": "value", "low": "high", "high": "low"}
@@ -52,6 +53,7 @@ def details(conclusions: Conclusions) -> str:
         *claims.blocks(conclusions["claims"]),
         *_amdahl_blocks(conclusions["amdahl"]),
         *_memory_blocks(conclusions["memory"]),
+        *_fits_blocks(conclusions["fits"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_data_blocks(conclusions),
         *_target_blocks(conclusions),
@@ -233,12 +235,13 @@ def _memory_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
             "what ran out of memory, or *predicted* by fixed + slope · b."
         )
         yield markdown_table(
-            ["network", "hardware", "workers a node", "preset", "prefetch", "memory", "GiB available", "GiB fixed",
-             "MiB a sample", "largest b", ""],
+            ["network", "hardware", "workers a node", "preset", "shards", "prefetch", "memory", "GiB available",
+             "GiB fixed", "MiB a sample", "largest b", ""],
             (
                 [
-                    row["network"], row["hardware"], str(row["workers_per_node"]), row["sync"], str(row["prefetch"]),
-                    row["memory"], number(row["available"] / 2**30) if row["available"] else "",
+                    row["network"], row["hardware"], str(row["workers_per_node"]), row["sync"], str(row["shards"]),
+                    str(row["prefetch"]), row["memory"],
+                    number(row["available"] / 2**30) if row["available"] else "",
                     interval(row["fixed"], 2**-30) if row["fixed"] else "",
                     interval(row["slope"], 2**-20) if row["slope"] else "",
                     interval(row["largest_batch"]) if row["largest_batch"] else "",
@@ -247,6 +250,29 @@ def _memory_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
                 for row in rows
             ),
         )  # fmt: skip
+
+
+def _fits_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The places that may not fit; that there are none, where that is known."""
+    if not rows:
+        return
+    yield "### Does it fit?"
+    yield "At every place of a curve, run or not: by what one worker alone takes, and what the preset divides and adds."
+    doubtful = [row for row in rows if row["fits"] != YES]
+    if not doubtful:
+        yield f"All {len(rows)} places fit."
+        return
+    yield f"{len(rows) - len(doubtful)} of {len(rows)} places fit; the others:"
+    yield markdown_table(
+        ["network", "hardware", "curve", "n", "b", "memory", "GiB of a worker", "GiB available", "fits"],
+        (
+            [
+                row["network"], row["hardware"], series(row), str(row["ranks"]), str(row["worker_batch"]),
+                row["memory"], interval(row["predicted"], 2**-30), number(row["available"] / 2**30), row["fits"],
+            ]
+            for row in doubtful
+        ),
+    )  # fmt: skip
 
 
 def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:

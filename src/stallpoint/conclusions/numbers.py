@@ -14,6 +14,7 @@ from stallpoint.claims.judge import Judged
 from stallpoint.conclusions.alike import alike
 from stallpoint.conclusions.answers import answers
 from stallpoint.conclusions.targets import targets
+from stallpoint.models.answers.fits import UNKNOWN
 from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES
@@ -61,6 +62,7 @@ def conclude(
         "amdahl": list(_amdahl(tables["amdahl"])),
         "dag_errors": errors,
         "memory": list(_memory(tables["largest_batch"])),
+        "fits": list(_fits(tables["fits"])),
         "storages": list(_storages(tables["storage_rates"])),
         "saturation": list(_saturation(tables["saturation"])),
         "break_even": list(_break_even(tables["break_even"])),
@@ -322,6 +324,16 @@ def _memory(largest: pd.DataFrame) -> Iterator[dict[str, Any]]:
             **{name: row[name] for name in (*BESIDE_BATCH, "memory", "basis", "note")},
             **{name: _number(row[name]) for name in ("available", "largest_measured", "smallest_failed")},
             **{name: _estimate(row, name) for name in ("fixed", "slope", "largest_batch")},
+        }
+
+
+def _fits(fits: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Whether each place of each curve fits into memory, where that is known."""
+    for row in _rows(fits[fits["fits"] != UNKNOWN]):
+        yield {
+            **{name: row[name] for name in (*SERIES, "nodes", "ranks", "worker_batch", "memory", "fits")},
+            "predicted": _estimate(row, "predicted"),
+            "available": float(row["available"]),
         }
 
 

@@ -23,8 +23,8 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Reading, between
 from stallpoint.models import taskgraph
 from stallpoint.parquet import write_cell
-from stallpoint.presets import preset_from
-from stallpoint.records import COLLECTIVES, ITERATIONS, LAYERS, RUNS
+from stallpoint.presets import ALL_REDUCE, preset_from
+from stallpoint.records import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, RUNS
 from stallpoint.runs import run_row
 
 ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
@@ -72,7 +72,10 @@ def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
             seen[row.message_bytes] = samples[-1] + 1
         sizes, seconds = [row.message_bytes for row in rows], [row.seconds for row in rows]
         keep = Recorder(cell, rank=0)
-        keep.add(COLLECTIVES, message_bytes=sizes, sample=samples, warmup=False, messages=1, seconds=seconds)
+        keep.add(
+            COLLECTIVES, operation=ALL_REDUCE, message_bytes=sizes, sample=samples, warmup=False, messages=1,
+            seconds=seconds,
+        )  # fmt: skip
         yield keep
 
 
@@ -198,6 +201,7 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
         "all_reduce_start": _where(layers, "communication", began + start),
         "all_reduce_end": _where(layers, "communication", began + end),
         **_messages(layers),
+        **dict.fromkeys(GATHERS),
     }
 
 

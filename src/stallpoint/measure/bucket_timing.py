@@ -17,10 +17,19 @@ Send = Callable[[GradBucket], torch.futures.Future[Any]]
 
 
 class BucketTiming:
-    """Notes each bucket that is sent by `send`; `hook` is what DistributedDataParallel is to call for it."""
+    """Notes each bucket that is sent by `send`; `hook` is what DistributedDataParallel is to call for it.
 
-    def __init__(self, layers: Sequence[Layer], mark: Callable[[], Mark], send: Send) -> None:
-        self._mark, self._send = mark, send
+    `bytes_of` says what is sent of a parameter's gradient, bytes.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        mark: Callable[[], Mark],
+        send: Send,
+        bytes_of: Callable[[torch.Tensor], int] = lambda weights: weights.nbytes,
+    ) -> None:
+        self._mark, self._send, self._bytes_of = mark, send, bytes_of
         self.timed = True
         """Whether buckets are noted: the hook stays with DistributedDataParallel for ever."""
         self._layer_of = {
@@ -53,7 +62,7 @@ class BucketTiming:
             for weights in parameters:
                 layer = self._layer_of[id(weights)]
                 before = found.get(layer, Sent(number, 0, begin, finish))
-                found[layer] = Sent(number, before.bytes + weights.nbytes, before.start, finish)
+                found[layer] = Sent(number, before.bytes + self._bytes_of(weights), before.start, finish)
         return found
 
     def clear(self) -> None:

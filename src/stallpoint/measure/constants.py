@@ -52,7 +52,7 @@ SECONDS_PER_PRODUCT = 20.0
 LEAST_SAMPLES = 3
 """Samples whose median is no single one's."""
 
-# --- bursts of all-reduces (`all_reduces`) -------------------------------------------------------
+# --- bursts of collective operations (`bursts`) --------------------------------------------------
 
 BURST_SECONDS = 0.1
 """How long a burst of equal messages is to take, unless one alone takes longer: some twenty turns of a scheduler, where

@@ -1,55 +1,58 @@
-"""All-reduces and computing at the same time: how much longer the ones take, and how much the other loses.
+"""Messages and computing at the same time: how much longer the ones take, and how much the other loses.
 
 In training, messages share a worker's cores, memory and caches with the backward pass, and what that costs depends on
-how many nodes talk. Here it is measured at every node count, without training: one thread calls all-reduces, as the
-communication thread of a training job does, while the main thread computes.
+how many nodes talk. Here it is measured at every node count, without training: one thread calls collective
+operations, as the communication thread of a training job does, while the main thread computes.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import product
 
 import torch
 
 from stallpoint.cells import CollectivesCell
 from stallpoint.measure import constants
-from stallpoint.measure.all_reduces import agree, send
+from stallpoint.measure.bursts import agree, send
 from stallpoint.measure.device import device_of, thread_for
+from stallpoint.measure.operations import Operations
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.synchronisation.communicator import Communicator
 from stallpoint.measure.world import World
 from stallpoint.records import CONTENTION
 
 _CHANNELS, _SIDE, _KERNEL = 32, 28, 3
 
 
-def measure(cell: CollectivesCell, world: World, communicates: Communicator, keep: Recorder) -> None:
-    """Measure ``cell.samples`` times for each message size in a visit, after one warm-up.
+def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Recorder) -> None:
+    """Measure ``cell.samples`` times for each operation and message size in a visit, after one warm-up.
 
     Every rank computes alone, and then beside the messages of each sample; all begin at a barrier.
     """
     before = (keep.visit - 1) * (cell.samples + 1)
     device = device_of(cell)
     compute = backward_of_convolution(device)
-    work = [size + constants.BESIDE_AS_BYTES for size in cell.message_bytes]
-    progress = Progress("all-reduce beside computing", work, silent=world.rank > 0)
+    kinds = list(product(cell.sent, cell.message_bytes))
+    work = [size + constants.BESIDE_AS_BYTES for _, size in kinds]
+    progress = Progress("message beside computing", work, silent=world.rank > 0)
     with thread_for(device, "communication") as thread:
         world.comm.Barrier()
         alone_operations, alone_computing = _computed(compute, _after(constants.ISOLATED_SECONDS))
         keep.measuring += alone_computing
-        for place, size in enumerate(cell.message_bytes):
-            values = torch.zeros(size // 4, device=device)
+        for place, (name, size) in enumerate(kinds):
+            operation = sends(name, size)
+            operation.result.zero_()  # sums of sums of ones would leave the range of numbers
             messages, samples, sample = 1, 1, 0
             while sample < samples:
                 world.comm.Barrier()
-                sending = thread.submit(send, communicates, [values] * messages)
+                sending = thread.submit(send, [operation] * messages)
                 operations, computing = _computed(compute, sending.done)
                 seconds = sending.result()
                 keep.measuring += computing
                 keep.add(
-                    CONTENTION, message_bytes=values.nbytes, sample=before + sample, warmup=sample == 0,
+                    CONTENTION, operation=name, message_bytes=size, sample=before + sample, warmup=sample == 0,
                     messages=messages, seconds=seconds, operations=operations, computing=computing,
                     alone_operations=alone_operations, alone_computing=alone_computing,
                 )  # fmt: skip

@@ -54,7 +54,8 @@ class Pass:
         end = host_mark()
         closures = [0.0, 0.0]
         if self._timer:
-            times = self._timer.times(forward, backward)
+            self._timer.passed(forward, backward)
+            times = self._timer.times()
             ends = seconds(forward), seconds(backward)
             closures = [sum(times.forward) / ends[0], sum(times.backward) / (ends[1] - ends[0])]
         return PassTimes((end - begin) * 1e-9, (host_mark() - begin) * 1e-9, *closures)

@@ -14,6 +14,7 @@ Whose time it is:
   the layer undone just before them. To whose turn it is belong what the engine does besides, such as accumulating
   gradients, and `gradients_ready`. A forward pass done again (activation checkpointing) is backward time of the
   layers it calls.
+- Waiting for a collective in the middle of a pass, of which `waiting` is told, is nobody's.
 - What comes before the first layer is nobody's. What follows the last one, up to the first mark of the backward
   pass, is the last one's: how the loss is scaled, the start of the engine.
 
@@ -24,6 +25,7 @@ gradient, are like all others, because it is operations that are followed and no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from itertools import pairwise
 from typing import Any
@@ -33,7 +35,7 @@ from torch import nn
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Clock, Mark
-from stallpoint.measure.sent import Sent
+from stallpoint.measure.sent import Gathered, Sent
 from stallpoint.networks.layers import Layer
 
 _next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
@@ -50,10 +52,22 @@ class LayerTimes:
     """When a layer's gradients were complete, since the start of the iteration; None where nothing is learned."""
     turns: int
     """Marks of the forward pass: one for each call of a layer, and for each return into a layer around it."""
+    waits: list[tuple[float, float]]
+    """When a collective was waited for in the middle of computing: begin and end, since the start of the iteration."""
 
-    def columns(self, layers: Sequence[Layer], sent: Mapping[int, Sent]) -> dict[str, Sequence[Any]]:
-        """Columns of `records.LAYERS` for these `layers`, whose gradients were `sent` so."""
+    def columns(
+        self, layers: Sequence[Layer], sent: Mapping[int, Sent], gathered: Mapping[int, Sequence[Gathered]]
+    ) -> dict[str, Sequence[Any]]:
+        """Columns of `records.LAYERS` for these `layers`, whose gradients were `sent` and weights `gathered` so."""
         sendings = [sent.get(index) for index in range(len(layers))]
+        ready_and_sent = zip(self.gradient_ready, sendings, strict=True)
+        gathers = [
+            [
+                next((one for one in reversed(gathered.get(index, ())) if one.backward == again), None)
+                for index in range(len(layers))
+            ]
+            for again in (False, True)
+        ]
         return {
             "layer_index": list(range(len(layers))),
             "layer": [layer.name for layer in layers],
@@ -61,12 +75,27 @@ class LayerTimes:
             "gradient_bytes": [layer.gradient_bytes for layer in layers],
             "forward": self.forward,
             "backward": self.backward,
-            "gradient_ready": self.gradient_ready,
+            # Sharded parameters get theirs behind the message: what it carries is complete when it begins.
+            "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in ready_and_sent],
             "all_reduce_start": [one and one.start for one in sendings],
             "all_reduce_end": [one and one.end for one in sendings],
             "message": [one.message if one else -1 for one in sendings],
             "message_bytes": [one.bytes if one else 0 for one in sendings],
+            "gather_start": [one and one.start for one in gathers[0]],
+            "gather_end": [one and one.end for one in gathers[0]],
+            "gather_again_start": [one and one.start for one in gathers[1]],
+            "gather_again_end": [one and one.end for one in gathers[1]],
         }
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """A forward and a backward pass that have ended."""
+
+    turns: list[int]
+    marks: list[Mark]
+    forward: Mark
+    backward: Mark
 
 
 class LayerTimer:
@@ -86,10 +115,15 @@ class LayerTimer:
         self._running: int | None = None
         self._followed = 0
         """Number of the first operation whose turn is not settled."""
-        self._undone = [self._hook_holder(index) for index in range(len(layers))]
+        self._undone = [self._hook_holder(index) for index in range(len(layers) + 1)]
         self._ready: list[tuple[int, Mark]] = []
         self._parameters: list[str] = []
         self._accumulated: list[int] = []
+        self._passes: list[_Pass] = []
+        self._waits: list[tuple[Mark, Mark]] = []
+        self._waiting: tuple[int | None, Mark] = (None, None)
+        self._stay = False
+        """Whether gradients stay on their ranks, for later passes to add to."""
         self._undo: list[Callable[[], None]] = []
         for index, layer in enumerate(layers):
             self._follow_calls(index, layer.module)
@@ -115,8 +149,8 @@ class LayerTimer:
         )
 
     def forget(self) -> None:
-        """Drop the marks of forward passes that were no iteration's."""
-        for taken in (self._turns, self._marks, self._ready, self._accumulated):
+        """Drop the marks of forward passes that were no iteration's, since the last pass that was."""
+        for taken in (self._turns, self._marks, self._ready, self._accumulated, self._waits):
             taken.clear()
 
     def remove(self) -> None:
@@ -124,30 +158,57 @@ class LayerTimer:
         while self._undo:
             self._undo.pop()()
 
-    def times(self, end_of_forward: Mark, end_of_backward: Mark) -> LayerTimes:
-        """Times of the iteration that just ended; the timer is then ready for the next one."""
-        seconds = self._clock.seconds
-        middle = seconds(end_of_forward)
-        marks = [*map(seconds, self._marks)]
-        turns = sum(mark < middle for mark in marks)
-        last = self._turns[turns - 1] if turns else len(self._layers)  # its turn goes on behind the forward pass
+    @contextmanager
+    def accumulating(self) -> Iterator[None]:
+        """A block of passes whose gradients stay on their ranks: nobody is told that they are ready."""
+        self._stay = True
+        yield
+        self._stay = False
+
+    def waiting(self, begins: bool) -> None:
+        """A wait begins, or ends. Outside of passes it is noted alone."""
+        now = self._clock.mark()
+        if begins:
+            turn = self._turns[-1] if self._turns else None
+            self._waiting = turn, now
+        else:
+            turn, since = self._waiting
+            self._waits.append((since, now))
+        if turn is not None:
+            self._turns.append(len(self._layers) if begins else turn)
+            self._marks.append(now)
+
+    def passed(self, end_of_forward: Mark, end_of_backward: Mark) -> None:
+        """A forward and a backward pass of the iteration have ended."""
+        self._passes.append(_Pass(self._turns.copy(), self._marks.copy(), end_of_forward, end_of_backward))
+        self._turns.clear()
+        self._marks.clear()
+
+    def times(self) -> LayerTimes:
+        """Times of all passes of the iteration that has ended; the timer is then ready for the next one."""
+        seconds, count = self._clock.seconds, len(self._layers)
+        forward, backward, turns = [0.0] * count, [0.0] * count, 0
+        for one in self._passes:
+            marks, middle = [*map(seconds, one.marks)], seconds(one.forward)
+            before = sum(mark < middle for mark in marks)
+            last = one.turns[before - 1] if before else count  # its turn goes on behind the forward pass
+            self._add(forward, one.turns[:before], [*marks[:before], middle])
+            self._add(backward, [last, *one.turns[before:]], [middle, *marks[before:], seconds(one.backward)])
+            turns += before
         times = LayerTimes(
-            self._sums(self._turns[:turns], [*marks[:turns], middle]),
-            self._sums([last, *self._turns[turns:]], [middle, *marks[turns:], seconds(end_of_backward)]),
-            [None] * len(self._layers),
-            turns,
+            forward, backward, [None] * count, turns, [(seconds(begin), seconds(end)) for begin, end in self._waits]
         )
         for index, mark in self._ready:
             times.gradient_ready[index] = seconds(mark)
+        self._passes.clear()
         self.forget()
         return times
 
-    def _sums(self, turns: Sequence[int], marks: Sequence[float]) -> list[float]:
-        """Seconds of each layer in all its turns, each from its mark to the next."""
-        sums = [0.0] * (len(self._layers) + 1)  # the last for nobody
+    def _add(self, sums: list[float], turns: Sequence[int], marks: Sequence[float]) -> None:
+        """Add to the seconds of each layer those of its turns, each from its mark to the next."""
         for turn, (begin, end) in zip(turns, pairwise(marks), strict=True):
-            sums[turn] += end - begin
-        return sums[:-1]
+            if turn < len(sums):  # else it is nobody's
+                sums[turn] += end - begin
 
     def _follow_calls(self, index: int, module: nn.Module) -> None:
         """Mark where calls of `module` begin and, inside another layer, end.
@@ -224,6 +285,8 @@ class LayerTimer:
 
             def accumulated(_parameter: torch.Tensor) -> None:
                 nonlocal missing
+                if self._stay:
+                    return
                 take_note(place)
                 missing -= 1
                 if not missing:
@@ -236,6 +299,11 @@ class LayerTimer:
 
         for parameter in layer.parameters:
             follow(parameter)
+
+
+def _earlier(first: float | None, second: float | None) -> float | None:
+    """The earlier of two times; None where neither is known."""
+    return min((time for time in (first, second) if time is not None), default=None)
 
 
 def _tensors(values: object) -> Iterator[torch.Tensor]:

@@ -31,6 +31,12 @@ class Optimiser(Protocol):
         """Update these parameters, as far as they have gradients; some of all, where others follow."""
 
 
+def local(values: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of sharded `values` (a DTensor); all others as they are."""
+    found: torch.Tensor = getattr(values, "_local_tensor", values)
+    return found
+
+
 class Sgd:
     """Moves weights against their gradients, which bear the factor `loss_scale` until then.
 
@@ -39,7 +45,7 @@ class Sgd:
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, loss_scale: float = 1.0) -> None:
         moved = list(parameters)
-        self._momenta = {id(weights): torch.zeros_like(weights) for weights in moved}
+        self._momenta = {id(weights): torch.zeros_like(local(weights.detach())) for weights in moved}
         device = moved[0].device if moved else None
         self._scale = torch.full((), loss_scale, device=device) if loss_scale != 1 else None
         self.step_size = STEP_SIZE
@@ -55,8 +61,8 @@ class Sgd:
         moved = [weights for weights in parameters if weights.grad is not None]
         momenta: list[torch.Tensor | None] = [self._momenta[id(weights)] for weights in moved]
         sgd(
-            [weights.detach() for weights in moved],
-            [weights.grad for weights in moved if weights.grad is not None],
+            [local(weights.detach()) for weights in moved],
+            [local(weights.grad) for weights in moved if weights.grad is not None],
             momenta,
             fused=True,
             lr=self.step_size,

@@ -6,12 +6,11 @@ matrices and filters (You et al. 2017; Goyal et al. 2017, section 5.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import nn
 
-from stallpoint.measure.optimiser import Optimiser
 from stallpoint.recipes import Recipe
 
 EPSILON = 1e-6
@@ -78,20 +77,22 @@ class RecipeOptimiser:
 
 
 class Adagrad:
-    """Adagrad with the step size of another optimiser, `like`, and gradients that bear the factor `loss_scale`.
+    """Adagrad with the step size of another optimiser, asked for at each step; gradients bear the factor `loss_scale`.
 
     Duchi et al. (2011), diagonal; Dean et al. (2012), section 4.1, have the rates at the servers, each for its
     own share.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], like: Optimiser, *, loss_scale: float = 1.0) -> None:
-        self._like, self._scale = like, loss_scale
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], step_size: Callable[[], float], *, loss_scale: float = 1.0
+    ) -> None:
+        self._step_size, self._scale = step_size, loss_scale
         self._squares = {id(weights): torch.zeros_like(weights) for weights in parameters}
 
     @property
     def step_size(self) -> float:
         """That of the other one."""
-        return self._like.step_size
+        return self._step_size()
 
     @property
     def state(self) -> Sequence[torch.Tensor]:

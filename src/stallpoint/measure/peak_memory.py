@@ -38,18 +38,19 @@ class PeakMemory:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
 
-    def row(self, tensors: Mapping[str, Iterable[torch.Tensor]]) -> dict[str, Any]:
+    def row(self, tensors: Mapping[str, Iterable[torch.Tensor]], *, kept: bool = True) -> dict[str, Any]:
         """Columns of `records.PEAK_MEMORY` that are measured, from the `tensors` of training by what they are.
 
-        Bytes; those that the system does not tell are None.
+        Bytes; those that the system does not tell are None. `kept`: the weights trained are those of a network that is
+        kept for other visits, and no copy of them.
         """
         sizes = {name: sum(one.nbytes for one in group) for name, group in tensors.items()}
         host = device = process = None
         if self._reset:
-            own = sizes["weights"] if self._device.type == "cpu" else 0
+            own = sizes["weights"] if self._device.type == "cpu" and kept else 0
             host, process = status("VmHWM") - self._others + own, self._process
         if self._device.type == "cuda":
-            others = resident.held_bytes(self._device) - sizes["weights"]
+            others = resident.held_bytes(self._device) - (sizes["weights"] if kept else 0)
             device = torch.cuda.max_memory_allocated(self._device) - others
         return {"host_peak": host, "device_peak": device, "process": process, **sizes}
 

@@ -1,4 +1,4 @@
-"""What is known of how a layer's gradients travelled."""
+"""What is known of how a layer's gradients and weights travelled."""
 
 from __future__ import annotations
 
@@ -15,4 +15,14 @@ class Sent:
     """What this rank put into messages for them."""
     start: float
     """Start of their all-reduce, s since the start of the iteration."""
+    end: float
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """An all-gather of one layer's weights, s since the start of the iteration."""
+
+    backward: bool
+    """Whether it came in the backward pass."""
+    start: float
     end: float

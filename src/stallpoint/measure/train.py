@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from stallpoint.cells import TrainCell
-from stallpoint.errors import CannotRun
-from stallpoint.measure import memory, resident, synchronisation
+from stallpoint.errors import CannotRun, InputError
+from stallpoint.measure import agreement, memory, resident, synchronisation
 from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
 from stallpoint.measure.device import device_of
 from stallpoint.measure.device_prefetch import DevicePrefetch
@@ -26,16 +26,17 @@ from stallpoint.measure.gradient_norms import GradientNorms
 from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer
 from stallpoint.measure.mpi import MPI
-from stallpoint.measure.optimiser import Optimiser, Sgd
+from stallpoint.measure.optimiser import Optimiser, Sgd, local
 from stallpoint.measure.optimisers import Adagrad
 from stallpoint.measure.peak_memory import PeakMemory
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.precision import forward_context, loss_scale
 from stallpoint.measure.progress import Progress
+from stallpoint.measure.recomputation import Recomputation
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Sensors, between
 from stallpoint.measure.substitutes import FixedMiniBatch
-from stallpoint.measure.synchronisation import Sent
+from stallpoint.measure.synchronisation import Gathered, Sent
 from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
@@ -74,8 +75,9 @@ class Trainer:
     """One worker's part in the training of `network`, which it changes; a context manager.
 
     All ranks must give the same weights. `device` is where it computes, `preset` how gradients are synchronised;
-    what that has to learn from times it learns in the first `warmup` iterations. `change` says what is left out.
-    `optimiser` makes what updates the weights, called like `Sgd`; `norms` is told of the gradients.
+    what that has to learn from times it learns in the first `warmup` iterations. `per_node` ranks share a node, in
+    their order. `change` says what is left out. `optimiser` makes what updates the weights, called like `Sgd`; `norms`
+    is told of the gradients.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Trainer:
         *,
         precision: str = "float32",
         warmup: int = 1,
+        per_node: int = 1,
         change: Change = UNCHANGED,
         optimiser: Callable[..., Optimiser] = Sgd,
         norms: GradientNorms | None = None,
@@ -96,21 +99,30 @@ class Trainer:
         self._device = device
         self._in_precision = forward_context(precision, device)
         self._clock = clock_for(device)
+        sharded = synchronisation.sharded(preset, self._network, world, self._clock, device, per_node)
+        self.copied = sharded is not None
+        """Whether what it trains is a copy of the network."""
+        self._network = sharded.network if sharded else self._network
         self._layers = layers(self._network)
         self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
         self._scale = loss_scale(precision)
-        self._optimiser = optimiser(self._parameters, loss_scale=self._scale)
+        self._parts = preset.accumulate
 
         def for_server(pieces: Sequence[nn.Parameter]) -> Optimiser:
             if preset.server_optimiser == "adagrad":
-                return Adagrad(pieces, self._optimiser, loss_scale=self._scale)
+                return Adagrad(pieces, lambda: self._optimiser.step_size, loss_scale=self._scale)
             return optimiser(pieces, loss_scale=self._scale)
 
         self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
-        self._synchronisation = synchronisation.start(
-            preset, self._network, self._layers, world, self._clock, device, self._optimiser,
-            warmup=warmup, for_server=for_server, empty_messages=change.empty_messages,
+        self._synchronisation = sharded or synchronisation.start(
+            preset, self._network, self._layers, world, self._clock, device, self._step_of,
+            warmup=warmup, for_server=for_server, empty_messages=change.empty_messages, waiting=self._waiting,
         )  # fmt: skip
+        if sharded:
+            sharded.start(self._layers, self._waiting)
+        # Before layers are timed: what is computed again is then their backward pass.
+        self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
+        self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=self._scale)
         self._update = change.update
         self._norms = norms
         self._timer = LayerTimer(self._layers, self._clock, self._ready if norms else self._synchronisation.ready)
@@ -123,39 +135,80 @@ class Trainer:
         loaded = mark()
         inputs, labels = (part.to(self._device, non_blocking=True) for part in (batch.inputs, batch.labels))
         copied = mark()
-        with self._in_precision:
-            loss = self._synchronisation.network(inputs, labels)
-        forward = mark()
-        workers = 1 if self._synchronisation.apart else self._world.size
-        (loss * (self._scale / workers)).backward()  # scaled here, summed gradients are averages
-        backward = self._synchronisation.backward_ended(mark())
+        *earlier, last = self._in_parts(inputs, labels)
+        losses, passes = [], []
+        for part in earlier:
+            with self._synchronisation.accumulating(), self._timer.accumulating():
+                loss, *ends = self._pass(*part)
+            self._timer.passed(*ends)
+            losses.append(loss)
+            passes.append(ends)
+        loss, forward, backward = self._pass(*last)
+        passes.append([forward, self._synchronisation.backward_ended(backward)])
+        losses.append(loss)
         self._timer.check_gradients()
         self._synchronisation.finish()
         synchronised = mark()
+        self._timer.passed(*passes[-1])
         if self._norms:
             self._norms.summed()
         if self._update and not self._synchronisation.updates:
             if self._delays:
                 self._delays.swap()
-            self._optimiser.step(self._parameters)
+            self._synchronisation.update(self._optimiser.step, self._parameters)
         updated = mark()
         self._synchronisation.updated()
         exchanged = mark()
         self._clock.wait()
 
-        ends = (loaded, copied, forward, backward, synchronised, updated, exchanged)
-        times = self._timer.times(forward, backward)
-        sent = self._synchronisation.sent()
+        times = self._timer.times()
+        sent, gathered = self._synchronisation.sent(), self._synchronisation.gathered()
         self._synchronisation.clear()
         self._synchronisation.learn(times.gradient_ready)
-        return Iteration(self._phase_columns(batch, loss, ends, sent), times.columns(self._layers, sent), times.turns)
+        phases = self._phases([loaded, copied], passes, [synchronised, updated, exchanged], times.waits)
+        columns = self._phase_columns(batch, losses, phases, sent, gathered)
+        return Iteration(columns, times.columns(self._layers, sent, gathered), times.turns)
+
+    def _in_parts(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The parts of a mini-batch that are computed one after the other."""
+        if len(inputs) % self._parts:
+            raise InputError(f"accumulate: {self._parts} does not divide the worker's mini-batch of {len(inputs)}")
+        return list(zip(inputs.chunk(self._parts), labels.chunk(self._parts), strict=True))
+
+    def _pass(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, Mark, Mark]:
+        """The loss of a forward and a backward pass, and the end of each."""
+        with self._in_precision:
+            loss = self._synchronisation.forward(inputs, labels)
+        forward = self._clock.mark()
+        # Scaled here, summed gradients are averages.
+        workers = 1 if self._synchronisation.apart else self._world.size
+        (loss * (self._scale / (workers * self._parts))).backward()  # type: ignore[no-untyped-call]
+        return loss, forward, self._clock.mark()
+
+    def _phases(
+        self, begin: list[Mark], passes: list[list[Mark]], end: list[Mark], waits: Sequence[tuple[float, float]]
+    ) -> dict[str, float]:
+        """Seconds of each of `PHASES`: waiting in the middle of one is exposed communication."""
+        begin_, passes_, end_ = ([self._clock.seconds(at) for at in of] for of in (begin, [*chain(*passes)], end))
+
+        def waited(start: float, stop: float) -> float:
+            return sum(until - since for since, until in waits if start <= since < stop)
+
+        phases = dict.fromkeys(PHASES, 0.0)
+        phases["data_wait"], phases["host_to_device"] = begin_[0], begin_[1] - begin_[0]
+        for place, (start, stop) in enumerate(pairwise([begin_[1], *passes_])):
+            phases["backward" if place % 2 else "forward"] += stop - start - waited(start, stop)
+        phases["update"] = end_[1] - end_[0] - waited(end_[0], end_[1])
+        exchange = end_[2] - end_[1]  # of weights, after the update
+        phases["exposed_communication"] = end_[0] - passes_[-1] + waited(begin_[1], end_[1]) + exchange
+        return phases | {"iteration_time": end_[2]}
 
     @property
     def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
         """Tensors of training by what they are; for gradients, gone between iterations, parameters of the same size."""
         return {
-            "weights": (*self._network.parameters(), *self._network.buffers()),
-            "gradients": self._parameters,
+            "weights": map(local, (*self._network.parameters(), *self._network.buffers())),
+            "gradients": map(local, self._parameters),
             "optimiser": self._optimiser.state,
         }
 
@@ -190,13 +243,16 @@ class Trainer:
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
 
-        Compares up to 1000 values of each parameter; nodes with different CPUs may round them differently.
+        Compares up to 1000 values of each parameter; nodes with different CPUs may round them differently. Of sharded
+        weights the ranks that hold the same share are compared.
         """
-        values = [weights.detach().flatten() for weights in self._parameters]
+        values = [local(weights.detach()).flatten() for weights in self._parameters]
         low = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
         high = low.copy()
-        self._world.comm.Allreduce(MPI.IN_PLACE, low, MPI.MIN)
-        self._world.comm.Allreduce(MPI.IN_PLACE, high, MPI.MAX)
+        alike = self._world.comm.Split(self._world.rank % self._synchronisation.shards, self._world.rank)
+        alike.Allreduce(MPI.IN_PLACE, low, MPI.MIN)
+        alike.Allreduce(MPI.IN_PLACE, high, MPI.MAX)
+        alike.Free()
         if not np.allclose(low, high, rtol=1e-4, atol=1e-8):
             raise ArithmeticError("the ranks' weights differ after training: not all gradients were summed")
 
@@ -209,6 +265,8 @@ class Trainer:
         # After an error the other ranks may have gone: what is under way might never end.
         self._synchronisation.close(wait=error is None)
         self._timer.remove()
+        if self._recomputation:
+            self._recomputation.remove()
         for weights in self._parameters:
             weights.grad = None
 
@@ -217,20 +275,27 @@ class Trainer:
         self._norms.ready(layer)
         self._synchronisation.ready(layer)
 
+    def _step_of(self, parameters: list[nn.Parameter]) -> None:
+        self._optimiser.step(parameters)
+
+    def _waiting(self, begins: bool) -> None:
+        self._timer.waiting(begins)
+
     def _phase_columns(
-        self, batch: MiniBatch, loss: torch.Tensor, ends: Sequence[Mark], sent: Mapping[int, Sent]
+        self,
+        batch: MiniBatch,
+        losses: Sequence[torch.Tensor],
+        phases: dict[str, float],
+        sent: Mapping[int, Sent],
+        gathered: Mapping[int, Sequence[Gathered]],
     ) -> dict[str, float]:
-        times = [0.0, *(self._clock.seconds(end) for end in ends)]
-        *durations, exchange = (end - begin for begin, end in pairwise(times))
-        phases = dict(zip(PHASES, durations, strict=True))
-        phases["exposed_communication"] += exchange  # of weights, after the update
+        under_way: list[Sent | Gathered] = [*sent.values(), *chain.from_iterable(gathered.values())]
         return {
             **phases,
-            "iteration_time": times[-1],
             "read": batch.read,
             "decode": batch.decode,
-            "communication": covered((layer.start, layer.end) for layer in sent.values()),
-            "loss": loss.item(),
+            "communication": covered((one.start, one.end) for one in under_way),
+            "loss": sum(loss.item() for loss in losses) / len(losses),
         }
 
 
@@ -258,6 +323,7 @@ def iterations(
     network = network_of(cell)
     preset, device = preset_from(cell.preset), device_of(cell)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
+    agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
     trained = resident.network(network, cell.seed, device)
@@ -267,7 +333,7 @@ def iterations(
         on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
             trained, world, preset, device,
-            precision=cell.precision, warmup=cell.warmup, change=change,
+            precision=cell.precision, warmup=cell.warmup, per_node=cell.workers_per_node, change=change,
         ) as trainer,
         Sensors(gpu=device.index) as sensors,
     ):  # fmt: skip
@@ -286,7 +352,7 @@ def iterations(
             if not math.isfinite(measured.phases["loss"]):
                 raise CannotRun(f"the loss of iteration {iteration} is {measured.phases['loss']}: training diverges")
             progress.tell(iteration + 1)
-        keep.add(PEAK_MEMORY, **peak.row(trainer.tensors))
+        keep.add(PEAK_MEMORY, **peak.row(trainer.tensors, kept=not trainer.copied))
         keep.add(STALENESS, **trainer.staleness())
         if preset.communicates and preset.synchronous and not change.empty_messages:
             trainer.check_weights()

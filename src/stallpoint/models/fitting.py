@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from stallpoint.models.answers import (
     critical_path,
     curve_distances,
     feeding,
+    fits,
     grid,
     halvings,
     hidden_communication,
@@ -41,7 +43,7 @@ from stallpoint.models.answers import (
 from stallpoint.models.answers.median_iterations import MedianIteration
 from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import frame, of_types
-from stallpoint.models.base.measured import Measured, measured, over_ranks, presets
+from stallpoint.models.base.measured import Measured, measured, over_ranks, presets, trained
 from stallpoint.models.base.statistics import groups
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
 from stallpoint.models.iteration import tables as predictions
@@ -51,7 +53,7 @@ from stallpoint.models.scaling import curves as scaling_curves
 from stallpoint.models.terms import communication, copies, data, matrix_products, pace, peaks, storage
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.presets import PRESETS, Preset, preset_from
 from stallpoint.records import MODEL_TABLES, TABLES
 
 
@@ -68,6 +70,7 @@ def fit(
     available: Mapping[str, int] | None = None,
     calibration_nodes: Collection[int] = (),
     multiply_adds: Mapping[str, float] | None = None,
+    tokens: Mapping[str, int] | None = None,
     rated: Mapping[str, Mapping[str, float]] | None = None,
     epoch_samples: int = utilisation.IMAGENET,
     seed: int = 0,
@@ -82,8 +85,8 @@ def fit(
     (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. What trained on
     more nodes than `calibration_nodes` (on more workers than the fewest two counts, unless given) is predicted from the
     rest alone for validation.
-    `multiply_adds`, `rated` and `epoch_samples` as `utilisation.table` takes them. The same records and `seed` give the
-    same numbers.
+    `multiply_adds`, `tokens`, `rated` and `epoch_samples` as `utilisation.table` takes them. The same records and
+    `seed` give the same numbers.
     """
     tidy = _typed(tidy)
     tidy["sgemm"] = matrix_products.in_precision(tidy["sgemm"], tidy["runs"])
@@ -123,7 +126,7 @@ def fit(
     curves = trust.shown(DagModel(cluster).curves(points, nodes), compute)
     # Without communication ranks train nothing together: such a curve explains others and answers nothing itself.
     training = [curve for curve in curves if cluster.communicates(curve.measured[curve.base].point)]
-    trained = [measured for measured in points if cluster.communicates(measured.point)]
+    communicating = [measured for measured in points if cluster.communicates(measured.point)]
     # Each training point on every curve it is of, others for themselves.
     placed = [
         *(one for one in points if one.point.scaling not in SCALINGS or not cluster.communicates(one.point)),
@@ -175,13 +178,18 @@ def fit(
         "curve_distances": curve_distances.table(compute, products),
         "hidden_communication": hidden_communication.table(curves, points, cluster.presets),
         "interventions": interventions.table(curves, points, intervened, cluster.presets, seed),
-        "comparisons": comparisons.table(trained),
+        "comparisons": comparisons.table(communicating),
         "traffic": traffic.table(placed, compute.layers, tidy["storage_reads"], epoch_samples),
         "break_even": break_even.table(points, runs, tidy["staging"], tidy["conversions"], seed),
         "copy_rates": copies.copy_rates(tidy["copies"], seed),
-        "utilisation": utilisation.table(placed, compute.layers, multiply_adds or {}, rated or {}, epoch_samples),
+        "utilisation": utilisation.table(
+            placed, compute.layers, multiply_adds or {}, tokens or {}, rated or {}, epoch_samples
+        ),
         "memory": peaks.table(memory),
         "largest_batch": largest,
+        "fits": fits.table(
+            training, memory, compute.layers, cluster.presets, tidy["peak_memory"], tidy["environments"]
+        ),
         "steps_to_target": steps.table(to_target, threshold),
         "noise_scale": noise_scale.table(norms, seed),
         "critical_batches": noise_scale.critical_batches(to_target, noise, threshold),
@@ -217,13 +225,19 @@ def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame, 
     """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are all there are."""
     visits = disturbances.with_sentinel(visits)
     in_full = median_iterations.cells_of_runs(runs)
-    reduced, found, intervened, counts, shown = zip(*(_part(part, visits, in_full) for part in parts), strict=True)
+    # Where parts of a mini-batch, or activations, are computed one after the other, layers have the times of all.
+    apart = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
+    reduced, found, intervened, counts, shown = zip(
+        *(_part(part, visits, in_full, apart) for part in parts), strict=True
+    )
     return _Reduced(
         joined(reduced), pd.concat(found), pd.concat(intervened), pd.concat(counts), list(chain.from_iterable(shown))
     )
 
 
-def _part(part: Mapping[str, pd.DataFrame], visits: pd.DataFrame, in_full: frozenset[str]) -> _Reduced:
+def _part(
+    part: Mapping[str, pd.DataFrame], visits: pd.DataFrame, in_full: frozenset[str], apart: frozenset[str]
+) -> _Reduced:
     iterations, layers, intervened = (part[table.name] for table in COLUMNS)
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
@@ -231,8 +245,9 @@ def _part(part: Mapping[str, pd.DataFrame], visits: pd.DataFrame, in_full: froze
     changed = [
         over_ranks(rows, layers.iloc[:0]).assign(intervention=name) for name, rows in groups(left_out, "intervention")
     ]
+    known = trainings(good, layers)
     return _Reduced(
-        trainings(good, layers),
+        replace(known, alone={name: cell for name, cell in known.alone.items() if name not in apart}),
         found,
         pd.concat(changed) if changed else left_out.iloc[:0],
         disturbances.counts(iterations, found),

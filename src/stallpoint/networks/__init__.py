@@ -99,6 +99,11 @@ class RegisteredNetwork:
         return network
 
 
+_OF_DECODERS = (
+    "Narayanan et al., SC 2021, appendix: half of 24 s l h^2 (1 + s / 6h + V / 12lh), without the backward pass and "
+    "what is computed again"
+)
+
 NETWORKS: dict[str, RegisteredNetwork] = {
     network.name: network
     for network in (
@@ -182,7 +187,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="gpt2-small",
-            build_function="gpt2_small:gpt2_small",
+            build_function="gpt2:gpt2_small",
             takes=Tokens(length=1024, vocabulary=50257),
             parameters=124_439_808,
             largest_layer_bytes=154_389_504,
@@ -294,6 +299,65 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             ),
             description="LeNet in Caffe's form, for grey images of 28x28 pixels: two convolutions, two other layers",
             source="LeCun et al. (1998); Caffe's examples/mnist",
+        ),
+        RegisteredNetwork(
+            name="gpt2-medium",
+            build_function="gpt2:gpt2_medium",
+            takes=Tokens(length=1024, vocabulary=50257),
+            parameters=354_823_168,
+            largest_layer_bytes=205_852_672,
+            multiply_adds=413_475_536_896,
+            published=Published(
+                parameters=Said("354823168", "Hugging Face, openai-community/gpt2-medium: num_parameters()"),
+                multiply_adds=Said("413475536896", _OF_DECODERS),
+            ),
+            description="GPT-2 medium (355M): as gpt2-small, with 24 wider blocks",
+            source="Radford et al. (2019), section 2.3; openai/gpt-2, models/355M",
+        ),
+        RegisteredNetwork(
+            name="gpt2-large",
+            build_function="gpt2:gpt2_large",
+            takes=Tokens(length=1024, vocabulary=50257),
+            parameters=774_030_080,
+            largest_layer_bytes=257_315_840,
+            multiply_adds=887_285_350_400,
+            published=Published(
+                parameters=Said("774030080", "Hugging Face, openai-community/gpt2-large: num_parameters()"),
+                multiply_adds=Said("887285350400", _OF_DECODERS),
+            ),
+            description="GPT-2 large (774M): as gpt2-small, with 36 wider blocks",
+            source="Radford et al. (2019), section 2.3; openai/gpt-2, models/774M",
+        ),
+        RegisteredNetwork(
+            name="stories-15m",
+            build_function="llama:stories_15m",
+            takes=Tokens(length=256, vocabulary=32000),
+            parameters=15_191_712,
+            largest_layer_bytes=36_864_000,
+            multiply_adds=4_114_612_224,
+            published=Published(
+                parameters=Said("15e6", "karpathy/llama2.c, README: stories15M"),
+                multiply_adds=Said("4.1e9", "karpathy/llama2.c, model.py: estimate_mfu, a third of its half"),
+            ),
+            description="a small Llama: six blocks; the output layer shares the embedding's weights",
+            source="Touvron et al. (2023), section 2.2; sizes of karpathy/llama2.c, stories15M",
+        ),
+        RegisteredNetwork(
+            name="tiny-llama",
+            build_function="llama:tiny_llama",
+            takes=Tokens(length=2048, vocabulary=32000),
+            parameters=1_100_048_384,
+            largest_layer_bytes=262_144_000,
+            multiply_adds=2_496_449_740_800,
+            published=Published(
+                parameters=Said("1.1e9", "Zhang et al., TinyLlama, 2024, Table 2"),
+                multiply_adds=Said(
+                    "2.50e12",
+                    "Chowdhery et al., PaLM, 2022, appendix B: a third of 6 N + 12 L H Q T for each token, halved",
+                ),
+            ),
+            description="TinyLlama (1.1B): 22 blocks in Llama 2's form, four groups of eight heads",
+            source="Zhang et al. (2024), TinyLlama, Table 2; Touvron et al. (2023)",
         ),
     )
 }

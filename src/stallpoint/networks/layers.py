@@ -30,6 +30,14 @@ class Add(nn.Module):
         return left + right
 
 
+class Multiply(nn.Module):
+    """Multiplies two tensors of the same shape, value by value."""
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        """The product, in new memory."""
+        return left * right
+
+
 class Sequence(nn.Module):
     """Makes a sequence of vectors of an image's feature maps, row by row."""
 
@@ -76,6 +84,35 @@ class Attention(nn.Module):
         query, key, value = values.view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         heads = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
         return heads.transpose(1, 2).reshape(batch, length, -1)
+
+
+class RotaryAttention(nn.Module):
+    """Causal self-attention whose queries and keys are turned by their place (Su et al. 2021, RoFormer, eq. 34).
+
+    `groups` of the `heads` share a key and a value each.
+    """
+
+    def __init__(self, heads: int, groups: int, base: float = 10000.0) -> None:
+        super().__init__()
+        self.heads, self.groups, self.base = heads, groups, base
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Queries, keys and values side by side, [b, length, width + 2·groups·width/heads], to [b, length, width]."""
+        batch, length, _ = values.shape
+        parts = values.view(batch, length, self.heads + 2 * self.groups, -1).transpose(1, 2)
+        query, key, value = torch.split(parts, [self.heads, self.groups, self.groups], dim=1)
+        key, value = (one.repeat_interleave(self.heads // self.groups, dim=1) for one in (self._turned(key), value))
+        heads = functional.scaled_dot_product_attention(self._turned(query), key, value, is_causal=True)
+        return heads.transpose(1, 2).reshape(batch, length, -1)
+
+    def _turned(self, values: torch.Tensor) -> torch.Tensor:
+        """Each pair of values [..., length, width] turned by its place times base^(-pair / pairs)."""
+        length, pairs = values.shape[-2], values.shape[-1] // 2
+        turns = self.base ** (-torch.arange(pairs, device=values.device) / pairs)
+        angles = torch.arange(length, device=values.device)[:, None] * turns
+        sine, cosine = angles.sin().to(values.dtype), angles.cos().to(values.dtype)
+        first, second = values[..., 0::2], values[..., 1::2]
+        return torch.stack([first * cosine - second * sine, first * sine + second * cosine], dim=-1).flatten(-2)
 
 
 class FirstToken(nn.Module):
@@ -158,9 +195,11 @@ LAYER_TYPES: dict[type[nn.Module], str] = {
     ClassToken: "embedding",
     Positions: "embedding",
     Attention: "attention",
+    RotaryAttention: "attention",
     nn.MultiheadAttention: "attention",
     nn.ReLU: "relu",
     nn.GELU: "gelu",
+    nn.SiLU: "silu",
     nn.Softmax: "softmax",
     nn.MaxPool2d: "pooling",
     nn.AvgPool2d: "pooling",
@@ -169,12 +208,14 @@ LAYER_TYPES: dict[type[nn.Module], str] = {
     nn.LocalResponseNorm: "lrn",
     nn.BatchNorm2d: "batch-norm",
     nn.LayerNorm: "layer-norm",
+    nn.RMSNorm: "rms-norm",
     nn.Dropout: "dropout",
     nn.Flatten: "flatten",
     Sequence: "flatten",
     FirstToken: "flatten",
     Concat: "concat",
     Add: "add",
+    Multiply: "multiply",
     Loss: "loss",
     TotalLoss: "loss",
 }
@@ -258,5 +299,5 @@ def initialise(network: nn.Module, seed: int) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding | ClassToken | Positions):
             nn.init.normal_(module.weight, std=0.02, generator=generator)
-        elif isinstance(module, nn.BatchNorm2d | nn.LayerNorm):
+        elif isinstance(module, nn.BatchNorm2d | nn.LayerNorm | nn.RMSNorm):
             module.reset_parameters()

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from stallpoint.networks.inputs import Inputs
-from stallpoint.networks.layers import Attention, layers
+from stallpoint.networks.layers import Attention, RotaryAttention, layers
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -105,7 +105,7 @@ def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: An
     elif isinstance(module, _CONVOLUTIONS):
         filters, *patch = module.weight.shape
         yield (filters // module.groups, prod(patch), output[0, 0].numel(), len(output) * module.groups), ""
-    elif isinstance(module, Attention):
+    elif isinstance(module, Attention | RotaryAttention):
         batch, length, width = output.shape
         yield from _attention(length, length, width // module.heads, batch * module.heads)
     elif isinstance(module, nn.MultiheadAttention):

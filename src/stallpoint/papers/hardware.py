@@ -9,6 +9,7 @@ from stallpoint.numerals import number
 from stallpoint.origins import in_words
 from stallpoint.papers import Made, Material, Missing
 from stallpoint.papers.study import environments, machines
+from stallpoint.presets import ALL_REDUCE
 from stallpoint.typeset import Typeset
 
 FILE = "shi-2018-exhibits"
@@ -55,9 +56,10 @@ def _ours(material: Material, hardware: str, row: str) -> str:
 
 
 def _fits(material: Material, hardware: str) -> pd.DataFrame:
-    """The fits of single places: the piece of the largest messages of each scheme."""
+    """The fits of all-reduces in single places: the piece of the largest messages of each scheme."""
     fits = material.tables["communication"]
-    fits = fits[(fits["hardware"] == hardware) & (fits["fit"] == "place") & (fits["beta"] > 0)]
+    fits = fits[(fits["hardware"] == hardware) & (fits["operation"] == ALL_REDUCE)]
+    fits = fits[(fits["fit"] == "place") & (fits["beta"] > 0)]
     return fits.sort_values("piece").drop_duplicates(["backend", "reduction", "nodes", "ranks"], keep="last")
 
 

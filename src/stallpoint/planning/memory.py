@@ -30,7 +30,7 @@ def _of(cell: TrainCell, known: Iterable[dict[str, Any]]) -> Iterator[str]:
         same = (row["network"], row["hardware"], row["workers_per_node"]) == (
             cell.network, cell.hardware, cell.workers_per_node,
         )  # fmt: skip
-        of_curve = same and (row["sync"], row["prefetch"]) == (cell.sync, cell.prefetch)
+        of_curve = same and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
         what = f"{cell.network} on {cell.hardware}, {cell.sync}: b = {cell.worker_batch:,}"
         failed = row["smallest_failed"]
         # Whatever synchronises gradients only adds to what one worker alone takes.

@@ -142,7 +142,7 @@ def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
         return VISIT + (1 + cell.samples) * 2 * each * crowd / rate
     if isinstance(cell, CollectivesCell):
         rows = sum(ROW * crowd + 4 * _all_reduce(bytes_, cell.ranks) for bytes_ in cell.message_bytes)
-        return VISIT + (1 + cell.samples) * rows
+        return VISIT + (1 + cell.samples) * rows * len(cell.sent)
     if isinstance(cell, StorageCell):
         passes = 6 * len({1, cell.readers}) + 2  # three orders, cold and warm; looking up files, decoding
         return VISIT + passes * cell.samples * READ * crowd + 2 * (cell.checkpoint_bytes or 0) / WRITING

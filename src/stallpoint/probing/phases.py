@@ -8,6 +8,7 @@ waiting for data       the script asks a DataLoader for the next mini-batch     
 forward                the model is called                                                ``forward``
 backward               ``backward`` is called (of the loss, whatever it is made of)        ``backward``
 waiting for gradients  the last gradients of that backward pass are complete              ``exposed_communication``
+waiting for messages   a message is waited for in the middle of another phase             ``exposed_communication``
 update                 ``backward`` returns                                               ``update``
 =====================  =================================================================  ========================
 
@@ -34,10 +35,17 @@ class Phases:
 
     def __init__(self) -> None:
         self._begun: list[tuple[str, Mark]] = []
+        self._interrupted = BETWEEN
 
     def begin(self, phase: str, mark: Mark) -> None:
         """From here on the script is in `phase`."""
         self._begun.append((phase, mark))
+
+    def waiting(self, begins: bool, mark: Mark) -> None:
+        """The script begins to wait for a message, or goes on with the phase that it was in."""
+        if begins:
+            self._interrupted = self._begun[-1][0] if self._begun else BETWEEN
+        self.begin(EXPOSED if begins else self._interrupted, mark)
 
     def seconds(self, of: Callable[[Mark], float], end: Mark) -> dict[str, float]:
         """How long each took until the iteration's `end`; then the next iteration begins."""

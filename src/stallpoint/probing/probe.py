@@ -19,10 +19,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
+from stallpoint.measure.layer_timing import LayerTimer
 from stallpoint.measure.sensors import Sensors, between
 from stallpoint.networks.layers import Layer, layers
 from stallpoint.probing import files
-from stallpoint.probing.layer_passes import LayerPasses
 from stallpoint.probing.memory import Memory
 from stallpoint.probing.parallelism import parallelism_of
 from stallpoint.probing.phases import BACKWARD, BETWEEN, DATA, EXPOSED, FORWARD, UPDATE, Phases, watched
@@ -84,9 +84,9 @@ class Probe:
         self._recording = files.Recording.begin(self._folder, rank)
         with ExitStack() as undo:
             self._last_ready: Mark = None
-            self._passes = LayerPasses(self._layers, self._clock, self._ready)
-            undo.callback(self._passes.remove)
-            self._parallelism = parallelism_of(self._model, self._layers, self._clock.mark, self._ranks)
+            self._timer = LayerTimer(self._layers, self._clock, self._ready)
+            undo.callback(self._timer.remove)
+            self._parallelism = parallelism_of(self._model, self._layers, self._clock.mark, self._ranks, self._waiting)
             undo.callback(self._parallelism.close)
             self._memory = Memory(self._model, self._optimizer, self._device)
             for hook in (
@@ -136,14 +136,13 @@ class Probe:
 
     def called(self) -> None:
         """Say that a forward pass begins, where a loop does not call the model itself."""
-        self._passes.settle()
         self._forwards = True
         self._phases.begin(FORWARD, self._clock.mark())
 
     def set_aside(self) -> None:
         """Mark this iteration like warm-up: the loop does something else in it."""
         self._evaluated = True
-        self._passes.forget()
+        self._timer.forget()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -186,7 +185,8 @@ class Probe:
             "loss": float("nan"),
             **between(self._reading, self._sensors.read()),
         }
-        self._recording.add(iteration, self._passes.columns(sent))
+        gathered = self._parallelism.gathered(seconds)
+        self._recording.add(iteration, self._timer.times().columns(self._layers, sent, gathered))
         self._parallelism.clear()
 
     def _describe(self, *, ended: str) -> None:
@@ -231,6 +231,14 @@ class Probe:
     def _ready(self, _layer: int) -> None:
         self._last_ready = self._clock.mark()
 
+    def _waiting(self, begins: bool) -> None:
+        """The rank begins, or ends, to wait for a message while it computes: no phase's time and no layer's."""
+        if begins:
+            self._timer.waiting(True)
+        self._phases.waiting(begins, self._clock.mark())
+        if not begins:  # so that layers take no longer than their phase
+            self._timer.waiting(False)
+
     def _backward(self, begins: bool) -> None:
         """A backward pass begins or has returned; one inside of another is part of it."""
         self._depth += 1 if begins else -1
@@ -246,7 +254,7 @@ class Probe:
             self._phases.begin(EXPOSED, ready)
         self._phases.begin(UPDATE, now)
         # What comes after the last gradients is waiting, and no layer's time.
-        self._passes.passed(self._forward_end, now if ready is None else ready)
+        self._timer.passed(self._forward_end, now if ready is None else ready)
 
 
 def _most() -> int | None:

@@ -14,6 +14,8 @@ from typing import Any
 from stallpoint.cells import Cell
 from stallpoint.configuration import check
 from stallpoint.errors import InputError
+from stallpoint.networks import NETWORKS
+from stallpoint.networks.inputs import Tokens
 from stallpoint.study.catalogue import resolve
 from stallpoint.study.convergence import convergence_cells
 from stallpoint.study.imported import imported_cells
@@ -79,6 +81,15 @@ class Study:
             name: {what: unit * entry[key] for what, (key, unit) in units.items() if key in entry}
             for name, entry in self.config["hardware"].items()
         }
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """Tokens of a sample of each network that takes sequences of them."""
+        known = {name: network.takes for name, network in NETWORKS.items()}
+        own = {
+            name: entry["sequence_length"] for name, entry in self.own_networks.items() if "sequence_length" in entry
+        }
+        return {name: takes.length for name, takes in known.items() if isinstance(takes, Tokens)} | own
 
     @property
     def presets(self) -> dict[str, Mapping[str, Any]]:

@@ -18,7 +18,7 @@ from stallpoint.exchange.all_reduce_logs import PROFILER
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.own import own_network
-from stallpoint.presets import CHOICES, COMMUNICATORS, Preset, presets_of
+from stallpoint.presets import CHOICES, COMMUNICATORS, OPERATIONS, Preset, presets_of
 from stallpoint.recipes import CHOICES as RECIPE_CHOICES
 from stallpoint.recipes import Search, recipes_of
 from stallpoint.storage import FORMATS
@@ -136,6 +136,7 @@ def _uses(
         "convergence[].recipe": recipes,
         "storage.<name>.convert_from": config["storage"],
         "sgemm.networks": networks,
+        "collectives.operations": OPERATIONS,
         "storage_reads.also": config["storage"],
         "what_if[].storage": config["storage"],
         "what_if[].sync": presets,
@@ -148,7 +149,10 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
     wrong = []
     for key, names in uses.items():
         last = key.rsplit(".", 1)[1]
-        what = {"sync": "preset", "networks": "network", "also": "storage", "convert_from": "storage"}.get(last, last)
+        what = {
+            "sync": "preset", "networks": "network", "operations": "operation", "also": "storage",
+            "convert_from": "storage",
+        }.get(last, last)  # fmt: skip
         for where, value in _values(config, key.replace("[]", ".[]").split(".")):
             wrong += [unknown(name, list(names), where, what) for name in as_list(value) if name not in names]
     if wrong:

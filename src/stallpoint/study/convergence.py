@@ -62,6 +62,11 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
     for sync in as_list(block["sync"]):
         if not catalogue.presets[sync].communicates:
             raise InputError(f"{where}.sync: preset {sync} sends nothing: its ranks would train networks of their own")
+        if catalogue.presets[sync].sharding != "none":
+            raise InputError(
+                f"{where}.sync: preset {sync} shards weights or the optimiser, and runs to a target evaluate and save "
+                "whole ones; ddp learns the same"
+            )
         _check_server(sync, block, catalogue, where)
     trials = sum(len(catalogue.recipes[recipe].points()) for recipe in as_list(block["recipe"]))
     others = math.prod(len(as_list(block[axis])) for axis in AXES if axis in block and axis != "recipe")

@@ -126,9 +126,22 @@ def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | No
         if batch % ranks:
             return f"batch {batch} is not divisible by {ranks} workers"
     own = _worker_batch(combination, ranks)
+    if combination["scaling"] != "compute" and (why := _preset_impossible(combination, catalogue, own)):
+        return why
     network = NETWORKS.get(combination["network"])
     if network and own < network.smallest_batch:
         return f"b = {own}, but network {network.name} trains on {network.smallest_batch} samples at least"
+    return None
+
+
+def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own: int) -> str | None:
+    """Why its preset cannot train a combination with `own` samples of each worker."""
+    name = combination["sync"]
+    preset, workers = catalogue.presets[name], combination["workers_per_node"]
+    if own % preset.accumulate:
+        return f"b = {own} is not divisible by the {preset.accumulate} parts of preset {name} (accumulate)"
+    if preset.sharding == "node" and workers == 1 and combination["nodes"] > 1:
+        return f"preset {name} shards inside a node, which has one worker; fsdp shards over all"
     return None
 
 

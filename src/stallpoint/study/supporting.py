@@ -15,6 +15,7 @@ from stallpoint.cells import (
     StorageCell,
     TrainCell,
 )
+from stallpoint.presets import ALL_REDUCE, OPERATIONS
 from stallpoint.storage import FORMATS
 from stallpoint.study.catalogue import Catalogue, as_list
 from stallpoint.study.storages import staging
@@ -24,8 +25,10 @@ def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
     """What the training cells call for: sgemm, collectives (but those `imported`), storage and copies cells."""
-    trained = dict.fromkeys((cell.network, cell.hardware) for cell in train if not isinstance(cell, CommandCell))
-    reduced = sorted(_reductions(train, catalogue) - _reduced_elsewhere(imported))
+    timed = [cell for cell in train if not isinstance(cell, CommandCell)]
+    trained = dict.fromkeys((cell.network, cell.hardware) for cell in timed)
+    elsewhere = _reduced_elsewhere(imported)
+    reduced = sorted((of, sent) for of, sent in _sent(config, train, catalogue).items() if of not in elsewhere)
     read = sorted(_read(config, catalogue, train))
     for repeat in range(1, config["repeats"] + 1):
         if "sgemm" in config:
@@ -42,12 +45,13 @@ def supporting_cells(
                     ),
                 )
         if "collectives" in config:
-            for hardware, nodes, workers, backend, reduction in reduced:
+            for (hardware, nodes, workers, backend, reduction), operations in reduced:
                 yield CollectivesCell(
                     backend=backend,
                     reduction=reduction,
                     message_bytes=_message_sizes(config["collectives"]),
                     samples=config["collectives"]["samples"],
+                    operations=None if operations == [ALL_REDUCE] else operations,
                     **catalogue.common(
                         hardware, nodes=nodes, workers_per_node=workers, repeat=repeat, **_visits(config["collectives"])
                     ),
@@ -93,14 +97,33 @@ def _visits(section: Mapping[str, Any]) -> dict[str, int]:
     return {"visits": section["visits"]} if "visits" in section else {}
 
 
-def _reductions(train: Iterable[TrainCell], catalogue: Catalogue) -> set[tuple[str, int, int, str, str]]:
-    """Hardware, nodes, workers per node, backend and reduction scheme of the training cells that communicate."""
-    found = {((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in train if cell.ranks > 1}
-    used = ((place, catalogue.presets[sync]) for place, sync in found)
-    return {(*place, preset.communicator, preset.scheme) for place, preset in used if preset.communicates}
+_Scheme = tuple[str, int, int, str, str]
+"""Hardware, nodes, workers per node, backend and reduction scheme."""
 
 
-def _reduced_elsewhere(imported: Iterable[Cell]) -> set[tuple[str, int, int, str, str]]:
+def _sent(config: Mapping[str, Any], train: Iterable[TrainCell], catalogue: Catalogue) -> dict[_Scheme, list[str]]:
+    """The operations that training cells call for by their schemes, all-reduces and what the study asks for included.
+
+    Where weights are sharded inside nodes, messages go inside a node, and between single workers of several.
+    """
+    cells = {((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in train if cell.ranks > 1}
+    found: dict[_Scheme, set[str]] = {}
+    for (hardware, nodes, workers), sync in cells:
+        preset = catalogue.presets[sync]
+        if not preset.communicates:
+            continue
+        scheme = preset.communicator, preset.scheme
+        places = {(nodes, workers): set(preset.operations)}
+        if preset.sharding == "node":
+            places = {(1, workers): set(preset.operations), (nodes, 1): {ALL_REDUCE}, (nodes, workers): set()}
+        for place, operations in places.items():
+            if place != (1, 1):
+                found.setdefault((hardware, *place, *scheme), set()).update(operations)
+    also = {ALL_REDUCE, *as_list(config["collectives"].get("operations", []))} if "collectives" in config else set()
+    return {of: [name for name in OPERATIONS if name in operations | also] for of, operations in found.items()}
+
+
+def _reduced_elsewhere(imported: Iterable[Cell]) -> set[_Scheme]:
     return {
         (cell.hardware, cell.nodes, cell.workers_per_node, cell.backend, cell.reduction)
         for cell in imported

@@ -9,10 +9,11 @@ global mini-batch. `assembly` puts together what a preset asks for:
 - `exchanging`: algorithms that exchange all weights or gradients in one message: `averaging` and `gossip` over MPI;
   `asynchronous`, `downpour` and `elastic` with a `server` each asks for itself (`served`);
 - `delayed`: gradients that are put off;
-- `communicator`: who moves the bytes: `mpi` or `torch_distributed`; `ddp` does everything by itself.
+- `communicator`: who moves the bytes: `mpi` or `torch_distributed`;
+- `ddp`, `zero` and `fsdp` do everything by themselves.
 """
 
-from stallpoint.measure.synchronisation.assembly import start
-from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
+from stallpoint.measure.synchronisation.assembly import sharded, start
+from stallpoint.measure.synchronisation.interface import Gathered, Sent, Synchronisation
 
-__all__ = ["Sent", "Synchronisation", "start"]
+__all__ = ["Gathered", "Sent", "Synchronisation", "sharded", "start"]

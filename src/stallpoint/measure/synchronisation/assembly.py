@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from stallpoint.measure.clock import Clock
-from stallpoint.measure.optimiser import Optimiser
 from stallpoint.measure.synchronisation.alone import Alone
 from stallpoint.measure.synchronisation.asynchronous import Asynchronous
 from stallpoint.measure.synchronisation.averaging import Averaging
@@ -29,8 +29,22 @@ from stallpoint.messages import messages
 from stallpoint.networks.layers import Layer
 from stallpoint.presets import Preset
 
+if TYPE_CHECKING:
+    from stallpoint.measure.synchronisation.fsdp import FullySharded
+
 SERVED: dict[str, type[Served]] = {"asynchronous": Asynchronous, "downpour": Downpour, "elastic": Elastic}
 """Algorithms with servers."""
+
+
+def sharded(
+    preset: Preset, network: nn.Module, world: World, clock: Clock, device: torch.device, per_node: int
+) -> FullySharded | None:
+    """What shards the weights of `network` over the workers, `per_node` of which share a node; None: nothing does."""
+    if world.size == 1 or not preset.shards_weights:
+        return None
+    from stallpoint.measure.synchronisation.fsdp import FullySharded  # loads slowly
+
+    return FullySharded(network, world, clock, device, preset, per_node)
 
 
 def start(
@@ -40,25 +54,31 @@ def start(
     world: World,
     clock: Clock,
     device: torch.device,
-    optimiser: Optimiser,
+    step: Callable[[list[nn.Parameter]], None],
     *,
     warmup: int,
     for_server: MakeOptimiser,
     empty_messages: bool = False,
+    waiting: Callable[[bool], None] = lambda _: None,
 ) -> Synchronisation:
     """How the workers of `world` synchronise the `network`, whose `layers` are on `device`.
 
-    `optimiser` updates the weights where the preset has that done by one rank, and `for_server` makes what updates the
-    share of a server; plans that need measured times are made after `warmup` iterations. With `empty_messages` every
-    message carries one value, and no gradients.
+    `step` updates weights where the preset has that done by one rank, and `for_server` makes what updates the share of
+    a server; plans that need measured times are made after `warmup` iterations. With `empty_messages` every message
+    carries one value, and no gradients. `waiting` is told when a rank begins and ends to wait in the middle of
+    computing. What shards weights is another network, which `sharded` makes.
     """
     if world.size == 1 or not preset.communicates:
         return Alone(network)
     replica = Replica(network, layers, world, clock)
     if preset.backend == "ddp":
+        if preset.sharding == "optimiser":
+            from stallpoint.measure.synchronisation.zero import ShardedOptimiser
+
+            return ShardedOptimiser(replica, device, preset, waiting)
         from stallpoint.measure.synchronisation.ddp import DataParallel  # loads slowly
 
-        return DataParallel(replica, device, preset.fusion_bytes)
+        return DataParallel(replica, device, preset, waiting)
     if preset.served:
         return SERVED[preset.algorithm](replica, preset, for_server)
     if preset.algorithm == "gossip":
@@ -72,7 +92,7 @@ def start(
     if empty_messages:
         exchange = Empty(communicates, device)
     elif preset.reduction == "parameter-server":
-        exchange = ParameterServer(gradients, communicates, optimiser.step)
+        exchange = ParameterServer(gradients, communicates, step)
     merging = Merging(world, gradients, sums, device, warmup) if preset.grouping == "merged" else _keep
     return Engine(
         network,

@@ -35,7 +35,16 @@ class Communicator(Protocol):
         """The i-th row of bytes of `sent` goes to rank i; `received` has a row from every rank."""
 
     def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`received` has a row of bytes from every rank, each what that rank gave as `sent`."""
+        """`received` has a row from every rank, each what that rank gave as `sent`."""
+
+    def reduce_scatter(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`received` is this rank's row of the sum of what all ranks `sent`."""
+
+    def broadcast(self, values: torch.Tensor) -> int:
+        """Rank 0's values to all."""
+
+    def pass_on(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`sent` goes to the next rank, `received` comes from the one before."""
 
     def close(self) -> None:
         """End; all ranks do."""
@@ -67,17 +76,23 @@ class Staged:
 
     def all_to_all(self, received: torch.Tensor, sent: torch.Tensor) -> int:
         """See `Communicator`."""
-        host = self._host("received", received)
-        count = self._inner.all_to_all(host, self._host("sent", sent).copy_(sent))
-        received.copy_(host, non_blocking=True)
-        return count
+        return self._from_to(self._inner.all_to_all, received, sent)
 
     def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
         """See `Communicator`."""
-        host = self._host("received", received)
-        count = self._inner.all_gather(host, self._host("sent", sent).copy_(sent))
-        received.copy_(host, non_blocking=True)
-        return count
+        return self._from_to(self._inner.all_gather, received, sent)
+
+    def reduce_scatter(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """See `Communicator`."""
+        return self._from_to(self._inner.reduce_scatter, received, sent)
+
+    def broadcast(self, values: torch.Tensor) -> int:
+        """See `Communicator`."""
+        return self._in_place(self._inner.broadcast, values)
+
+    def pass_on(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """See `Communicator`."""
+        return self._from_to(self._inner.pass_on, received, sent)
 
     def close(self) -> None:
         """End what it goes through."""
@@ -88,6 +103,14 @@ class Staged:
         sent = do(host)
         values.copy_(host, non_blocking=True)
         return sent
+
+    def _from_to(
+        self, do: Callable[[torch.Tensor, torch.Tensor], int], received: torch.Tensor, sent: torch.Tensor
+    ) -> int:
+        host = self._host("received", received)
+        count = do(host, self._host("sent", sent).copy_(sent))
+        received.copy_(host, non_blocking=True)
+        return count
 
     def _host(self, use: str, like: torch.Tensor) -> torch.Tensor:
         """Memory of the size of `like`."""

@@ -1,45 +1,60 @@
-"""PyTorch's own DistributedDataParallel, with its defaults: the reference.
+"""PyTorch's own DistributedDataParallel, with its defaults or options of its own: the reference.
 
 It starts its messages by itself during the backward pass and returns from it when they have ended; back-propagation
 has ended when the last layer's gradients are complete, and what is left until the return is exposed communication.
-Its communication hook notes when a message begins and ends (`bucket_timing`); the mean is taken beforehand, by the
-scaled loss.
+Its communication hook notes when a message begins and ends (`bucket_timing`); the sum is the same call as its own, and
+the mean is taken beforehand, by the scaled loss. PyTorch's hooks that compress take the mean themselves: what they give
+is multiplied by the ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from stallpoint.measure.bucket_timing import BucketTiming, summed
+from stallpoint.measure.bucket_timing import BucketTiming, Send, summed
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.synchronisation.interface import Replica, Sent, Synchronisation
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
+from stallpoint.presets import Preset
 
 _DEFAULT_BUCKET = 25 * 1024 * 1024
+_POWERSGD_BEGINS = 2
+"""Iterations before PowerSGD begins, the fewest that it allows."""
 
 
 class DataParallel(Synchronisation):
-    """A `Synchronisation` by DistributedDataParallel with buckets of `bucket_bytes`, which it fills by itself.
-
-    The backward pass returns when all messages have ended, so there is nothing left to finish.
-    """
+    """A `Synchronisation` by DistributedDataParallel as `preset` says; `waiting` is told of waits in an update."""
 
     updates = False
 
-    def __init__(self, replica: Replica, device: torch.device, bucket_bytes: int) -> None:
+    def __init__(self, replica: Replica, device: torch.device, preset: Preset, waiting: Callable[[bool], None]) -> None:
         self._communicator = TorchCommunicator(replica.world, device)
         # Its default size of buckets makes the first one small; a size that is given does not.
-        size = None if bucket_bytes == _DEFAULT_BUCKET else bucket_bytes / 2**20
-        wrapped = DistributedDataParallel(replica.network, bucket_cap_mb=size)
-        self._buckets = BucketTiming(replica.layers, replica.clock.mark, summed)
-        wrapped.register_comm_hook(None, self._buckets.hook)
-        self.network: nn.Module = wrapped
+        size = None if preset.fusion_bytes == _DEFAULT_BUCKET else preset.fusion_bytes / 2**20
+        self._wrapped = DistributedDataParallel(
+            replica.network,
+            bucket_cap_mb=size,
+            gradient_as_bucket_view=preset.bucket_view,
+            static_graph=preset.static_graph,
+        )
+        self._buckets = BucketTiming(replica.layers, replica.clock.mark, *_hook(preset, replica.world.size))
+        self._wrapped.register_comm_hook(None, self._buckets.hook)
+        self.network: nn.Module = self._wrapped
+        self._layers, self._waiting = replica.layers, waiting
         self._clock = replica.clock
         self._last_ready: Mark = None
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        """Gradients stay where they are."""
+        found: AbstractContextManager[None] = self._wrapped.no_sync()
+        return found
 
     def ready(self, layer: int) -> None:
         """Note the time: this may have been the last one."""
@@ -62,3 +77,38 @@ class DataParallel(Synchronisation):
         """Leave the process group."""
         if wait:
             self._communicator.close()
+
+
+def _hook(preset: Preset, ranks: int) -> tuple[Send, Callable[[torch.Tensor], int]]:
+    """What sums a bucket over the `ranks`, and what it sends of a gradient; PyTorch's own hooks take the mean."""
+    if preset.hook == "none":
+        return summed, lambda weights: weights.nbytes
+    if preset.hook == "powersgd":
+        return _powersgd(preset.hook_rank, ranks)
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    compress = default_hooks.fp16_compress_hook if preset.hook == "fp16" else default_hooks.bf16_compress_hook
+    world = dist.group.WORLD
+    assert world is not None, "the process group is there"
+    return lambda bucket: _times(compress(world, bucket), ranks), lambda weights: weights.nbytes // 2
+
+
+def _powersgd(rank: int, ranks: int) -> tuple[Send, Callable[[torch.Tensor], int]]:
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
+
+    state = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=_POWERSGD_BEGINS)
+
+    def bytes_of(weights: torch.Tensor) -> int:
+        """Two factors of a matrix, where they are short enough for PowerSGD to send them."""
+        values = weights.numel()
+        if weights.ndim > 1 and state.iter > _POWERSGD_BEGINS:
+            factors = rank * (len(weights) + values // len(weights))
+            values = factors if factors * state.min_compression_rate < values else values
+        return values * weights.element_size()
+
+    return lambda bucket: _times(powersgd.powerSGD_hook(state, bucket), ranks), bytes_of
+
+
+def _times(mean: torch.futures.Future[torch.Tensor], ranks: int) -> torch.futures.Future[Any]:
+    future: torch.futures.Future[Any] = mean.then(lambda done: done.value().mul_(ranks))
+    return future

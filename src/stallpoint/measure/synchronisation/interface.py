@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import nn
 
 from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.sent import Gathered as Gathered
 from stallpoint.measure.sent import Sent as Sent
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer
@@ -29,15 +31,39 @@ class Replica:
 class Synchronisation(Protocol):
     """One way to synchronise. All ranks call the same methods in the same order.
 
-    Those that keep the weights of all ranks the same inherit what is about weights that differ.
+    Those that shard nothing, keep the weights of all ranks the same, accumulate by themselves and leave the update to
+    others inherit all that is not theirs.
     """
 
     network: nn.Module
-    """What to call for the forward pass."""
+    """What is trained."""
     updates: bool
     """Whether it also updates the weights, so that nobody else may."""
     apart: bool = False
     """Whether workers update weights of their own, so that a loss is not divided by their number."""
+    shards: int = 1
+    """In how many parts the weights are: as many ranks, in their order, hold all of them together."""
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """The loss of these inputs and labels."""
+        loss: torch.Tensor = self.network(*inputs)
+        return loss
+
+    def accumulating(self) -> AbstractContextManager[None]:
+        """A block of passes whose gradients stay on their ranks; `ready` is not called in it."""
+        return nullcontext()
+
+    def share(self, parameters: Sequence[nn.Parameter]) -> Sequence[nn.Parameter]:
+        """What of `parameters` this rank updates, once and before training."""
+        return parameters
+
+    def update(self, step: Callable[[Sequence[nn.Parameter]], None], parameters: Sequence[nn.Parameter]) -> None:
+        """Update the weights on all ranks; `step` updates what is its share."""
+        step(parameters)
+
+    def gathered(self) -> Mapping[int, Sequence[Gathered]]:
+        """All-gathers of weights since the start of the iteration, by layer."""
+        return {}
 
     def ready(self, layer: int) -> None:
         """The gradients of `layer` are complete; called in the middle of the backward pass."""

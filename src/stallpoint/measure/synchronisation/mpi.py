@@ -67,6 +67,22 @@ class MpiCommunicator:
         self._comm.Allgather(sent.numpy(), received.numpy())
         return sent.nbytes
 
+    def reduce_scatter(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`received` is this rank's row of the sum of what all ranks `sent`."""
+        self._comm.Reduce_scatter_block(sent.numpy(), received.numpy())
+        return sent.nbytes
+
+    def broadcast(self, values: torch.Tensor) -> int:
+        """Rank 0's values to all, by the library."""
+        self._comm.Bcast(values.numpy())
+        return values.nbytes
+
+    def pass_on(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`sent` goes to the next rank, `received` comes from the one before."""
+        rank, ranks = self._comm.rank, self._comm.size
+        self._comm.Sendrecv(sent.numpy(), (rank + 1) % ranks, recvbuf=received.numpy(), source=(rank - 1) % ranks)
+        return sent.nbytes
+
     def close(self) -> None:
         """Nothing to end: the communicator is the job's."""
 

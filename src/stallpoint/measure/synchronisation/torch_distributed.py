@@ -17,6 +17,9 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure.synchronisation.rendezvous import interface
 from stallpoint.measure.world import World
 
+all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+"""Collectives of one tensor each, by their names of PyTorch 2.13 or those before."""
 _PATIENCE = timedelta(minutes=10)
 """How long a rank waits for others that live but do not come (a dead one ends the job at once)."""
 
@@ -28,6 +31,8 @@ class TorchCommunicator:
         backend = "nccl" if device.type == "cuda" else "gloo"
         if not (dist.is_available() and dist.is_backend_available(backend)):
             raise CannotRun(f"this PyTorch has no torch.distributed with {backend}; use a preset with backend: mpi")
+        if dist.is_initialized():  # a visit that failed has left its own
+            dist.destroy_process_group()
         self.ranks, self.rank = world.size, world.rank
         name, address = interface(world)
         if name:
@@ -57,8 +62,25 @@ class TorchCommunicator:
         return sent.nbytes
 
     def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`received` has a row of bytes from every rank, each what that rank gave as `sent`."""
-        dist.all_gather(list(received.unbind()), sent)
+        """`received` has a row from every rank, each what that rank gave as `sent`."""
+        all_gather(received.view(-1), sent)
+        return sent.nbytes
+
+    def reduce_scatter(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`received` is this rank's row of the sum of what all ranks `sent`."""
+        reduce_scatter(received, sent.view(-1))
+        return sent.nbytes
+
+    def broadcast(self, values: torch.Tensor) -> int:
+        """Rank 0's values to all."""
+        return self.spread(values)
+
+    def pass_on(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`sent` goes to the next rank, `received` comes from the one before."""
+        sending = dist.P2POp(dist.isend, sent, (self.rank + 1) % self.ranks)
+        arriving = dist.P2POp(dist.irecv, received, (self.rank - 1) % self.ranks)
+        for work in dist.batch_isend_irecv([sending, arriving]):
+            work.wait()
         return sent.nbytes
 
     def close(self) -> None:

@@ -305,13 +305,13 @@ def _collectives(
     curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, most: int, scheme: Scheme, fit: Communication | None
 ) -> Iterator[Candidate]:
     """The collectives of places for which the fit over several of them stands in."""
-    hardware, backend, _ = scheme
+    hardware, backend, *_ = scheme
     if fit is None or (hardware, backend) not in jobs.collectives:
         return
     for ranks, predicted in curve.predicted.items():
         nodes, _ = place = predicted.point.place
         known = ranks in samples.ranks and nodes <= most
-        if not known or place in fit.by_place or (*scheme, *place) in jobs.failed:
+        if not known or place in fit.by_place or (*scheme[:3], *place) in jobs.failed:
             continue
         seconds = predicted.parts.communication
         if (seconds > 0).all():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +106,8 @@ def table(
     what fits; `runs` is the tidy table of this name.
     """
     cells = trained(runs)
-    study = _Study(cluster, varied, cells, jobs, _Memory(memory, largest), _storages(cells.values()))
+    memories = _Memory(memory, largest, cluster.presets)
+    study = _Study(cluster, varied, cells, jobs, memories, _storages(cells.values()))
     return [row for curve in curves if not curve.withheld and curve.known for row in _rows(study, curve)]
 
 
@@ -133,8 +134,8 @@ def _changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
     elif preset.grouping == "fused":
         for size in (preset.fusion_bytes // RAISED, preset.fusion_bytes * RAISED):
             yield _mebibytes(size), {"fusion_bytes": size}
-    if "accumulate" in {field.name for field in fields(Preset)}:
-        yield f"accumulate-{RAISED}", {"accumulate": RAISED}
+    parts = preset.accumulate * RAISED
+    yield f"accumulate-{parts}", {"accumulate": parts}
 
 
 def _mebibytes(size: int) -> str:
@@ -173,13 +174,14 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
     presets, links = study.cluster.presets, study.cluster.communication
     seen = [presets[point.sync]]
     for name, preset in presets.items():
-        measured = scheme_of(point.hardware, preset) in links
+        measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
         # What is not synchronous trains something else.
-        possible_here = preset.communicates and preset.synchronous and measured
-        if name not in study.variants and possible_here and preset not in seen:
+        known = preset.communicates and preset.synchronous and preset.predictable and measured
+        divides = not preset.shards_weights or preset.shards(*point.place) > 1
+        if name not in study.variants and known and divides and preset not in seen:
             seen.append(preset)
             also = "" if preset.lossless else LOSSY
-            yield Remedy("preset", f"preset {name}", Scenario(sync=name), also, parts=_parts_of(preset))
+            yield Remedy("preset", f"preset {name}", Scenario(sync=name), also, parts=preset.accumulate)
     for name, variant in study.variants.items():
         if variant.like == point.sync:
             yield _of_variant(name, variant)
@@ -190,16 +192,12 @@ def _of_variant(name: str, variant: Variant) -> Remedy:
     defines = {"presets": {name: {"like": variant.like, **changes}}}
     if "accumulate" in changes:
         return Remedy(
-            "accumulation", f"{RAISED} mini-batches between two updates", replace(scenario, batch=RAISED), LARGER,
-            parts=_parts_of(variant.preset), defines=defines,
+            "accumulation", f"{variant.preset.accumulate} mini-batches between two updates",
+            replace(scenario, batch=RAISED), LARGER, parts=variant.preset.accumulate, defines=defines,
         )  # fmt: skip
     if "gradient_bits" in changes:
         return Remedy("gradients", "gradients sent in 16 bits", scenario, LOSSY, defines=defines)
     return Remedy("bucket size", f"messages of {changes['fusion_bytes'] / 2**20:g} MiB", scenario, defines=defines)
-
-
-def _parts_of(preset: Preset) -> int:
-    return int(getattr(preset, "accumulate", 1))
 
 
 def _of_cluster(preset: Preset, ranks: int) -> Iterator[Remedy]:
@@ -328,7 +326,10 @@ def _verdict(gain: Ensemble) -> str:
 class _Memory:
     """What a mini-batch takes, and whether it fits."""
 
-    def __init__(self, peaks: Iterable[Peaks], largest: Iterable[Mapping[str, object]]) -> None:
+    def __init__(
+        self, peaks: Iterable[Peaks], largest: Iterable[Mapping[str, object]], presets: Mapping[str, Preset]
+    ) -> None:
+        self._presets = presets
         # Of a worker with a device, the device's memory is the smaller one.
         order = sorted(peaks, key=lambda one: one.memory == DEVICE)
         self._peaks = {one.training: one for one in order}
@@ -341,13 +342,19 @@ class _Memory:
         Where the preset of `point` was not trained, that of `now` stands in for it.
         """
         b = point.worker_batch / parts
-        keys = (_training(point), _training(replace(point, sync=now.sync, workers_per_node=now.workers_per_node)))
+        before = replace(point, sync=now.sync, workers_per_node=now.workers_per_node)
+        keys = self._training(point), self._training(before)
         key = next((one for one in keys if one in self._peaks), None)
         peak = unknown_ensemble() if key is None else predicted(self._peaks[key], b)
         row = self._largest.get(key) if key else None
-        if key == keys[0] != _training(now):
+        if key == keys[0] != self._training(now):
             return peak, FITS if row and b <= float(str(row["largest_measured"])) else self._compared(row, b)
         return peak, FITS if b <= now.worker_batch else self._compared(row, b)
+
+    def _training(self, point: Point) -> tuple[str | int, ...]:
+        nodes, workers = point.place
+        special = {"workers_per_node": workers, "shards": self._presets[point.sync].shards(nodes, workers)}
+        return tuple(special[name] if name in special else getattr(point, name) for name in BESIDE_BATCH)
 
     @staticmethod
     def _compared(row: Mapping[str, object] | None, b: float) -> str:
@@ -361,10 +368,6 @@ class _Memory:
         if b <= float(str(row["largest_measured"])) or b <= low:
             return FITS
         return MAY_FIT if not np.isnan(low) else FIT_UNKNOWN
-
-
-def _training(point: Point) -> tuple[str | int, ...]:
-    return tuple(point.place[1] if name == "workers_per_node" else getattr(point, name) for name in BESIDE_BATCH)
 
 
 # --- the cell that would confirm it ------------------------------------------------------------

@@ -27,16 +27,18 @@ def table(
     points: Iterable[Measured],
     networks: Mapping[str, Layers],
     multiply_adds: Mapping[str, float],
+    tokens: Mapping[str, int],
     rated: Mapping[str, Mapping[str, float]],
     epoch_samples: int,
 ) -> list[dict[str, object]]:
     """Rows of the utilisation table; quantities that lack a number of the network or a rated one are not numbers.
 
-    `multiply_adds` are those of a sample's forward pass, by network; `rated` holds `FLOPS`, `LINK` and `POWER` by
+    `multiply_adds` are those of a sample's forward pass, by network, and `tokens` are what a sample is made of, where
+    it is made of any; `rated` holds `FLOPS`, `LINK` and `POWER` by
     hardware.
     """
     return [
-        _row(measured, networks, multiply_adds, rated.get(measured.point.hardware, {}), epoch_samples)
+        _row(measured, networks, multiply_adds, tokens, rated.get(measured.point.hardware, {}), epoch_samples)
         for measured in points
     ]
 
@@ -45,6 +47,7 @@ def _row(
     measured: Measured,
     networks: Mapping[str, Layers],
     multiply_adds: Mapping[str, float],
+    tokens: Mapping[str, int],
     rated: Mapping[str, float],
     epoch_samples: int,
 ) -> dict[str, object]:
@@ -60,6 +63,7 @@ def _row(
     return {
         **point.labels("global_batch", "worker_batch"),
         **columns("samples_per_second", throughput),
+        **columns("tokens_per_second", throughput * tokens.get(point.network, np.nan)),
         **columns("flops", flops),
         **columns("flops_share", flops / rated.get(FLOPS, np.nan)),
         **columns("link", link),

@@ -21,7 +21,7 @@ from stallpoint.models.base.statistics import Ensemble, columns, unknown_ensembl
 from stallpoint.models.iteration.cluster import Cluster, ComputingTimes, DataTimes, LearnedEffects
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.terms.communication import nominal, scheme_of
+from stallpoint.models.terms.communication import law_name, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
@@ -116,10 +116,11 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
     if scenario.link:
         measured, links = links, {}
         for preset in cluster.presets.values():
-            scheme = scheme_of(hardware, preset)
-            known = measured.get(scheme)
-            link = nominal(preset.scheme, latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
-            links[scheme] = replace(link, while_computing=known.while_computing if known else None)
+            for operation in preset.operations:
+                scheme = scheme_of(hardware, preset, operation)
+                known = measured.get(scheme)
+                link = nominal(law_name(scheme), latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
+                links[scheme] = replace(link, while_computing=known.while_computing if known else None)
     links = {
         scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth) for scheme, link in links.items()
     }

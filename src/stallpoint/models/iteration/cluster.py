@@ -14,7 +14,7 @@ from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.presets import Preset
+from stallpoint.presets import ALL_REDUCE, Preset
 from stallpoint.workers import Place
 
 SCALINGS = ("strong", "weak")
@@ -79,9 +79,9 @@ class Cluster:
         """The preset of a point."""
         return self.presets[point.sync]
 
-    def links(self, point: Point) -> Communication | None:
-        """What is known of all-reduces of the point's scheme on its hardware; None where none was measured."""
-        return self.communication.get(scheme_of(point.hardware, self.preset(point)))
+    def links(self, point: Point, operation: str = ALL_REDUCE) -> Communication | None:
+        """What is known of an operation of the point's scheme on its hardware; None where it was not measured."""
+        return self.communication.get(scheme_of(point.hardware, self.preset(point), operation))
 
     def communicates(self, point: Point) -> bool:
         """Whether the workers of a point train together; one worker alone does."""

@@ -12,14 +12,16 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.merging import merged
-from stallpoint.messages import Merge, message_bytes, messages
+from stallpoint.messages import Merge, block_paths, message_bytes, messages
 from stallpoint.models import taskgraph
 from stallpoint.models.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Measured, Point
 from stallpoint.models.base.parts import UNKNOWN_PARTS, Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.terms import effects, exchanges
@@ -29,6 +31,7 @@ from stallpoint.models.terms.contention import Contention
 from stallpoint.models.terms.effects import CoRunCost, Effects, IsolatedTimes, Messages
 from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.trainings import Layers, Trainings
+from stallpoint.presets import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Preset
 from stallpoint.workers import Place, counts, curves_of, place_of
 
 
@@ -116,17 +119,27 @@ class DagModel:
         self, point: Point, curve: Mapping[int, Measured], cells: frozenset[str], *, held_out: bool
     ) -> Predicted:
         times = self._times(point, cells)
-        if times is None:
+        if times is None or not self._predictable(point):
             equation = taskgraph.equation(self._cluster.preset(point), prefetch=point.prefetch > 0)
-            return Predicted(point, equation, "not measured", UNKNOWN_PARTS)
+            why = "not measured" if self._predictable(point) else "preset not predicted"
+            return Predicted(point, equation, why, UNKNOWN_PARTS)
         base = curve[min(curve)]
         reading = self._cluster.data.seconds(base, point.place, point.worker_batch, without=cells)
         learned = self._cluster.effects(point, held_out) if point.ranks > 1 else effects.NONE
         return self._assemble(point, base, times, reading + np.zeros(1 + REPLICATES), learned)
 
     def _times(self, point: Point, without: frozenset[str] = frozenset()) -> Times | None:
-        batch, prefetch = point.worker_batch, point.prefetch
-        return self._cluster.compute.times(point.network, point.hardware, batch, prefetch=prefetch, without=without)
+        """What one worker alone computes of an iteration: all parts of its mini-batch, and its share of the update."""
+        preset, prefetch = self._cluster.preset(point), point.prefetch
+        batch, rest = divmod(point.worker_batch, preset.accumulate)
+        if rest:
+            return None
+        times = self._cluster.compute.times(point.network, point.hardware, batch, prefetch=prefetch, without=without)
+        if times is None:
+            return None
+        if preset.activation_checkpointing:
+            times = times.recomputing(_in_blocks(self._layers(point)))
+        return replace(times.in_parts(preset.accumulate), update=times.update / preset.shards(*point.place))
 
     def _layers(self, point: Point) -> Layers:
         return self._cluster.compute.layers[point.network]
@@ -137,40 +150,43 @@ class DagModel:
         isolated = self._isolated(point, times, sent)
         reading, slower = self._beside_gradients(point, base, sent, reading)
         messages = isolated.messages.slowed(np.reshape(slower, (-1, 1)))
-        costs = _costs(point, times, reading, messages, sent, learned, waits=bool(sent) and preset.waits)
-        prefetch = point.prefetch > 0
-        schedule = taskgraph.schedule(taskgraph.iteration_tasks(costs, preset, prefetch=prefetch))
-        seconds = schedule.end["update of 1"] - schedule.end["update of 0"]
-        begin = schedule.start[f"backward {len(layers.names)} of 1"][0]
-        ended = schedule.end["backward 1 of 1"][0] - begin
-        start, end = (
-            np.stack([at[f"{message.name} of 1"][0] for message in costs.messages], axis=-1) - begin[:, None]
-            if sent
-            else np.empty((1 + REPLICATES, 0))
-            for at in (schedule.start, schedule.end)
-        )
+        gathered = self._gathered(point, sent)
+        waits, prefetch = bool(sent) and preset.waits, point.prefetch > 0
+        after_update = np.zeros(1 + REPLICATES)
+        if sent and preset.shards_weights:
+            of_shards = _sharded_costs(point, preset, times, reading, messages, gathered, sent, learned)
+            order = range(len(sent) - 1, -1, -1)
+            timeline = timelines.sharded(of_shards, preset, prefetch=prefetch, sent=order)
+        else:
+            after_update = after_update + learned.after(gathered.isolated, point.ranks).sum(-1)
+            costs = _costs(point, preset, times, reading, messages, sent, learned, after_update, waits=waits)
+            earlier = times.backward * learned.backward * (1 - 1 / preset.accumulate)
+            timeline = timelines.whole(
+                costs, preset, prefetch=prefetch, earlier=earlier, forward=times.forward * learned.forward
+            )
+        start, end = timeline.start, timeline.end
         whole = isolated.backward * learned.backward
-        slowed = learned.backward * np.divide(ended, whole, out=np.ones_like(whole), where=whole > 0)
+        slowed = learned.backward * np.divide(timeline.backward, whole, out=np.ones_like(whole), where=whole > 0)
         of_layers = times.layers_forward * learned.forward[:, None] + times.layers_backward * slowed[:, None]
         return Predicted(
             point,
             taskgraph.equation(preset, prefetch=prefetch),
             times.source,
             _parts(
-                seconds,
+                timeline.seconds,
                 copy=times.host_to_device,
-                forward=times.forward * learned.forward,
-                backward=ended,
-                communication=(end - start).sum(-1),
-                exposed_communication=np.maximum(end[..., -1] - ended, 0.0) if sent else np.zeros(1 + REPLICATES),
+                forward=timeline.forward,
+                backward=timeline.backward,
+                communication=timeline.communication + after_update,
+                exposed_communication=timeline.exposed + after_update,
                 update=times.update * learned.update,
                 matrix=_of_matrices(layers, of_layers),
                 fully_connected=_of_fully_connected(layers, of_layers),
             ),
             reading,
-            _latency_share(messages, end - start, end - ended[:, None]),
+            _latency_share(messages, end - start, timeline.late),
             isolated.computing,
-            np.asarray(isolated.messages.isolated.sum(-1)),
+            np.asarray(isolated.messages.isolated.sum(-1) + preset.gathers * gathered.isolated.sum(-1)),
             learned.backward / learned.forward if sent and preset.overlaps else None,
             _layer_table(layers, times, learned, slowed, sent, start, end),
         )
@@ -190,14 +206,18 @@ class DagModel:
 
     def isolated(self, point: Point, sent: Sequence[Sequence[int]]) -> IsolatedTimes | None:
         """What the parts of `point` take if nothing slows them down; None where computing was not measured."""
-        times = self._times(point)
+        times = self._times(point) if self._predictable(point) else None
         return self._isolated(point, times, sent) if times else None
+
+    def _predictable(self, point: Point) -> bool:
+        """Whether the model knows what the point's preset does."""
+        return self._cluster.preset(point).predictable
 
     def _isolated(self, point: Point, times: Times, sent: Sequence[Sequence[int]]) -> IsolatedTimes:
         layers, of_layers = self._layers(point), times.layers_forward + times.layers_backward
         backward = times.backward_steps.sum(-1)
         messages = exchanges.of_iteration(
-            self._messages(point, self._sizes(point, sent)),
+            self._summed(point, self._sizes(point, sent)),
             self._cluster.preset(point),
             point.ranks,
             times.forward + backward + times.update,
@@ -222,7 +242,7 @@ class DagModel:
         if learned.sent is not None and preset.grouping == "fused":
             return learned.sent
         sizes = self._layers(point).gradient_bytes.tolist()
-        return messages(preset, sizes, self._merge(point, sizes, backward))
+        return messages(preset, sizes, self._merge(point, sizes, backward), self._layers(point).names)
 
     def _merge(self, point: Point, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
         """What merges layers by the α-β model of this point; None where its links are not known."""
@@ -242,58 +262,134 @@ class DagModel:
 
         return merge
 
-    def _messages(self, point: Point, sizes: Sequence[int]) -> Messages:
-        """What is measured without training of messages of `sizes` bytes before compression."""
-        links = self._cluster.links(point)
+    def _summed(self, point: Point, sizes: Sequence[int]) -> Messages:
+        """What brings gradients of `sizes` bytes together; where nodes have copies of sharded weights, in two steps."""
+        preset, (nodes, _) = self._cluster.preset(point), point.place
+        if not preset.shards_weights:
+            return self._messages(point, sizes)
+        shards = self._messages(point, sizes, REDUCE_SCATTER, self._shards(point))
+        if preset.sharding == "node" and nodes > 1:
+            # Each worker of a node sends its share; together these are the message, over the link of the node.
+            return shards + self._messages(point, sizes, ALL_REDUCE, (nodes, 1))
+        return shards
+
+    def _gathered(self, point: Point, sent: Sequence[Sequence[int]]) -> Messages:
+        """All-gathers of the weights of each message; of shares that were updated, of all in one."""
+        preset, sizes = self._cluster.preset(point), self._sizes(point, sent)
+        if preset.sharding == "none" or not sent:
+            sizes = []
+        elif not preset.shards_weights:
+            sizes = [sum(sizes)]
+        return self._messages(point, sizes, ALL_GATHER, self._shards(point))
+
+    def _shards(self, point: Point) -> Place:
+        """Where the ranks are that have all weights together."""
+        nodes, workers = point.place
+        return (1, workers) if self._cluster.preset(point).sharding == "node" else (nodes, workers)
+
+    def _messages(
+        self, point: Point, sizes: Sequence[int], operation: str = ALL_REDUCE, place: Place | None = None
+    ) -> Messages:
+        """What is measured without training of messages of `sizes` bytes before compression, among all workers or those
+        of `place`."""
+        links, place = self._cluster.links(point, operation), place or point.place
         if not sizes or links is None:
             unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
             return Messages(unknown, unknown)
-        latency, bandwidth = self._message_parts(links, point, sizes)
+        latency, bandwidth = self._message_parts(links, point, sizes, place)
         co_run = None
         both = (links.while_computing.longer, links.while_computing.work) if links.while_computing else ()
-        if both and all(of.at(*point.place) is not None for of in both):
-            co_run = CoRunCost(*(np.add(*self._message_parts(of, point, sizes)) for of in both))
+        if both and all(of.at(*place) is not None for of in both):
+            co_run = CoRunCost(*(np.add(*self._message_parts(of, point, sizes, place)) for of in both))
         return Messages(latency, latency + bandwidth, co_run)
 
-    def _message_parts(self, links: Communication, point: Point, sizes: Sequence[int]) -> tuple[Ensemble, Ensemble]:
+    def _message_parts(
+        self, links: Communication, point: Point, sizes: Sequence[int], place: Place
+    ) -> tuple[Ensemble, Ensemble]:
         """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
-        preset, fit = self._cluster.preset(point), links.at(*point.place)
+        preset, fit = self._cluster.preset(point), links.at(*place)
+        ranks = place[0] * place[1]
         whole = message_bytes(preset, sizes)
         if fit is None:
             unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
             return unknown, unknown
         if not preset.segment_bytes:
-            return all_reduce_parts(fit, point.ranks, whole)
+            return all_reduce_parts(fit, ranks, whole)
         segments, rest = np.divmod(whole, preset.segment_bytes)
-        segment, last = (all_reduce_parts(fit, point.ranks, size) for size in ([preset.segment_bytes], rest))
+        segment, last = (all_reduce_parts(fit, ranks, size) for size in ([preset.segment_bytes], rest))
         latency, bandwidth = (segments * of_one + of_rest for of_one, of_rest in zip(segment, last, strict=True))
         return latency, bandwidth
 
 
 def _costs(
     point: Point,
+    preset: Preset,
     times: Times,
     reading: Ensemble,
     messages: Messages,
     sent: Sequence[Sequence[int]],
     learned: Effects,
+    after_update: Ensemble,
     *,
     waits: bool,
 ) -> taskgraph.Costs:
-    """Of the mean worker, and of the slowest one, whom all wait for where one `waits`."""
-    pace = np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + learned.straggling if waits else 1.0))
+    """Of the mean worker, and of the slowest one, whom all wait for where one `waits`.
+
+    All parts of a mini-batch but the last are computed before the last one's forward pass; what is sent `after_update`
+    counts as a part of that.
+    """
+    pace = _pace(learned, waits=waits)
     backward = times.backward_steps * learned.backward[:, None]
-    # Reading ahead hides the reading, not that a mini-batch is taken over.
-    taken = learned.waiting if point.prefetch else 0.0
-    of_messages = zip(sent, *learned.of_messages(messages, point.ranks), strict=True)
+    earlier = backward.sum(-1) * (1 - 1 / preset.accumulate)
     return taskgraph.Costs(
         read=reading,
         copy=times.host_to_device,
-        forward=[pace * times.forward * learned.forward + taken],
-        backward=np.moveaxis(pace[..., None] * backward, -1, 0),
-        messages=[taskgraph.Message(tuple(members), *of_message) for members, *of_message in of_messages],
+        forward=[pace * (times.forward * learned.forward + earlier) + _taken(point, learned)],
+        backward=np.moveaxis(pace[..., None] * backward / preset.accumulate, -1, 0),
+        messages=_of_graph(sent, messages, learned, point.ranks),
+        update=times.update * learned.update + after_update,
+    )
+
+
+def _sharded_costs(
+    point: Point,
+    preset: Preset,
+    times: Times,
+    reading: Ensemble,
+    messages: Messages,
+    gathered: Messages,
+    sent: Sequence[Sequence[int]],
+    learned: Effects,
+) -> taskgraph.ShardedCosts:
+    """The same of sharded weights: of each layer in one pass."""
+    pace = _pace(learned, waits=True)[..., None] / preset.accumulate
+    blocks = [sorted(members) for members in sent]
+    return taskgraph.ShardedCosts(
+        read=reading,
+        copy=times.host_to_device + _taken(point, learned),
+        forward=np.moveaxis(pace * times.forward_steps * learned.forward[:, None], -1, 0),
+        backward=np.moveaxis(pace * times.backward_steps * learned.backward[:, None], -1, 0),
+        gathers=_of_graph(blocks, gathered, learned, point.ranks)[::-1],
+        reduces=_of_graph(blocks, messages, learned, point.ranks)[::-1],
         update=times.update * learned.update,
     )
+
+
+def _pace(learned: Effects, *, waits: bool) -> Ensemble:
+    """Of the mean worker and of the slowest, [2, 1 + REPLICATES]."""
+    return np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + learned.straggling if waits else 1.0))
+
+
+def _taken(point: Point, learned: Effects) -> Ensemble | float:
+    """Taking over a mini-batch: reading ahead hides the reading, and not that."""
+    return learned.waiting if point.prefetch else 0.0
+
+
+def _of_graph(
+    sent: Sequence[Sequence[int]], messages: Messages, learned: Effects, ranks: int
+) -> list[taskgraph.Message]:
+    of_messages = zip(sent, *learned.of_messages(messages, ranks), strict=True)
+    return [taskgraph.Message(tuple(members), *of_message) for members, *of_message in of_messages]
 
 
 def _parts(seconds: Ensemble, *, copy: Ensemble, **known: Ensemble) -> Parts:
@@ -311,6 +407,12 @@ def _parts(seconds: Ensemble, *, copy: Ensemble, **known: Ensemble) -> Parts:
         host_to_device=copied,
         **known,
     )
+
+
+def _in_blocks(layers: Layers) -> npt.NDArray[np.bool_]:
+    """Which layers are in a block, by their paths."""
+    within = tuple(f"{path}." for path in block_paths(layers.names, layers.gradient_bytes.tolist()) if path)
+    return np.array([f"{name}.".startswith(within) for name in layers.names], dtype=np.bool_)
 
 
 def _of_matrices(layers: Layers, seconds: Ensemble) -> Ensemble:

@@ -89,29 +89,38 @@ def iteration_tasks(
 
 
 def equation(preset: Preset, *, prefetch: bool) -> str:
-    """The equation of the paper that the graph is, where nothing slows anything else down."""
+    """The equation of the paper that the graph is, where nothing slows anything else down; sharding has none there."""
+    if preset.shards_weights:
+        return "sharded"
     if not prefetch:
         return "eq. 2 with t_c^no" if preset.overlaps else "eq. 2"
     return "eq. 5" if preset.overlaps else "eq. 3"
 
 
-def _worker(costs: Costs, preset: Preset, number: int, on: str, *, prefetch: bool) -> Iterator[Task]:
-    def named(task: str, of: int = number) -> str:
-        return f"{task} of {of}{on}"
-
+def inputs(
+    read: npt.ArrayLike, copy: npt.ArrayLike, preset: Preset, number: int, on: str = "", *, prefetch: bool
+) -> Iterator[Task]:
+    """The tasks that read the mini-batch of iteration `number` and copy it to the device."""
     own = on.removeprefix(" on")
     updated = (f"update of {number - 1}",) if number else ()
-    before_it = (named("copy" if preset.device_prefetch else "read", number - 1),) if number else ()
-    yield Task(named("read"), Kind.INPUT, f"disk{own}", costs.read, before_it if prefetch else updated)
+    ahead_of = "copy" if preset.device_prefetch else "read"
+    before_it = (f"{ahead_of} of {number - 1}{on}",) if number else ()
+    yield Task(f"read of {number}{on}", Kind.INPUT, f"disk{own}", read, before_it if prefetch else updated)
     waits = updated if prefetch and not preset.device_prefetch else ()
-    yield Task(named("copy"), Kind.INPUT, f"copy stream{own}", costs.copy, (named("read"), *waits))
-    before = (named("copy"), *updated)
+    yield Task(f"copy of {number}{on}", Kind.INPUT, f"copy stream{own}", copy, (f"read of {number}{on}", *waits))
+
+
+def _worker(costs: Costs, preset: Preset, number: int, on: str, *, prefetch: bool) -> Iterator[Task]:
+    yield from inputs(costs.read, costs.copy, preset, number, on, prefetch=prefetch)
+    own = on.removeprefix(" on")
+    before = (f"copy of {number}{on}", *((f"update of {number - 1}",) if number else ()))
     depth = len(costs.backward)
     passes = [(f"forward {layer}", seconds) for layer, seconds in enumerate(costs.forward, 1)]
     passes += [(f"backward {layer}", costs.backward[layer - 1]) for layer in range(depth, 0, -1)]
     for name, seconds in passes:
-        yield Task(named(name), Kind.COMPUTE, f"compute stream{own}", seconds, before)
-        before = (named(name),)
+        task = f"{name} of {number}{on}"
+        yield Task(task, Kind.COMPUTE, f"compute stream{own}", seconds, before)
+        before = (task,)
 
 
 def _messages(costs: Costs, preset: Preset, number: int, names: Sequence[str]) -> Iterator[Task]:

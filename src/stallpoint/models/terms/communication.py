@@ -1,4 +1,4 @@
-"""Time of an all-reduce by message size, fitted to the collectives of each place, and over all of them by laws.
+"""Time of a collective operation by message size, fitted to the records of each place, and over all of them by laws.
 
 α + β·m, in several pieces where the measured sizes ask for it (`pieces`). Between places, which are numbers of nodes
 and of workers on each, the law of the reduction scheme holds (`reductions`); that of a library is found (`law_choice`).
@@ -32,19 +32,24 @@ from stallpoint.models.terms.law_choice import Timed
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.pieces import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
-from stallpoint.presets import Preset
+from stallpoint.presets import ALL_REDUCE, Preset
 from stallpoint.workers import Place
 
-Scheme = tuple[str, str, str]
-"""Hardware, backend and reduction scheme: what one set of fits is for."""
+Scheme = tuple[str, str, str, str]
+"""Hardware, backend, reduction scheme and collective operation: what one set of fits is for."""
 
 
-def scheme_of(hardware: str, preset: Preset) -> Scheme:
+def scheme_of(hardware: str, preset: Preset, operation: str = ALL_REDUCE) -> Scheme:
     """The scheme that moves a preset's messages."""
-    return hardware, preset.communicator, preset.scheme
+    return hardware, preset.communicator, preset.scheme, operation
 
 
-_SCHEME = ["hardware", "backend", "reduction"]
+def law_name(scheme: Scheme) -> str:
+    """What `reductions` calls the law of a scheme: of all-reduces the reduction scheme, of all else the operation."""
+    return scheme[2] if scheme[3] == ALL_REDUCE else scheme[3]
+
+
+_SCHEME = ["hardware", "backend", "reduction", "operation"]
 _SIZE = [*_SCHEME, "nodes", "ranks", "message_bytes"]
 _CALL = [*_SIZE, "cell", "repeat", "visit", "sample"]
 
@@ -204,7 +209,8 @@ def nominal(scheme: str, *, latency: float, bandwidth: float) -> Communication:
 
 
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
-    """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...].
+    """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...]; or of another operation,
+    where the `fit` is of that.
 
     Nothing is communicated by one rank or of an empty buffer. Not a number where the records do not tell latency from
     bandwidth (one message size). Where each node counts as one, as many of the `ranks` are on each as the fit says.
@@ -330,7 +336,7 @@ def _all(communication: Communication) -> Iterable[Fit]:
 
 
 def _rows(scheme: Scheme, fit: Fit) -> Iterable[dict[str, object]]:
-    labels: dict[str, object] = dict(zip(("hardware", "backend", "reduction"), scheme, strict=True))
+    labels: dict[str, object] = dict(zip(_SCHEME, scheme, strict=True))
     labels |= {"fit": fit.laws.name, "level": fit.level, "nodes": fit.nodes, "ranks": fit.ranks}
     rest = {"points": fit.points, "residual": fit.residual}
     for piece, start in enumerate(fit.line.starts):
@@ -347,13 +353,14 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
     samples: dict[_Key, Ensemble] = {}
     usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
-        # The same draws of visits for every size: a slow visit is slow throughout.
-        random = generator(seed, "collectives", *scheme, nodes, ranks)
+        # The same draws of visits for every operation and size: a slow visit is slow throughout.
+        random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random, usual=usual)
-    known = Laws.only(scheme[2]) if law_of(scheme[2]) else known
+    law = law_name(scheme)
+    known = Laws.only(law) if law_of(law) else known
 
     def laws_of(samples: Mapping[_Key, Ensemble]) -> Laws:
-        return known or _chosen(samples, generator(seed, "laws", *scheme))
+        return known or _chosen(samples, generator(seed, "laws", *scheme[:3]))
 
     places = sorted({(nodes, ranks) for nodes, ranks, _ in samples})
     one = Laws.only("place")

@@ -40,11 +40,25 @@ class Times:
     """``measured at b``, ``interpolated in b`` or ``extrapolated in b``."""
 
     @property
+    def forward_steps(self) -> Ensemble:
+        """Forward times of the layers with the time between layers spread evenly over them."""
+        return _spread(self.layers_forward, self.forward)
+
+    @property
     def backward_steps(self) -> Ensemble:
-        """Backward times of the layers with the time between layers spread evenly over them."""
-        between = np.maximum(self.backward - self.layers_backward.sum(-1), 0.0)
-        steps: Ensemble = self.layers_backward + (between / self.layers_backward.shape[-1])[:, None]
-        return steps
+        """The same of the backward pass."""
+        return _spread(self.layers_backward, self.backward)
+
+    def in_parts(self, parts: int) -> Times:
+        """Of a mini-batch that is computed in so many parts, of which this is one."""
+        layers = {name: getattr(self, name) * parts for name in _OF_LAYERS}
+        whole = {name: getattr(self, name) * parts for name in ("forward", "backward", "host_to_device")}
+        return replace(self, **layers, **whole)
+
+    def recomputing(self, layers: npt.NDArray[np.bool_]) -> Times:
+        """With the forward pass of these `layers` done again in the backward pass."""
+        again = np.where(layers, self.layers_forward, 0.0)
+        return replace(self, layers_backward=self.layers_backward + again, backward=self.backward + again.sum(-1))
 
     def scaled(self, factor: float | Ensemble) -> Times:
         """All that is computed times `factor`, one or one for each replicate; copying to the device stays as it is."""
@@ -54,6 +68,11 @@ class Times:
 
 
 _OF_LAYERS = ("layers_forward", "layers_backward")
+
+
+def _spread(layers: Ensemble, whole: Ensemble) -> Ensemble:
+    between = np.maximum(whole - layers.sum(-1), 0.0)
+    return np.asarray(layers + (between / layers.shape[-1])[:, None])
 
 
 class Compute:

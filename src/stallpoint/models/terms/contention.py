@@ -142,11 +142,15 @@ class Contention:
             for same in by_messages(cells):
                 random = generator(seed, "contention", *measured.point.series)
                 observed = observe(same, random, usual[measured.point.hardware])
+                preset = presets[measured.point.sync]
+                if preset.shards_weights:  # whose passes wait for what they send
+                    none = np.zeros_like(observed.messages)
+                    observed = replace(observed, beside=none, under_way=none.sum(axis=-1))
                 times = isolated(measured.point, observed.sent)
                 if times is not None:
                     busy = measured.parts.iteration_time - observed.waiting
                     starves = bool(np.ravel(reading(measured))[0] > busy[0])
-                    seen = Seen(measured.point, presets[measured.point.sync], observed, times, starves)
+                    seen = Seen(measured.point, preset, observed, times, starves)
                     if seen.known:
                         self._seen.append(seen)
 
@@ -180,10 +184,13 @@ class Contention:
         if not there:
             return None
         place = nearest((seen.point.place for seen in there), point.place)
-        others = [seen for seen in there if seen.point.place == place]
+        preset = self._presets[point.sync]
+        others = _alike(
+            [seen for seen in there if seen.point.place == place],
+            lambda seen: (seen.preset.shards_weights == preset.shards_weights,),
+        )
         if len(others) > MOST_SEEN:
             others = sorted(others, key=lambda seen: _unlike(seen.point, point))[:MOST_SEEN]
-        preset = self._presets[point.sync]
         # The same draws on any number of nodes: a curve is predicted by one model.
         random = generator(self._seed, "effects", *point.series)
         network = _alike(
@@ -193,7 +200,7 @@ class Contention:
         scheme = [seen for seen in same_way if _scheme(seen.preset) == _scheme(preset)]
         overlapping = [seen for seen in same_way if seen.overlaps]
         ahead = [seen for seen in network if _ahead(seen.point) and not seen.starves]
-        updating = [seen for seen in network if _serves(seen.preset) == _serves(preset)]
+        updating = [seen for seen in network if _updating(seen.preset) == _updating(preset)]
         begins = _alike(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
         after = _slowing(scheme, random, beside=False) or _slowing(same_way, random, beside=False)
         beside = _slowing(scheme, random, beside=True) or _slowing(same_way, random, beside=True)
@@ -235,8 +242,8 @@ def _ahead(point: Point) -> bool:
     return point.prefetch > 0
 
 
-def _serves(preset: Preset) -> bool:
-    return preset.updates_on_server
+def _updating(preset: Preset) -> tuple[bool, str]:
+    return preset.updates_on_server, preset.sharding
 
 
 def _scheme(preset: Preset) -> tuple[str, str, bool]:

@@ -21,6 +21,10 @@ class CoRunCost:
     work: Ensemble
     """How much longer computing takes for each."""
 
+    def __add__(self, other: CoRunCost) -> CoRunCost:
+        """Of messages of both, one after the other."""
+        return CoRunCost(self.longer + other.longer, self.work + other.work)
+
 
 @dataclass(frozen=True)
 class Messages:
@@ -32,6 +36,11 @@ class Messages:
     """On idle nodes."""
     co_run: CoRunCost | None = None
     """None where it was not measured; the isolated time then stands for both."""
+
+    def __add__(self, other: Messages) -> Messages:
+        """Each followed by one of the other ones."""
+        co_run = self.co_run + other.co_run if self.co_run and other.co_run else None
+        return Messages(self.latency + other.latency, self.isolated + other.isolated, co_run)
 
     @property
     def beside(self) -> Ensemble:

@@ -62,7 +62,7 @@ def fit(contention: pd.DataFrame, seed: int) -> Pace:
     for (hardware, nodes, ranks), here in groups(rows, ["hardware", "nodes", "ranks"]):
         random, place = generator(seed, "pace", hardware, nodes, ranks), (nodes, ranks // nodes)
         known.setdefault(hardware, {})[place] = bootstrap(here["piece"], visits_of(here), random, usual=usual[hardware])
-        together = here.groupby(["repeat", "visit", "message_bytes", "sample"])["piece"]
+        together = here.groupby(["repeat", "visit", "operation", "message_bytes", "sample"])["piece"]
         lead = together.max() / together.mean() - 1
         leads.setdefault(hardware, {})[place] = bootstrap(lead, visits_of(lead.index.to_frame(index=False)), random)
     return Pace(known, leads)

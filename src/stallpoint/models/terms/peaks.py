@@ -27,7 +27,7 @@ from stallpoint.models.base.statistics import (
 )
 
 HOST, DEVICE = "host", "device"
-BESIDE_BATCH = ("network", "hardware", "workers_per_node", "sync", "prefetch")
+BESIDE_BATCH = ("network", "hardware", "workers_per_node", "sync", "prefetch", "shards")
 """What memory depends on beside b."""
 TENSORS = ("weights", "gradients", "optimiser")
 OFF_THE_LINE = 0.05
@@ -64,8 +64,10 @@ class Peaks:
 
 def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]:
     """Peaks of all training cells, from the tidy tables; those of interventions do not count."""
-    rows = peak_memory[peak_memory["cell"].isin(trained(runs))]
-    rows = rows.assign(workers_per_node=rows["ranks"] // rows["nodes"])
+    cells = trained(runs)
+    rows = peak_memory[peak_memory["cell"].isin(cells)]
+    shards = rows["cell"].map({path: cell.shards for path, cell in cells.items()})
+    rows = rows.assign(workers_per_node=rows["ranks"] // rows["nodes"], shards=shards.astype("int64"))
     return [
         peaks
         for memory in (HOST, DEVICE)
@@ -80,12 +82,13 @@ def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
     most = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
     usual = scatter(most, (*BESIDE_BATCH, "worker_batch"), column)
     for key, of_training in groups(most, BESIDE_BATCH):
+        drawn = memory, *key[: BESIDE_BATCH.index("shards")]  # the same for every number of shards
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
             [
                 bootstrap(
                     found[column], found["cell"] + "/" + found["visit"].astype(str),
-                    generator(seed, "memory", memory, *key, b), np.mean, usual,
+                    generator(seed, "memory", *drawn, b), np.mean, usual,
                 )
                 for b, found in at.items()
             ],
@@ -96,7 +99,7 @@ def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
         yield Peaks(
             key, memory, batches, measured, [_parts(found, memory) for found in at.values()],
             tuple(of_training["cell"].unique()), line,
-            _off(batches, measured, line, generator(seed, "line", memory, *key)),
+            _off(batches, measured, line, generator(seed, "line", *drawn)),
         )  # fmt: skip
 
 

@@ -32,6 +32,8 @@ def _steps(p: Reals) -> Reals:
 
 
 RING = ReductionLaw(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1) / p)
+SHARES = ReductionLaw(lambda p: p - 1, lambda p: (p - 1) / p)
+"""Of operations in which each rank has a part of the message: half a ring's all-reduce."""
 HIERARCHICAL = "hierarchical"
 REDUCTION_LAWS: dict[str, ReductionLaw] = {
     "place": ReductionLaw(np.ones_like, np.ones_like),
@@ -42,9 +44,14 @@ REDUCTION_LAWS: dict[str, ReductionLaw] = {
     "parameter-server": ReductionLaw(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1)),
     SHARDED: RING,
     HIERARCHICAL: RING,
+    "all-gather": SHARES,
+    "reduce-scatter": SHARES,
+    "all-to-all": SHARES,
+    "broadcast": ReductionLaw(_steps, _steps),
+    "send-receive": ReductionLaw(np.ones_like, np.ones_like),
 }
 """``place`` is for one number of nodes and of workers on each, the others for all. p is the number of ranks, for
-`HIERARCHICAL` that of nodes."""
+`HIERARCHICAL` that of nodes. Operations other than all-reduces are called by their names."""
 
 
 def law_of(scheme: str) -> ReductionLaw | None:

@@ -1,0 +1,96 @@
+"""Studies that take turns on the test cluster in rounds, and what was predicted of them from the fewest nodes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+import yaml
+from paired import Figure, Timing
+from slow_nodes import slow_nodes
+
+from stallpoint import accuracy
+from stallpoint.cells import Cell
+from stallpoint.parquet import read
+from stallpoint.records import VALIDATION
+from stallpoint.study import Study, expand
+from stallpoint.turns.agenda import Agenda, Limits
+from stallpoint.turns.targets import measurement
+
+SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "study.schema.yaml"
+# Snakemake measures nothing here: it copies the records of cells that took turns, whatever is newer than these.
+SNAKEMAKE = (
+    str(Path(sys.executable).with_name("snakemake")), "--configfile", "{config}", "--quiet", "all",
+    "--rerun-triggers", "mtime", "--allowed-rules", "prepare_storage", "describe_network", "train", "sgemm",
+    "collectives", "storage", "collect", "fit", "--",
+)  # fmt: skip
+ALLOCATION = "salloc --quiet --exclusive --nodes={nodes} --ntasks-per-node={workers_per_node}"
+LAUNCHER = (
+    "srun --mpi=pmix --overlap --nodes={nodes} --ntasks={ranks} --ntasks-per-node={workers_per_node} "
+    "--kill-on-bad-exit=1"
+)
+
+
+def validation_of(config: Path, cluster: str, scratch: Path) -> pd.DataFrame:
+    """The table ``validation`` of the study `config`, measured on the `cluster` of that file in tests/cluster.
+
+    What was measured before is not measured again. Raises `NotHere` or `CalledProcessError`.
+    """
+    study = expand(yaml.safe_load(config.read_text()), yaml.safe_load(SCHEMA.read_text()))
+    results = Path("results") / study.name
+    _make(config, (f"{results}/storage/{storage}.json" for storage in study.config["storage"]))
+    with slow_nodes(cluster) as environment:
+        for number, cells in _rounds(study):
+            file = scratch / f"round{number}.json"
+            _measure(cells, results, study.config["seed"] + number, environment, file)
+    _make(config, ["fit"])
+    return read(VALIDATION, results / "models" / "validation.parquet").to_pandas()
+
+
+def told(study: str, validation: pd.DataFrame, title: str, wanted: str) -> tuple[list[Timing | Figure], list[str]]:
+    """Predicted over measured times of each place, and the table of their errors in words."""
+    head, rows = accuracy.HEAD, accuracy.rows(validation)
+    widths = [max(len(row[column]) for row in [list(head), *rows]) for column in range(len(head))]
+    table = [
+        "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in [head, *rows]
+    ]
+    figures: list[Timing | Figure] = [
+        Figure(
+            study, f"{row.network} {row.sync} {row.nodes} nodes", "predicted / measured",
+            *(seconds / row.measured for seconds in (row.predicted, row.predicted_low, row.predicted_high)),
+        )
+        for row in validation.itertuples()
+    ]  # fmt: skip
+    words = (f"  {wanted}", f"  {accuracy.repeatability(validation)}", f"  published: {accuracy.PUBLISHED}")
+    return figures, [f"{study}: {title}", *table, *words]
+
+
+def _make(config: Path, targets: Iterable[str]) -> None:
+    subprocess.run([*(word.format(config=config) for word in SNAKEMAKE), *targets], check=True)
+
+
+def _rounds(study: Study) -> Iterator[tuple[int, list[Cell]]]:
+    """The cells of each round, which take turns; as many rounds as the study has repeats.
+
+    Of what it repeats more often, each round has several. The order is another one in every round: what slows the
+    machine down for some minutes is not to hit the same cells each time.
+    """
+    rounds: dict[int, list[Cell]] = {}
+    for cell in study.cells.values():
+        rounds.setdefault((cell.repeat - 1) % study.config["repeats"], []).append(cell)
+    yield from sorted(rounds.items())
+
+
+def _measure(cells: Sequence[Cell], results: Path, seed: int, environment: Mapping[str, str], file: Path) -> None:
+    """Let the cells take turns that were not measured yet, in one allocation of as many nodes as the largest has."""
+    found = [measurement(cell, results / "visits", again=False) for cell in cells]
+    left = [one for one in found if not one.done.exists()]
+    if not left:
+        return
+    Agenda.of(left, Limits(), seed).write(file)
+    most = {name: max(getattr(one.cell, name) for one in left) for name in ("nodes", "workers_per_node")}
+    turns = [sys.executable, "scripts/take_turns.py", str(file), str(file.with_suffix(".log")), LAUNCHER]
+    subprocess.run([*ALLOCATION.format(**most).split(), *turns], env=environment, check=True)

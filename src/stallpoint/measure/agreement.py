@@ -1,0 +1,60 @@
+"""What is checked before ranks train together, so that none of them waits for another without end, or is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+import torch
+
+from stallpoint.cells import TrainCell
+from stallpoint.errors import CannotRun
+from stallpoint.measure import available_memory
+from stallpoint.measure.world import World
+from stallpoint.networks import Network
+from stallpoint.networks.layers import layers
+from stallpoint.presets import preset_from, to_values
+
+COPIES = 3
+"""Weights, gradients and momenta: what SGD keeps of each value."""
+
+
+def check(cell: TrainCell, world: World, network: Network, device: torch.device) -> None:
+    """Raise `CannotRun`, the same on every rank, where they were told different presets or do not fit into memory."""
+    told = world.comm.allgather((cell.preset, lacking(cell, network, device)))
+    same_preset([preset for preset, _ in told])
+    if reason := next((reason for _, reason in told if reason), ""):
+        raise CannotRun(reason)
+
+
+def same_preset(presets: Sequence[dict[str, Any]]) -> None:
+    """Raise `CannotRun` unless all ranks were told the same preset."""
+    first, *others = (to_values(preset_from(preset)) for preset in presets)
+    for rank, other in enumerate(others, 1):
+        for name in sorted(first.keys() | other.keys()):
+            if first.get(name) != other.get(name):
+                raise CannotRun(
+                    f"ranks disagree on the preset: {name} is {first.get(name)} on rank 0 and {other.get(name)} on "
+                    f"rank {rank}; all nodes must see the same study and the same stallpoint"
+                )
+
+
+def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
+    """Why what a worker keeps of the weights alone does not fit into its memory; empty where it does."""
+    weights = _weights(cast(Hashable, network))
+    shards = preset_from(cell.preset).shards(cell.nodes, cell.workers_per_node)
+    kept = weights * COPIES / shards
+    available = available_memory.of_gpu(device) or available_memory.of_host(cell.workers_per_node)
+    if kept <= available:
+        return ""
+    return (
+        f"out of memory: weights, gradients and momenta of {network.name} take {kept / 1e9:.3g} GB of each worker, "
+        f"which may use {available / 1e9:.3g} GB; presets fsdp and hsdp shard them over more workers"
+    )
+
+
+@lru_cache
+def _weights(network: Hashable) -> int:
+    """Bytes of all that is learned."""
+    return sum(layer.gradient_bytes for layer in layers(cast(Network, network).outline()))

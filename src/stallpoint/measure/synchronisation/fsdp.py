@@ -1,0 +1,175 @@
+"""PyTorch's FSDP2 (`fully_shard`): each rank keeps a share of the weights, blocks are gathered when they are needed.
+
+A network is sharded block by block (`stallpoint.messages.blocks`). FSDP2 gathers a block before its forward pass, frees
+it, gathers it again before its backward pass, and sums and scatters its gradients behind that (`shard_timing` notes
+when). All-gathers are asynchronous and are waited for where the weights are needed, as a GPU's streams do by
+themselves; on a CPU, which has none, the rank waits for each reduce-scatter. Gradients are summed: the mean is taken
+beforehand, by the scaled loss.
+
+With hybrid sharding the shares are summed over the nodes by an all-reduce behind each reduce-scatter, as FSDP2's own
+two-dimensional mesh does it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from stallpoint.errors import CannotRun
+from stallpoint.measure.clock import Clock
+from stallpoint.measure.operations import Operations
+from stallpoint.measure.optimiser import local
+from stallpoint.measure.synchronisation.interface import Gathered, Sent, Synchronisation
+from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
+from stallpoint.measure.world import World
+from stallpoint.messages import block_paths
+from stallpoint.networks.layers import Layer, layers
+from stallpoint.presets import Preset
+
+
+class FullySharded(Synchronisation):
+    """A `Synchronisation` by `fully_shard`. `network` is not changed: what is trained is a sharded copy of it.
+
+    `per_node` ranks share a node, in their order. Raises `CannotRun` for a network that it cannot wrap.
+    """
+
+    updates = False
+
+    def __init__(
+        self, network: nn.Module, world: World, clock: Clock, device: torch.device, preset: Preset, per_node: int
+    ) -> None:
+        if not hasattr(FSDPModule, "set_custom_all_gather"):
+            raise CannotRun(
+                "backend fsdp needs PyTorch 2.9 or newer, whose collectives can be timed; use ddp or zero-1"
+            )
+        self._communicator = TorchCommunicator(world, device)
+        operations = Operations(self._communicator, 4, device)
+        for name in preset.operations:
+            operations(name, 4)
+        self._clock, self._preset, self._device = clock, preset, device
+        self.shards = per_node if preset.sharding == "node" else world.size
+        mesh = init_device_mesh(
+            device.type, (world.size // self.shards, self.shards), mesh_dim_names=("replicate", "shard")
+        )
+        self._between = mesh["replicate"].get_group()
+        try:
+            self.network = self._sharded(network, mesh["shard"])
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            raise CannotRun(f"FSDP2 cannot wrap this network: {_first_line(error)}") from error
+
+    def start(self, of: Sequence[Layer], waiting: Callable[[bool], None]) -> None:
+        """The layers of the sharded network, and what is told when it begins and ends to wait."""
+        from stallpoint.measure.shard_timing import ShardTiming  # PyTorch before 2.9 has not what it needs
+
+        self._timing = ShardTiming(
+            self.network, of, self._clock.mark, waiting, self._device, asynchronous=True, summed=True
+        )
+
+    @contextmanager
+    def accumulating(self) -> Iterator[None]:
+        """Gradients stay, whole, on their ranks."""
+        self._root.set_requires_gradient_sync(False)
+        yield
+        self._root.set_requires_gradient_sync(True)
+
+    def ready(self, layer: int) -> None:
+        """Its gradients are summed and scattered already."""
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """The loss; raises `CannotRun` where a layer is called in a way that FSDP2 does not see."""
+        try:
+            loss: torch.Tensor = self.network(*inputs)
+        except RuntimeError as error:
+            if "DTensor" not in str(error):
+                raise
+            raise CannotRun(
+                "FSDP2 cannot wrap this network: a layer computes outside of its block's forward pass, where its "
+                f"weights are not gathered ({_first_line(error)})"
+            ) from error
+        return loss
+
+    def finish(self) -> None:
+        """The backward pass waits for what it sends; what was noted of it is complete now."""
+        self._timing.settle()
+
+    def sent(self) -> Mapping[int, Sent]:
+        """The reduce-scatter (and all-reduce) of each layer's gradients."""
+        return self._timing.sent(self._clock.seconds)
+
+    def gathered(self) -> Mapping[int, Sequence[Gathered]]:
+        """Every all-gather of each layer's weights."""
+        return self._timing.gathered(self._clock.seconds)
+
+    def clear(self) -> None:
+        """Forget the gradients and what was sent."""
+        self.network.zero_grad(set_to_none=True)
+        self._timing.clear()
+
+    def close(self, *, wait: bool) -> None:
+        """Leave the process group."""
+        if wait:
+            self._communicator.close()
+
+    def _sharded(self, network: nn.Module, mesh: Any) -> nn.Module:
+        """A copy of `network` of which this rank has its share: made without memory, sharded, and then filled."""
+        values = {id(one): one for one in (*network.parameters(), *network.buffers())}
+        without = {key: _without_memory(one) for key, one in values.items()}
+        sharded = copy.deepcopy(network, dict(without))
+        of = layers(sharded)
+        known = [layer.name for layer in of], [layer.gradient_bytes for layer in of]
+        wrapped = [sharded.get_submodule(path) for path in block_paths(*known)]
+        for module in wrapped:
+            if module is not sharded:
+                fully_shard(module, mesh=mesh, reshard_after_forward=self._preset.reshard)
+        self._root = fully_shard(sharded, mesh=mesh)
+        sharded.to_empty(device=self._device)
+        self._fill(sharded, network, mesh.get_local_rank())
+        self._look_ahead([module for module in wrapped if module is not sharded])
+        for module in wrapped if self._between.size() > 1 else ():
+            assert isinstance(module, FSDPModule)
+            module.set_all_reduce_hook(self._between_nodes)
+        return sharded
+
+    def _look_ahead(self, wrapped: Sequence[nn.Module]) -> None:
+        """Which blocks are gathered ahead of others, in forward and in backward order."""
+        ahead = self._preset.gather_ahead
+        of: list[FSDPModule] = [module for module in wrapped if isinstance(module, FSDPModule)]
+        for place, module in enumerate(of):
+            module.set_modules_to_forward_prefetch(of[place + 1 : place + 1 + ahead])
+            # Of no block FSDP2 makes the one before; itself is there already.
+            module.set_modules_to_backward_prefetch(of[max(0, place - ahead) : place][::-1] or [module])
+
+    @torch.no_grad()
+    def _fill(self, sharded: nn.Module, network: nn.Module, rank: int) -> None:
+        """Give the sharded copy its values of the whole `network`."""
+        whole = dict(network.named_parameters())
+        for name, weights in sharded.named_parameters():
+            share = local(weights)
+            parts = torch.chunk(whole[name].detach(), self.shards)
+            if share.numel():
+                share.copy_(parts[rank])
+        held = dict(network.named_buffers())
+        for name, buffer in sharded.named_buffers():
+            buffer.copy_(held[name])
+
+    def _between_nodes(self, values: torch.Tensor) -> None:
+        """Sum a share over the nodes, as a part of the message that ended just before."""
+        self._timing.go_on(lambda: dist.all_reduce(values, group=self._between))
+
+
+def _without_memory(values: torch.Tensor) -> torch.Tensor:
+    """The same on PyTorch's meta device."""
+    empty = torch.empty_like(values, device="meta")
+    return nn.Parameter(empty, requires_grad=values.requires_grad) if isinstance(values, nn.Parameter) else empty
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,85 @@
+"""When the passes and messages of an iteration run, from its task graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stallpoint.models import taskgraph
+from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
+from stallpoint.presets import Preset
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Of the mean worker, unless it says more; ensembles, s."""
+
+    seconds: Ensemble
+    """The iteration of the mean and of the slowest worker, [2, 1 + REPLICATES]."""
+    forward: Ensemble
+    """The forward passes of all parts, without waiting for weights; so is `backward`."""
+    backward: Ensemble
+    exposed: Ensemble
+    """Exposed communication."""
+    communication: Ensemble
+    """Of all messages."""
+    start: Ensemble
+    """Of each message with gradients, since the forward passes ended, [1 + REPLICATES, messages]; so is `end`."""
+    end: Ensemble
+    late: Ensemble
+    """How long after the backward pass each ends; of those that the pass waits for, their whole time."""
+
+
+def whole(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool, earlier: Ensemble, forward: Ensemble) -> Timeline:
+    """Of workers with all weights. `forward` is what all forward passes take; backward passes of all parts but the last
+    take `earlier`, which `costs` has before the last one."""
+    schedule = taskgraph.schedule(taskgraph.iteration_tasks(costs, preset, prefetch=prefetch))
+    begin = schedule.start[f"backward {len(costs.backward)} of 1"][0] - earlier
+    backward = schedule.end["backward 1 of 1"][0] - begin
+    names = [f"{message.name} of 1" for message in costs.messages]
+    start, end = (_since(begin, at, names) for at in (schedule.start, schedule.end))
+    late = end - backward[:, None]
+    return Timeline(
+        seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
+        forward=forward,
+        backward=backward,
+        exposed=np.maximum(late[:, -1], 0.0) if names else np.zeros(1 + REPLICATES),
+        communication=(end - start).sum(-1),
+        start=start,
+        end=end,
+        late=late,
+    )
+
+
+def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, sent: Sequence[int]) -> Timeline:
+    """Of workers with a share of the weights; `sent` are the blocks in the order of sending."""
+    tasks = taskgraph.sharded_tasks(costs, preset, prefetch=prefetch)
+    schedule = taskgraph.schedule(tasks)
+    took = {task.name: schedule.end[task.name][0] - schedule.start[task.name][0] for task in tasks}
+
+    def of(*kinds: str) -> Ensemble:
+        return np.asarray(sum(took[name] for name in took if name.startswith(kinds) and name.endswith(" of 1")))
+
+    begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
+    forward, backward = of("forward"), of("backward")
+    names = [f"reduce-scatter {block + 1} of 1" for block in sent]
+    start, end = (_since(begin + forward, at, names) for at in (schedule.start, schedule.end))
+    passes = schedule.start["update of 1"][0] - begin
+    return Timeline(
+        seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
+        forward=forward,
+        backward=backward,
+        exposed=np.maximum(passes - forward - backward, 0.0),
+        communication=of("gather", "reduce-scatter"),
+        start=start,
+        end=end,
+        late=end - start,
+    )
+
+
+def _since(begin: Reals, at: Mapping[str, Reals], names: Sequence[str]) -> Ensemble:
+    if not names:
+        return np.empty((1 + REPLICATES, 0))
+    return np.asarray(np.stack([at[name][0] for name in names], axis=-1) - begin[:, None])

@@ -1,0 +1,54 @@
+"""GPT-2 in three sizes, 124, 355 and 774 million parameters: transformers that predict each token of a text from those
+before it.
+
+Radford et al.: Language Models are Unsupervised Multitask Learners, 2019, section 2.3; sizes are those of the released
+models (openai/gpt-2, models/124M, 355M and 774M: n_embd, n_head and n_layer), of which the paper calls the first 117M
+and the second 345M. The output layer has the weights of the token embedding (src/model.py: ``tf.matmul(h_flat, wte,
+transpose_b=True)``). Dropout is that of GPT, whose architecture it keeps, but for the attention's own (see
+`transformer`).
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from stallpoint.networks.layers import Classifier, Positions
+from stallpoint.networks.transformer import Block
+
+VOCABULARY, LENGTH = 50257, 1024
+DROPOUT = 0.1
+EPSILON = 1e-5
+
+
+def gpt2_small() -> nn.Module:
+    """124 million parameters."""
+    return gpt2(width=768, heads=12, blocks=12)
+
+
+def gpt2_medium() -> nn.Module:
+    """355 million parameters."""
+    return gpt2(width=1024, heads=16, blocks=24)
+
+
+def gpt2_large() -> nn.Module:
+    """774 million parameters."""
+    return gpt2(width=1280, heads=20, blocks=36)
+
+
+def gpt2(*, width: int, heads: int, blocks: int, vocabulary: int = VOCABULARY, length: int = LENGTH) -> nn.Module:
+    """The network for sequences of up to `length` tokens."""
+    embedding = nn.Embedding(vocabulary, width)
+    output = nn.Linear(width, vocabulary, bias=False)
+    output.weight = embedding.weight
+    return Classifier(
+        embedding=embedding,
+        positions=Positions(length, width),
+        drop=nn.Dropout(DROPOUT),
+        **{f"block{number}": _block(width, heads) for number in range(1, blocks + 1)},
+        norm=nn.LayerNorm(width, EPSILON),
+        output=output,
+    )
+
+
+def _block(width: int, heads: int) -> nn.Module:
+    return Block(width, heads, causal=True, dropout=DROPOUT, approximate="tanh", epsilon=EPSILON)

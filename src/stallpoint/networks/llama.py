@@ -1,0 +1,66 @@
+"""Llama-style decoders: RMSNorm before each part of a block, rotary positions, and a gated perceptron (SwiGLU).
+
+Touvron et al.: LLaMA, 2023, section 2.2; Zhang & Sennrich 2019 (RMSNorm), Su et al. 2021 (rotary positions), Shazeer
+2020 (SwiGLU). Queries, keys and values are one fully-connected layer, which computes the same.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from stallpoint.networks.layers import Add, Classifier, Multiply, RotaryAttention
+
+EPSILON = 1e-5
+
+
+class Block(nn.Module):
+    """Causal self-attention and a perceptron of three layers, for vectors of `width`; nothing has a bias.
+
+    `groups` of heads have keys and values of their own (Ainslie et al. 2023, grouped-query attention).
+    """
+
+    def __init__(self, width: int, heads: int, groups: int, hidden: int) -> None:
+        super().__init__()
+        self.norm1 = nn.RMSNorm(width, EPSILON)
+        self.qkv = nn.Linear(width, width + 2 * groups * width // heads, bias=False)
+        self.attention = RotaryAttention(heads, groups)
+        self.projection = nn.Linear(width, width, bias=False)
+        self.add1 = Add()
+        self.norm2 = nn.RMSNorm(width, EPSILON)
+        self.gate = nn.Linear(width, hidden, bias=False)
+        self.silu = nn.SiLU()
+        self.up = nn.Linear(width, hidden, bias=False)
+        self.multiply = Multiply()
+        self.down = nn.Linear(hidden, width, bias=False)
+        self.add2 = Add()
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Values [b, length, width] to values of the same shape."""
+        values = self.add1(values, self.projection(self.attention(self.qkv(self.norm1(values)))))
+        normal = self.norm2(values)
+        output: torch.Tensor = self.add2(
+            values, self.down(self.multiply(self.silu(self.gate(normal)), self.up(normal)))
+        )
+        return output
+
+
+def stories_15m() -> nn.Module:
+    """15 million parameters; the output layer has the weights of the embedding."""
+    network = _llama(vocabulary=32000, width=288, heads=6, groups=6, hidden=768, blocks=6)
+    network.get_submodule("output").weight = network.get_submodule("embedding").weight
+    return network
+
+
+def tiny_llama() -> nn.Module:
+    """1.1 billion parameters, 4 groups of 8 heads."""
+    return _llama(vocabulary=32000, width=2048, heads=32, groups=4, hidden=5632, blocks=22)
+
+
+def _llama(*, vocabulary: int, width: int, heads: int, groups: int, hidden: int, blocks: int) -> nn.Module:
+    return Classifier(
+        embedding=nn.Embedding(vocabulary, width),
+        **{f"block{number}": Block(width, heads, groups, hidden) for number in range(1, blocks + 1)},
+        norm=nn.RMSNorm(width, EPSILON),
+        output=nn.Linear(width, vocabulary, bias=False),
+    )

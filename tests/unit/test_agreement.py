@@ -1,0 +1,32 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from visiting_cells import train
+
+from stallpoint.errors import CannotRun
+from stallpoint.measure import agreement
+from stallpoint.networks import find
+from stallpoint.presets import PRESETS, to_values
+
+WFBP = to_values(PRESETS["wfbp"].preset)
+
+
+def test_ranks_that_were_told_different_presets_are_named() -> None:
+    agreement.same_preset([WFBP, {**WFBP, "accumulate": 1}, WFBP])
+    with pytest.raises(CannotRun, match=r"disagree on the preset: accumulate is None on rank 0 and 2 on rank 1"):
+        agreement.same_preset([WFBP, {**WFBP, "accumulate": 2}])
+    with pytest.raises(CannotRun, match=r"start is layer-ready on rank 0 and after-backward on rank 2"):
+        agreement.same_preset([WFBP, WFBP, to_values(PRESETS["naive"].preset)])
+
+
+def test_weights_that_do_not_fit_are_told_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, device = find("gpt2-large"), torch.device("cpu")
+    kept = 3 * network.gradient_bytes
+    monkeypatch.setattr(agreement.available_memory, "of_host", lambda sharing: kept // 2 // sharing)
+    whole = train(nodes=2, network="gpt2-large")
+    told = agreement.lacking(whole, network, device)
+    assert told.startswith("out of memory: ")
+    assert "gpt2-large take 9.29 GB of each worker, which may use 4.64 GB" in told
+    sharded = replace(whole, preset=to_values(PRESETS["fsdp"].preset))
+    assert agreement.lacking(sharded, network, device) == ""

@@ -1,0 +1,132 @@
+"""Predictions of accumulation and sharding on a cluster whose every time is given."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from stallpoint.models.answers.what_if import Link, Scenario, changed
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.iteration.cluster import Cluster
+from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.terms.communication import all_reduce_parts, nominal
+from stallpoint.models.terms.compute import Times
+from stallpoint.models.terms.trainings import Layers
+from stallpoint.presets import ALL_REDUCE, OPERATIONS, PRESETS, Preset
+
+NAMES = ("block1.fc", "block2.fc", "block3.fc", "block4.fc")
+BYTES = 4_000_000
+FORWARD, BACKWARD, UPDATE = 0.02, 0.03, 0.04
+ALPHA, SPEED = 1e-3, 1e8
+DDP, FSDP = PRESETS["ddp"].preset, PRESETS["fsdp"].preset
+
+
+class Computing:
+    """One worker takes `FORWARD` and `BACKWARD` for each sample of each layer, and `UPDATE` for all weights."""
+
+    layers: ClassVar = {"net": Layers(NAMES, np.array(["fully-connected"] * 4), np.full(4, BYTES))}
+
+    def times(
+        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
+    ) -> Times | None:
+        one = np.ones(1 + REPLICATES)
+        of_layers = [np.outer(one, np.full(4, each * batch)) for each in (FORWARD, BACKWARD)]
+        passes = [4 * each * batch * one for each in (FORWARD, BACKWARD)]
+        return Times(*of_layers, *passes, 0 * one, UPDATE * one, "measured at b")
+
+
+class NoData:
+    def seconds(self, *_: Any, **__: Any) -> Any:
+        return np.zeros(1 + REPLICATES)
+
+    def beside_gradients(self, _measured: Any, isolated: Any, *_: Any) -> Any:
+        return isolated, 1.0
+
+
+def shares(ranks: int) -> float:
+    """An all-gather or a reduce-scatter of a block's weights: half of a ring."""
+    return (ranks - 1) * (ALPHA + BYTES / ranks / SPEED)
+
+
+def predicted(preset: Preset, nodes: int, workers: int = 1, batch: int = 8) -> Parts:
+    """Weak scaling with `batch` samples on each worker."""
+    links = {}
+    for operation in OPERATIONS:
+        law = "ring" if operation == ALL_REDUCE else operation
+        between = nominal(law, latency=ALPHA, bandwidth=SPEED)
+        inside = nominal(law, latency=0.0, bandwidth=10 * SPEED).over_nodes
+        assert inside is not None
+        links["cpu", "torch", "library", operation] = replace(between, by_place={(1, 2): inside})
+    cluster = Cluster(Computing(), links, NoData(), {"mine": preset})
+    point = Point("net", "cpu", "disk", "weak", "mine", 1, batch, workers, nodes, nodes * workers, 0, batch)
+    base = Measured(point, (), Parts.measured(**dict.fromkeys(TIMES, np.ones(1 + REPLICATES))))
+    return DagModel(cluster).curve([base], [], held_out=False).predicted[nodes * workers].parts
+
+
+TIMES = (
+    "iteration_time", "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication",
+    "update", "matrix", "fully_connected",
+)  # fmt: skip
+
+
+def test_parts_of_a_mini_batch_are_computed_one_after_the_other_and_sent_once() -> None:
+    whole, parts = predicted(DDP, 4), predicted(replace(DDP, accumulate=4), 4)
+    assert parts.forward[0] == pytest.approx(whole.forward[0])
+    assert parts.backward[0] == pytest.approx(whole.backward[0])
+    # All gradients are ready in the last part's backward pass, a quarter of the whole: less of it hides messages.
+    assert parts.communication[0] == pytest.approx(whole.communication[0])
+    assert parts.iteration_time[0] >= whole.iteration_time[0] - 1e-9
+    assert np.isnan(predicted(replace(DDP, accumulate=3), 4).iteration_time[0]), "it does not divide 8 samples"
+
+
+def test_blocks_that_keep_nothing_do_their_forward_pass_twice() -> None:
+    whole, twice = predicted(FSDP, 4), predicted(replace(FSDP, activation_checkpointing=True), 4)
+    assert twice.forward[0] == pytest.approx(whole.forward[0])
+    assert twice.backward[0] == pytest.approx(whole.backward[0] + 8 * 4 * FORWARD)
+
+
+def test_another_link_carries_whatever_a_preset_sends() -> None:
+    scenario = Scenario(link=Link(latency=ALPHA, bandwidth=SPEED))
+    presets = {name: PRESETS[name].preset for name in ("wfbp", "fsdp", "none")}
+    known = changed(Cluster(Computing(), {}, NoData(), presets), scenario, "cpu").communication
+    assert {scheme[1:] for scheme in known} == {
+        ("mpi", "library", "all-reduce"), ("torch", "library", "all-gather"), ("torch", "library", "reduce-scatter"),
+    }  # fmt: skip
+    gather = known["cpu", "torch", "library", "all-gather"].at(4, 1)
+    assert gather is not None
+    assert sum(part[0, 0] for part in all_reduce_parts(gather, 4, [BYTES])) == pytest.approx(shares(4))
+
+
+def test_what_factoring_gradients_takes_nobody_knows() -> None:
+    assert np.isnan(predicted(PRESETS["ddp-powersgd"].preset, 4).iteration_time).all()
+
+
+def test_a_sharded_optimiser_updates_a_share_and_gathers_all_weights() -> None:
+    whole, sharded = predicted(DDP, 4), predicted(replace(DDP, sharding="optimiser"), 4)
+    gather = 3 * (ALPHA + 4 * BYTES / 4 / SPEED)
+    assert sharded.update[0] == pytest.approx(UPDATE / 4)
+    assert sharded.exposed_communication[0] == pytest.approx(whole.exposed_communication[0] + gather)
+    assert sharded.iteration_time[0] == pytest.approx(whole.iteration_time[0] + gather - UPDATE * 3 / 4)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_blocks_are_gathered_ahead_and_each_waits_for_its_reduce_scatter(parts: int) -> None:
+    one = predicted(replace(FSDP, accumulate=parts), 4)
+    computing = 8 * 4 * (FORWARD + BACKWARD)
+    exposed = 2 * parts * shares(4) + 4 * shares(4)
+    assert shares(4) < FORWARD * 8 / parts, "hidden behind a block's pass"
+    assert one.iteration_time[0] == pytest.approx(computing + exposed + UPDATE / 4)
+    assert one.exposed_communication[0] == pytest.approx(exposed)
+    assert one.communication[0] == pytest.approx(4 * (2 * parts + 1) * shares(4))
+
+
+def test_hybrid_sharding_stays_in_the_node_but_for_an_all_reduce() -> None:
+    one = predicted(PRESETS["hsdp"].preset, 4, workers=2)
+    inside = BYTES / 2 / (10 * SPEED)
+    between = 2 * 3 * (ALPHA + BYTES / 4 / SPEED)
+    assert one.exposed_communication[0] == pytest.approx(2 * inside + 4 * (inside + between))
+    assert one.update[0] == pytest.approx(UPDATE / 2)
