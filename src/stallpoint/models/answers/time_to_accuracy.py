@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from stallpoint.models.answers.stall_probability import Stall
-from stallpoint.models.answers.stalling import gains
+from stallpoint.models.answers.stalling import Gains
 from stallpoint.models.base.measured import SERIES, Point
 from stallpoint.models.base.statistics import Ensemble, Reals, columns
 from stallpoint.models.convergence.steps import Steps
@@ -29,14 +29,17 @@ Matched: TypeAlias = tuple[ScalingCurve, Steps]
 
 
 def tables(
-    pairs: Sequence[Matched], noise: Callable[[Steps], Ensemble], threshold: float
+    pairs: Sequence[Matched],
+    gains_of: Callable[[ScalingCurve], Gains],
+    noise: Callable[[Steps], Ensemble],
+    threshold: float,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of time_to_accuracy, for every place of a curve, and of accuracy_stalling, one for each of the `matched`.
 
-    `noise` gives the noise scale of a training.
+    `gains_of` is `gains` of throughput or remembers them; `noise` gives the noise scale of a training.
     """
     times = [row for curve, steps in pairs for row in _times(curve, steps, noise(steps))]
-    return times, [_stalling(curve, steps, threshold) for curve, steps in pairs]
+    return times, [_stalling(curve, steps, gains_of(curve), threshold) for curve, steps in pairs]
 
 
 def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
@@ -78,10 +81,10 @@ def _times(curve: ScalingCurve, steps: Steps, noise: Ensemble) -> Iterator[dict[
         }
 
 
-def _gains(curve: ScalingCurve, steps: Steps) -> dict[int, Reals]:
+def _gains(curve: ScalingCurve, steps: Steps, of_throughput: Gains) -> dict[int, Reals]:
     """Logarithm of the time at n over that at 2n, where both are known: draws, [REPLICATES]."""
     found = {}
-    for place, (_, gain) in gains(curve).items():
+    for place, (_, gain) in of_throughput.items():
         one, double = (steps.samples(curve.at(at).point.global_batch) for at in (place, 2 * place))
         cost = np.log(double / one)[1:]
         if np.isfinite(cost).all():
@@ -89,8 +92,8 @@ def _gains(curve: ScalingCurve, steps: Steps) -> dict[int, Reals]:
     return found
 
 
-def _stalling(curve: ScalingCurve, steps: Steps, threshold: float) -> dict[str, object]:
-    gained = _gains(curve, steps)
+def _stalling(curve: ScalingCurve, steps: Steps, of_throughput: Gains, threshold: float) -> dict[str, object]:
+    gained = _gains(curve, steps, of_throughput)
     stall = Stall.of(gained, 2 * max(gained, default=0), threshold)
     verdict, place = stall.verdict
     labels = {name: value for name, value in _first(curve).labels().items() if name in SERIES}
