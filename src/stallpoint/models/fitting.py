@@ -88,7 +88,7 @@ def fit(
     tidy = _typed(tidy)
     tidy["sgemm"] = matrix_products.in_precision(tidy["sgemm"], tidy["runs"])
     runs = tidy["runs"]
-    every = map(_typed, [tidy] if parts is None else parts)
+    every = [tidy] if parts is None else map(_typed, parts)
     reduced, disturbed, intervened, counts, shown = _reduced(every, tidy["visits"], runs)
     points = measured(reduced.steps, seed)
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}

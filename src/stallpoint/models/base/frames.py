@@ -28,6 +28,9 @@ class Tables(Mapping[str, pd.DataFrame]):
             self._frames[name] = frame(self._tables[name], self._rows[name]())
         return self._frames[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._tables
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._tables)
 
