@@ -176,6 +176,7 @@ def test_every_kind_of_job_ran_on_one_two_and_four_nodes(finished: Checkout) -> 
     assert set(rows["status"]) == {"ok"}
     assert rows.groupby("kind")["nodes"].apply(sorted).to_dict() == {
         "train": [1, 1, *[2] * len(TIMED), 4],
+        "command": [2],
         "convergence": [4] * len(ALGORITHMS),
         "sgemm": [1],
         # At 2 nodes: MPI's own choice, the same copied, ring, binary tree, one server, one on every rank, and Gloo.
