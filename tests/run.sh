@@ -14,11 +14,12 @@ install &  # mostly waits for the disk; checks compute
 make --no-print-directory check
 wait $!
 # What mostly waits goes first, and what computes fills the gaps (nice): jobs of the Slurm cluster, which wait for each
-# other and for the controller, then MPI ranks, which wait for each other. Beside the cluster ranks would starve.
+# other and for the controller, then MPI ranks, which wait for each other. Beside the cluster ranks would starve. Files of
+# tests with ranks stay whole (loadfile), as what they share takes long to measure.
 {
     status=0
     .venv/bin/pytest tests/cluster --durations=8 || status=1
-    .venv/bin/pytest tests/unit -m ranks --durations=8 --numprocesses logical --dist worksteal || status=1
+    .venv/bin/pytest tests/unit -m ranks --durations=8 --numprocesses logical --dist loadfile || status=1
     exit $status
 } > .venv/waiting.log 2>&1 &
 waiting=$!

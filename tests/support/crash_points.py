@@ -361,7 +361,7 @@ def kept(name: str) -> Path:
 
 def fit_once() -> None:
     tables_there()
-    kept("fitted").write_bytes(pickle.dumps(fitting.fit(tidy(), nodes=[1, 2], available={"cpu": 2})))
+    kept("fitted").write_bytes(pickle.dumps(dict(fitting.fit(tidy(), nodes=[1, 2], available={"cpu": 2}))))
 
 
 def fit() -> None:

@@ -5,6 +5,7 @@ What was made up decides no verdict here; a claim is reachable if it gets one, w
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -52,7 +53,7 @@ def unreachable(study: str, paper: str, claims: str) -> Unreachable:
 
 
 @cache
-def _fitted(name: str) -> tuple[Study, dict[str, pd.DataFrame]]:
+def _fitted(name: str) -> tuple[Study, Mapping[str, pd.DataFrame]]:
     config = yaml.safe_load((ROOT / f"config/studies/{name}.yaml").read_text())
     study = expand(config | FEWER | {"iterations": ITERATIONS.get(name, 1)}, yaml.safe_load(SCHEMA.read_text()))
     networks = {cell.network for cell in study.cells.values() if hasattr(cell, "network")}
@@ -67,7 +68,8 @@ def _fitted(name: str) -> tuple[Study, dict[str, pd.DataFrame]]:
     )  # fmt: skip
     described = pd.DataFrame([row for rows in layers.values() for row in rows])
     nothing = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in EXTRAPOLATED_TABLES}
-    return study, {**nothing, **tidy, **fitted, NETWORK_LAYERS.name: described}
+    # A chain: model tables that neither exhibit nor claim reads are not computed.
+    return study, ChainMap({NETWORK_LAYERS.name: described}, fitted, tidy, nothing)
 
 
 def _truth(layers: list[dict[str, Any]]) -> synthetic.Truth:
@@ -83,7 +85,7 @@ def _exhibits(paper: str, tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     found = {}
     for exhibit in PAPERS[paper].exhibits:
         try:
-            made = exhibit.make(Material({**tables, **theirs}, numbers))
+            made = exhibit.make(Material(ChainMap(theirs, tables), numbers))
         except (Missing, NoData) as reason:
             found[exhibit.name] = str(reason)
         else:
@@ -93,10 +95,10 @@ def _exhibits(paper: str, tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
 
 
 def _claims(name: str, study: Study, tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    known = {**{one: pd.DataFrame(columns=[c.name for c in table.columns]) for one, table in TABLES.items()}, **tables}
+    empty = {one: pd.DataFrame(columns=[c.name for c in table.columns]) for one, table in TABLES.items()}
     judged = judge(
         read_claims([ROOT / f"resources/claims/{name}.yaml"], []),
-        Evidence(known, facts(tables["runs"], study.shared_links)),
+        Evidence(ChainMap(tables, empty), facts(tables["runs"], study.shared_links)),
     )
     return {
         claim["id"]: "; ".join(sorted({entry["missing"] for entry in claim["combinations"]}))

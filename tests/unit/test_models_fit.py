@@ -10,6 +10,7 @@ from synthetic import CRITICAL, study
 from stallpoint import parquet
 from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.base.frames import Tables
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.terms.trainings import COLUMNS
 from stallpoint.records import MODEL_TABLES, TABLES
@@ -40,6 +41,18 @@ def test_tables_can_be_written(fitted: dict[str, pd.DataFrame], tmp_path: Path) 
         parquet.write(table, fitted[table.name], tmp_path / table.name)
         assert parquet.read(table, tmp_path / table.name).num_rows == len(fitted[table.name])
         assert len(fitted[table.name]) > 0 or table.name in UNTOUCHED
+
+
+def test_a_table_is_made_when_it_is_first_read_and_once() -> None:
+    read, (one, other) = [], MODEL_TABLES[:2]
+    tables = Tables([one, other], {one.name: lambda: read.append(one.name) or [], other.name: lambda: 1 / 0})
+    assert list(tables) == [one.name, other.name]
+    assert other.name in tables
+    assert read == []
+    assert tables[one.name] is tables[one.name]
+    assert read == [one.name]
+    with pytest.raises(ZeroDivisionError):
+        tables[other.name]
 
 
 def test_intervals_hold_their_value_in_every_table(fitted: dict[str, pd.DataFrame]) -> None:

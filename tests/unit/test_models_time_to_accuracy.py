@@ -8,6 +8,7 @@ import pytest
 from test_models_steps import LABELS, PRESETS_KNOWN, by_workers, runs
 
 from stallpoint.models.answers import time_to_accuracy
+from stallpoint.models.answers.stalling import gains
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
@@ -56,7 +57,7 @@ Rows = list[dict[str, object]]
 
 
 def tables(curves: list[ScalingCurve], steps: list[Steps], presets: Mapping[str, Preset]) -> tuple[Rows, Rows]:
-    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), noise, THRESHOLD)
+    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), gains, noise, THRESHOLD)
 
 
 def answers(curves: list[ScalingCurve], steps: list[Steps]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import little
 import pytest
 import torch
 from launching import run_job
@@ -222,7 +223,8 @@ def test_two_workers_train_a_users_network_on_tokens_and_all_reduce_shared_weigh
     assert len(read(ITERATIONS, here / "cell/iterations.parquet")) == 2 * 3
 
 
-def test_the_products_of_a_users_network_are_timed(here: Path) -> None:
+def test_the_products_of_a_users_network_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    little.put(monkeypatch)
     cell = SgemmCell(
         hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=1,
         precision="float32", anonymise=False,

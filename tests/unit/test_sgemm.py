@@ -1,6 +1,7 @@
 from collections import Counter
 from pathlib import Path
 
+import little
 import pytest
 import torch
 from torch import nn
@@ -181,7 +182,8 @@ def test_where_the_machine_tells_no_caches_they_are_taken_for_usual_ones(tmp_pat
     assert of_cpus([0], 1, tmp_path).largest == 2**20
 
 
-def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch() -> None:
+def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    little.put(monkeypatch)
     cell = SgemmCell(
         hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=1,
         precision="float32", anonymise=False,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import little
 import pytest
 from launching import ENVIRONMENT
 from visiting_cells import agenda, collectives, sgemm, train
@@ -30,11 +31,15 @@ pytestmark = pytest.mark.ranks
 
 PROGRAM = Path(__file__).parents[2] / "scripts" / "take_turns.py"
 
-NETWORKS = """
+NETWORKS = f"""
 import os
 import signal
 
 from torch import nn
+
+from stallpoint.measure import constants
+
+{little.source("constants")}
 
 
 class Network(nn.Module):
@@ -74,9 +79,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def entry(name: str) -> dict[str, object]:
+    return {"build": f"nets.py:{name}", "image_size": 8}
+
+
 def own(name: str, *, nodes: int = 1, visits: int = 3) -> TrainCell:
-    entry = {"build": f"nets.py:{name}", "image_size": 8}
-    return replace(train(nodes, visits=visits, network=name), own_network=entry)
+    return replace(train(nodes, visits=visits, network=name), own_network=entry(name))
 
 
 def measurement(cell: Cell, place: Path) -> Measurement:
@@ -133,7 +141,7 @@ def test_training_data_that_is_gone_is_said_once_for_each_cell(place: Path) -> N
 
 
 def test_a_session_goes_on_where_one_was_killed_while_it_removed_recorded_visits(place: Path) -> None:
-    cell, other = own("steady", visits=1), sgemm()
+    cell, other = own("steady", visits=1), sgemm("steady", visits=1, own_network=entry("steady"))
     turns([cell], place)
     one = measurement(cell, place)
     recorded = visits_recorded(cell, place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
@@ -42,7 +42,7 @@ from stallpoint.models.answers import (
 )
 from stallpoint.models.answers.median_iterations import MedianIteration
 from stallpoint.models.answers.what_if import Scenario
-from stallpoint.models.base.frames import frame, of_types
+from stallpoint.models.base.frames import Rows, Tables, of_types
 from stallpoint.models.base.measured import Measured, measured, over_ranks, presets, trained
 from stallpoint.models.base.statistics import groups
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
@@ -74,8 +74,8 @@ def fit(
     rated: Mapping[str, Mapping[str, float]] | None = None,
     epoch_samples: int = utilisation.IMAGENET,
     seed: int = 0,
-) -> dict[str, pd.DataFrame]:
-    """All model tables, by name, with the columns of `records.MODEL_TABLES`.
+) -> Mapping[str, pd.DataFrame]:
+    """All model tables, by name, with the columns of `records.MODEL_TABLES`; each is computed when it is first read.
 
     `tidy` holds every tidy table by name, empty ones included; those of `trainings.COLUMNS` may come as `parts`
     instead, with whole cells each, so that they need not fit into memory. `nodes` are the node counts to predict beside
@@ -91,7 +91,7 @@ def fit(
     tidy = _typed(tidy)
     tidy["sgemm"] = matrix_products.in_precision(tidy["sgemm"], tidy["runs"])
     runs = tidy["runs"]
-    every = map(_typed, [tidy] if parts is None else parts)
+    every = [tidy] if parts is None else map(_typed, parts)
     reduced, disturbed, intervened, counts, shown = _reduced(every, tidy["visits"], runs)
     points = measured(reduced.steps, seed)
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
@@ -133,75 +133,78 @@ def fit(
         *(at for curve in training for at in curve.measured.values()),
     ]
     checked = controls.table(points)
-    stalls, stall_probabilities = stalling.tables(training, threshold, efficiency, checked)
+    gains = cache(stalling.gains)
+    stalls = cache(lambda: stalling.tables(training, gains, threshold, efficiency, checked))
     products = matrix_products.products(tidy["sgemm"], seed)
     to_target = steps.steps_of(tidy["convergence_runs"], cluster.presets, seed)
     norms = noise_scale.without_diverged(tidy["gradient_noise"], tidy["convergence_runs"])
     noise = cache(partial(noise_scale.of_training, gradient_noise=norms, seed=seed))
     matched = time_to_accuracy.matched(training, to_target, cluster.presets)
-    times, accuracy_stalls = time_to_accuracy.tables(matched, noise, threshold)
+    times = cache(lambda: time_to_accuracy.tables(matched, gains, noise, threshold))
     to_targets = target_times.runs_to_target(tidy["convergence_runs"], matched, seed)
     memory = peaks.fit(tidy["peak_memory"], runs, seed)
     jobs = next_cells.jobs_of(runs)
     largest = largest_batch.table(memory, runs, tidy["environments"])
     shown_ranks, shown_layers = median_iterations.tables(shown)
-    rows: dict[str, pd.DataFrame | Sequence[dict[str, object]]] = {
-        "layer_scaling": layer_scaling(compute, counts),
-        "sgemm_speedup": matrix_products.sgemm_speedup(tidy["sgemm"], seed),
-        "matrix_products": matrix_products.table(tidy["sgemm"], libraries, seed),
-        "communication": communication.table(links),
-        "predictions": predictions.predictions(curves, reduced.steps),
-        "validation": validation.table(reduced, points, calibration_nodes, cluster_of),
-        "layer_predictions": predictions.layer_predictions(curves, reduced.first_ranks),
-        "layer_times": predictions.layer_times(reduced.first_ranks),
-        "median_iterations": shown_ranks,
-        "median_layers": shown_layers,
-        "amdahl": amdahl.table(compute, training, threshold),
-        "critical_path": critical_path.table(curves),
-        "causes": attribution.causes(training),
-        "controls": checked,
-        "disturbances": disturbed,
-        "stalling": stalls,
-        "stall_probabilities": stall_probabilities,
-        "what_if": what_if.table(cluster, training, scenarios, nodes, threshold),
-        "what_if_grid": grid.table(cluster, training, nodes) if scenarios else [],
-        "remedies": remedies.table(cluster, training, varied, runs, jobs, memory, largest),
-        "next_cells": next_cells.table(training, jobs, links, cluster.presets, threshold, available or {}, seed),
-        "storage_rates": storage.storage_rates(tidy["storage_reads"], tidy["storage_passes"], seed),
-        "storage_operation_rates": storage.storage_operation_rates(tidy["storage_operations"], seed),
-        "data_share": data.data_share(placed),
-        "feeding": feeding.table(training, runs),
-        "saturation": saturation.table(reading.together(), nodes, threshold),
-        "rates": scaling_curves.rates(training),
-        "scaling_laws": scaling_curves.scaling_laws(training),
-        "halvings": halvings.table(compute, products),
-        "curve_distances": curve_distances.table(compute, products),
-        "hidden_communication": hidden_communication.table(curves, points, cluster.presets),
-        "interventions": interventions.table(curves, points, intervened, cluster.presets, seed),
-        "comparisons": comparisons.table(communicating),
-        "traffic": traffic.table(placed, compute.layers, tidy["storage_reads"], epoch_samples),
-        "break_even": break_even.table(points, runs, tidy["staging"], tidy["conversions"], seed),
-        "copy_rates": copies.copy_rates(tidy["copies"], seed),
-        "utilisation": utilisation.table(
+    tables: dict[str, Callable[[], Rows]] = {
+        "layer_scaling": lambda: layer_scaling(compute, counts),
+        "sgemm_speedup": lambda: matrix_products.sgemm_speedup(tidy["sgemm"], seed),
+        "matrix_products": lambda: matrix_products.table(tidy["sgemm"], libraries, seed),
+        "communication": lambda: communication.table(links),
+        "predictions": lambda: predictions.predictions(curves, reduced.steps),
+        "validation": lambda: validation.table(reduced, points, calibration_nodes, cluster_of),
+        "layer_predictions": lambda: predictions.layer_predictions(curves, reduced.first_ranks),
+        "layer_times": lambda: predictions.layer_times(reduced.first_ranks),
+        "median_iterations": lambda: shown_ranks,
+        "median_layers": lambda: shown_layers,
+        "amdahl": lambda: amdahl.table(compute, training, threshold),
+        "critical_path": lambda: critical_path.table(curves),
+        "causes": lambda: attribution.causes(training),
+        "controls": lambda: checked,
+        "disturbances": lambda: disturbed,
+        "stalling": lambda: stalls()[0],
+        "stall_probabilities": lambda: stalls()[1],
+        "what_if": lambda: what_if.table(cluster, training, scenarios, nodes, threshold),
+        "what_if_grid": lambda: grid.table(cluster, training, nodes) if scenarios else [],
+        "remedies": lambda: remedies.table(cluster, training, varied, runs, jobs, memory, largest),
+        "next_cells": lambda: next_cells.table(
+            training, jobs, links, cluster.presets, threshold, available or {}, seed
+        ),
+        "storage_rates": lambda: storage.storage_rates(tidy["storage_reads"], tidy["storage_passes"], seed),
+        "storage_operation_rates": lambda: storage.storage_operation_rates(tidy["storage_operations"], seed),
+        "data_share": lambda: data.data_share(placed),
+        "feeding": lambda: feeding.table(training, runs),
+        "saturation": lambda: saturation.table(reading.together(), nodes, threshold),
+        "rates": lambda: scaling_curves.rates(training),
+        "scaling_laws": lambda: scaling_curves.scaling_laws(training),
+        "halvings": lambda: halvings.table(compute, products),
+        "curve_distances": lambda: curve_distances.table(compute, products),
+        "hidden_communication": lambda: hidden_communication.table(curves, points, cluster.presets),
+        "interventions": lambda: interventions.table(curves, points, intervened, cluster.presets, seed),
+        "comparisons": lambda: comparisons.table(communicating),
+        "traffic": lambda: traffic.table(placed, compute.layers, tidy["storage_reads"], epoch_samples),
+        "break_even": lambda: break_even.table(points, runs, tidy["staging"], tidy["conversions"], seed),
+        "copy_rates": lambda: copies.copy_rates(tidy["copies"], seed),
+        "utilisation": lambda: utilisation.table(
             placed, compute.layers, multiply_adds or {}, tokens or {}, rated or {}, epoch_samples
         ),
-        "memory": peaks.table(memory),
-        "largest_batch": largest,
-        "fits": fits.table(
+        "memory": lambda: peaks.table(memory),
+        "largest_batch": lambda: largest,
+        "fits": lambda: fits.table(
             training, memory, compute.layers, cluster.presets, tidy["peak_memory"], tidy["environments"]
         ),
-        "steps_to_target": steps.table(to_target, threshold),
-        "noise_scale": noise_scale.table(norms, seed),
-        "critical_batches": noise_scale.critical_batches(to_target, noise, threshold),
-        "time_to_accuracy": times,
-        "accuracy_stalling": accuracy_stalls,
-        "staleness_shares": staleness.shares(tidy["staleness"]),
-        "worker_staleness": staleness.workers(tidy["staleness"], seed),
-        "target_times": target_times.table(to_targets),
-        "target_stalling": target_times.stalling(to_targets, matched, threshold),
-        "early_stopping": early_stopping.table(tidy["convergence"], tidy["convergence_runs"], seed),
+        "steps_to_target": lambda: steps.table(to_target, threshold),
+        "noise_scale": lambda: noise_scale.table(norms, seed),
+        "critical_batches": lambda: noise_scale.critical_batches(to_target, noise, threshold),
+        "time_to_accuracy": lambda: times()[0],
+        "accuracy_stalling": lambda: times()[1],
+        "staleness_shares": lambda: staleness.shares(tidy["staleness"]),
+        "worker_staleness": lambda: staleness.workers(tidy["staleness"], seed),
+        "target_times": lambda: target_times.table(to_targets),
+        "target_stalling": lambda: target_times.stalling(to_targets, matched, threshold),
+        "early_stopping": lambda: early_stopping.table(tidy["convergence"], tidy["convergence_runs"], seed),
     }
-    return {table.name: frame(table, rows[table.name]) for table in MODEL_TABLES}
+    return Tables(MODEL_TABLES, tables)
 
 
 def _typed(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

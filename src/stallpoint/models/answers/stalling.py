@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,8 +16,11 @@ from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
 from stallpoint.models.scaling.curves import underlying
 from stallpoint.workers import place_of
 
+Gains: TypeAlias = Mapping[int, tuple[Basis, Reals]]
+"""What each doubling of workers gains, as `gains` of a curve."""
 
-def gains(curve: ScalingCurve) -> dict[int, tuple[Basis, Reals]]:
+
+def gains(curve: ScalingCurve) -> Gains:
     """Logarithm of throughput at 2n over throughput at n, for every n that has a double: draws, [REPLICATES].
 
     Both measured, by a fit of the whole measured curve (`underlying`), or both predicted: a model that is off
@@ -82,16 +86,21 @@ def worthwhile_ranks(ranks: Sequence[int], efficiencies: Reals, least: float) ->
 
 
 def tables(
-    curves: Iterable[ScalingCurve], threshold: float, efficiency: float, controls: Sequence[Mapping[str, object]] = ()
+    curves: Iterable[ScalingCurve],
+    gains_of: Callable[[ScalingCurve], Gains],
+    threshold: float,
+    efficiency: float,
+    controls: Sequence[Mapping[str, object]],
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Rows of stalling, one for each curve, and of stall_probabilities; `controls` are the rows of that table.
+    """Rows of stalling, one for each curve, and of stall_probabilities.
 
+    `gains_of` is `gains` or remembers them; `controls` are the rows of that table.
     The dominant cause is that of the doubled count, where the gain stays away. Workers are worthwhile while a sample
     costs at most 1/`efficiency` of the worker-seconds it costs on the fewest.
     """
     rows, probabilities = [], []
     for curve in curves:
-        gained = gains(curve)
+        gained = gains_of(curve)
         largest = max(curve.known, default=curve.base)
         known = Stall.of({ranks: gain for ranks, (_, gain) in gained.items()}, largest, threshold)
         both = {ranks: gain for ranks, (basis, gain) in gained.items() if basis == "measured"}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stallpoint.models.answers.stall_probability import Stall
-from stallpoint.models.answers.stalling import gains
+from stallpoint.models.answers.stalling import Gains
 from stallpoint.models.base.measured import SERIES, Measured, Point
 from stallpoint.models.base.statistics import Ensemble, Reals, columns, unknown_ensemble
 from stallpoint.models.convergence.steps import ANY, TO_TARGET, Steps
@@ -40,13 +40,17 @@ class Matched(NamedTuple):
 
 
 def tables(
-    pairs: Sequence[Matched], noise: Callable[[Steps], Ensemble], threshold: float
+    pairs: Sequence[Matched],
+    gains_of: Callable[[ScalingCurve], Gains],
+    noise: Callable[[Steps], Ensemble],
+    threshold: float,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of time_to_accuracy, for every place of a curve, and of accuracy_stalling, one for each of the `matched`.
 
-    `noise` gives the noise scale of a training.
+    `gains_of` is `gains` of throughput or remembers them; `noise` gives the noise scale of a training.
     """
-    return [row for pair in pairs for row in _times(pair, noise)], [_stalling(pair, threshold) for pair in pairs]
+    times = [row for pair in pairs for row in _times(pair, noise)]
+    return times, [_stalling(pair, gains_of(pair.curve), threshold) for pair in pairs]
 
 
 def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
@@ -112,10 +116,10 @@ def _times(pair: Matched, noise: Callable[[Steps], Ensemble]) -> Iterator[dict[s
         }
 
 
-def _gains(pair: Matched) -> dict[int, Reals]:
+def _gains(pair: Matched, of_throughput: Gains) -> dict[int, Reals]:
     """Logarithm of the time at n over that at 2n, where both are known: draws, [REPLICATES]."""
     found = {}
-    for ranks, (_, gain) in gains(pair.curve).items():
+    for ranks, (_, gain) in of_throughput.items():
         ends = [at for at in map(pair.at, (ranks, 2 * ranks)) if at]
         if len(ends) == 2:
             one, double = (steps.samples(at.point.global_batch) for at, steps in ends)
@@ -125,8 +129,8 @@ def _gains(pair: Matched) -> dict[int, Reals]:
     return found
 
 
-def _stalling(pair: Matched, threshold: float) -> dict[str, object]:
-    gained = _gains(pair)
+def _stalling(pair: Matched, of_throughput: Gains, threshold: float) -> dict[str, object]:
+    gained = _gains(pair, of_throughput)
     stall = Stall.of(gained, 2 * max(gained, default=0), threshold)
     verdict, place = stall.verdict
     labels = {name: value for name, value in _first(pair.curve).labels().items() if name in SERIES}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import pandas as pd
 
@@ -10,8 +11,34 @@ from stallpoint.records import FLAG, INT, REAL, TEXT, Table
 
 _TYPES = {TEXT: "str", INT: "int64", REAL: "float64", FLAG: "bool"}
 
+Rows: TypeAlias = pd.DataFrame | Sequence[dict[str, object]]
 
-def frame(table: Table, rows: pd.DataFrame | Sequence[dict[str, object]]) -> pd.DataFrame:
+
+class Tables(Mapping[str, pd.DataFrame]):
+    """Tables by name, each made of its `rows` when it is first read."""
+
+    def __init__(self, tables: Iterable[Table], rows: Mapping[str, Callable[[], Rows]]) -> None:
+        """Every one of `tables` has its `rows`."""
+        self._rows = {table.name: rows[table.name] for table in tables}
+        self._tables = {table.name: table for table in tables}
+        self._frames: dict[str, pd.DataFrame] = {}
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self._frames:
+            self._frames[name] = frame(self._tables[name], self._rows[name]())
+        return self._frames[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tables
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+
+def frame(table: Table, rows: Rows) -> pd.DataFrame:
     """`rows` with the columns of `table`, in its order and types."""
     return of_types(table, pd.DataFrame(rows, columns=[column.name for column in table.columns]))
 

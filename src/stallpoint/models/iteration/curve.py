@@ -42,7 +42,7 @@ class Predicted:
     """Cells of this point that calibrated nothing; empty where none of the point's cells did."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScalingCurve:
     """One scaling curve: points measured and predicted, by worker count; the fewest workers are measured."""
 

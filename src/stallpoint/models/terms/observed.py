@@ -79,22 +79,24 @@ def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
     begin = iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1)
     times = iterations.assign(own=own, begin=begin, ended=begin + iterations["backward"])
     sent = _messages(layers, times)
-    steps = times.groupby(_STEP)
-    values = steps[["forward", "backward", "update"]].mean()
-    values["waiting"] = steps["data_wait"].mean()
-    under_way = sent.groupby([*_STEP, "rank"])["beside"].sum().groupby(_STEP).mean()
+    # The iteration alone tells steps of one cell apart; grouping by all of `_STEP` takes several times as long.
+    means = times.groupby("iteration")[[*PHASES, "iteration_time", "own"]].mean()
+    values = means[["forward", "backward", "update"]].assign(waiting=means["data_wait"])
+    under_way = sent.groupby(["iteration", "rank"])["beside"].sum().groupby("iteration").mean()
     values["under_way"] = under_way.reindex(values.index).fillna(0.0)
     # As in `measured.over_ranks`: the rank that arrives last waits for nobody.
-    parts = sum(steps[name].min() if name == "exposed_communication" else steps[name].mean() for name in PHASES)
-    values["straggling"] = np.maximum(steps["iteration_time"].mean() - parts, 0.0)
-    last = sent.groupby([*_STEP, "rank"])["seconds"].sum().groupby(_STEP).idxmin()
-    of_last = sent.set_index([*_STEP, "rank"]).loc[list(last)].reset_index()
-    wide = of_last.pivot(index=_STEP, columns="message", values=["seconds", "beside"])
+    exposed = times.groupby("iteration")["exposed_communication"].min()
+    parts = sum(exposed if name == "exposed_communication" else means[name] for name in PHASES)
+    values["straggling"] = np.maximum(means["iteration_time"] - parts, 0.0)
+    last = sent.groupby(["iteration", "rank"])["seconds"].sum().groupby("iteration").idxmin()
+    of_last = sent.set_index(["iteration", "rank"]).loc[list(last)].reset_index()
+    wide = of_last.pivot(index="iteration", columns="message", values=["seconds", "beside"])
     wide = wide.reindex(values.index).fillna(0.0)
-    mean = steps["own"].transform("mean")
+    mean = means["own"].reindex(times["iteration"]).to_numpy()
+    labels = iterations[_STEP].drop_duplicates("iteration")
     return Sending(
         by_layer=tuple(int(message) for message in commonest),
-        steps=values.reset_index(),
+        steps=labels.merge(values.reset_index(), on="iteration", how="right"),
         messages=wide.to_numpy(),
         leads=((times["own"] - mean) / mean).to_numpy(),
         ranks=int(iterations["rank"].nunique()),
@@ -127,11 +129,10 @@ def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatte
 
 def _messages(layers: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     """One row for each message of each rank and iteration: how long it took, and how long beside the backward pass."""
-    key = ["iteration", "rank"]
     rows = layers[layers["message"] >= 0]
-    sent = rows.groupby([*key, "message"], as_index=False).agg(
+    sent = rows.groupby(["iteration", "rank", "message"], as_index=False).agg(
         start=("all_reduce_start", "min"), end=("all_reduce_end", "max")
     )
-    sent = sent.merge(times[[*_STEP, "rank", "begin", "ended"]], on=key)
+    sent = sent.merge(times[["iteration", "rank", "begin", "ended"]], on=["iteration", "rank"])
     both = np.minimum(sent["end"], sent["ended"]) - np.maximum(sent["start"], sent["begin"])
     return sent.assign(seconds=sent["end"] - sent["start"], beside=np.maximum(both, 0.0))

@@ -97,12 +97,12 @@ def trainings(iterations: pd.DataFrame, layers: pd.DataFrame) -> Trainings:
     counted, of_layers = kept(iterations), kept(layers)
     of_cell = dict(groups(of_layers, "cell"))
     named = iterations.drop_duplicates("cell").set_index("cell")["network"]
-    networks = {str(named[cell]): _layers(rows) for cell, rows in reversed(of_cell.items()) if cell in named}
+    first = {str(named[cell]): rows for cell, rows in reversed(of_cell.items()) if cell in named}
     cells = [(name, rows, of_cell[name]) for name, rows in groups(counted, "cell") if name in of_cell]
     sent = {name: sending(rows, there) for name, rows, there in cells if rows["ranks"].iloc[0] > 1}
     return Trainings(
         steps=over_ranks(counted, of_layers),
-        networks=networks,
+        networks={network: _layers(rows) for network, rows in first.items()},
         alone={name: _alone(name, rows, there) for name, rows, there in cells if rows["ranks"].iloc[0] == 1},
         sending={name: cell for name, cell in sent.items() if cell is not None},
         first_ranks=_first_ranks(counted, of_layers),
