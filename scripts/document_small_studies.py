@@ -18,7 +18,7 @@ SHOWN = {
     ("shi-2018-small", "shi-2018"): ("Fig. 2", "Fig. 3", "Fig. 4", "Table V"),
     ("keuper-2016-small", "keuper-2016"): (
         *("Table I", "Fig. 1", "Fig. 3", "Fig. 4", "Fig. 5", "Fig. 6", "Fig. 7", "Fig. 8", "Fig. 9"),
-        *("Fig. 11", "Fig. 12", "Fig. 13", "Fig. 14"),
+        *("Fig. 11", "Fig. 12", "Fig. 13", "Fig. 14", "Fig. 15"),
     ),
 }
 """Exhibits by study and paper; claims that these studies cannot test are left out."""
@@ -30,7 +30,8 @@ cores. This page shows a run of both (November 2026) on the test cluster ([tests
 nodes that share one machine of two cores. **Beyond two workers there are fewer cores than workers.** Workers then slow
 each other down, which no prediction from one isolated worker knows: with four and eight workers the model's errors are
 those of this machine. Exhibits of communication show here that they are complete, not how a cluster scales. Exhibits of
-one worker's computation (Keuper's Figs. 4, 5, 7, 9, 11, 12 and 14) are not affected.
+one worker's computation (Keuper's Figs. 4, 5, 7, 9, 11, 12, 14 and 15) are not affected, but that Slurm ran the jobs of
+`two-threads` and `no-onednn` side by side on the two cores: their intervals are wide.
 
 ```
 python benchmarks/run.py small-studies        # runs both, and says of each exhibit whether it was made

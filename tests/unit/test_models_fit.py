@@ -123,7 +123,7 @@ def test_a_missing_kind_of_record_empties_its_own_tables(tables: dict[str, pd.Da
     }
     of_training |= {"layer_times", "median_iterations", "median_layers"}
     of_training |= {"curve_distances", "validation", "controls", "stall_probabilities"}
-    of_training |= {"time_to_accuracy", "accuracy_stalling"}
+    of_training |= {"time_to_accuracy", "accuracy_stalling", "fits"}
     assert (
         emptied
         == {
