@@ -71,15 +71,10 @@ def test_measured_places_are_predicted_within_two_points(rows: pd.DataFrame) -> 
 
 def test_charts_say_how_many_readers_are_missing_and_where_workers_starve(fitted: dict[str, pd.DataFrame]) -> None:
     feeding = fitted["feeding"]
-    in_line, ahead = ({"feeding": feeding[feeding["prefetch"] == prefetch]} for prefetch in (0, 2))
-    assert re.fullmatch(
-        r"alexnet from shared needs [\d.]+ readers for b = 16 on each worker at 4 nodes, and has 2",
-        readers.finding(ahead),
-    )
-    assert re.fullmatch(
-        r"alexnet from shared reads in line; \d+ readers ahead would keep a worker busy at 4 nodes",
-        readers.finding(in_line),
-    )
-    fed = {"feeding": ahead["feeding"].assign(readers=100)}
-    assert readers.finding(fed) == "Every worker is fed by the readers that it has"
-    assert "starves from 1 node on" in data_share.finding(in_line)
+    in_line, ahead = (feeding[feeding["prefetch"] == prefetch] for prefetch in (0, 2))
+    assert readers.finding({"feeding": ahead}) == "Every worker is fed by the readers that it has"
+    few = readers.finding({"feeding": ahead.assign(readers=1)})
+    assert re.fullmatch(r"alexnet from \w+ needs [\d.]+ readers for b = \d+ on each worker at \d nodes?, and has 1", few)
+    none = readers.finding({"feeding": in_line})
+    assert re.fullmatch(r"alexnet from \w+ reads in line; 2 readers ahead would keep a worker busy at \d nodes?", none)
+    assert "starves from 1 node on" in data_share.finding({"feeding": in_line})
