@@ -110,6 +110,9 @@ def sent_bytes(preset: Preset, ranks: int, size: int) -> float:
         return size * (servers - 1 + ranks - 1) / servers  # shares to the other servers, then its sums to each worker
     if preset.top_k < 1:
         return size / 4 * preset.top_k * (4 + preset.gradient_bits / 8)
+    if preset.shards_weights:  # of each worker as many rows, of which the last ones may be empty
+        rows, shards = {448: 4, 34800: 60, 1464: 6}[size], preset.shards(ranks // 2, 2)
+        return size * -(-rows // shards) * shards / rows
     if preset.hook == "powersgd":  # a column and a row of each matrix (4 × 27, 60 × 144 and 6 × 60), and the biases
         return {448: 4 * (4 + 27 + 4), 34800: 4 * (60 + 144 + 60), 1464: 4 * (6 + 60 + 6)}[size]
     if preset.hook != "none":
