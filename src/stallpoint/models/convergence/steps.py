@@ -13,7 +13,7 @@ gradients of its own, it does: steps are then those of as many workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,9 +128,7 @@ class Steps:
     def expected(self, batch: int) -> Ensemble:
         """S(B) where nobody trained: with how far the law is off there, by as many B as said so (Student's t)."""
         random = generator(self.seed, "misfit", *self.training.values(), self.ranks, batch)
-        freedom = SURENESS + len(self.reaching)
-        off = np.clip(self.misfit * random.standard_t(freedom, REPLICATES), -MOST_APART, MOST_APART)
-        return np.asarray(self.fitted(batch) * np.concatenate([[1.0], np.exp(off)]))
+        return self.fitted(batch) * _off(self.misfit, len(self.reaching), random)
 
     def without(self, batch: int) -> Steps:
         """The same, fitted to all other B."""
@@ -195,8 +193,17 @@ def best_trial(rows: pd.DataFrame) -> pd.DataFrame | None:
 
 def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, AtBatch], seed: int) -> Steps:
     known = {batch: at.steps for batch, at in batches.items() if at.steps is not None}
-    least = _law(known)
-    return Steps(training, ranks, batches, least[..., 0], least[..., 1], _misfit(known), seed)
+    misfit = _misfit(known)
+    # Were the same B trained once more, seeds would differ; were others, how far the law is off there would, too.
+    random = generator(seed, "law", *training.values(), ranks)
+    least = _law({batch: steps * _off(misfit, len(known), random) for batch, steps in known.items()})
+    return Steps(training, ranks, batches, least[..., 0], least[..., 1], misfit, seed)
+
+
+def _off(misfit: float, batches: int, random: np.random.Generator) -> Ensemble:
+    """By which factor true steps may lie beside the law, as so many B said (Student's t); 1 for the value itself."""
+    off = np.clip(misfit * random.standard_t(SURENESS + batches, REPLICATES), -MOST_APART, MOST_APART)
+    return np.concatenate([[1.0], np.exp(off)])
 
 
 def _law(known: Mapping[int, Ensemble]) -> Reals:
@@ -213,16 +220,27 @@ def _law(known: Mapping[int, Ensemble]) -> Reals:
 
 
 def _misfit(known: Mapping[int, Ensemble]) -> float:
-    """How far the law is off at each B when fitted to the others, less what seeds explain of that.
+    """How far true steps lie from the law, standard deviation of their logarithm.
 
-    Few B may lie close to it by chance: `USUAL_MISFIT` counts as `SURENESS` more of them.
+    At each B the law is fitted to the others. Of the square of the distance, what seeds explain is left out, and what
+    the others' own distances do to the fit. Few B may lie close to it by chance: `USUAL_MISFIT` counts as `SURENESS`
+    more of them.
     """
     squares = [SURENESS * USUAL_MISFIT**2]
     for batch, steps in known.items() if len(known) > FEWEST_BATCHES else ():
-        least = _law({other: of for other, of in known.items() if other != batch})
+        others = {other: of for other, of in known.items() if other != batch}
+        least = _law(others)
         off = np.log((least[..., 0] + least[..., 1] / batch) / steps)
-        squares.append(float(off[0] ** 2 - off[1:].var()))
+        squares.append(float(off[0] ** 2 - off[1:].var()) / (1 + _leverage(batch, list(others), least[0])))
     return float(np.sqrt(max(0.0, sum(squares)) / (SURENESS + len(squares) - 1)))
+
+
+def _leverage(batch: int, others: Sequence[int], least: Reals) -> float:
+    """By what the variance of steps at the `others` is multiplied in that of the law fitted to them at `batch`."""
+    design = np.stack([np.ones(len(others)), 1 / np.array(others, dtype=np.float64)], axis=-1)
+    there = np.array([1.0, 1 / batch])
+    each = (there / (there @ least)) @ np.linalg.pinv(design / (design @ least)[:, None])
+    return float(each @ each)
 
 
 def table(found: Iterable[Steps], threshold: float) -> list[dict[str, object]]:
