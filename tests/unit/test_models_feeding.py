@@ -74,9 +74,9 @@ def test_charts_say_how_many_readers_are_missing_and_where_workers_starve(fitted
     in_line, ahead = (feeding[feeding["prefetch"] == prefetch] for prefetch in (0, 2))
     assert readers.finding({"feeding": ahead}) == "Every worker is fed by the readers that it has"
     few = readers.finding({"feeding": ahead.assign(readers=1)})
-    assert re.fullmatch(
-        r"alexnet from \w+ needs [\d.]+ readers for b = \d+ on each worker at \d nodes?, and has 1", few
-    )
+    needs = r"alexnet from \w+ needs [\d.]+ readers for b = \d+ on each worker at \d nodes?, and has 1"
+    assert re.fullmatch(needs, few)
     none = readers.finding({"feeding": in_line})
-    assert re.fullmatch(r"alexnet from \w+ reads in line; 2 readers ahead would keep a worker busy at \d nodes?", none)
+    would = r"alexnet from \w+ reads in line; 2 readers ahead would keep a worker busy at \d nodes?"
+    assert re.fullmatch(would, none)
     assert "starves from 1 node on" in data_share.finding({"feeding": in_line})
