@@ -9,13 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import little
 import yaml
+
+from stallpoint.charts import CHARTS
+from stallpoint.charts.render import FORMATS, render
+from stallpoint.parquet import read_frames
+from stallpoint.records import NETWORK_LAYERS, TABLES
 
 ROOT = Path(__file__).parents[2]
 ON_SLURM = (
     "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "3",
 )  # fmt: skip
 """Options of Snakemake for the test cluster, where a study is small: jobs that have ended are soon noticed."""
+IMPATIENT = (sys.executable, "-P", str(Path(__file__).with_name("impatient.py")))
+"""Snakemake that follows them throughout."""
 PARTS = ("Snakefile", "workflow", "scripts", "profiles", "slurm", "config", "resources", "examples", "src")
 
 
@@ -35,7 +43,10 @@ class Ran:
 
 
 class Checkout:
-    """A copy of the workflow with one study; what was compiled of its code comes along, as in any checkout in use."""
+    """A copy of the workflow with one study; what was compiled of its code comes along, as in any checkout in use.
+
+    Products that tell about the machine are `little` there.
+    """
 
     said = ""
     """What its first whole run said, where it had one."""
@@ -48,6 +59,8 @@ class Checkout:
                 shutil.copytree(source, folder / part, dirs_exist_ok=True)
             else:
                 shutil.copy(source, folder / part, follow_symlinks=False)
+        with (folder / "src/stallpoint/measure/constants.py").open("a") as constants:
+            constants.write(little.source())
         (folder / "elsewhere.csv").write_text(ELSEWHERE)
         (folder / "claims.yaml").write_text(CLAIMS)
         self.study = study
@@ -69,14 +82,24 @@ class Checkout:
 
     def start_snakemake(self, *arguments: str, said: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
         """Start it; what it says goes to `said`."""
+        program = IMPATIENT if "slurm" in arguments else [str(Path(sys.executable).with_name("snakemake"))]
         return subprocess.Popen(
-            [str(Path(sys.executable).with_name("snakemake")), "--nocolor", *arguments],
+            [*program, "--nocolor", *arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(self.folder / "src")},
             stdout=said,
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+    def draw(self) -> None:
+        """Draw all charts as jobs of the rule ``chart`` do, in one process: starting 29 takes longer than drawing."""
+        files: dict[str, Any] = {file.stem: file for file in self.results().glob("*/*.parquet")}
+        files[NETWORK_LAYERS.name] = sorted(self.results("networks").glob("*.parquet"))
+        self.results("figures").mkdir(exist_ok=True)
+        for name, chart in CHARTS.items():
+            tables = read_frames([TABLES[table] for table in chart.tables], files)
+            render(name, tables, {format: self.results(f"figures/{name}.{format}") for format in FORMATS})
 
     def results(self, *parts: str) -> Path:
         """A path below the study's results."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import yaml
 from checkout import ELSEWHERE, ROOT, TINY
 
+from stallpoint.charts import CHARTS
+
 DEPLOYED = """from snakemake.utils import min_version
 
 min_version("6.10.0")
@@ -28,6 +30,12 @@ use rule * from stallpoint
 """What ``snakedeploy deploy-workflow`` writes; of a repository on this machine it leaves the folder out."""
 
 
+def snakemake(folder: Path, *targets: str) -> None:
+    command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", *targets]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 def test_an_empty_folder_gets_its_report(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "profiles", tmp_path / "profiles")
     for folder in ("config", "workflow"):
@@ -36,9 +44,10 @@ def test_an_empty_folder_gets_its_report(tmp_path: Path) -> None:
     (tmp_path / "config/config.yaml").write_text(yaml.safe_dump(study))
     (tmp_path / "workflow/Snakefile").write_text(DEPLOYED.format(root=ROOT))
     (tmp_path / "elsewhere.csv").write_text(ELSEWHERE)
-    command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", "results/tiny/report.html"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    snakemake(tmp_path, "results/tiny/conclusions.md", "results/tiny/figures/speedup.svg")
+    for chart in CHARTS:  # one stands for all, as they are drawn by the same rule
+        (tmp_path / f"results/tiny/figures/{chart}.svg").touch()
+    snakemake(tmp_path, "results/tiny/report.html")
     assert (tmp_path / "results/tiny/report.html").stat().st_size > 0
     assert (tmp_path / "results/tiny/turns/local.json").exists(), "what the module does before jobs start"
 

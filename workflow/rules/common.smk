@@ -10,7 +10,6 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
-import yaml
 from snakemake.cli import parse_args
 from snakemake.common import overwrite_function_params
 from snakemake.exceptions import WorkflowError
@@ -21,7 +20,7 @@ from stallpoint.archive.further import further
 from stallpoint.cells import Cell
 from stallpoint.charts import CHARTS, PAPERS
 from stallpoint.claims.reading import PAPERS_FILES, claim_files, read_claims
-from stallpoint.configuration import check_keys
+from stallpoint.configuration import check_keys, load_yaml
 from stallpoint.errors import InputError
 from stallpoint.kinds import KINDS, MEASURED
 from stallpoint.networks import NETWORKS
@@ -36,7 +35,7 @@ from stallpoint.turns.agenda import Agenda, Limits
 from stallpoint.turns.processes import THIS_MACHINE, Shape
 
 SCHEMA_FILE = file_of_workflow("workflow/schemas/study.schema.yaml")
-SCHEMA = yaml.safe_load(Path(SCHEMA_FILE).read_text())
+SCHEMA = load_yaml(Path(SCHEMA_FILE).read_text(), SCHEMA_FILE)
 PAPERS_CLAIMS = [file_of_workflow(f"resources/claims/{name}") for name in PAPERS_FILES]
 
 # Cells that could not run stay so, until they are asked for: what was in their way is not among their settings.

@@ -28,7 +28,7 @@ OWN = "this study"
 @cache
 def _schema() -> dict[str, Any]:
     text = files("stallpoint.claims").joinpath("schema.yaml").read_text(encoding="utf-8")
-    schema: dict[str, Any] = yaml.safe_load(text)
+    schema: dict[str, Any] = load_yaml(text, "schema.yaml")
     return schema
 
 
