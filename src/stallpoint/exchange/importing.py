@@ -129,7 +129,7 @@ def _profiled_messages(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """One row for each all-reduce of the traced run."""
     keep = Recorder(cell, rank=0)
     found = profiled.messages([profiled.profiled_rank(file, cell.ranks) for file in cell.files])
-    keep.add(COLLECTIVES, **found, warmup=False, messages=1)
+    keep.add(COLLECTIVES, operation=ALL_REDUCE, **found, warmup=False, messages=1)
     yield keep
 
 
