@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from stallpoint.measure.bucket_timing import BucketTiming, Send, summed
@@ -44,7 +45,7 @@ class DataParallel(Synchronisation):
             gradient_as_bucket_view=preset.bucket_view,
             static_graph=preset.static_graph,
         )
-        self._buckets = BucketTiming(replica.layers, replica.clock.mark, *_hook(preset, replica.world.size))
+        self._buckets = BucketTiming(replica.layers, replica.clock.mark, *_hook(preset, replica.world.size, device))
         self._wrapped.register_comm_hook(None, self._buckets.hook)
         self.network: nn.Module = self._wrapped
         self._layers, self._waiting = replica.layers, waiting
@@ -79,12 +80,12 @@ class DataParallel(Synchronisation):
             self._communicator.close()
 
 
-def _hook(preset: Preset, ranks: int) -> tuple[Send, Callable[[torch.Tensor], int]]:
+def _hook(preset: Preset, ranks: int, device: torch.device) -> tuple[Send, Callable[[torch.Tensor], int]]:
     """What sums a bucket over the `ranks`, and what it sends of a gradient; PyTorch's own hooks take the mean."""
     if preset.hook == "none":
         return summed, lambda weights: weights.nbytes
     if preset.hook == "powersgd":
-        return _powersgd(preset.hook_rank, ranks)
+        return _powersgd(preset.hook_rank, ranks, device)
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
     compress = default_hooks.fp16_compress_hook if preset.hook == "fp16" else default_hooks.bf16_compress_hook
@@ -93,7 +94,7 @@ def _hook(preset: Preset, ranks: int) -> tuple[Send, Callable[[torch.Tensor], in
     return lambda bucket: _times(compress(world, bucket), ranks), lambda weights: weights.nbytes // 2
 
 
-def _powersgd(rank: int, ranks: int) -> tuple[Send, Callable[[torch.Tensor], int]]:
+def _powersgd(rank: int, ranks: int, device: torch.device) -> tuple[Send, Callable[[torch.Tensor], int]]:
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 
     state = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=_POWERSGD_BEGINS)
@@ -106,7 +107,15 @@ def _powersgd(rank: int, ranks: int) -> tuple[Send, Callable[[torch.Tensor], int
             values = factors if factors * state.min_compression_rate < values else values
         return values * weights.element_size()
 
-    return lambda bucket: _times(powersgd.powerSGD_hook(state, bucket), ranks), bytes_of
+    def send(bucket: GradBucket) -> torch.futures.Future[Any]:
+        """One bucket after the other on a CPU: PyTorch's hook sends each in three parts, the later ones from whatever
+        thread ends the earlier, so that ranks would send parts of several buckets in different orders."""
+        found = powersgd.powerSGD_hook(state, bucket)
+        if device.type == "cpu":
+            found.wait()
+        return _times(found, ranks)
+
+    return send, bytes_of
 
 
 def _times(mean: torch.futures.Future[torch.Tensor], ranks: int) -> torch.futures.Future[Any]:
