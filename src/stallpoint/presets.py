@@ -408,8 +408,8 @@ PRESETS: dict[str, KnownPreset] = {
     ),
     "ddp-powersgd": KnownPreset(
         Preset(backend="ddp", grouping="fused", fusion_bytes=25 * _MIB, hook="powersgd"),
-        "ddp with its hook that sends factors of rank 1 of each weight's gradient, from the third iteration on; on a CPU "
-        "one bucket after the other",
+        "ddp with its hook that sends factors of rank 1 of each weight's gradient, from the third iteration on; on a "
+        "CPU one bucket after the other",
         "Vogels, Karimireddy & Jaggi (2019), PowerSGD; torch.distributed.algorithms.ddp_comm_hooks",
     ),
     "zero-1": KnownPreset(
