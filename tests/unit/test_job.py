@@ -32,7 +32,8 @@ ROWS = 1000
 MEASURE_THEN = """
 def measure(cell, world, keep):
     for sample in range({rows}):
-        keep.add(COLLECTIVES, message_bytes=4, sample=sample, warmup=False, messages=1, seconds=1 / (1 + sample))
+        row = dict(operation="all-reduce", message_bytes=4, sample=sample, warmup=False, messages=1)
+        keep.add(COLLECTIVES, **row, seconds=1 / (1 + sample))
     print("measured", flush=True)
     {then}
 """
@@ -70,7 +71,7 @@ def a_cell(nodes: int) -> CollectivesCell:
 
 
 def add_row(keep: Recorder) -> None:
-    keep.add(COLLECTIVES, message_bytes=4, sample=0, warmup=False, messages=1, seconds=0.5)
+    keep.add(COLLECTIVES, operation="all-reduce", message_bytes=4, sample=0, warmup=False, messages=1, seconds=0.5)
 
 
 def raising(error: Exception) -> Callable[[Any, World, Recorder], None]:

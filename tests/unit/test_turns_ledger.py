@@ -30,8 +30,10 @@ def measured(tmp_path: Path) -> Measurement:
 
 def visit(measured: Measurement, number: int, *, failure: str = "", duration: float = 2.0) -> None:
     recorder = Recorder(measured.cell, rank=0, visit=number)
-    recorder.add(COLLECTIVES, message_bytes=4, sample=[10 * number, 10 * number + 1], warmup=False, messages=1,
-                 seconds=0.5)  # fmt: skip
+    samples = [10 * number, 10 * number + 1]
+    recorder.add(
+        COLLECTIVES, operation="all-reduce", message_bytes=4, sample=samples, warmup=False, messages=1, seconds=0.5
+    )
     row = {**run_row(measured.cell, STARTED, failure=failure), "duration": duration}
     rows = {} if failure else {COLLECTIVES.name: recorder.arrow(COLLECTIVES)}
     write_cell(measured.visit_folder(number), {RUNS.name: [row], **rows})
