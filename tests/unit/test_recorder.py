@@ -4,7 +4,7 @@ import pytest
 from stallpoint.cells import SgemmCell, TrainCell
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Reading, between
-from stallpoint.records import ITERATIONS, LAYERS, SGEMM, Table
+from stallpoint.records import GATHERS, ITERATIONS, LAYERS, SGEMM, Table
 
 CELL = TrainCell(
     hardware="cpu", nodes=2, repeat=3, workers_per_node=2, device="cpu", threads_per_worker=1, seed=1,
@@ -32,7 +32,7 @@ def test_columns_of_the_cell_are_added_to_every_row() -> None:
 
 def test_lists_make_rows_and_single_values_are_repeated() -> None:
     recorder = Recorder(CELL, rank=0)
-    times = "forward backward gradient_ready all_reduce_start all_reduce_end"
+    times = "forward backward gradient_ready all_reduce_start all_reduce_end " + " ".join(GATHERS)
     for iteration in range(2):
         recorder.add(
             LAYERS,

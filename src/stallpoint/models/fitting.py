@@ -134,7 +134,7 @@ def fit(
     ]
     checked = controls.table(points)
     gains = cache(stalling.gains)
-    stalls = cache(lambda: stalling.tables(training, gains, threshold, efficiency, checked))
+    stalls = cache(lambda: stalling.tables(training, threshold, efficiency, checked, gains))
     products = matrix_products.products(tidy["sgemm"], seed)
     to_target = steps.steps_of(tidy["convergence_runs"], cluster.presets, seed)
     norms = noise_scale.without_diverged(tidy["gradient_noise"], tidy["convergence_runs"])

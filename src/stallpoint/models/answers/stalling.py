@@ -87,14 +87,14 @@ def worthwhile_ranks(ranks: Sequence[int], efficiencies: Reals, least: float) ->
 
 def tables(
     curves: Iterable[ScalingCurve],
-    gains_of: Callable[[ScalingCurve], Gains],
     threshold: float,
     efficiency: float,
-    controls: Sequence[Mapping[str, object]],
+    controls: Sequence[Mapping[str, object]] = (),
+    gains_of: Callable[[ScalingCurve], Gains] = gains,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities.
 
-    `gains_of` is `gains` or remembers them; `controls` are the rows of that table.
+    `controls` are the rows of that table; `gains_of` is `gains` or remembers them.
     The dominant cause is that of the doubled count, where the gain stays away. Workers are worthwhile while a sample
     costs at most 1/`efficiency` of the worker-seconds it costs on the fewest.
     """

@@ -108,7 +108,7 @@ class _Report:
         if "utcEpochNs" not in self._columns.get(table, ()):
             return float("nan")
         row = self._database.execute(f"SELECT utcEpochNs FROM {table}").fetchone()
-        return 1e-9 * row[0] if row else float("nan")
+        return 1e-9 * row[0] if row and isinstance(row[0], int) else float("nan")
 
     def _rows(self, table: str, *wanted: str, where: str = "1") -> Iterator[dict[str, Any]]:
         """Rows with those of the columns that there are, and a time that can be."""
