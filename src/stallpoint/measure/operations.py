@@ -51,8 +51,9 @@ class Operations:
         """The operation `name` of a message that is as long; where ranks have parts of it, each has one value."""
         if name not in self._tried:
             self._tried.add(name)
+            first = self._made(name, 4)  # may find no memory, which is another reason
             try:
-                self._made(name, 4).do()
+                first.do()
             except (RuntimeError, NotImplementedError) as error:
                 raise CannotRun(
                     f"what communicates here has no {name} ({str(error).partition(chr(10))[0]}); leave it out of "
