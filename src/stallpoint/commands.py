@@ -74,7 +74,7 @@ LAUNCHERS = {
     "srun": Launcher(
         JOB,
         "srun --overlap --nodes {nodes} --ntasks {ranks} --ntasks-per-node {workers_per_node} "
-        "--cpus-per-task {threads_per_worker}",
+        "--cpus-per-task {threads_per_worker} --kill-on-bad-exit=1",
     ),
     "mpirun": Launcher(JOB, "mpirun --oversubscribe --bind-to none -n {ranks}"),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import re
 import shutil
 import signal
@@ -48,6 +49,10 @@ _LOOK = 0.05
 _GRACE = 10.0
 """How long it may take to end when it is told to, s."""
 _LAST_LINES = 15
+_HANDED_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""First and last of the ports that Linux gives to whoever asks for any."""
+_TRIED = 100
+"""Ports that are tried before any will do."""
 _BACKENDS = {DDP: "ddp", FSDP2: "fsdp"}
 """Backend of the presets that do what a probe found; of anything else nobody knows better than the study."""
 
@@ -158,9 +163,14 @@ def _end(running: subprocess.Popen[bytes]) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as any_socket:
-        any_socket.bind(("", 0))
-        return int(any_socket.getsockname()[1])
+    """A port that nothing uses, below those that the system hands out: of these srun takes some before the command
+    listens."""
+    first = int(_HANDED_OUT.read_text().split()[0]) if _HANDED_OUT.exists() else 32768
+    for port in (*random.sample(range(max(1024, first - 10_000), first), _TRIED), 0):
+        with socket.socket() as any_socket, suppress(OSError):
+            any_socket.bind(("", port))
+            return int(any_socket.getsockname()[1])
+    raise CannotRun("no port is free on this node")
 
 
 def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
