@@ -6,20 +6,14 @@ takes every cell on several nodes once; what was measured before is not measured
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import cluster_study
 from paired import Figure, Timing
-from slow_nodes import NotHere
 
 
 def benchmark(scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[str]]:
-    try:
-        validation = cluster_study.validation_of(Path(__file__).with_suffix(".yaml"), "eight.toml", scratch)
-    except (NotHere, subprocess.CalledProcessError) as error:
-        return [], [f"cluster-accuracy: not run, or not to the end: {error}"]
-    return cluster_study.told(
-        "cluster-accuracy", validation, "4 and 8 nodes predicted from 1 and 2",
+    return cluster_study.benchmark(
+        Path(__file__).with_suffix(".yaml"), "eight.toml", scratch, "4 and 8 nodes predicted from 1 and 2",
         "wanted: median |error| at most 3 %, 90th percentile at most 8 %",
     )  # fmt: skip

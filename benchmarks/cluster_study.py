@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 from paired import Figure, Timing
-from slow_nodes import slow_nodes
+from slow_nodes import NotHere, slow_nodes
 
 from stallpoint import accuracy
 from stallpoint.cells import Cell
@@ -34,7 +34,7 @@ LAUNCHER = (
 )
 
 
-def validation_of(config: Path, cluster: str, scratch: Path) -> pd.DataFrame:
+def _validation_of(config: Path, cluster: str, scratch: Path) -> pd.DataFrame:
     """The table ``validation`` of the study `config`, measured on the `cluster` of that file in tests/cluster.
 
     What was measured before is not measured again. Raises `NotHere` or `CalledProcessError`.
@@ -50,8 +50,18 @@ def validation_of(config: Path, cluster: str, scratch: Path) -> pd.DataFrame:
     return read(VALIDATION, results / "models" / "validation.parquet").to_pandas()
 
 
-def told(study: str, validation: pd.DataFrame, title: str, wanted: str) -> tuple[list[Timing | Figure], list[str]]:
-    """Predicted over measured times of each place, and the table of their errors in words."""
+def benchmark(
+    config: Path, cluster: str, scratch: Path, title: str, wanted: str
+) -> tuple[list[Timing | Figure], list[str]]:
+    """Predicted over measured times of each place of `_validation_of`, and the table of their errors in words.
+
+    The benchmark is named as the study's file, with hyphens.
+    """
+    study = config.stem.replace("_", "-")
+    try:
+        validation = _validation_of(config, cluster, scratch)
+    except (NotHere, subprocess.CalledProcessError) as error:
+        return [], [f"{study}: not run, or not to the end: {error}"]
     head, rows = accuracy.HEAD, accuracy.rows(validation)
     widths = [max(len(row[column]) for row in [list(head), *rows]) for column in range(len(head))]
     table = [

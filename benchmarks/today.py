@@ -6,20 +6,14 @@ measured again. Prints its table ``validation``.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import cluster_study
 from paired import Figure, Timing
-from slow_nodes import NotHere
 
 
 def benchmark(scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[str]]:
-    try:
-        validation = cluster_study.validation_of(Path(__file__).with_suffix(".yaml"), "four.toml", scratch)
-    except (NotHere, subprocess.CalledProcessError) as error:
-        return [], [f"today: not run, or not to the end: {error}"]
-    return cluster_study.told(
-        "today", validation, "4 nodes predicted from 1 and 2",
+    return cluster_study.benchmark(
+        Path(__file__).with_suffix(".yaml"), "four.toml", scratch, "4 nodes predicted from 1 and 2",
         "wanted: median |error| at most 5 %, 90th percentile at most 10 %",
     )  # fmt: skip

@@ -30,8 +30,8 @@ cores. This page shows a run of both (November 2026) on the test cluster ([tests
 nodes that share one machine of two cores. **Beyond two workers there are fewer cores than workers.** Workers then slow
 each other down, which no prediction from one isolated worker knows: with four and eight workers the model's errors are
 those of this machine. Exhibits of communication show here that they are complete, not how a cluster scales. Exhibits of
-one worker's computation (Keuper's Figs. 4, 5, 7, 9, 11, 12, 14 and 15) are not affected, but that Slurm ran the jobs of
-`two-threads` and `no-onednn` side by side on the two cores: their intervals are wide.
+one worker's computation (Keuper's Figs. 4, 5, 7, 9, 11, 12, 14 and 15) are not affected. But Slurm ran the jobs of
+`two-threads` and `no-onednn` side by side on the two cores, and the intervals of `two-threads` are wide.
 
 ```
 python benchmarks/run.py small-studies        # runs both, and says of each exhibit whether it was made

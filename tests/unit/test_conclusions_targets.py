@@ -53,5 +53,10 @@ def test_one_worker_count_says_nothing_of_more() -> None:
     assert "time to it" not in lead(found)
 
 
+def test_what_was_trained_in_one_way_alone_is_not_called_soonest_and_told_once() -> None:
+    (found,) = targets(TIMES[TIMES["ranks"] == 1], STALLING)
+    assert list(lines(found)) == ["lenet on local reaches 80 % on train by wfbp, sgd, B = 64 (2 s) at n = 1"]
+
+
 def test_a_target_that_nothing_reached_is_not_told() -> None:
     assert list(targets(TIMES[TIMES["sync"] == "diloco"], STALLING)) == []

@@ -14,16 +14,17 @@ from stallpoint.numerals import number
 
 
 def lead(target: Mapping[str, Any]) -> str:
-    """One sentence: what is fastest of all, and whether more workers save time."""
+    """One sentence: what is fastest of all, if there was more than one way, and whether more workers save time."""
     best = min(target["places"], key=lambda place: float(place["ways"][0]["time"]))
     stalls = "" if len(target["places"]) < 2 else f"; time to it {verdict_in_short(target)}"
-    return f"{_goal(target)} soonest by {_way(best['ways'][0])} at {at_count(target, best['ranks'])}{stalls}"
+    soonest = "" if _one_way(target) else "soonest "
+    return f"{_goal(target)} {soonest}by {_way(best['ways'][0])} at {at_count(target, best['ranks'])}{stalls}"
 
 
 def lines(target: Mapping[str, Any]) -> Iterator[str]:
     """The sentence, and one for each worker count: the fastest way, and what others owe to more and to longer steps."""
     yield lead(target)
-    for place in target["places"]:
+    for place in () if _one_way(target) else target["places"]:
         first, *others = place["ways"]
         alike = [one["sync"] for one in others if one["verdict"] == ALIKE]
         slower = [one for one in others if one["verdict"] == SLOWER]
@@ -32,6 +33,11 @@ def lines(target: Mapping[str, Any]) -> Iterator[str]:
             told.append(f"not distinguishable: {', '.join(alike)}")
         told += [_slower(one, first) for one in slower]
         yield "; ".join(told)
+
+
+def _one_way(target: Mapping[str, Any]) -> bool:
+    """Whether a single preset reached it, on a single number of workers: there is nothing to compare."""
+    return [len(place["ways"]) for place in target["places"]] == [1]
 
 
 def _goal(target: Mapping[str, Any]) -> str:

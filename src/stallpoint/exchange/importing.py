@@ -29,6 +29,10 @@ from stallpoint.runs import run_row
 
 ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
 """Lines of a log, and iterations of a trace, that are Python's objects at one time."""
+ALL_REDUCES: dict[str, Any] = {"operation": ALL_REDUCE, "warmup": False, "messages": 1}
+"""What all rows of `COLLECTIVES` say here."""
+NOT_SHARDED: dict[str, Any] = dict.fromkeys(GATHERS)
+"""What all rows of `LAYERS` say: no weights were gathered."""
 _T = TypeVar("_T")
 
 
@@ -72,10 +76,7 @@ def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
             seen[row.message_bytes] = samples[-1] + 1
         sizes, seconds = [row.message_bytes for row in rows], [row.seconds for row in rows]
         keep = Recorder(cell, rank=0)
-        keep.add(
-            COLLECTIVES, operation=ALL_REDUCE, message_bytes=sizes, sample=samples, warmup=False, messages=1,
-            seconds=seconds,
-        )  # fmt: skip
+        keep.add(COLLECTIVES, message_bytes=sizes, sample=samples, seconds=seconds, **ALL_REDUCES)
         yield keep
 
 
@@ -93,7 +94,7 @@ def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
                 which = {"iteration": index, "warmup": index < cell.warmup}
                 phases, layers = compose(cell, iteration)
                 keep.add(ITERATIONS, **which, start=start, **phases, **unwatched)
-                keep.add(LAYERS, **which, **layers)
+                keep.add(LAYERS, **which, **layers, **NOT_SHARDED)
                 start += phases["iteration_time"]
             if not count:
                 _check_workers(cell, iterations[0], file)
@@ -121,7 +122,7 @@ def _profiled_runs(cell: ImportedTrainCell) -> Iterator[Recorder]:
         for index, iteration in enumerate(profiled.iterations(rank, file, alone=alone)):
             which = {"iteration": index, "warmup": index < cell.warmup}
             keep.add(ITERATIONS, **which, start=iteration.start, **iteration.phases, **unwatched)
-            keep.add(LAYERS, **which, **iteration.layers)
+            keep.add(LAYERS, **which, **iteration.layers, **NOT_SHARDED)
         yield keep
 
 
@@ -129,7 +130,7 @@ def _profiled_messages(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """One row for each all-reduce of the traced run."""
     keep = Recorder(cell, rank=0)
     found = profiled.messages([profiled.profiled_rank(file, cell.ranks) for file in cell.files])
-    keep.add(COLLECTIVES, operation=ALL_REDUCE, **found, warmup=False, messages=1)
+    keep.add(COLLECTIVES, **found, **ALL_REDUCES)
     yield keep
 
 
@@ -201,7 +202,6 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
         "all_reduce_start": _where(layers, "communication", began + start),
         "all_reduce_end": _where(layers, "communication", began + end),
         **_messages(layers),
-        **dict.fromkeys(GATHERS),
     }
 
 

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from stallpoint.errors import InputError
 from stallpoint.exchange.layer_trace import TracedLayer
 from stallpoint.exchange.layer_types import OTHER
-from stallpoint.records import GATHERS
 from stallpoint.traces import readers
 from stallpoint.traces.clocks import least_seconds
 from stallpoint.traces.collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
@@ -175,5 +174,4 @@ def _layers(rank: Rank, place: int, own: Places) -> dict[str, list[Any]]:
         "all_reduce_end": [None, *(start + sent.seconds[own])[::-1].tolist()],
         "message": [-1, *range(count - 1, -1, -1)],
         "message_bytes": sizes,
-        **dict.fromkeys(GATHERS, [None] * (count + 1)),
     }
