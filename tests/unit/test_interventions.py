@@ -36,7 +36,7 @@ from stallpoint.turns.session import take_turns
 pytestmark = pytest.mark.ranks
 
 SLEEP = 0.6
-"""s; long beside what other programs on the machine take from an iteration, on average over six."""
+"""s; long beside what other programs on the machine take from an iteration, on average over four."""
 PLANTED = f"""
 import time
 
@@ -99,10 +99,10 @@ def rank():
 
 
 def cell(place: str, *, nodes: int = 2, scaling: str = "strong") -> TrainCell:
-    """Training that sleeps in one place."""
+    """Training that sleeps in one place: from its first forward pass on, which follows the first mini-batch."""
     one = replace(
         train(nodes, network=place, scaling=scaling),
-        own_network={"build": f"planted.py:{place}", "image_size": 8}, iterations=3,
+        own_network={"build": f"planted.py:{place}", "image_size": 8}, iterations=2, warmup=1,
     )  # fmt: skip
     if scaling == "compute":
         return replace(one, sync="none", batch=1, worker_batch=1)
@@ -147,7 +147,7 @@ def tidy(cells: Sequence[TrainCell], place: Path) -> dict[str, pd.DataFrame]:
 def near(low: float, high: float, seconds: float) -> bool:
     """Whether an interval meets what lies nearer to `seconds` than to nothing and to twice as much.
 
-    What other programs take of six iterations makes it wider: then less is told, but nothing wrong.
+    What other programs take of four iterations makes it wider: then less is told, but nothing wrong.
     """
     return high > 0.6 * seconds and low < 1.4 * seconds
 
@@ -188,7 +188,7 @@ def test_a_slow_layer_is_found_in_its_layers_and_scales_as_it_does_alone(fitted:
     assert near(*path.loc["non-scaling layers", ["seconds_low", "seconds_high"]], SLEEP)
     lost = at(fitted["causes"], "layer").set_index("cause")
     assert near(*lost.loc["non-scaling layers", ["lost_low", "lost_high"]], SLEEP / 2)
-    # What other programs take of six iterations may leave the answer open, but never gives it to another cause.
+    # What other programs take of four iterations may leave the answer open, but never gives it to another cause.
     assert "dominant" not in set(lost["verdict"].drop("non-scaling layers"))
     assert lost["lost"].idxmax() == "non-scaling layers"
 

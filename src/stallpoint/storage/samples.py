@@ -38,6 +38,14 @@ Made: TypeAlias = tuple[bytes, int]
 REPAIR = "to look through the storage again, and to make a generated one anew: snakemake -R prepare_storage"
 
 
+def ends_before(path: Path, byte: int) -> str:
+    """What is said of a file that held `byte` bytes when it was looked through, and gives fewer.
+
+    A GlusterFS volume whose server goes away in mid-read was seen to give fewer, too.
+    """
+    return f"{path}: ends before byte {byte}: it was cut off, or the storage fails; {REPAIR}"
+
+
 @dataclass(frozen=True)
 class Extent:
     """The bytes of one sample: `size` bytes from `offset` on in the file `path`."""
@@ -157,7 +165,7 @@ class SampleSet(ABC):
         except OSError as error:
             raise Unreadable(f"{extent.path}: cannot be read ({reason(error)}); {REPAIR}") from error
         if len(data) < extent.size:
-            raise InputError(f"{extent.path}: ends before byte {extent.offset + extent.size}; {REPAIR}")
+            raise InputError(ends_before(extent.path, extent.offset + extent.size))
         return data
 
     def close(self) -> None:
