@@ -1126,6 +1126,8 @@ WHAT_IF_GRID = Table(
     ),
 )
 
+_FIT = "yes, no, undecided (the interval holds what is available) or unknown"
+
 REMEDIES = Table(
     "remedies",
     "what would help each scaling curve on the most workers measured, and the cell that would confirm it",
@@ -1139,7 +1141,7 @@ REMEDIES = Table(
         *_estimate("gain", None, "throughput over that predicted without it; empty where a part was not measured"),
         Column("at_most", FLAG, None, "whether it gains that at most: what it avoids is taken to cost nothing"),
         *_estimate("memory", "B", "most memory of a worker with it, as predicted"),
-        Column("fits", TEXT, None, "whether that fits: fits, may not fit, does not fit or unknown"),
+        Column("fits", TEXT, None, f"whether that fits: {_FIT}"),
         Column(
             "verdict",
             TEXT,
@@ -1585,7 +1587,7 @@ FITS = Table(
         *_estimate("predicted", "B", "most memory of a worker"),
         Column("measured", REAL, "B", "the same as measured, of the rank that needs most; empty where nobody trained"),
         Column("available", REAL, "B", "memory that a worker may use, the least of the cells that are alike"),
-        Column("fits", TEXT, None, "yes, no, undecided (the interval holds what is available) or unknown"),
+        Column("fits", TEXT, None, _FIT),
     ),
 )
 

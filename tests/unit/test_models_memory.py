@@ -16,7 +16,7 @@ from stallpoint.models.base.measured import Point
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms import peaks
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.presets import PRESETS
+from stallpoint.presets import PRESETS, Preset
 from stallpoint.records import LARGEST_BATCH, MEMORY
 
 TRUTH = Truth()
@@ -187,10 +187,41 @@ def test_places_that_nobody_ran_fit_by_what_the_preset_divides(tables: Tables) -
         replace(fsdp, accumulate=4): at[4] - 3 * weights * 3 / 4 + 4 * 3e8 + weights,
     }
     for preset, bytes_ in expected.items():
-        assert fits._peak(alone, point, preset, layers)[0] == pytest.approx(bytes_), preset
-    assert [fits._verdict(1, 2, available) for available in (3, 1.5, 0.5, np.nan)] == [
-        "yes", "undecided", "no", "unknown",
-    ]  # fmt: skip
+        assert fit_of(point, {"mine": preset}, [alone], layers, tables).peak[0] == pytest.approx(bytes_), preset
+
+
+def test_what_was_trained_and_what_ran_out_of_memory_say_what_fits_whatever_is_predicted(tables: Tables) -> None:
+    known = [one for one in peaks.fit(tables["peak_memory"], tables["runs"], seed=0) if one.training[3] == "wfbp"]
+    point = Point("alexnet", "cpu", "local", "weak", "wfbp", 2, 64, 1, 4, 4, 256, 64)
+    told = {"largest_measured": 64.0, "smallest_failed": 100.0}
+    for available, untried in {2**40: "yes", 2**20: "no", np.nan: "unknown"}.items():
+        here = {**tables, "environments": tables["environments"].assign(available_memory=float(available))}
+        for b, answer in {64: "yes", 80: untried, 100: "no"}.items():
+            at = replace(point, worker_batch=b)
+            assert fit_of(at, {"wfbp": PRESETS["wfbp"].preset}, known, None, here, told).fits == answer
+
+
+def test_without_a_worker_alone_a_change_is_judged_by_what_it_changes(tables: Tables) -> None:
+    layers = Layers(("fc",), np.array(["fully-connected"]), np.array([4e8], dtype=np.int64))
+    known = [one for one in peaks.fit(tables["peak_memory"], tables["runs"], seed=0) if one.training[3] == "wfbp"]
+    now = Point("alexnet", "cpu", "local", "weak", "wfbp", 2, 64, 1, 4, 4, 256, 64)
+    wfbp = PRESETS["wfbp"].preset
+    bucketed = {"wfbp": wfbp, "mine": replace(PRESETS["ddp"].preset, accumulate=4)}
+    fit = fit_of(replace(now, sync="mine"), bucketed, known, layers, tables, now=now)
+    assert fit.peak[0] == pytest.approx(TRUTH.fixed_memory + 16 * TRUTH.memory + 4e8, rel=1e-3)
+    other = {"wfbp": wfbp, "mine": replace(wfbp, activation_checkpointing=True)}
+    assert fit_of(replace(now, sync="mine"), other, known, layers, tables, now=now).fits == "unknown"
+
+
+def fit_of(
+    point: Point, presets: dict[str, Preset], known: list[peaks.Peaks], layers: Layers | None, tables: Tables,
+    told: dict[str, float] | None = None, now: Point | None = None,
+) -> fits.Fit:  # fmt: skip
+    """What is said of the point where these peaks are known, and `told` of the largest that fits."""
+    largest = [{**one.labels, **told} for one in known] if told else []
+    networks = {point.network: layers} if layers else {}
+    memory = fits.Memory(known, largest, networks, presets, tables["peak_memory"], tables["environments"])
+    return memory(point, now or point)
 
 
 def test_fits_stands_beside_what_was_measured(tables: Tables) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from stallpoint.conclusions.alike import alike_in_words
 from stallpoint.conclusions.numbers import Estimate
+from stallpoint.models.answers.fits import NO, UNKNOWN, YES
+from stallpoint.models.answers.fits import UNDECIDED as MAY_FIT
 from stallpoint.models.answers.remedies import HELPS, TRAINS_OTHERWISE, UNDECIDED
 from stallpoint.numerals import interval, number
 from stallpoint.workers import place_in_words
@@ -176,12 +178,14 @@ def gained_in_words(remedy: Mapping[str, Any]) -> str:
     return f"{'at most ' if remedy['at_most'] else ''}{sign}{interval(ends, 1.0, ' %')}"
 
 
+FITS_IN_WORDS = {YES: "fits", NO: "does not fit", MAY_FIT: "may not fit", UNKNOWN: "unknown"}
 REMEDIES_HEAD = ["what would help", "throughput", "memory of a worker", "it also means", "verdict"]
 
 
 def remedy_in_words(remedy: Mapping[str, Any]) -> list[str]:
     """The cells of a remedy under `REMEDIES_HEAD`."""
-    memory = f"{interval(remedy['memory'], 2**-30, ' GiB')}, {remedy['fits']}" if remedy["memory"] else remedy["fits"]
+    fits = FITS_IN_WORDS[remedy["fits"]]
+    memory = f"{interval(remedy['memory'], 2**-30, ' GiB')}, {fits}" if remedy["memory"] else fits
     return [remedy["remedy"], gained_in_words(remedy), memory, remedy["also"] or "–", remedy["verdict"]]
 
 

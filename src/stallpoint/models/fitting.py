@@ -145,6 +145,7 @@ def fit(
     memory = peaks.fit(tidy["peak_memory"], runs, seed)
     jobs = next_cells.jobs_of(runs)
     largest = largest_batch.table(memory, runs, tidy["environments"])
+    fitting = fits.Memory(memory, largest, compute.layers, cluster.presets, tidy["peak_memory"], tidy["environments"])
     shown_ranks, shown_layers = median_iterations.tables(shown)
     tables: dict[str, Callable[[], Rows]] = {
         "layer_scaling": lambda: layer_scaling(compute, counts),
@@ -166,7 +167,7 @@ def fit(
         "stall_probabilities": lambda: stalls()[1],
         "what_if": lambda: what_if.table(cluster, training, scenarios, nodes, threshold),
         "what_if_grid": lambda: grid.table(cluster, training, nodes) if scenarios else [],
-        "remedies": lambda: remedies.table(cluster, training, varied, runs, jobs, memory, largest),
+        "remedies": lambda: remedies.table(cluster, training, varied, runs, jobs, fitting),
         "next_cells": lambda: next_cells.table(
             training, jobs, links, cluster.presets, threshold, available or {}, seed
         ),
@@ -190,9 +191,7 @@ def fit(
         ),
         "memory": lambda: peaks.table(memory),
         "largest_batch": lambda: largest,
-        "fits": lambda: fits.table(
-            training, memory, compute.layers, cluster.presets, tidy["peak_memory"], tidy["environments"]
-        ),
+        "fits": lambda: fits.table(training, fitting),
         "steps_to_target": lambda: steps.table(to_target, threshold),
         "noise_scale": lambda: noise_scale.table(norms, seed),
         "critical_batches": lambda: noise_scale.critical_batches(to_target, noise, threshold),

@@ -1,11 +1,13 @@
-"""Does training fit into a worker's memory where nobody ran it: from what one worker alone takes, and what each preset
-divides among workers.
+"""Does training fit into a worker's memory, run or not: from what was trained likest it, and what each preset divides
+among workers and adds.
 
-    peak(b) = alone(b / k) - (1 - 1/s) (weights + gradients) - (1 - 1/s_o) optimiser + messages
+    peak(b) = base(b k_base / k) + extra - extra_base
+    extra   = messages - (1 - 1/s) (weights + gradients) - (1 - 1/s_o) optimiser
 
-`alone` is the line of one worker that sends nothing (`terms.peaks`), k the parts of a mini-batch, s the parts that
-weights and gradients are in (1 unless they are sharded), s_o those of the optimiser's state. Messages, with W the bytes
-of all weights and L those of the largest block:
+`base` is what a training took at each mini-batch (`terms.peaks`): the same training where it ran, one worker that sends
+nothing (extra 0), or the training that a change is made to. k are the parts of a mini-batch, s the parts that weights
+and gradients are in (1 unless they are sharded), s_o those of the optimiser's state. Messages, with W the bytes of all
+weights and L those of the largest block:
 
     ddp       W of buckets, unless gradients lie in them
     zero-1    the same, and all weights as they are gathered, a share and the whole: W (1 + 1/n)
@@ -13,103 +15,199 @@ of all weights and L those of the largest block:
               k > 1 the gradients of all parts before the last stay whole: W
     others    send gradients from where they lie, or small ones packed: nothing
 
-Rajbhandari et al. (2020), section 3, for what is divided. Activation checkpointing is not predicted: how much of the
-slope the blocks are was not measured.
+Rajbhandari et al. (2020), section 3, for what is divided. Activation checkpointing is predicted from such training
+alone: how much of the slope the blocks are was not measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from stallpoint.messages import blocks
 from stallpoint.models.base.measured import Point
-from stallpoint.models.base.statistics import Ensemble, columns, unknown_ensemble
+from stallpoint.models.base.statistics import Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.models.terms.peaks import DEVICE, HOST, Peaks, predicted
+from stallpoint.models.terms.peaks import AVAILABLE, BESIDE_BATCH, DEVICE, HOST, Peaks, predicted
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import NONE, Preset
+from stallpoint.workers import Place
 
 YES, NO, UNDECIDED, UNKNOWN = "yes", "no", "undecided", "unknown"
+_OF_ALONE = ("network", "hardware", "prefetch", "memory")
+"""What the memory of one worker alone depends on beside b."""
 
 
-def table(
-    curves: Iterable[ScalingCurve],
-    memory: Iterable[Peaks],
-    networks: Mapping[str, Layers],
-    presets: Mapping[str, Preset],
-    peak_memory: pd.DataFrame,
-    environments: pd.DataFrame,
-) -> list[dict[str, object]]:
-    """Rows of the fits table: every point of every curve, of the memory that its device computes in."""
-    known = {(*peaks.training[:2], *peaks.training[3:5], peaks.memory): peaks for peaks in memory}
-    return [row for curve in curves for row in _rows(curve, known, networks, presets, peak_memory, environments)]
+class Fit(NamedTuple):
+    """What a worker takes, and has."""
+
+    memory: str
+    """`DEVICE` where the device's own is known, else `HOST`."""
+    peak: Ensemble
+    """The most that it takes, bytes; not numbers where nothing tells."""
+    available: float
+    """Bytes; not a number where that was not recorded."""
+    fits: str
+    """`YES`, `NO`, `UNDECIDED` (the interval holds what is available) or `UNKNOWN`."""
 
 
-def _rows(
-    curve: ScalingCurve,
-    known: Mapping[tuple[str | int, ...], Peaks],
-    networks: Mapping[str, Layers],
-    presets: Mapping[str, Preset],
-    peak_memory: pd.DataFrame,
-    environments: pd.DataFrame,
-) -> Iterator[dict[str, object]]:
-    for ranks, one in sorted(curve.predicted.items()):
-        point = one.point
-        key = point.network, point.hardware, NONE
-        found = {
-            name: known[(*key, prefetch, name)]
-            for name in (HOST, DEVICE)
-            for prefetch in (0, point.prefetch)
-            if (*key, prefetch, name) in known
-        }
-        name = DEVICE if DEVICE in found else HOST
+class _Base(NamedTuple):
+    """A training whose memory was measured."""
+
+    peaks: Peaks
+    preset: Preset | None
+    """None where one worker trained alone."""
+    place: Place
+
+
+class Memory:
+    """What a worker at any point takes, and whether it fits."""
+
+    def __init__(
+        self,
+        peaks: Iterable[Peaks],
+        largest: Iterable[Mapping[str, object]],
+        networks: Mapping[str, Layers],
+        presets: Mapping[str, Preset],
+        peak_memory: pd.DataFrame,
+        environments: pd.DataFrame,
+    ) -> None:
+        """`largest` are rows of the largest_batch table, the frames tidy tables."""
+        self._peaks = {(*one.training, one.memory): one for one in peaks}
+        alone = [one for one in self._peaks.values() if one.labels["sync"] == NONE]
+        self._alone = {tuple(one.labels[name] for name in _OF_ALONE): one for one in alone}
+        self._tried = {tuple(row[name] for name in (*BESIDE_BATCH, "memory")): row for row in largest}
+        self._networks, self._presets = networks, presets
+        self._peak_memory, self._environments = peak_memory, environments
+
+    def held_out(self, point: Point) -> Fit:
+        """By what one worker alone takes, whether the point was trained or not."""
+        return self._fit(point, lambda memory: [self._one_worker(point, memory)])
+
+    def __call__(self, point: Point, now: Point) -> Fit:
+        """By the same training, one worker alone, or training at `now`, which a change makes `point`."""
+        return self._fit(
+            point,
+            lambda memory: [
+                self._trained(point, memory), self._one_worker(point, memory), self._trained(now, memory),
+            ],
+        )  # fmt: skip
+
+    def measured(self, cells: Sequence[str], memory: str) -> float:
+        """What these cells took at most, the mean of their visits, bytes; not a number where there are none."""
+        rows = self._peak_memory[self._peak_memory["cell"].isin(cells)]
+        return float(rows.groupby(["cell", "visit"])[f"{memory}_peak"].max().mean()) if len(rows) else np.nan
+
+    def _fit(self, point: Point, bases: Callable[[str], Sequence[_Base | None]]) -> Fit:
+        found = ((memory, base) for memory in (DEVICE, HOST) for base in bases(memory) if base is not None)
+        memory, base = next(found, (HOST, None))
         peak = unknown_ensemble()
-        if name in found and point.network in networks:
-            peak = _peak(found[name], point, presets[point.sync], networks[point.network])
+        if base is not None:
+            peak = _peak(base, point, self._presets[point.sync], self._networks.get(point.network))
+        available = self._available(point, memory)
+        tried = self._tried.get((*self._training(point), memory), {})
+        return Fit(memory, peak, available, _verdict(point.worker_batch, tried, peak, available))
+
+    def _training(self, point: Point) -> tuple[str | int, ...]:
+        """Values of `BESIDE_BATCH`."""
+        nodes, workers = point.place
+        special = {"workers_per_node": workers, "shards": self._presets[point.sync].shards(nodes, workers)}
+        return tuple(special[name] if name in special else getattr(point, name) for name in BESIDE_BATCH)
+
+    def _trained(self, point: Point, memory: str) -> _Base | None:
+        known = self._peaks.get((*self._training(point), memory))
+        return _Base(known, self._presets[point.sync], point.place) if known else None
+
+    def _one_worker(self, point: Point, memory: str) -> _Base | None:
+        keys = ((point.network, point.hardware, prefetch, memory) for prefetch in (point.prefetch, 0))
+        known = next((self._alone[key] for key in keys if key in self._alone), None)
+        return _Base(known, None, (1, 1)) if known else None
+
+    def _available(self, point: Point, memory: str) -> float:
+        """What a worker may use on this hardware, with as many workers on a node where any trained so."""
+        here = self._peak_memory[self._peak_memory["hardware"] == point.hardware]
+        alike = here[here["ranks"] // here["nodes"] == point.place[1]]
+        cells = (alike if len(alike) else here)["cell"]
+        return float(self._environments.loc[self._environments["cell"].isin(cells), AVAILABLE[memory]].min())
+
+
+def table(curves: Iterable[ScalingCurve], memory: Memory) -> list[dict[str, object]]:
+    """Rows of the fits table: every point of every curve."""
+    return [row for curve in curves for row in _rows(curve, memory)]
+
+
+def _rows(curve: ScalingCurve, memory: Memory) -> Iterator[dict[str, object]]:
+    for ranks, one in sorted(curve.predicted.items()):
+        found = memory.held_out(one.point)
         cells = curve.measured[ranks].cells if ranks in curve.measured else ()
-        rows = peak_memory[peak_memory["cell"].isin(cells)]
-        available = _available(environments, peak_memory, point, name)
-        predicted_columns = columns("predicted", peak)
         yield {
-            **point.labels("worker_batch"),
-            "memory": name,
-            **predicted_columns,
-            "measured": rows.groupby(["cell", "visit"])[f"{name}_peak"].max().mean() if len(rows) else np.nan,
-            "available": available,
-            "fits": _verdict(predicted_columns["predicted_low"], predicted_columns["predicted_high"], available),
+            **one.point.labels("worker_batch"),
+            "memory": found.memory,
+            **columns("predicted", found.peak),
+            "measured": memory.measured(cells, found.memory),
+            "available": found.available,
+            "fits": found.fits,
         }
 
 
-def _verdict(low: float, high: float, available: float) -> str:
+def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: float) -> str:
+    """What was tried decides; else what is predicted of the memory that there is."""
+    if tried and b <= float(str(tried["largest_measured"])):
+        return YES
+    if tried and b >= float(str(tried["smallest_failed"])):
+        return NO
+    _, low, high = estimate(peak)
     if np.isnan([low, high, available]).any():
         return UNKNOWN
     return YES if high <= available else NO if low > available else UNDECIDED
 
 
-def _available(environments: pd.DataFrame, peak_memory: pd.DataFrame, point: Point, memory: str) -> float:
-    """What a worker may use on this hardware, with as many workers on a node where any trained so."""
-    here = peak_memory[peak_memory["hardware"] == point.hardware]
-    alike = here[here["ranks"] // here["nodes"] == point.place[1]]
-    cells = (alike if len(alike) else here)["cell"]
-    column = "available_memory" if memory == HOST else "gpu_available_memory"
-    return float(environments.loc[environments["cell"].isin(cells), column].min())
-
-
-def _peak(alone: Peaks, point: Point, preset: Preset, layers: Layers) -> Ensemble:
+def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None) -> Ensemble:
     """The most memory of one of the point's workers, bytes."""
-    if preset.activation_checkpointing:
+    same = base.preset == preset and base.place == point.place
+    checkpoints = bool(base.preset and base.preset.activation_checkpointing)
+    if not same and (layers is None or checkpoints != preset.activation_checkpointing):
         return unknown_ensemble()
-    several = point.ranks > 1
-    part = point.worker_batch / preset.accumulate
-    whole = alone.measured[:, alone.batches.index(int(part))] if part in alone.batches else predicted(alone, part)
-    of_state = preset.shards(*point.place) if several else 1
-    of_weights = of_state if preset.shards_weights else 1
-    kept = alone.parts[0]
-    divided = (1 - 1 / of_weights) * (kept["weights"] + kept["gradients"]) + (1 - 1 / of_state) * kept["optimiser"]
-    return np.asarray(whole - divided + (_messages(preset, layers, of_state) if several else 0.0))
+    b = point.worker_batch * (base.preset.accumulate if base.preset else 1) / preset.accumulate
+    batches = base.peaks.batches
+    peak = base.peaks.measured[:, batches.index(int(b))] if b in batches else predicted(base.peaks, b)
+    if same or layers is None:
+        return peak
+    whole = _whole(base)
+    more = _extra(preset, point.place, whole, layers)
+    return np.asarray(peak + more - (_extra(base.preset, base.place, whole, layers) if base.preset else 0.0))
+
+
+class _Whole(NamedTuple):
+    """What nobody divides, bytes."""
+
+    weights: float
+    """With their gradients."""
+    optimiser: float
+
+
+def _parts(preset: Preset, place: Place) -> tuple[int, int]:
+    """In how many parts weights and gradients are, and the optimiser's state."""
+    of_state = preset.shards(*place) if place[0] * place[1] > 1 else 1
+    return of_state if preset.shards_weights else 1, of_state
+
+
+def _whole(base: _Base) -> _Whole:
+    of_weights, of_state = _parts(base.preset, base.place) if base.preset else (1, 1)
+    kept = base.peaks.parts[0]
+    return _Whole(of_weights * (kept["weights"] + kept["gradients"]), of_state * kept["optimiser"])
+
+
+def _extra(preset: Preset, place: Place, whole: _Whole, layers: Layers) -> float:
+    """What a preset adds to a worker's memory and takes from it, bytes."""
+    if place[0] * place[1] == 1:
+        return 0.0
+    of_weights, of_state = _parts(preset, place)
+    divided = (1 - 1 / of_weights) * whole.weights + (1 - 1 / of_state) * whole.optimiser
+    return _messages(preset, layers, of_state) - divided
 
 
 def _messages(preset: Preset, layers: Layers, shards: int) -> float:

@@ -14,12 +14,11 @@ import pandas as pd
 from stallpoint.cells import TrainCell
 from stallpoint.models.base.measured import trained
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns
-from stallpoint.models.terms.peaks import BESIDE_BATCH, DEVICE, HOST, Peaks
+from stallpoint.models.terms.peaks import AVAILABLE, BESIDE_BATCH, DEVICE, HOST, Peaks
 
 MEASURED, PREDICTED, UNKNOWN_BASIS = "measured", "predicted", "unknown"
 OUT_OF_MEMORY = "out of memory"
 """Words in the reason of a cell that failed for want of memory."""
-_AVAILABLE = {HOST: "available_memory", DEVICE: "gpu_available_memory"}
 
 _Key = tuple[str | int, ...]
 """Values of `BESIDE_BATCH`, and the memory."""
@@ -64,7 +63,7 @@ def _row(key: _Key, peaks: Peaks | None, failed: list[int], environments: pd.Dat
     # What failed at a b that was trained elsewhere (another job, another node) is no limit of the hardware.
     tried = _Tried(ran, min((b for b in failed if not b <= ran), default=np.inf))
     here = environments[environments["cell"].isin(peaks.cells if peaks else [])]
-    available = float(here[_AVAILABLE[str(key[-1])]].min()) if len(here) else np.nan
+    available = float(here[AVAILABLE[str(key[-1])]].min()) if len(here) else np.nan
     line = np.full((1 + REPLICATES, 2), np.nan) if peaks is None or peaks.line is None else peaks.line
     off = peaks.off if peaks else np.ones(1 + REPLICATES)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -18,6 +18,7 @@ import pandas as pd
 from stallpoint.cells import CommandCell, TrainCell
 from stallpoint.errors import InputError
 from stallpoint.interventions import EMPTY_MESSAGES, NO_COMMUNICATION, possible
+from stallpoint.models.answers.fits import NO, Memory
 from stallpoint.models.answers.next_cells import Jobs, train_seconds
 from stallpoint.models.answers.stalling import throughput
 from stallpoint.models.answers.what_if import Scenario, changed_point, predict
@@ -26,7 +27,6 @@ from stallpoint.models.base.statistics import SAME_WITHIN, Ensemble, columns, es
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.communication import scheme_of
-from stallpoint.models.terms.peaks import BESIDE_BATCH, DEVICE, Peaks, predicted
 from stallpoint.presets import Preset
 
 RAISED = 4
@@ -47,7 +47,6 @@ TOLD = {
 HELPS, UNDECIDED, NO_GAIN, TOO_LARGE, UNKNOWN = "helps", "undecided", "no gain", "does not fit", "unknown"
 VERDICTS = (HELPS, UNDECIDED, TOO_LARGE, NO_GAIN, UNKNOWN)
 """In the order in which remedies are told."""
-FITS, MAY_FIT, FAILS, FIT_UNKNOWN = "fits", "may not fit", "does not fit", "unknown"
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,6 @@ class Remedy:
     """What else it changes, or what it takes."""
     at_most: bool = False
     """Whether the prediction is a limit: what it changes is taken to cost nothing afterwards."""
-    parts: int = 1
-    """Parts that a worker's mini-batch is computed in, one after the other; each takes memory as a mini-batch does."""
     defines: Mapping[str, Any] | None = None
     """Presets or storages that the study has to have for it, by section."""
     settings: Mapping[str, Any] | None = None
@@ -97,17 +94,14 @@ def table(
     varied: Mapping[str, Variant],
     runs: pd.DataFrame,
     jobs: Jobs,
-    memory: Iterable[Peaks],
-    largest: Iterable[Mapping[str, object]],
+    memory: Memory,
 ) -> list[dict[str, object]]:
     """Rows of the remedies table, for every curve whose predictions are not withheld.
 
-    `varied` are the variants that `cluster` has among its presets; `memory` and `largest` (rows of largest_batch) say
-    what fits; `runs` is the tidy table of this name.
+    `varied` are the variants that `cluster` has among its presets; `runs` is the tidy table of this name.
     """
     cells = trained(runs)
-    memories = _Memory(memory, largest, cluster.presets)
-    study = _Study(cluster, varied, cells, jobs, memories, _storages(cells.values()))
+    study = _Study(cluster, varied, cells, jobs, memory, _storages(cells.values()))
     return [row for curve in curves if not curve.withheld and curve.known for row in _rows(study, curve)]
 
 
@@ -118,7 +112,7 @@ class _Study(NamedTuple):
     variants: Mapping[str, Variant]
     cells: Mapping[str, TrainCell]
     jobs: Jobs
-    fitting: _Memory
+    memory: Memory
     storages: Mapping[tuple[str, str], Mapping[str, TrainCell]]
     """As `_storages` gives them."""
 
@@ -181,7 +175,7 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
         if name not in study.variants and known and divides and preset not in seen:
             seen.append(preset)
             also = "" if preset.lossless else LOSSY
-            yield Remedy("preset", f"preset {name}", Scenario(sync=name), also, parts=preset.accumulate)
+            yield Remedy("preset", f"preset {name}", Scenario(sync=name), also)
     for name, variant in study.variants.items():
         if variant.like == point.sync:
             yield _of_variant(name, variant)
@@ -193,7 +187,7 @@ def _of_variant(name: str, variant: Variant) -> Remedy:
     if "accumulate" in changes:
         return Remedy(
             "accumulation", f"{variant.preset.accumulate} mini-batches between two updates",
-            replace(scenario, batch=RAISED), LARGER, parts=variant.preset.accumulate, defines=defines,
+            replace(scenario, batch=RAISED), LARGER, defines=defines,
         )  # fmt: skip
     if "gradient_bits" in changes:
         return Remedy("gradients", "gradients sent in 16 bits", scenario, LOSSY, defines=defines)
@@ -283,7 +277,7 @@ def _row(
     study: _Study, curve: ScalingCurve, here: Point, remedy: Remedy, before: Ensemble, cell: TrainCell
 ) -> dict[str, object]:
     point, gain, seconds = _predicted(study.cluster, curve, here, remedy.scenario, before)
-    memory, fits = study.fitting(here, point, remedy.parts)
+    fit = study.memory(point, here)
     hours = point.nodes * train_seconds(curve, study.jobs, seconds) / 3600
     return {
         **here.labels(),
@@ -292,9 +286,9 @@ def _row(
         "also": remedy.also,
         **columns("gain", gain),
         "at_most": remedy.at_most,
-        **columns("memory", memory),
-        "fits": fits,
-        "verdict": TOO_LARGE if fits == FAILS else _verdict(gain),
+        **columns("memory", fit.peak),
+        "fits": fit.fits,
+        "verdict": TOO_LARGE if fit.fits == NO else _verdict(gain),
         "cell": cell_in_yaml(point, remedy, cell.workers_per_node) if remedy.runs else "",
         "node_hours": hours if remedy.runs else np.nan,
     }
@@ -321,53 +315,6 @@ def _verdict(gain: Ensemble) -> str:
     if high <= 1 + SAME_WITHIN:
         return NO_GAIN
     return HELPS if low > 1 + SAME_WITHIN else UNDECIDED
-
-
-class _Memory:
-    """What a mini-batch takes, and whether it fits."""
-
-    def __init__(
-        self, peaks: Iterable[Peaks], largest: Iterable[Mapping[str, object]], presets: Mapping[str, Preset]
-    ) -> None:
-        self._presets = presets
-        # Of a worker with a device, the device's memory is the smaller one.
-        order = sorted(peaks, key=lambda one: one.memory == DEVICE)
-        self._peaks = {one.training: one for one in order}
-        rows = sorted(largest, key=lambda row: row["memory"] == DEVICE)
-        self._largest = {tuple(row[name] for name in BESIDE_BATCH): row for row in rows}
-
-    def __call__(self, now: Point, point: Point, parts: int) -> tuple[Ensemble, str]:
-        """Bytes of a worker at `point`, which `now` becomes, and whether they fit.
-
-        Where the preset of `point` was not trained, that of `now` stands in for it.
-        """
-        b = point.worker_batch / parts
-        before = replace(point, sync=now.sync, workers_per_node=now.workers_per_node)
-        keys = self._training(point), self._training(before)
-        key = next((one for one in keys if one in self._peaks), None)
-        peak = unknown_ensemble() if key is None else predicted(self._peaks[key], b)
-        row = self._largest.get(key) if key else None
-        if key == keys[0] != self._training(now):
-            return peak, FITS if row and b <= float(str(row["largest_measured"])) else self._compared(row, b)
-        return peak, FITS if b <= now.worker_batch else self._compared(row, b)
-
-    def _training(self, point: Point) -> tuple[str | int, ...]:
-        nodes, workers = point.place
-        special = {"workers_per_node": workers, "shards": self._presets[point.sync].shards(nodes, workers)}
-        return tuple(special[name] if name in special else getattr(point, name) for name in BESIDE_BATCH)
-
-    @staticmethod
-    def _compared(row: Mapping[str, object] | None, b: float) -> str:
-        if row is None:
-            return FIT_UNKNOWN
-        low, high, failed = (
-            float(str(row[name])) for name in ("largest_batch_low", "largest_batch_high", "smallest_failed")
-        )
-        if b >= failed or b > high:
-            return FAILS
-        if b <= float(str(row["largest_measured"])) or b <= low:
-            return FITS
-        return MAY_FIT if not np.isnan(low) else FIT_UNKNOWN
 
 
 # --- the cell that would confirm it ------------------------------------------------------------

@@ -27,6 +27,8 @@ from stallpoint.models.base.statistics import (
 )
 
 HOST, DEVICE = "host", "device"
+AVAILABLE = {HOST: "available_memory", DEVICE: "gpu_available_memory"}
+"""The column of the environments table that says what a worker may use of it."""
 BESIDE_BATCH = ("network", "hardware", "workers_per_node", "sync", "prefetch", "shards")
 """What memory depends on beside b."""
 TENSORS = ("weights", "gradients", "optimiser")
