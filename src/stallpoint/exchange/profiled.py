@@ -21,7 +21,7 @@ from stallpoint.exchange.layer_trace import TracedLayer
 from stallpoint.exchange.layer_types import OTHER
 from stallpoint.traces import readers
 from stallpoint.traces.clocks import least_seconds
-from stallpoint.traces.collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from stallpoint.traces.collectives import ALL_REDUCE
 from stallpoint.traces.rank import Rank
 
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -59,8 +59,7 @@ def profiled_rank(file: str, ranks: int | None = None) -> Rank:
             f"{file}: it does not say where the backward pass begins; trace the CPU's activities too (autograd's "
             "operators)"
         )
-    gathered = {ALL_GATHER, REDUCE_SCATTER}
-    if any(rank.collectives.kind[place] in gathered for group in rank.groups.data_groups for place in group.places):
+    if rank.groups.sharded:
         raise InputError(
             f"{file}: its parameters are sharded; a study takes traces that all-reduce whole gradients; "
             f"python scripts/explain.py {file} predicts it"

@@ -65,13 +65,10 @@ class Groups:
     """Replicas of the model whose gradients are averaged, and of which there may be more."""
     shards: int
     """Ranks of a replica that have mini-batches of their own: more than one with hybrid sharding alone."""
+    sharded: bool
+    """Whether ranks that serve data parallelism keep shards: they gather weights, or scatter gradients."""
     data: npt.NDArray[np.bool_]
     """Which collectives all of these take part in, [collectives]."""
-
-    @property
-    def data_groups(self) -> tuple[Group, ...]:
-        """Those that serve data parallelism."""
-        return tuple(group for group in self.groups if group.parallelism == DATA)
 
 
 def groups(sent: Collectives, found: Iterations, phases: Phases, workers: int) -> Groups:
@@ -85,14 +82,15 @@ def groups(sent: Collectives, found: Iterations, phases: Phases, workers: int) -
     data = [group for group in told if group.parallelism == DATA]
     # Norms and losses may be summed among other ranks as well: gradients are most of the bytes.
     most = max(data, key=lambda group: group.bytes, default=None)
+    sharded = any(sent.kind[place] in (ALL_GATHER, REDUCE_SCATTER) for group in data for place in group.places)
     chosen = np.zeros(len(sent), np.bool_)
     if most is not None and (replicating := _replicating(most, data, sent, workers)):
         chosen[replicating.places] = True
-        return Groups(told, replicating.size, most.size, chosen)
+        return Groups(told, replicating.size, most.size, sharded, chosen)
     replicas = workers if most is None or most.size < 1 else most.size
     for group in data:
         chosen[group.places] = group.size in (replicas, -1)
-    return Groups(told, replicas, 1, chosen)
+    return Groups(told, replicas, 1, sharded, chosen)
 
 
 def _replicating(sharding: Group, data: list[Group], sent: Collectives, workers: int) -> Group | None:

@@ -234,12 +234,12 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     traced = rank.iterations.seconds[chosen]
     picked = np.concatenate([[middle(traced)], random.integers(len(chosen), size=REPLICATES)])
     replays = [rank.replays[place] for place in chosen]
-    sharded = rank.groups.shards > 1 or ALL_GATHER in sent.where(among_all).kind
     together = _overlap(sent, rounds > 0)
     forward = rank.phases.forward[chosen]
     each = rank.workers // workers
+    groups = rank.groups
     return Known(
-        workers, each, rank.groups.shards, sharded, together, traced, forward, replays, messages, link, picked, trees
+        workers, each, groups.shards, groups.sharded, together, traced, forward, replays, messages, link, picked, trees
     )
 
 
