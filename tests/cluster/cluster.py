@@ -416,22 +416,23 @@ def limit_cores(node: Host, cores: str) -> None:
 
 
 def write_quota(group: Path, cores: float | None) -> None:
-    """Write quota and period in µs (None: no limit), and the largest weight, for version 1 or 2 of the cgroups.
+    """Write quota and period in µs (None: no limit), and the weight, for version 1 or 2 of the cgroups.
 
-    The weight is for what runs beside the cluster: a node gets its quota however busy the rest of the machine is.
+    A node with a quota gets it however busy the rest of the machine is; one without leaves the others their share, as
+    ranks that wait in a loop would take all there is.
     """
     quota, period = quota_and_period(cores) if cores else (None, 100_000)
     if has_unified_cgroups():
         (CGROUPS / "cgroup.subtree_control").write_text("+cpu")
         group.mkdir(exist_ok=True)
         quota_file(group).write_text(f"{'max' if quota is None else quota} {period}")
-        (group / "cpu.weight").write_text("10000")
+        (group / "cpu.weight").write_text("10000" if cores else "100")
     else:
         group.mkdir(exist_ok=True)
         quota_file(group).write_text("-1")  # else a shorter period may be refused
         (group / "cpu.cfs_period_us").write_text(str(period))
         quota_file(group).write_text(str(-1 if quota is None else quota))
-        (group / "cpu.shares").write_text("262144")
+        (group / "cpu.shares").write_text("262144" if cores else "1024")
 
 
 def quota_file(group: Path) -> Path:

@@ -74,6 +74,7 @@ SMALL: dict[str, Any] = {
             "seeds": 1,
         },
     ],
+    "networks": {"sleeper": {"build": "nets/sleeper.py:build", "image_size": 32}},
     "commands": {
         "own": {
             "run": "sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec python examples/ddp.py'",
@@ -106,10 +107,25 @@ ELSEWHERE: dict[str, Any] = {
         {**BLOCK, "hardware": "gpu", "nodes": 1, "scaling": "compute"},
     ],
 }
-LONG = {**BLOCK, "nodes": 2, "sync": "wfbp", "prefetch": 0, "iterations": 1000}
-"""A cell that takes many minutes, to be added to the study."""
+SLEEPER = """
+import time
+
+from torch import nn
+
+
+class Sleeper(nn.Sequential):
+    def forward(self, images):
+        time.sleep(0.4)
+        return super().forward(images)
+
+
+def build():
+    return Sleeper(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(48, 1000))
+"""
+LONG = {**BLOCK, "network": "sleeper", "nodes": 2, "sync": "wfbp", "prefetch": 0, "iterations": 1000}
+"""A cell that takes many minutes and leaves the cores to those who wait for it, to be added to the study."""
 LONG_PATH = (
-    "train/network~googlenet/hardware~cpu/nodes~2/workers_per_node~1/batch~4/storage~jpeg/"
+    "train/network~sleeper/hardware~cpu/nodes~2/workers_per_node~1/batch~4/storage~jpeg/"
     "scaling~strong/sync~wfbp/prefetch~0/repeat~1"
 )
 
@@ -121,7 +137,14 @@ LONG_TARGET = f"results/small/raw/{LONG_PATH}"
 @pytest.fixture(scope="session")
 def new_checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Checkout]:
     """Makes checkouts, each with the study it is given."""
-    return lambda study: Checkout(tmp_path_factory.mktemp("checkout"), study)
+
+    def made(study: dict[str, Any]) -> Checkout:
+        checkout = Checkout(tmp_path_factory.mktemp("checkout"), study)
+        (checkout.folder / "nets").mkdir()
+        (checkout.folder / "nets/sleeper.py").write_text(SLEEPER)
+        return checkout
+
+    return made
 
 
 @pytest.fixture(scope="session")
