@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-_PATIENCE = 10
-"""How long to wait for Slurm's controller, s."""
+_PATIENCE = 60
+"""How long to wait for Slurm's controller, s: that of a large cluster may be busy for tens of seconds."""
 _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """Of memory as Slurm writes it."""
 
