@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import json
 import statistics
 import subprocess
-import time
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,14 +71,11 @@ def _order(names: list[str], count: int) -> Iterable[tuple[int, str]]:
 
 def run(command: Sequence[str], folder: Path | None = None) -> tuple[float, int]:
     """Seconds and peak memory in bytes of one command; raises where it fails."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - begin
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"benchmark command failed ({process.returncode}): {' '.join(command)}")
-    return seconds, usage.ru_maxrss * 1024
+    runner = [sys.executable, "-I", "-S", str(Path(__file__).with_name("one_command.py"))]
+    seconds, peak, status = json.loads(subprocess.check_output([*runner, *command], cwd=folder))
+    if status:
+        raise SystemExit(f"benchmark command failed ({status}): {' '.join(command)}")
+    return seconds, peak
 
 
 def figure(benchmark: str, candidate: str, quantity: str, values: Sequence[float], wanted: str = "") -> Figure:
