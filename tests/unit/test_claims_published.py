@@ -56,7 +56,6 @@ WAIVED = {
     # Shallue et al. (2019)
     "small-batches-scale-perfectly": PICTURE,  # Fig. 1
     "beyond-some-batch-nothing-is-gained": PICTURE,  # Fig. 1
-    "large-batches-get-as-far": WORDS,
     # McCandlish et al. (2018)
     "noise-predicts-the-critical-batch": WORDS,
     "noise-grows-during-training": WORDS,
