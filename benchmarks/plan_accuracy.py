@@ -138,7 +138,7 @@ def measured(name: str, config: Mapping[str, Any], folder: Path, *, again: bool)
     measurements = [targets.measurement(cell, folder / "visits", again=again) for cell in cells]
     ((block, orders),) = targets.blocks(measurements, targets.Asked(), str(folder)).items()
     limits = Limits(study.config["precision"])
-    (job,) = planned(name, {block: orders}, limits, folder, cores=os.cpu_count()).jobs
+    (job,) = planned(name, {block: orders}, limits, folder, storages=study.config["storage"], cores=os.cpu_count()).jobs
     agenda = Agenda.of(orders, limits, study.config["seed"])
     took = folder / "turns" / durations.FOLDER / f"{block}.json"
     take_turns(agenda, launcher=THIS_MACHINE, log=folder / "log", took=took)

@@ -40,6 +40,7 @@ with program():
         targets.blocks(measurements, targets.Asked(), str(results)),
         Limits(study.config["precision"], **study.config["budget"]),
         results,
+        storages=study.config["storage"],
         cores=None if asked.cluster else os.cpu_count(),
         together=asked.cluster,
     )

@@ -48,7 +48,7 @@ def published() -> dict[str, Evidence]:
             "utilisation": _utilisation(),
         },
         "Serebryakov (2017)": {},
-        "Goyal et al. (2017)": {"convergence_runs": _warm_up()},
+        "Goyal et al. (2017)": {"convergence_runs": _warm_up(), "predictions": _weak_scaling()},
         "Shallue et al. (2019)": {},
         "McCandlish et al. (2018)": {},
         "Fernandez et al. (2025)": {},
@@ -145,6 +145,13 @@ def _warm_up() -> list[dict[str, Any]]:
         for batch, steps, mean, deviation in errors
         for end in (-deviation, deviation) * 2
     ]
+
+
+def _weak_scaling() -> list[dict[str, Any]]:
+    """Goyal et al., abstract: about 90 % efficient from 8 to 256 GPUs."""
+    point = {"network": "resnet50", "hardware": "p100", "scaling": "weak", "sync": "wfbp", "extrapolated": False}
+    found = {"ranks": 256, "measured_communication": 1.0, **_columns("measured_efficiency", _printed("0.90"))}
+    return [point | found]
 
 
 def _halvings() -> list[dict[str, Any]]:

@@ -59,6 +59,7 @@ WAIVED = {
     # McCandlish et al. (2018)
     "noise-predicts-the-critical-batch": WORDS,
     "noise-grows-during-training": WORDS,
+    "steps-follow-one-law": PICTURE,
     # Fernandez et al. (2025)
     "throughput-per-device-falls": WORDS,
     "node-hours-grow-with-nodes": WORDS,

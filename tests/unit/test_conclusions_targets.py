@@ -34,11 +34,12 @@ STALLING = pd.DataFrame([
 ])  # fmt: skip
 
 
-def test_the_fastest_of_all_leads_and_others_say_why_they_are_slower() -> None:
+def test_what_is_not_distinguishable_from_the_fastest_leads_with_it_and_others_say_why_they_are_slower() -> None:
     (found,) = targets(TIMES, STALLING)
     json.dumps(found, allow_nan=False)
     assert lead(found) == (
-        "lenet on local reaches 80 % on train soonest by wfbp, sgd, B = 64 (1 s) at n = 2; time to it stalls at n = 2"
+        "lenet on local reaches 80 % on train equally soon by wfbp and gossip at n = 2, as far as these runs tell "
+        "(wfbp in 1 s with sgd, B = 64); time to it stalls at n = 2"
     )
     _, one, two = lines(found)
     assert one == "n = 1: wfbp, sgd, B = 64 (2 s)"
@@ -46,6 +47,20 @@ def test_the_fastest_of_all_leads_and_others_say_why_they_are_slower() -> None:
         "n = 2: wfbp, sgd, B = 64 (1 s); not distinguishable: gossip; asynchronous × 3 (steps × 6, each × 0.5); "
         "downpour, sgd, B = 32, × 4 (steps × 2, each × 2)"
     )
+
+
+def test_the_fastest_of_all_is_soonest_where_all_others_are_slower() -> None:
+    (found,) = targets(TIMES[TIMES["sync"] != "gossip"], STALLING)
+    assert lead(found) == (
+        "lenet on local reaches 80 % on train soonest by wfbp, sgd, B = 64 (1 s) at n = 2; time to it stalls at n = 2"
+    )
+
+
+def test_another_mini_batch_of_the_same_preset_may_be_as_soon_and_each_other_preset_is_named_once() -> None:
+    times = TIMES.assign(verdict=TIMES["verdict"].mask(TIMES["batch"] == 256, "not distinguishable"))
+    more = pd.DataFrame([way(2, "gossip", 1.1, "not distinguishable", batch=256)])
+    (found,) = targets(pd.concat([times, more], ignore_index=True), STALLING)
+    assert "equally soon by wfbp, gossip and sgd, B = 256 at n = 2" in lead(found)
 
 
 def test_one_worker_count_says_nothing_of_more() -> None:

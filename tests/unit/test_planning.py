@@ -2,16 +2,19 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student_t
 
-from stallpoint.cells import Cell, CollectivesCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.cells import Cell, CollectivesCell, ConvergenceCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.errors import InputError
 from stallpoint.models.terms.peaks import BESIDE_BATCH
 from stallpoint.parquet import write, write_cell
@@ -42,6 +45,12 @@ COLLECTIVES = CollectivesCell(
 )  # fmt: skip
 STORAGE = StorageCell(**COMMON, nodes=2, storage="raw", storage_path="images", storage_format="raw", samples=50)
 ALL = [TRAIN, SGEMM, COLLECTIVES, STORAGE]
+TO_TARGET = ConvergenceCell(
+    **COMMON, nodes=1, network="lenet", batch=10, storage="raw", sync="wfbp", recipe="momentum", trial=1, prefetch=0,
+    readers=1, storage_path="images", storage_format="raw", validation_storage="raw", validation_path="images",
+    validation_format="raw", validation_share=0.1, preset={"reduction": "library"}, settings={}, own_network=None,
+    target=0.8, most_epochs=1.0, evaluation_epochs=0.1, patience=None, most_minutes=None, noise_steps=None,
+)  # fmt: skip
 SITTING = Sitting("2026-01-01T00:00:00+00:00", nodes=4, visits=8, visiting=80.0, wall=96.0, starts=1, starting=12.0)
 
 
@@ -52,12 +61,19 @@ def on(nodes: int, **changes: object) -> TrainCell:
     return replace(TRAIN, **{"nodes": nodes, "worker_batch": 8 // nodes, **changes})
 
 
-def a_plan(cells: list[Cell], results: Path, limits: Limits = NO_LIMITS, *, together: bool = False) -> Plan:
+def a_plan(
+    cells: list[Cell],
+    results: Path,
+    limits: Limits = NO_LIMITS,
+    *,
+    together: bool = False,
+    storages: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> Plan:
     blocks: dict[str, list[Measurement]] = {}
     for cell in cells:
         folder = results / "visits" / cell.path / "0~1"
         blocks.setdefault(block_of(cell), []).append(Measurement(cell, folder))
-    return planned("tiny", blocks, limits, results, together=together)
+    return planned("tiny", blocks, limits, results, together=together, storages=storages)
 
 
 def knows(results: Path, *took: Took) -> None:
@@ -87,6 +103,24 @@ def test_ranks_that_share_cores_take_longer() -> None:
     assert work.seconds(on(4), size, cores=2) > work.seconds(on(4), size) == work.seconds(on(4), size, cores=4)
     on_gpus = replace(on(4), device="cuda", precision="bf16")
     assert work.seconds(on_gpus, size, cores=2) == work.seconds(on_gpus, size)
+
+
+@pytest.mark.parametrize(("entry", "manifest"), [
+    ({"generate": 2000}, None), ({"convert_from": "source"}, None), ({"path": "/images"}, {"samples": 2000}),
+])  # fmt: skip
+def test_an_epoch_has_the_samples_that_a_storage_generates_or_was_found_to_have(
+    entry: dict[str, Any], manifest: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    """One that nobody looked through yet may be as large as ImageNet."""
+    if manifest:
+        (tmp_path / "storage").mkdir()
+        (tmp_path / "storage/raw.json").write_text(json.dumps(manifest))
+    known, unknown = (
+        a_plan([TO_TARGET], tmp_path / name, storages=storages)
+        for name, storages in ((".", {"raw": entry, "source": {"generate": 2000}}), ("elsewhere", {}))
+    )
+    steps, of_imagenet = ((plan.jobs[0].orders[0].expected.visit.typical - work.VISIT) for plan in (known, unknown))
+    assert of_imagenet / steps == pytest.approx(work.EPOCH_SAMPLES / 2000)
 
 
 RATES = [

@@ -239,6 +239,7 @@ def planned(blocks):
         blocks,
         limits(),
         Path(RESULTS),
+        storages=STUDY.config["storage"],
         cores=None if on_cluster() else workflow.cores or os.cpu_count(),
         together=on_cluster(),
         asks=scheduler_settings(),

@@ -8,17 +8,26 @@ from typing import Any
 from stallpoint.conclusions.numbers import Conclusions
 from stallpoint.conclusions.targets import FACTORS
 from stallpoint.conclusions.words import at_count, series, verdict_in_short
-from stallpoint.models.answers.target_times import ALIKE, SLOWER
+from stallpoint.models.answers.target_times import SLOWER
 from stallpoint.models.base.measured import SERIES
 from stallpoint.numerals import number
+from stallpoint.sentences import listed
 
 
 def lead(target: Mapping[str, Any]) -> str:
-    """One sentence: what is fastest of all, if there was more than one way, and whether more workers save time."""
+    """What is fastest of all, if there was more than one way, and whether more workers save time.
+
+    What cannot be told from the fastest is named beside it: then none of them is the soonest.
+    """
     best = min(target["places"], key=lambda place: float(place["ways"][0]["time"]))
+    first, count = best["ways"][0], at_count(target, best["ranks"])
     stalls = "" if len(target["places"]) < 2 else f"; time to it {verdict_in_short(target)}"
+    if best["alike"]:
+        ways = listed([first["sync"], *_alike(best)])
+        known = f"{first['sync']} in {number(first['time'], 2)} s with {_settings(first)}"
+        return f"{_goal(target)} equally soon by {ways} at {count}, as far as these runs tell ({known}){stalls}"
     soonest = "" if _one_way(target) else "soonest "
-    return f"{_goal(target)} {soonest}by {_way(best['ways'][0])} at {at_count(target, best['ranks'])}{stalls}"
+    return f"{_goal(target)} {soonest}by {_way(first)} at {count}{stalls}"
 
 
 def lines(target: Mapping[str, Any]) -> Iterator[str]:
@@ -26,13 +35,18 @@ def lines(target: Mapping[str, Any]) -> Iterator[str]:
     yield lead(target)
     for place in () if _one_way(target) else target["places"]:
         first, *others = place["ways"]
-        alike = [one["sync"] for one in others if one["verdict"] == ALIKE]
         slower = [one for one in others if one["verdict"] == SLOWER]
         told = [f"{at_count(target, place['ranks'])}: {_way(first)}"]
-        if alike:
-            told.append(f"not distinguishable: {', '.join(alike)}")
+        if place["alike"]:
+            told.append(f"not distinguishable: {', '.join(_alike(place))}")
         told += [_slower(one, first) for one in slower]
         yield "; ".join(told)
+
+
+def _alike(place: Mapping[str, Any]) -> list[str]:
+    """What is not distinguishable from the fastest: other presets, or what else it was trained with itself."""
+    first = place["ways"][0]
+    return [_settings(one) if one["sync"] == first["sync"] else one["sync"] for one in place["alike"]]
 
 
 def _one_way(target: Mapping[str, Any]) -> bool:

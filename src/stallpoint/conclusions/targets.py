@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.models.answers.target_times import TARGET
+from stallpoint.models.answers.target_times import ALIKE, TARGET, WAY
 from stallpoint.models.base.statistics import groups
 
 CURVE = [*TARGET, "workers_per_node"]
@@ -18,7 +18,8 @@ FACTORS = ("slower", "more_steps", "longer_steps")
 def targets(times: pd.DataFrame, stalling: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Of the tables target_times and target_stalling, for JSON: each target that was reached.
 
-    At each worker count the fastest way, and of every other preset its fastest one.
+    At each worker count the fastest way, of every other preset its fastest one, and what is not distinguishable from
+    the fastest: of other presets their fastest way, of its own also other recipes and mini-batches.
     """
     stalls = stalling[stalling["of"] == "trained"].to_dict("records")
     by_curve = {tuple(row[name] for name in CURVE): row for row in stalls}
@@ -33,7 +34,10 @@ def targets(times: pd.DataFrame, stalling: pd.DataFrame) -> Iterator[dict[str, A
 
 
 def _place(ranks: int, rows: pd.DataFrame) -> dict[str, Any]:
-    best = rows.sort_values("time", kind="stable").drop_duplicates("sync")
+    rows = rows.sort_values("time", kind="stable")
+    best, alike = rows.drop_duplicates("sync"), rows[rows["verdict"] == ALIKE]
+    own = alike["sync"] == best["sync"].iloc[0]
+    alike = alike[own | alike.index.isin(best.index)]
     ways = [
         {
             **{name: row[name] for name in ("sync", "recipe", "verdict")},
@@ -42,4 +46,8 @@ def _place(ranks: int, rows: pd.DataFrame) -> dict[str, Any]:
         }
         for row in best.to_dict("records")
     ]
-    return {"ranks": ranks, "ways": ways}
+    return {
+        "ranks": ranks,
+        "ways": ways,
+        "alike": [{name: row[name] for name in WAY} for row in alike.to_dict("records")],
+    }

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from stallpoint.cells import Cell, CollectivesCell, CommandCell, ConvergenceCell, SgemmCell, StorageCell, TrainCell
 from stallpoint.planning.durations import Took
@@ -80,9 +81,15 @@ class _Ratios:
 class Expectations:
     """What is expected of any cell, after what is known of some."""
 
-    def __init__(self, known: Iterable[Took], descriptions: Path, cores: int | None = None) -> None:
-        """`descriptions`: the folder with descriptions of the study's own networks; `cores`: as in `work.seconds`."""
-        self._descriptions, self._cores = descriptions, cores
+    def __init__(
+        self,
+        known: Iterable[Took],
+        descriptions: Path,
+        cores: int | None = None,
+        samples: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """`descriptions`: folder with descriptions of the study's own networks; `cores`, `samples`: `work.seconds`."""
+        self._descriptions, self._cores, self._samples = descriptions, cores, samples
         self._sizes: dict[str, Size] = {}
         self._groups: dict[tuple[object, ...], _Ratios] = {}
         self._spread: dict[tuple[object, ...], tuple[float, float, float | None]] = {}
@@ -133,7 +140,7 @@ class Expectations:
             if cell.network not in self._sizes:
                 self._sizes[cell.network] = size_of(cell.network, cell.own_network, self._descriptions)
             size = self._sizes[cell.network]
-        return size, seconds(cell, size, self._cores)
+        return size, seconds(cell, size, self._cores, self._samples)
 
 
 def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:

@@ -11,10 +11,12 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from stallpoint.atomic import atomic
@@ -247,13 +249,15 @@ def planned(
     limits: Limits,
     results: Path,
     *,
+    storages: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     cores: int | None = None,
     together: bool = False,
     asks: Mapping[str, str] | None = None,
 ) -> Plan:
     """The plan for `blocks`, from what was measured below `results` before; `cores` as in `work.seconds`.
 
-    Nothing is read where nothing is to be measured.
+    `storages` are the study's entries, which say how many samples are generated. Nothing is read where nothing is to be
+    measured.
     """
     if not blocks:
         return Plan(study, [], together, asks)
@@ -267,7 +271,7 @@ def planned(
     }
     _read_unfinished((one for block in blocks.values() for one in block if visits[one.cell.path]), known)
     start, between = _beside_visits(before.sittings)
-    expectations = Expectations(known.values(), results / "networks", cores)
+    expectations = Expectations(known.values(), results / "networks", cores, _samples(storages, results))
     jobs = []
     for name, block in blocks.items():
         compared = precision.compared([one.cell for one in block]) if limits.precision else set()
@@ -295,6 +299,18 @@ def read(file: Path) -> list[dict[str, Any]]:
         return list(json.loads(file.read_text()))
     except ValueError as error:
         raise InputError(f"{file}: holds no plans ({error})") from None
+
+
+def _samples(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict[str, int]:
+    """Samples of each storage that was looked through, by its manifest, or that is going to be generated."""
+    found = {}
+    for name, entry in storages.items():
+        made = {**storages.get(entry.get("convert_from", ""), {}), **entry}.get("generate")
+        with suppress(OSError, ValueError, KeyError):  # a manifest that is damaged is never worth an error here
+            made = int(json.loads((results / "storage" / f"{name}.json").read_text())["samples"])
+        if made:
+            found[name] = made
+    return found
 
 
 def _beside_visits(sittings: Sequence[Sitting]) -> tuple[Interval, Interval]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from stallpoint import parquet
@@ -59,7 +60,7 @@ SAMPLE_ENCODED, SAMPLE_DECODED, SAMPLE_SMALL = 0.01, 0.001, 0.0001
 """Seconds that a reader takes to read and decode one image, for one sample that is decoded already, and for one of a
 thousand bytes (`idx`)."""
 EPOCH_SAMPLES = 1_281_167
-"""Training samples of a storage that does not say how many it has at a glance: ImageNet's."""
+"""Training samples of a storage of which nobody knows yet how many it has: ImageNet's."""
 EVALUATED = 1.5
 """Times that a run to a target takes for its evaluations beside its training."""
 REACHED = 0.5
@@ -117,11 +118,14 @@ def size_of(network: str, own: Mapping[str, Any] | None, descriptions: Path) -> 
     return Size(part * resnet.multiply_adds, resnet.gradient_bytes, known=False)
 
 
-def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
+def seconds(
+    cell: Cell, size: Size | None, cores: int | None = None, samples: Mapping[str, int] = MappingProxyType({})
+) -> float:
     """Typical duration of one visit to a cell that is measured, s.
 
-    `size` is that of its network, if it has one. All ranks share `cores`, where they are on one machine; None: every
-    rank has the cores that the study says. So has one with a GPU: a machine of so many GPUs has cores for them.
+    `size` is that of its network, if it has one; `samples` are those of each storage, as far as they are known. All
+    ranks share `cores`, where they are on one machine; None: every rank has the cores that the study says. So has one
+    with a GPU: a machine of so many GPUs has cores for them.
     """
     crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores and cell.device == "cpu" else 1.0
     if isinstance(cell, CommandCell):
@@ -131,7 +135,8 @@ def seconds(cell: Cell, size: Size | None, cores: int | None = None) -> float:
         return VISIT + (cell.warmup + cell.iterations) * _iteration(cell, size, crowd)
     if isinstance(cell, ConvergenceCell):
         assert size
-        steps = max(1.0, cell.most_epochs * _epoch(cell.storage_format, cell.storage_path) / cell.batch)
+        epoch = samples.get(cell.storage) or _epoch(cell.storage_format, cell.storage_path)
+        steps = max(1.0, cell.most_epochs * epoch / cell.batch)
         most = 60 * cell.most_minutes if cell.most_minutes else float("inf")
         steps *= 1.0 if cell.target is None else REACHED
         return VISIT + EVALUATED * min(most, steps * _iteration(cell, size, crowd))
@@ -166,7 +171,7 @@ def _iteration(cell: TrainCell | ConvergenceCell, size: Size, crowd: float) -> f
 
 @cache
 def _epoch(name: str, path: str) -> int:
-    """Samples of a storage."""
+    """Samples of a storage that was not looked through yet, where its files say it at a glance."""
     try:
         known = IdxImages.count(Path(path)) if FORMATS.get(name) is IdxImages else None
     except InputError:  # which the job will say

@@ -13,8 +13,9 @@ gradients of its own, it does: steps are then those of as many workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,11 @@ FEWEST_BATCHES = 2
 """B without which S_min and E_min cannot be told apart."""
 FEWEST_CRITICAL = 3
 """B without which nothing says how far the law is off, and so nothing how sure B_crit is."""
-USUAL_MISFIT, SURENESS = 0.05, 2.0
-"""How far steps usually lie from the law, standard deviation of their logarithm, and how many B that counts as."""
+USUAL_MISFIT = 0.05
+"""How far true steps lie from the law, standard deviation of their logarithm: as often more as less."""
+_MISFITS: Reals = np.geomspace(0.002, 1.5, 60)
+"""What it may be."""
+_MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)  # of a normal quantity, in standard deviations
 _REFITS = 8  # rounds of a fit whose weights are what it finds
 
 
@@ -83,8 +87,8 @@ class Steps:
     """S_min; not a number where too few B reached the target."""
     least_samples: Ensemble
     """E_min."""
-    misfit: float
-    """How far true steps lie from the law, as `USUAL_MISFIT`: beyond what seeds explain."""
+    misfit: Reals
+    """How far true steps lie from the law, as `USUAL_MISFIT`: draws, [REPLICATES]."""
     seed: int
 
     @property
@@ -126,9 +130,9 @@ class Steps:
         return self.least_steps + self.least_samples / batch
 
     def expected(self, batch: int) -> Ensemble:
-        """S(B) where nobody trained: with how far the law is off there, by as many B as said so (Student's t)."""
+        """S(B) where nobody trained: with how far the law is off there."""
         random = generator(self.seed, "misfit", *self.training.values(), self.ranks, batch)
-        return self.fitted(batch) * _off(self.misfit, len(self.reaching), random)
+        return self.fitted(batch) * _off(self.misfit, random)
 
     def without(self, batch: int) -> Steps:
         """The same, fitted to all other B."""
@@ -193,16 +197,17 @@ def best_trial(rows: pd.DataFrame) -> pd.DataFrame | None:
 
 def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, AtBatch], seed: int) -> Steps:
     known = {batch: at.steps for batch, at in batches.items() if at.steps is not None}
-    misfit = _misfit(known)
-    # Were the same B trained once more, seeds would differ; were others, how far the law is off there would, too.
     random = generator(seed, "law", *training.values(), ranks)
-    least = _law({batch: steps * _off(misfit, len(known), random) for batch, steps in known.items()})
+    least = _law(known)
+    misfit = random.choice(_MISFITS, REPLICATES, p=_misfit(known, least[0]))
+    # Were the same B trained once more, seeds would differ; were others, how far the law is off there would, too.
+    least[1:] = _law({batch: steps * _off(misfit, random) for batch, steps in known.items()})[1:]
     return Steps(training, ranks, batches, least[..., 0], least[..., 1], misfit, seed)
 
 
-def _off(misfit: float, batches: int, random: np.random.Generator) -> Ensemble:
-    """By which factor true steps may lie beside the law, as so many B said (Student's t); 1 for the value itself."""
-    off = np.clip(misfit * random.standard_t(SURENESS + batches, REPLICATES), -MOST_APART, MOST_APART)
+def _off(misfit: Reals, random: np.random.Generator) -> Ensemble:
+    """By which factor true steps may lie beside the law; 1 for the value itself."""
+    off = np.clip(misfit * random.standard_normal(REPLICATES), -MOST_APART, MOST_APART)
     return np.concatenate([[1.0], np.exp(off)])
 
 
@@ -219,28 +224,34 @@ def _law(known: Mapping[int, Ensemble]) -> Reals:
     return found
 
 
-def _misfit(known: Mapping[int, Ensemble]) -> float:
-    """How far true steps lie from the law, standard deviation of their logarithm.
+def _misfit(known: Mapping[int, Ensemble], least: Reals) -> Reals:
+    """How likely each of `_MISFITS` is, by steps at the B that are `known` and the law through them, S_min and E_min.
 
-    At each B the law is fitted to the others. Of the square of the distance, what seeds explain is left out, and what
-    the others' own distances do to the fit. Few B may lie close to it by chance: `USUAL_MISFIT` counts as `SURENESS`
-    more of them.
+    Of how far steps at a B lie from the law, seeds explain a part whose variance is known; the rest is misfit. Few B
+    leave few distances, and the law went after them: so a misfit is judged by the restricted likelihood (Patterson &
+    Thompson 1971), which counts what the law has used up, and is never found to be none for certain, as the best single
+    value of it would often be. The prior has heavy tails, p(τ) = s / (s + τ)² with s = `USUAL_MISFIT` (DuMouchel 1994):
+    a law that is far off is believed to be.
     """
-    squares = [SURENESS * USUAL_MISFIT**2]
-    for batch, steps in known.items() if len(known) > FEWEST_BATCHES else ():
-        others = {other: of for other, of in known.items() if other != batch}
-        least = _law(others)
-        off = np.log((least[..., 0] + least[..., 1] / batch) / steps)
-        squares.append(float(off[0] ** 2 - off[1:].var()) / (1 + _leverage(batch, list(others), least[0])))
-    return float(np.sqrt(max(0.0, sum(squares)) / (SURENESS + len(squares) - 1)))
-
-
-def _leverage(batch: int, others: Sequence[int], least: Reals) -> float:
-    """By what the variance of steps at the `others` is multiplied in that of the law fitted to them at `batch`."""
-    design = np.stack([np.ones(len(others)), 1 / np.array(others, dtype=np.float64)], axis=-1)
-    there = np.array([1.0, 1 / batch])
-    each = (there / (there @ least)) @ np.linalg.pinv(design / (design @ least)[:, None])
-    return float(each @ each)
+    prior = _MISFITS / (USUAL_MISFIT + _MISFITS) ** 2  # of the logarithm, as they are evenly spaced there
+    if len(known) <= FEWEST_BATCHES:
+        return np.asarray(prior / prior.sum())
+    steps = np.stack(list(known.values()), axis=-1)
+    design = np.stack([np.ones(len(known)), 1 / np.array(list(known), dtype=np.float64)], axis=-1)
+    fitted = design @ least
+    slopes = (design / fitted[:, None])[:, least > 0]  # of the logarithm; what is 0 used up nothing
+    off = np.log(steps[0] / fitted)
+    # By the middle half of the replicates: the tails say that few seeds were run, not that seeds lie far apart.
+    quarters = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
+    seeds = (quarters[1] - quarters[0]) / _MIDDLE_HALF
+    weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # [misfits, B]
+    information = np.einsum("mb,bi,bj->mij", weights, slopes, slopes)
+    pulled = np.einsum("mb,bi,b->mi", weights, slopes, off)
+    refitted = np.linalg.solve(information, pulled[..., None])[..., 0]
+    squares = (weights * off**2).sum(axis=-1) - (pulled * refitted).sum(axis=-1)
+    likelihood = (np.log(weights).sum(axis=-1) - np.linalg.slogdet(information)[1] - squares) / 2
+    found = prior * np.exp(likelihood - likelihood.max())
+    return np.asarray(found / found.sum())
 
 
 def table(found: Iterable[Steps], threshold: float) -> list[dict[str, object]]:
