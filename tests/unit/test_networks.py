@@ -12,7 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS, RegisteredNetwork, find
 from stallpoint.networks.description import describe
-from stallpoint.networks.layers import Attention, Layer, RotaryAttention, layers
+from stallpoint.networks.gpt2 import gpt2
+from stallpoint.networks.layers import Attention, ClassToken, Layer, RotaryAttention, layers
 
 # Shi et al. (2018), Table VI: bytes of the gradients of each layer of AlexNet that learns.
 TABLE_VI = {
@@ -138,6 +139,17 @@ def test_transformers_start_near_the_loss_of_a_guess(name: str, guesses: int) ->
     with torch.no_grad():
         loss = network(*(text if registered.takes.kind == "tokens" else images))
     assert loss.item() == pytest.approx(math.log(guesses), rel=0.2)
+
+
+def test_layers_begin_with_values_of_their_own_whatever_memory_held() -> None:
+    """A network of the user's that is put together of them is not initialised by anybody else."""
+    torch.use_deterministic_algorithms(True)  # fills new memory with what is not a number
+    try:
+        made = [gpt2(width=16, heads=2, blocks=1, vocabulary=8, length=4), ClassToken(4)]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for parameter in (parameter for module in made for parameter in module.parameters()):
+        assert parameter.isfinite().all()
 
 
 def test_vgg16_has_16_layers_with_weights_and_vit_12_blocks() -> None:

@@ -52,6 +52,7 @@ class ClassToken(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(width))
+        nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, length, width] to [b, 1 + length, width]."""
@@ -64,6 +65,7 @@ class Positions(nn.Module):
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(length, width))
+        nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, length, width], in new memory."""
