@@ -1833,6 +1833,12 @@ NETWORK_LAYERS = Table(
             None,
             "multiply-adds of its matrix products in one sample's forward pass; empty where only traces tell of it",
         ),
+        Column(
+            "handed_on",
+            INT,
+            "B",
+            "what the stage of a pipeline that ends with it hands on for one sample; empty where none can end",
+        ),
     ),
 )
 
