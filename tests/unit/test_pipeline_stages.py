@@ -1,8 +1,8 @@
-"""Pipelines: where networks are cut, that stages train as the whole network does, and what is waiting and what transfer."""
+"""Pipelines: where networks are cut, that stages train as the whole does, and what is waiting and what transfer."""
 
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,11 @@ def test_waiting_for_a_stage_is_neither_computing_nor_transfer(
         for phases, columns in zip(rank["phases"], rank["layers"], strict=True):
             bubble = phases["iteration_time"] - sum(phases[name] for name in PHASES)
             assert bubble > 0, "the first stage waits for gradients, all others for what comes before"
-            assert phases["communication"] == pytest.approx(phases["exposed_communication"], abs=1e-3)
+            assert 0 < phases["communication"] <= phases["exposed_communication"] + 1e-9, "of which transfers are all"
             computed = [name for name, seconds in zip(columns["layer"], columns["forward"], strict=True) if seconds]
             first, end = {2: (0, 4, 8), 3: (0, 4, 6, 8)}[stages][number : number + 2]
             assert computed == columns["layer"][first:end], "layers of other stages take nothing"
-            assert sum(columns["backward"]) <= phases["backward"]
+            assert sum(columns["backward"]) <= phases["backward"] + 1e-9
             assert columns["gradient_bytes"] == trained[1][0]["layers"][0]["gradient_bytes"]
             assert max(columns["message"]) == -1, "no gradients of weights are sent"
 
@@ -81,8 +81,6 @@ def test_no_other_cut_leaves_the_largest_stage_less_work(counted: list[tuple[int
         return max(sum(work[a:b]) + b - a for a, b in pairwise((*starts, len(work))))
 
     places = [place for place, size in enumerate(cuts.handed_on, 1) if size]
-    from itertools import combinations
-
     found = cuts.starts(stages)
     assert found[0] == 0
     assert set(found[1:]) <= set(places)

@@ -78,7 +78,7 @@ class Trainer:
     All ranks must give the same weights. `device` is where it computes, `preset` how gradients are synchronised;
     what that has to learn from times it learns in the first `warmup` iterations. `per_node` ranks share a node, in
     their order. `change` says what is left out. `optimiser` makes what updates the weights, called like `Sgd`; `norms`
-    is told of the gradients. The stages of a pipeline begin with the layers `starts`; the first of its ranks alone needs
+    is told of the gradients. The stages of a pipeline begin with the layers `starts`; its first rank alone needs
     mini-batches, those of all.
     """
 

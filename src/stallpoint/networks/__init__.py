@@ -73,7 +73,7 @@ class RegisteredNetwork:
     multiply_adds: int
     """Multiplications (each with an addition) of the matrix products in one sample's forward pass."""
     most_stages: int
-    """Into how many stages of a pipeline it can be cut (`stallpoint.networks.cutting`); 1 where layers share weights."""
+    """Into how many stages of a pipeline it can be cut (`networks.cutting`); 1 where layers share weights."""
     published: Published
     smallest_batch: int = 1
     """Samples that a worker needs at least; two where a single pixel is normalised over the mini-batch."""

@@ -106,7 +106,7 @@ def _peak(alone: Peaks, point: Point, preset: Preset, layers: Layers) -> Ensembl
     part = point.worker_batch / preset.accumulate
     whole = alone.measured[:, alone.batches.index(int(part))] if part in alone.batches else predicted(alone, part)
     of_state = preset.shards(*point.place) if several else 1
-    of_weights = of_state if preset.shards_weights else 1
+    of_weights = of_state if preset.shards_weights or preset.staged else 1
     kept = alone.parts[0]
     divided = (1 - 1 / of_weights) * (kept["weights"] + kept["gradients"]) + (1 - 1 / of_state) * kept["optimiser"]
     return np.asarray(whole - divided + (_messages(preset, layers, of_state) if several else 0.0))
