@@ -165,7 +165,11 @@ class Trainer:
         self._synchronisation.clear()
         self._synchronisation.learn(times.gradient_ready)
         phases = self._phases([loaded, copied], passes, [synchronised, updated, exchanged], times.waits, received)
-        under_way = [*sent.values(), *chain.from_iterable(gathered.values()), *received]
+        under_way: list[Sent | Gathered | Received] = [
+            *sent.values(),
+            *chain.from_iterable(gathered.values()),
+            *received,
+        ]
         columns = self._phase_columns(batch, losses, phases, under_way)
         return Iteration(columns, times.columns(self._layers, sent, gathered), times.turns)
 
