@@ -149,7 +149,7 @@ def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own
         if combination["network"] in catalogue.commands:
             return f"preset {name} cuts networks that stallpoint builds, and {combination['network']} is a command"
         if network and ranks > network.most_stages:
-            return f"{ranks} workers, but network {network.name} can be cut into {network.most_stages} stages at most"
+            return f"{ranks} stages, but network {network.name} can be cut into {network.most_stages} at most"
     return None
 
 
