@@ -23,7 +23,7 @@ from stallpoint.turns.session import take_turns
 
 pytestmark = pytest.mark.ranks
 
-EACH, LAYERS, SAMPLES, MICRO_BATCHES, STAGES = 0.03, 4, 8, 4, 2
+EACH, LAYERS, SAMPLES, MICRO_BATCHES, STAGES = 0.03, 4, 8, 2, 2
 """s for a sample in a layer's forward pass, and in its backward pass."""
 NETWORK = f"""
 import time
@@ -64,7 +64,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     own = {"build": "planted.py:slow", "image_size": 8}
     one = replace(
         train(network="slow"), own_network=own, iterations=2, warmup=1, batch=SAMPLES, worker_batch=SAMPLES,
-        sync="pipeline", preset=to_values(PRESETS["pipeline"].preset),
+        sync="pipeline", preset=to_values(replace(PRESETS["pipeline"].preset, micro_batches=MICRO_BATCHES)),
     )  # fmt: skip
     part = SAMPLES // MICRO_BATCHES
     cells = [
@@ -84,7 +84,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
         write(NETWORK_LAYERS, describe(own_network("slow", own)), place / "slow.parquet")
     cuts = cuts_of(read(NETWORK_LAYERS, place / "slow.parquet").to_pandas())
     tables = fit(tidy(cells, place), nodes=[], cuts={"slow": cuts})
-    return {name: tables[name] for name in ("critical_path", "predictions")}
+    return {name: tables[name] for name in ("critical_path", "predictions", "causes", "remedies")}
 
 
 def test_the_bubble_is_measured_apart_and_has_its_name(fitted: dict[str, pd.DataFrame]) -> None:
@@ -102,3 +102,14 @@ def test_an_iteration_through_stages_is_predicted_from_one_worker_alone(fitted: 
         assert near(row[f"{basis}_iteration_low"], row[f"{basis}_iteration_high"], STAGE + BUBBLE)
     assert near(row["predicted_straggling"], row["predicted_straggling"], BUBBLE)
     assert near(*[row["predicted_forward"] + row["predicted_backward"]] * 2, STAGE)
+
+
+def test_the_bubble_is_what_keeps_it_from_scaling_and_more_micro_batches_would_help(
+    fitted: dict[str, pd.DataFrame],
+) -> None:
+    lost = fitted["causes"].query(f"nodes == {STAGES}").set_index("cause")
+    assert lost["lost"].idxmax() == "pipeline bubble"
+    assert "dominant" not in set(lost["verdict"].drop("pipeline bubble"))
+    (row,) = fitted["remedies"].query("changes == 'micro-batches'").to_dict("records")
+    assert row["remedy"] == "8 micro-batches"
+    assert near(row["gain_low"] - 1, row["gain_high"] - 1, (STAGE + BUBBLE) / (STAGE + BUBBLE / 4) - 1)
