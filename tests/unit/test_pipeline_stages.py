@@ -18,7 +18,7 @@ from stallpoint.networks import find
 from stallpoint.networks.cutting import Cutting
 from stallpoint.networks.description import describe, stages_of
 from stallpoint.networks.inputs import Images
-from stallpoint.networks.layers import Add, Classifier, layers
+from stallpoint.networks.layers import Add, Classifier, WithLoss, layers
 from stallpoint.networks.own import OwnNetwork
 from stallpoint.records import PHASES
 from stallpoint.stages import Cuts
@@ -118,6 +118,35 @@ def test_what_a_stage_hands_on_and_what_the_parts_compute() -> None:
     for first, end in pairwise([0, names.index("block.fc1"), names.index("out"), len(cutting)]):
         values = cutting.part(first, end)(values, labels)
     torch.testing.assert_close(values, network(inputs, labels), rtol=0, atol=0)
+
+
+class OfBoth(nn.Linear):
+    """Takes two tensors as one argument."""
+
+    def forward(self, values: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        return super().forward(values[0] + values[1])
+
+
+class Halves(nn.Module):
+    """Its second layer takes no tensor, its third one a tensor called as no other is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values, self.both, self.labels = nn.Linear(12, 8), OfBoth(4, 6), nn.Linear(6, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.labels(self.both(self.values(images.flatten(1)).chunk(2, 1)))
+
+
+def test_a_stage_hands_on_one_tensor_and_nothing_else() -> None:
+    network = WithLoss(Halves())
+    names = [layer.name for layer in layers(network)]
+    cutting = Cutting(network)
+    assert {names[start]: size for start, size in cutting.handed_on(Images(2)).items()} == {"network.labels": 24}
+    inputs, labels = torch.randn(4, 3, 2, 2), torch.tensor([0, 1, 2, 0])
+    last = names.index("network.labels")
+    values = cutting.part(0, last)(inputs, labels)
+    torch.testing.assert_close(cutting.part(last, len(cutting))(values, labels), network(inputs, labels))
 
 
 class Branches(nn.Module):

@@ -7,6 +7,8 @@ weights, whose gradients would have to be added up.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,12 +38,9 @@ class Cutting:
         self._network = network
         self._layers = layers(network)
         self._index = {id(layer.module): index for index, layer in enumerate(self._layers)}
-        try:
-            graph = _Tracer(set(self._index)).trace(network)
-        except Exception as error:  # whatever it does with values that are not there yet
-            reason = str(error).partition("\n")[0]
-            raise InputError(f"torch.fx cannot follow its forward pass: {type(error).__name__}: {reason}") from error
-        self._nodes = list(graph.nodes)
+        with _following():
+            self._graph = _Tracer(set(self._index)).trace(network)
+        self._nodes = list(self._graph.nodes)
         self._inputs = [node for node in self._nodes if node.op == "placeholder"]
         if len(self._inputs) != 2:
             raise InputError(f"its forward pass takes {len(self._inputs)} arguments, not inputs and labels alone")
@@ -54,14 +53,15 @@ class Cutting:
     def handed_on(self, takes: Inputs) -> dict[int, int]:
         """Bytes of one sample that each layer gets that can be the first of a stage, in single precision.
 
-        The network is run once; without values (`outline`) that costs nothing.
+        The network is run once; without values (`outline`) that costs nothing. What is no tensor of real numbers cannot
+        be handed on. Raises `InputError` where what torch.fx followed does not run.
         """
         device = next(self._network.parameters()).device
-        whole = self.part(0, len(self._layers))
-        sizes = _Sizes(whole)
-        with torch.no_grad(), device:
+        sizes = _Sizes(fx.GraphModule(self._network, self._graph))
+        with _following(), torch.no_grad(), device:
             sizes.run(*takes.example(_SAMPLES, device))
-        return {start: 4 * sizes.of[cut.values.name] // _SAMPLES for start, cut in self._cuts.items()}
+        of, cuts = sizes.of, self._cuts.items()
+        return {start: 4 * of[cut.values] // _SAMPLES for start, cut in cuts if cut.values in of}
 
     def part(self, first: int, end: int) -> fx.GraphModule:
         """The layers from the `first` on that come before `end`: from values and labels to values, or to the loss.
@@ -111,6 +111,16 @@ class Cutting:
         return {id(weights) for layer in of for weights in self._layers[layer].module.parameters()}
 
 
+@contextmanager
+def _following() -> Iterator[None]:
+    """Whatever a network does with values that are not there yet, as `InputError`."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"torch.fx cannot follow its forward pass: {type(error).__name__}: {reason}") from error
+
+
 class _Tracer(fx.Tracer):
     """Follows what happens between layers, and not inside them."""
 
@@ -124,15 +134,15 @@ class _Tracer(fx.Tracer):
 
 
 class _Sizes(fx.Interpreter):
-    """Notes how many values each node gives."""
+    """Notes how many real numbers each node gives."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module)
-        self.of: dict[str, int] = {}
+        self.of: dict[fx.Node, int] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         """Once."""
         found = super().run_node(n)
-        if isinstance(found, torch.Tensor):
-            self.of[n.name] = found.numel()
+        if isinstance(found, torch.Tensor) and found.is_floating_point():
+            self.of[n] = found.numel()
         return found

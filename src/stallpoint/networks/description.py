@@ -53,6 +53,7 @@ def stages_of(network: Network, count: int) -> tuple[int, ...]:
 
 @lru_cache
 def _cuts(network: Hashable) -> Cuts:
-    Cutting(cast(Network, network).outline())  # which says why it cannot be followed
-    rows = describe(cast(Network, network))
+    known = cast(Network, network)
+    Cutting(known.outline()).handed_on(known.takes)  # which says why it cannot be followed
+    rows = describe(known)
     return Cuts(tuple(row["multiply_adds"] for row in rows), tuple(row["handed_on"] for row in rows))

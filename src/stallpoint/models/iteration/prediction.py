@@ -213,9 +213,8 @@ class DagModel:
         messages = self._messages(point, sizes, SEND_RECEIVE)
         passes = [times.forward_steps * learned.forward[:, None], times.backward_steps * learned.backward[:, None]]
         forward, backward = (np.add.reduceat(of_layers, starts, axis=-1).T for of_layers in passes)
-        update = times.update * learned.update + 0.0 * reading
+        update, nothing = times.update * learned.update, np.zeros(1 + REPLICATES)
         weights = np.add.reduceat(layers.gradient_bytes, starts) / max(1, layers.gradient_bytes.sum())
-        nothing = 0.0 * update
         received = [nothing, *messages.isolated.T, nothing]
         costs = [
             taskgraph.StageCosts(
