@@ -88,7 +88,7 @@ class Cluster:
 
     def staged(self, point: Point) -> bool:
         """Whether the point's workers have a stage of the network each."""
-        return self.preset(point).staged and point.ranks > 1
+        return point.ranks > 1 and self.preset(point).staged
 
     def communicates(self, point: Point) -> bool:
         """Whether the workers of a point train together; one worker alone does."""
