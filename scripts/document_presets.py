@@ -26,9 +26,10 @@ except those of PyTorch's own (`ddp` and its variants, `zero-1`, `fsdp`, `hsdp`)
 algorithms with servers that answer each worker for itself, which have sockets ([Algorithms](models/algorithms.md) says
 what these compute, and what is predicted of them).
 
-`accumulate` goes with every preset: `fsdp-4: {like: fsdp, accumulate: 4}` computes each worker's mini-batch in four
-parts and sends gradients after the last. So does `activation_checkpointing`, and what products are computed in is said
-by the hardware entry (`precision`). All of it is predicted ([Sharding](models/sharding.md)), but PowerSGD.
+`accumulate` goes with every preset but `pipeline`: `fsdp-4: {like: fsdp, accumulate: 4}` computes each worker's
+mini-batch in four parts and sends gradients after the last. So does `activation_checkpointing`, and what products are
+computed in is said by the hardware entry (`precision`). All of it is predicted ([Sharding](models/sharding.md),
+[Pipeline](models/pipeline.md)), but PowerSGD.
 
 (Generated from `src/stallpoint/presets.py` by `scripts/document_presets.py`.)
 """
@@ -71,6 +72,7 @@ def lines() -> Iterator[str]:
     yield "| `static_graph` | `true` or `false` | `ddp` is told that every iteration does the same |"
     yield "| `hook_rank` | number | rank of PowerSGD's factors |"
     yield "| `accumulate` | number | parts that a mini-batch is computed in; gradients are sent after the last |"
+    yield "| `micro_batches` | number | of `stages`: parts of the global mini-batch that go through them one by one |"
     yield "| `activation_checkpointing` | `true` or `false` | blocks do their forward pass again in the backward pass |"
     yield "| `servers` | number | ranks that serve a share of each message of `sharded-servers`; 0 for all |"
     yield "| `fusion_bytes` | bytes | size at which a fused group is sent |"

@@ -5,7 +5,7 @@ from pathlib import Path
 from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.terms.trainings import COLUMNS
-from stallpoint.networks.described import descriptions
+from stallpoint.networks.described import cuts_of, descriptions
 from stallpoint.parquet import cells_at_once, read, read_frames, write
 from stallpoint.presets import presets_of
 from stallpoint.program import program
@@ -23,6 +23,7 @@ with program(Path(snakemake.log[0])):
         scenarios=scenarios(snakemake.params.what_if),
         known_presets=presets_of(snakemake.params.presets),
         available=snakemake.params.available,
+        cuts={size["network"][0]: cuts_of(size) for size in sizes},
         multiply_adds={size["network"][0]: size["multiply_adds"].sum(min_count=1) for size in sizes},
         tokens=snakemake.params.tokens,
         rated=snakemake.params.rated,

@@ -50,6 +50,8 @@ CHOICES: dict[str, dict[str, str]] = {
         "full": "each rank keeps its share of weights, gradients and the optimiser's state; blocks are gathered for "
         "their forward and for their backward pass (ZeRO-3); for fsdp alone",
         "node": "the same among the ranks of a node, and each node has all (hybrid sharding); for fsdp alone",
+        "stages": "each rank has a stage: layers that follow one another, with about the same multiply-adds in each; "
+        "it hands on what they compute, micro-batch by micro-batch, and gets the gradients of that (a pipeline)",
     },
     "hook": {
         "none": "DistributedDataParallel sums buckets as they are",
@@ -81,18 +83,19 @@ def servers_of(scheme: str) -> int:
 COMMUNICATORS = ("mpi", "mpi-copied", "torch")
 """What moves gradients, and the backends a study can choose: ``ddp`` and ``fsdp`` are those of presets alone."""
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+SEND_RECEIVE = "send-receive"
 OPERATIONS = {
     ALL_REDUCE: "every rank gets the sum of all ranks' messages",
     ALL_GATHER: "every rank gets all ranks' parts, which together are the message",
     REDUCE_SCATTER: "every rank gets its part of the sum of all ranks' messages",
     "broadcast": "every rank gets the first one's message",
     "all-to-all": "every rank gets a part of each rank's message",
-    "send-receive": "every rank sends its message to the next one, and gets that of the one before",
+    SEND_RECEIVE: "every rank sends its message to the next one, and gets that of the one before",
 }
 """Collective operations whose times are measured, by message size: that of the whole message."""
 _LATER = (
     "sharding", "gather_ahead", "reshard", "bucket_view", "static_graph", "hook", "hook_rank", "accumulate",
-    "activation_checkpointing", "algorithm", *algorithms.FIELDS,
+    "activation_checkpointing", "micro_batches", "algorithm", *algorithms.FIELDS,
 )  # fmt: skip
 """Fields that were added after records were made: cells are told of them only where they say something."""
 
@@ -136,6 +139,8 @@ class Preset:
     """Parts that a worker's mini-batch is computed in, one after the other; gradients are sent after the last."""
     activation_checkpointing: bool = False
     """Blocks free what they compute in their forward pass, and compute it again before their backward pass."""
+    micro_batches: int = 1
+    """Parts of the global mini-batch that go through the stages one after the other; for sharding: stages alone."""
     algorithm: str = SYNCHRONOUS
     period: int = 1
     """Iterations from one exchange to the next; of downpour, from push to push."""
@@ -203,7 +208,11 @@ class Preset:
             raise InputError("static_graph: DistributedDataParallel cannot accumulate gradients then (its no_sync)")
         if self.hook_rank < 1 or (self.hook_rank > 1 and self.hook != "powersgd"):
             raise InputError("hook_rank: a rank of 1 or more, for hook: powersgd alone")
-        for field in ("gather_ahead", "accumulate"):
+        if self.staged and replace(self, sharding="none", micro_batches=1) != Preset(start="after-backward"):
+            raise InputError("sharding: stages goes with backend: mpi, start: after-backward and micro_batches alone")
+        if self.micro_batches > 1 and not self.staged:
+            raise InputError("micro_batches: is for sharding: stages alone; parts of a worker's own are accumulate")
+        for field in ("gather_ahead", "accumulate", "micro_batches"):
             if getattr(self, field) < (least := 0 if field == "gather_ahead" else 1):
                 raise InputError(f"{field}: {getattr(self, field)} is not a number of {least} or more")
 
@@ -218,12 +227,18 @@ class Preset:
         return self.sharding in ("full", "node")
 
     @property
+    def staged(self) -> bool:
+        """Whether the layers are divided among the ranks."""
+        return self.sharding == "stages"
+
+    @property
     def operations(self) -> tuple[str, ...]:
         """The collective operations that it sends, those of `OPERATIONS`."""
         of_sharding = {
             "optimiser": (ALL_REDUCE, ALL_GATHER),
             "full": (ALL_GATHER, REDUCE_SCATTER),
             "node": (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER),
+            "stages": (SEND_RECEIVE,),
         }
         return of_sharding.get(self.sharding, (ALL_REDUCE,)) if self.communicates else ()
 
@@ -235,7 +250,7 @@ class Preset:
     @property
     def gathers(self) -> int:
         """How often the weights, or those of each block, are gathered in an iteration."""
-        once = {"none": 0, "optimiser": 1}
+        once = {"none": 0, "optimiser": 1, "stages": 0}
         return once.get(self.sharding, self.accumulate * (2 if self.reshard else 1))
 
     @property
@@ -515,6 +530,13 @@ PRESETS: dict[str, KnownPreset] = {
         "wfbp, but the gradients of all blocks of layers before the last are applied later, by an iteration for each "
         "block in between. That blocks then go backward at once needs a device for each, and is not built",
         "Huo et al. (2018), Decoupled Parallel Backpropagation, section 3; the survey",
+    ),
+    "pipeline": KnownPreset(
+        Preset(start="after-backward", sharding="stages", micro_batches=4),
+        "model parallelism: each worker has a stage of the network, through which 4 micro-batches go one after the "
+        "other; all forward passes first, then all backward passes, the last micro-batch first. Activations are kept, "
+        "where the paper computes them again",
+        "Huang et al. (2019), GPipe, section 2 and Fig. 2c; the survey, Model parallelism",
     ),
     NONE: KnownPreset(
         Preset(start="never"),

@@ -266,7 +266,7 @@ ITERATIONS = Table(
             REAL,
             "s",
             "from the end of the backward pass to the last gradient's arrival, and waiting for collectives within the "
-            "passes and the update, whose times are without it",
+            "passes and the update, whose times are without it; in a pipeline receiving what another stage has sent",
         ),
         Column(
             "update",
@@ -275,7 +275,12 @@ ITERATIONS = Table(
             "model update; 0 where a parameter server updates, as part of the communication; of a command all that it "
             "does behind the backward pass",
         ),
-        Column("iteration_time", REAL, "s", "whole iteration"),
+        Column(
+            "iteration_time",
+            REAL,
+            "s",
+            "whole iteration; in a pipeline what it takes beyond its parts is waiting for other stages, the bubble",
+        ),
         Column("loss", REAL, None, "training loss of the worker's mini-batch"),
         *SENSORS,
     ),
@@ -825,7 +830,7 @@ PREDICTIONS = Table(
         RANKS,
         GLOBAL_BATCH,
         WORKER_BATCH,
-        Column("equation", TEXT, None, "equation of Shi et al. (2018) used, e.g. eq. 5"),
+        Column("equation", TEXT, None, "equation of Shi et al. (2018) used, e.g. eq. 5; or sharded, or pipeline"),
         Column("extrapolated", FLAG, None, "no cell was measured here"),
         Column("compute_source", TEXT, None, "where layer times come from: measured at b, interpolated in b, ..."),
         Column("predicted_data", REAL, "s", "predicted t_io: reading and decoding the mini-batch"),
@@ -834,7 +839,7 @@ PREDICTIONS = Table(
         Column("predicted_communication", REAL, "s", "predicted t_c, all layers"),
         Column("predicted_exposed_communication", REAL, "s", "predicted t_c^no"),
         Column("predicted_update", REAL, "s", "predicted t_u"),
-        Column("predicted_straggling", REAL, "s", "predicted wait for the slowest worker"),
+        Column("predicted_straggling", REAL, "s", "predicted wait for the slowest worker, or for other stages"),
         *_estimate("predicted_iteration", "s", "predicted iteration time"),
         *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest measured workers"),
         *_estimate("predicted_efficiency", None, "predicted_speedup over the ratio of workers"),
@@ -857,7 +862,7 @@ LAYER = tuple(
 )
 """Which layer it is."""
 PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
-"""What a worker does in an iteration, one after the other; together they are its time."""
+"""What a worker does in an iteration, one after the other; together they are its time, but in a pipeline."""
 TIMES = (
     "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
     "iteration_time",
@@ -977,7 +982,7 @@ CRITICAL_PATH = Table(
             "part", TEXT, None,
             "data, host-to-device; fully-connected layers, other matrix layers, non-scaling layers (isolated), "
             "co-running ranks, communication thread (or compute, undivided); communication latency, communication "
-            "bandwidth (or communication, undivided); straggling, update",
+            "bandwidth (or communication, undivided); straggling (in a pipeline bubble), update",
         ),
         Column("cause", TEXT, None, "cause that the part belongs to"),
         *_estimate("seconds", "s", "time on the critical path"),
@@ -996,7 +1001,7 @@ CAUSES = Table(
         Column(
             "cause", TEXT, None,
             "communication, matrix shapes, non-scaling layers, interference (or compute, undivided), training data, "
-            "model update, straggling",
+            "model update, straggling, pipeline bubble",
         ),
         *_estimate("lost", "s", "time of the iteration above ideal scaling, by this cause"),
         Column("share", REAL, None, "part of the iteration time"),
@@ -1834,6 +1839,12 @@ NETWORK_LAYERS = Table(
             INT,
             None,
             "multiply-adds of its matrix products in one sample's forward pass; empty where only traces tell of it",
+        ),
+        Column(
+            "handed_on",
+            INT,
+            "B",
+            "what the stage of a pipeline that ends with it hands on for one sample; empty where none can end",
         ),
     ),
 )

@@ -28,7 +28,10 @@ EXAMPLES: dict[str, Preset] = {
     **{
         name: known.preset
         for name, known in PRESETS.items()
-        if known.preset.communicates and known.preset.synchronous and known.preset.blocks == 1
+        if known.preset.communicates
+        and known.preset.synchronous
+        and known.preset.blocks == 1
+        and not known.preset.staged
     },
     "recursive-doubling": Preset(reduction="recursive-doubling", start="after-backward"),
     "rabenseifner": Preset(reduction="rabenseifner"),

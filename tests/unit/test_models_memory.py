@@ -184,6 +184,7 @@ def test_places_that_nobody_ran_fit_by_what_the_preset_divides(tables: Tables) -
         replace(ddp, accumulate=4): at[4] + weights,
         PRESETS["zero-1"].preset: at[16] + weights - weights * 3 / 4 + weights * 5 / 4,
         fsdp: at[16] - 3 * weights * 3 / 4 + 4 * 3e8,
+        PRESETS["pipeline"].preset: at[16] - 3 * weights * 3 / 4,
         replace(fsdp, accumulate=4): at[4] - 3 * weights * 3 / 4 + 4 * 3e8 + weights,
     }
     for preset, bytes_ in expected.items():

@@ -17,9 +17,11 @@ from stallpoint.models.terms.communication import all_reduce_parts, nominal
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import ALL_REDUCE, OPERATIONS, PRESETS, Preset
+from stallpoint.stages import Cuts
 
 NAMES = ("block1.fc", "block2.fc", "block3.fc", "block4.fc")
-BYTES = 4_000_000
+BYTES, HANDED_ON = 4_000_000, 100_000
+"""Of the gradients of a layer, and of what it hands on for a sample."""
 FORWARD, BACKWARD, UPDATE = 0.02, 0.03, 0.04
 ALPHA, SPEED = 1e-3, 1e8
 DDP, FSDP = PRESETS["ddp"].preset, PRESETS["fsdp"].preset
@@ -61,8 +63,11 @@ def predicted(preset: Preset, nodes: int, workers: int = 1, batch: int = 8) -> P
         inside = nominal(law, latency=0.0, bandwidth=10 * SPEED).over_nodes
         assert inside is not None
         links["cpu", "torch", "library", operation] = replace(between, by_place={(1, 2): inside})
-    cluster = Cluster(Computing(), links, NoData(), {"mine": preset})
-    point = Point("net", "cpu", "disk", "weak", "mine", 1, batch, workers, nodes, nodes * workers, 0, batch)
+        links["cpu", "mpi", "library", operation] = between
+    cuts = {"net": Cuts((1,) * 4, (*[HANDED_ON] * 3, None))}
+    cluster = Cluster(Computing(), links, NoData(), {"mine": preset}, cuts=cuts)
+    ranks = nodes * workers
+    point = Point("net", "cpu", "disk", "weak", "mine", 1, batch, workers, nodes, ranks, batch * ranks, batch)
     base = Measured(point, (), Parts.measured(**dict.fromkeys(TIMES, np.ones(1 + REPLICATES))))
     return DagModel(cluster).curve([base], [], held_out=False).predicted[nodes * workers].parts
 
@@ -130,3 +135,26 @@ def test_hybrid_sharding_stays_in_the_node_but_for_an_all_reduce() -> None:
     between = 2 * 3 * (ALPHA + BYTES / 4 / SPEED)
     assert one.exposed_communication[0] == pytest.approx(2 * inside + 4 * (inside + between))
     assert one.update[0] == pytest.approx(UPDATE / 2)
+
+
+@pytest.mark.parametrize(("stages", "micro_batches"), [(2, 1), (2, 8), (4, 4)])
+def test_equal_stages_have_the_bubble_of_gpipe_and_wait_for_each_message_on_the_way(
+    stages: int, micro_batches: int
+) -> None:
+    one = predicted(replace(PRESETS["pipeline"].preset, micro_batches=micro_batches), stages)
+    size = 8 * stages // micro_batches
+    message = ALPHA + HANDED_ON * size / SPEED
+    computing = size * 4 * (FORWARD + BACKWARD) / stages
+    slots = micro_batches + stages - 1
+    # While the pipeline is full every stage but the first (backward: but the last) receives before it computes.
+    received = 2 * slots * message - 2 * message
+    assert one.iteration_time[0] == pytest.approx(slots * computing + received + UPDATE / stages)
+    assert one.forward[0] + one.backward[0] == pytest.approx(micro_batches * computing)
+    assert one.update[0] == pytest.approx(UPDATE / stages)
+    assert one.exposed_communication[0] == pytest.approx(micro_batches * message)
+    rest = one.iteration_time - one.forward - one.backward - one.update - one.exposed_communication
+    assert one.straggling[0] == pytest.approx(rest[0])
+
+
+def test_a_pipeline_of_more_stages_than_layers_is_not_predicted() -> None:
+    assert np.isnan(predicted(PRESETS["pipeline"].preset, 8).iteration_time).all()

@@ -94,6 +94,18 @@ def test_workers_per_node_multiply_the_ranks() -> None:
     assert [(cell.ranks, cell.worker_batch) for cell in cells] == [(4, 2), (8, 1)]
 
 
+def test_a_pipeline_sends_and_receives_among_as_many_stages_as_there_can_be() -> None:
+    hardware = {"cpu": {"device": "cpu", "nodes": 4, "workers_per_node": 3}}
+    expanded = study(
+        hardware=hardware, collectives={},
+        matrix=[block(nodes=[2, 3], batch=36, sync="pipeline"), block(nodes=3, batch=36, scaling="compute")],
+    )  # fmt: skip
+    assert reasons(expanded) == ["9 stages, but network alexnet can be cut into 8 at most"]
+    (sent,) = expanded.of_kind("collectives")
+    assert isinstance(sent, CollectivesCell)
+    assert (sent.place, sent.operations) == ((2, 3), ["all-reduce", "send-receive"])
+
+
 def test_workers_per_node_are_an_axis_up_to_those_of_the_hardware() -> None:
     hardware = {"gpus": {"device": "cuda", "nodes": 2, "workers_per_node": 4}}
     expanded = study(
@@ -127,6 +139,14 @@ def test_workers_per_node_are_an_axis_up_to_those_of_the_hardware() -> None:
         (
             {"nodes": 2, "batch": 8, "sync": "hsdp"},
             "preset hsdp shards inside a node, which has one worker; fsdp shards over all",
+        ),
+        (
+            {"nodes": 2, "batch": 6, "sync": "pipeline"},
+            "B = 6 is not divisible by the 4 micro_batches of preset pipeline",
+        ),
+        (
+            {"nodes": 2, "batch": 3, "scaling": "weak", "sync": "pipeline"},
+            "B = 6 is not divisible by the 4 micro_batches of preset pipeline",
         ),
         (
             {"network": "inception-v3", "nodes": 2, "batch": 2},

@@ -77,7 +77,7 @@ def finding(tables: Tables) -> str:
     frame = rows(tables, "critical_path", CELLS)
     frame = leading_first(frame[frame["sync"] != NONE], tables)
     frame = frame[frame["lead"] & (frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max"))]
-    waits = frame[frame["cause"].isin(["communication", "training data", "straggling"])]
+    waits = frame[frame["cause"].isin(["communication", "training data", "straggling", "pipeline bubble"])]
     if waits.empty:
         return ""
     shares = (

@@ -59,6 +59,7 @@ PRESETS: dict[str, tuple[str, str]] = {
     "dist-async": (VIOLET, "circle"),
     "downpour": (BLUE, "triangle-left"),
     "delayed-gradients": (OLIVE, "circle"),
+    "pipeline": (VERMILION, "circle"),
     "none": (GREY, "circle"),
 }
 """Colour and shape of each named preset; those of a study have theirs by their name (`preset`)."""
@@ -101,6 +102,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "training data": GREEN,
         "model update": PINK,
         "straggling": SKY,
+        "pipeline bubble": LIME,
     },
     "part": {
         "communication bandwidth": BLUE,
@@ -116,6 +118,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "host-to-device": LIME,
         "update": PINK,
         "straggling": SKY,
+        "bubble": RED,
     },
     "paper time": {"communication": BLUE},
     "scenario": {"as measured": GREY},

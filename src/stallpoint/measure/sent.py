@@ -1,4 +1,4 @@
-"""What is known of how a layer's gradients and weights travelled."""
+"""What is known of how a layer's gradients and weights travelled, and what goes from stage to stage."""
 
 from __future__ import annotations
 
@@ -25,4 +25,15 @@ class Gathered:
     backward: bool
     """Whether it came in the backward pass."""
     start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message from the stage before or behind; times since the start of the iteration, s."""
+
+    since: float
+    """When this rank began to wait for it."""
+    start: float
+    """When it began to arrive."""
     end: float

@@ -1,12 +1,14 @@
-"""Mini-batches that cost less than those of the storage, for interventions."""
+"""Mini-batches that cost less than those of the storage: for interventions, and where another rank reads."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from stallpoint.measure.decoding import Buffers
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
@@ -38,3 +40,20 @@ class FixedMiniBatch(InputPipeline):
             self._first = super().next_batch()
             return self._first
         return replace(self._first, read=0.0, decode=0.0)
+
+
+class NothingToRead:
+    """Stands for the input pipeline of a rank that gets all from others, as a context manager."""
+
+    left_out = 0
+    """As `InputPipeline.left_out`."""
+
+    def next_batch(self) -> MiniBatch:
+        """No sample."""
+        return MiniBatch(torch.empty(0), torch.empty(0, dtype=torch.int64), read=0.0, decode=0.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, pairwise
 from pathlib import Path
@@ -35,11 +35,12 @@ from stallpoint.measure.progress import Progress
 from stallpoint.measure.recomputation import Recomputation
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.sensors import Sensors, between
-from stallpoint.measure.substitutes import FixedMiniBatch
-from stallpoint.measure.synchronisation import Gathered, Sent
+from stallpoint.measure.substitutes import FixedMiniBatch, NothingToRead
+from stallpoint.measure.synchronisation import Gathered, Received, Sent
 from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
+from stallpoint.networks.description import stages_of
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset, preset_from
@@ -77,7 +78,8 @@ class Trainer:
     All ranks must give the same weights. `device` is where it computes, `preset` how gradients are synchronised;
     what that has to learn from times it learns in the first `warmup` iterations. `per_node` ranks share a node, in
     their order. `change` says what is left out. `optimiser` makes what updates the weights, called like `Sgd`; `norms`
-    is told of the gradients.
+    is told of the gradients. The stages of a pipeline begin with the layers `starts`; its first rank alone needs
+    mini-batches, those of all.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Trainer:
         change: Change = UNCHANGED,
         optimiser: Callable[..., Optimiser] = Sgd,
         norms: GradientNorms | None = None,
+        starts: Sequence[int] = (),
     ) -> None:
         self._network = network.to(device)
         self._world = world
@@ -102,11 +105,15 @@ class Trainer:
         sharded = synchronisation.sharded(preset, self._network, world, self._clock, device, per_node)
         self.copied = sharded is not None
         """Whether what it trains is a copy of the network."""
-        self._network = sharded.network if sharded else self._network
-        self._layers = layers(self._network)
-        self._parameters = [parameter for layer in self._layers for parameter in layer.parameters]
+        self._stage = synchronisation.stage(preset, self._network, starts, world, self._clock, device, self._waiting)
+        self._layers = layers(sharded.network if sharded else self._network)
+        trained = self._layers
+        if self._stage:
+            own = self._stage.layers
+            trained = [layer if place in own else replace(layer, parameters=[]) for place, layer in enumerate(trained)]
+        self._parameters = [parameter for layer in trained for parameter in layer.parameters]
         self._scale = loss_scale(precision)
-        self._parts = preset.accumulate
+        self._parts, self._micro_batches = preset.accumulate, preset.micro_batches
 
         def for_server(pieces: Sequence[nn.Parameter]) -> Optimiser:
             if preset.server_optimiser == "adagrad":
@@ -114,18 +121,19 @@ class Trainer:
             return optimiser(pieces, loss_scale=self._scale)
 
         self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
-        self._synchronisation = sharded or synchronisation.start(
+        self._synchronisation = sharded or self._stage or synchronisation.start(
             preset, self._network, self._layers, world, self._clock, device, self._step_of,
             warmup=warmup, for_server=for_server, empty_messages=change.empty_messages, waiting=self._waiting,
         )  # fmt: skip
         if sharded:
             sharded.start(self._layers, self._waiting)
+        self._network = self._synchronisation.network if sharded or self._stage else self._network
         # Before layers are timed: what is computed again is then their backward pass.
         self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
         self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=self._scale)
         self._update = change.update
         self._norms = norms
-        self._timer = LayerTimer(self._layers, self._clock, self._ready if norms else self._synchronisation.ready)
+        self._timer = LayerTimer(trained, self._clock, self._ready if norms else self._synchronisation.ready)
 
     def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:
         """One iteration, from waiting for its mini-batch to the updated weights."""
@@ -135,17 +143,7 @@ class Trainer:
         loaded = mark()
         inputs, labels = (part.to(self._device, non_blocking=True) for part in (batch.inputs, batch.labels))
         copied = mark()
-        *earlier, last = self._in_parts(inputs, labels)
-        losses, passes = [], []
-        for part in earlier:
-            with self._synchronisation.accumulating(), self._timer.accumulating():
-                loss, *ends = self._pass(*part)
-            self._timer.passed(*ends)
-            losses.append(loss)
-            passes.append(ends)
-        loss, forward, backward = self._pass(*last)
-        passes.append([forward, self._synchronisation.backward_ended(backward)])
-        losses.append(loss)
+        losses, passes = self._through_stage(inputs, labels) if self._stage else self._passes(inputs, labels)
         self._timer.check_gradients()
         self._synchronisation.finish()
         synchronised = mark()
@@ -163,11 +161,42 @@ class Trainer:
 
         times = self._timer.times()
         sent, gathered = self._synchronisation.sent(), self._synchronisation.gathered()
+        received = self._stage.received() if self._stage else []
         self._synchronisation.clear()
         self._synchronisation.learn(times.gradient_ready)
-        phases = self._phases([loaded, copied], passes, [synchronised, updated, exchanged], times.waits)
-        columns = self._phase_columns(batch, losses, phases, sent, gathered)
+        phases = self._phases([loaded, copied], passes, [synchronised, updated, exchanged], times.waits, received)
+        under_way: list[Sent | Gathered | Received] = [
+            *sent.values(),
+            *chain.from_iterable(gathered.values()),
+            *received,
+        ]
+        columns = self._phase_columns(batch, losses, phases, under_way)
         return Iteration(columns, times.columns(self._layers, sent, gathered), times.turns)
+
+    def _passes(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[list[Mark]]]:
+        """Losses of the parts of a mini-batch, and the ends of the forward and backward pass of each."""
+        *earlier, last = self._in_parts(inputs, labels)
+        losses, passes = [], []
+        for part in earlier:
+            with self._synchronisation.accumulating(), self._timer.accumulating():
+                loss, *ends = self._pass(*part)
+            self._timer.passed(*ends)
+            losses.append(loss)
+            passes.append(ends)
+        loss, forward, backward = self._pass(*last)
+        passes.append([forward, self._synchronisation.backward_ended(backward)])
+        return [*losses, loss], passes
+
+    def _through_stage(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[list[Mark]]]:
+        """The same of a pipeline: the micro-batches' losses, and the ends of all forward and all backward passes."""
+        assert self._stage
+        with self._in_precision:
+            self._stage.forward_passes(inputs, labels)
+        forward = self._clock.mark()
+        backward = self._stage.backward_passes(self._scale / self._micro_batches)
+        with self._timer.accumulating():
+            losses = [next(backward) for _ in range(self._micro_batches - 1)]
+        return [*losses, *backward], [[forward, self._clock.mark()]]
 
     def _in_parts(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The parts of a mini-batch that are computed one after the other."""
@@ -186,9 +215,17 @@ class Trainer:
         return loss, forward, self._clock.mark()
 
     def _phases(
-        self, begin: list[Mark], passes: list[list[Mark]], end: list[Mark], waits: Sequence[tuple[float, float]]
+        self,
+        begin: list[Mark],
+        passes: list[list[Mark]],
+        end: list[Mark],
+        waits: Sequence[tuple[float, float]],
+        received: Sequence[Received],
     ) -> dict[str, float]:
-        """Seconds of each of `PHASES`: waiting in the middle of one is exposed communication."""
+        """Seconds of each of `PHASES`: waiting in the middle of one is exposed communication.
+
+        Waiting for another stage of a pipeline is in none: what they leave of the iteration is its bubble.
+        """
         begin_, passes_, end_ = ([self._clock.seconds(at) for at in of] for of in (begin, [*chain(*passes)], end))
 
         def waited(start: float, stop: float) -> float:
@@ -200,7 +237,8 @@ class Trainer:
             phases["backward" if place % 2 else "forward"] += stop - start - waited(start, stop)
         phases["update"] = end_[1] - end_[0] - waited(end_[0], end_[1])
         exchange = end_[2] - end_[1]  # of weights, after the update
-        phases["exposed_communication"] = end_[0] - passes_[-1] + waited(begin_[1], end_[1]) + exchange
+        bubble = sum(one.start - one.since for one in received)
+        phases["exposed_communication"] = end_[0] - passes_[-1] + waited(begin_[1], end_[1]) + exchange - bubble
         return phases | {"iteration_time": end_[2]}
 
     @property
@@ -286,10 +324,8 @@ class Trainer:
         batch: MiniBatch,
         losses: Sequence[torch.Tensor],
         phases: dict[str, float],
-        sent: Mapping[int, Sent],
-        gathered: Mapping[int, Sequence[Gathered]],
+        under_way: Sequence[Sent | Gathered | Received],
     ) -> dict[str, float]:
-        under_way: list[Sent | Gathered] = [*sent.values(), *chain.from_iterable(gathered.values())]
         return {
             **phases,
             "read": batch.read,
@@ -326,6 +362,8 @@ def iterations(
     agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
+    several = preset.staged and world.size > 1
+    starts = stages_of(network, world.size) if several else ()
     trained = resident.network(network, cell.seed, device)
     peak = PeakMemory(device)
     with (
@@ -334,6 +372,7 @@ def iterations(
         Trainer(
             trained, world, preset, device,
             precision=cell.precision, warmup=cell.warmup, per_node=cell.workers_per_node, change=change,
+            starts=starts,
         ) as trainer,
         Sensors(gpu=device.index) as sensors,
     ):  # fmt: skip
@@ -359,7 +398,9 @@ def iterations(
 
 
 @contextmanager
-def on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) -> Iterator[Callable[[], MiniBatch]]:
+def on_device(
+    pipeline: InputPipeline | NothingToRead, *, ahead: bool, device: torch.device
+) -> Iterator[Callable[[], MiniBatch]]:
     """Where mini-batches come from: the pipeline, or the device's memory if they are copied there ahead."""
     if not ahead or device.type == "cpu":  # they are there already
         yield pipeline.next_batch
@@ -370,16 +411,21 @@ def on_device(pipeline: InputPipeline, *, ahead: bool, device: torch.device) -> 
 
 def _pipeline(
     kind: type[InputPipeline], cell: TrainCell, world: World, takes: Inputs, begin: int, device: torch.device
-) -> InputPipeline:
+) -> InputPipeline | NothingToRead:
+    """Of a pipeline the first rank reads for all."""
+    preset = preset_from(cell.preset)
+    through_stages = preset.staged and world.size > 1
+    if through_stages and world.rank:
+        return NothingToRead()
     storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)
     if storage.kind is OneBatch and kind is InputPipeline:
         kind = FixedMiniBatch
     return kind(
         storage,
         takes=takes,
-        batch=cell.worker_batch,
+        batch=cell.global_batch if through_stages else cell.worker_batch,
         rank=world.rank,
-        ranks=world.size,
+        ranks=1 if through_stages else world.size,
         prefetch=cell.prefetch,
         readers=cell.readers,
         seed=cell.seed,

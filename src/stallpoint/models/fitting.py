@@ -55,6 +55,7 @@ from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
 from stallpoint.presets import PRESETS, Preset, preset_from
 from stallpoint.records import MODEL_TABLES, TABLES
+from stallpoint.stages import Cuts
 
 
 def fit(
@@ -70,6 +71,7 @@ def fit(
     available: Mapping[str, int] | None = None,
     calibration_nodes: Collection[int] = (),
     multiply_adds: Mapping[str, float] | None = None,
+    cuts: Mapping[str, Cuts] | None = None,
     tokens: Mapping[str, int] | None = None,
     rated: Mapping[str, Mapping[str, float]] | None = None,
     epoch_samples: int = utilisation.IMAGENET,
@@ -85,6 +87,7 @@ def fit(
     (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. What trained on
     more nodes than `calibration_nodes` (on more workers than the fewest two counts, unless given) is predicted from the
     rest alone for validation.
+    `cuts` say of each network where it can be cut into the stages of a pipeline.
     `multiply_adds`, `tokens`, `rated` and `epoch_samples` as `utilisation.table` takes them. The same records and
     `seed` give the same numbers.
     """
@@ -117,6 +120,7 @@ def fit(
             links,
             reading or data_of(seen),
             {**named, **used, **{name: variant.preset for name, variant in varied.items()}},
+            cuts=cuts or {},
         )
         return learning(known, points, seen, paces, seed)
 

@@ -1,9 +1,15 @@
-"""Which files describe the networks of a study."""
+"""Which files describe the networks of a study, and what they say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stallpoint.stages import Cuts
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def descriptions(own: Iterable[str | Path], archives: Iterable[str | Path]) -> list[Path]:
@@ -13,3 +19,9 @@ def descriptions(own: Iterable[str | Path], archives: Iterable[str | Path]) -> l
         for file in sorted(Path(archive, "networks").glob("*.parquet")):
             files.setdefault(file.stem, file)
     return list(files.values())
+
+
+def cuts_of(layers: pd.DataFrame) -> Cuts:
+    """Where a network can be cut, of which these are rows of `records.NETWORK_LAYERS`."""
+    work = layers["multiply_adds"].fillna(0).astype(int)
+    return Cuts(tuple(work), tuple(int(size) if size > 0 else None for size in layers["handed_on"].fillna(0)))

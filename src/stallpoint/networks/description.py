@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any, cast
 
+from stallpoint.errors import CannotRun, InputError
 from stallpoint.networks import Network
+from stallpoint.networks.cutting import Cutting
 from stallpoint.networks.layers import layers
 from stallpoint.networks.products import products
+from stallpoint.stages import Cuts
 
 _SAMPLES = 2
 """Some networks cannot run on one."""
@@ -19,6 +24,10 @@ def describe(network: Network) -> list[dict[str, Any]]:
     multiply_adds: Counter[str] = Counter()
     for product in products(outline, network.takes, _SAMPLES):
         multiply_adds[product.layer] += product.multiply_adds
+    try:
+        handed_on = Cutting(outline).handed_on(network.takes)
+    except InputError:  # such a network is in one piece
+        handed_on = {}
     return [
         {
             "network": network.name,
@@ -28,6 +37,23 @@ def describe(network: Network) -> list[dict[str, Any]]:
             "parameters": sum(parameter.numel() for parameter in layer.parameters),
             "gradient_bytes": layer.gradient_bytes,
             "multiply_adds": multiply_adds[layer.name] // _SAMPLES,
+            "handed_on": handed_on.get(index + 1),
         }
         for index, layer in enumerate(layers(outline))
     ]
+
+
+def stages_of(network: Network, count: int) -> tuple[int, ...]:
+    """The first layer of each of `count` stages of a pipeline; `CannotRun` says why the network cannot be cut so."""
+    try:
+        return _cuts(cast(Hashable, network)).starts(count)
+    except InputError as error:
+        raise CannotRun(f"network {network.name} cannot be cut into {count} stages: {error}") from error
+
+
+@lru_cache
+def _cuts(network: Hashable) -> Cuts:
+    known = cast(Network, network)
+    Cutting(known.outline()).handed_on(known.takes)  # which says why it cannot be followed
+    rows = describe(known)
+    return Cuts(tuple(row["multiply_adds"] for row in rows), tuple(row["handed_on"] for row in rows))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn import functional
 
 from stallpoint.errors import InputError
@@ -164,6 +164,16 @@ class Classifier(nn.Module):
         return total
 
 
+@fx.wrap  # what follows a network does not look into it
+def _checked(logits: object, labels: torch.Tensor) -> torch.Tensor:
+    """The `logits`, if they are such."""
+    if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
+        found = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        wanted = [*labels.shape, "classes"]
+        raise InputError(f"returns {found} where logits {wanted} are expected".replace("'", ""))
+    return logits
+
+
 class WithLoss(nn.Module):
     """A network that returns logits, and a loss at the end, named ``loss``."""
 
@@ -174,11 +184,7 @@ class WithLoss(nn.Module):
 
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Inputs and labels to the loss."""
-        logits = self.network(inputs)
-        if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
-            found = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-            wanted = [*labels.shape, "classes"]
-            raise InputError(f"returns {found} where logits {wanted} are expected".replace("'", ""))
+        logits = _checked(self.network(inputs), labels)
         try:
             loss: torch.Tensor = self.loss(logits, labels)
         except IndexError as error:  # on a CPU; a GPU says so itself

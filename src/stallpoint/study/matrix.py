@@ -142,6 +142,14 @@ def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own
         return f"b = {own} is not divisible by the {preset.accumulate} parts of preset {name} (accumulate)"
     if preset.sharding == "node" and workers == 1 and combination["nodes"] > 1:
         return f"preset {name} shards inside a node, which has one worker; fsdp shards over all"
+    network, ranks = NETWORKS.get(combination["network"]), _ranks(combination)
+    if preset.staged and ranks > 1:
+        if (own * ranks) % preset.micro_batches:
+            return f"B = {own * ranks} is not divisible by the {preset.micro_batches} micro_batches of preset {name}"
+        if combination["network"] in catalogue.commands:
+            return f"preset {name} cuts networks that stallpoint builds, and {combination['network']} is a command"
+        if network and ranks > network.most_stages:
+            return f"{ranks} stages, but network {network.name} can be cut into {network.most_stages} at most"
     return None
 
 

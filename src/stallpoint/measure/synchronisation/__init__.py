@@ -10,10 +10,10 @@ global mini-batch. `assembly` puts together what a preset asks for:
   `asynchronous`, `downpour` and `elastic` with a `server` each asks for itself (`served`);
 - `delayed`: gradients that are put off;
 - `communicator`: who moves the bytes: `mpi` or `torch_distributed`;
-- `ddp`, `zero` and `fsdp` do everything by themselves.
+- `ddp`, `zero` and `fsdp` do everything by themselves; `stages` bring no gradients together, but make a pipeline.
 """
 
-from stallpoint.measure.synchronisation.assembly import sharded, start
-from stallpoint.measure.synchronisation.interface import Gathered, Sent, Synchronisation
+from stallpoint.measure.synchronisation.assembly import sharded, stage, start
+from stallpoint.measure.synchronisation.interface import Gathered, Received, Sent, Synchronisation
 
-__all__ = ["Gathered", "Sent", "Synchronisation", "sharded", "start"]
+__all__ = ["Gathered", "Received", "Sent", "Synchronisation", "sharded", "stage", "start"]

@@ -31,6 +31,7 @@ from stallpoint.presets import Preset
 
 if TYPE_CHECKING:
     from stallpoint.measure.synchronisation.fsdp import FullySharded
+    from stallpoint.measure.synchronisation.stages import Stage
 
 SERVED: dict[str, type[Served]] = {"asynchronous": Asynchronous, "downpour": Downpour, "elastic": Elastic}
 """Algorithms with servers."""
@@ -45,6 +46,23 @@ def sharded(
     from stallpoint.measure.synchronisation.fsdp import FullySharded  # loads slowly
 
     return FullySharded(network, world, clock, device, preset, per_node)
+
+
+def stage(
+    preset: Preset,
+    network: nn.Module,
+    starts: Sequence[int],
+    world: World,
+    clock: Clock,
+    device: torch.device,
+    waiting: Callable[[bool], None],
+) -> Stage | None:
+    """A worker's stage of `network`, whose stages begin with the layers `starts`; None: each worker has all of it."""
+    if world.size == 1 or not preset.staged:
+        return None
+    from stallpoint.measure.synchronisation.stages import Stage  # loads slowly
+
+    return Stage(network, starts, preset.micro_batches, world, clock, device, waiting)
 
 
 def start(
@@ -66,7 +84,7 @@ def start(
     `step` updates weights where the preset has that done by one rank, and `for_server` makes what updates the share of
     a server; plans that need measured times are made after `warmup` iterations. With `empty_messages` every message
     carries one value, and no gradients. `waiting` is told when a rank begins and ends to wait in the middle of
-    computing. What shards weights is another network, which `sharded` makes.
+    computing. What shards weights is another network, which `sharded` makes, and `stage` a part of it.
     """
     if world.size == 1 or not preset.communicates:
         return Alone(network)

@@ -23,6 +23,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "training data": ("data", "host-to-device"),
     "model update": ("update",),
     "straggling": ("straggling",),
+    "pipeline bubble": ("bubble",),
 }
 """Causes and their parts. ``undivided``: no fit says how much of the communication is latency, no isolated time how
 much of computing is interference."""
@@ -42,7 +43,7 @@ def path(curve: ScalingCurve, ranks: int, basis: Basis) -> dict[str, Ensemble]:
     ``non-scaling layers``: all but convolution, attention and fully-connected layers, and the time between layers.
     What computing takes beyond that is interference: by the ``communication thread`` what the backward pass loses
     beside messages, by ``co-running ranks`` the rest. The latency of measured communication is its share in the fit of
-    the same scheme and worker count.
+    the same scheme and worker count. In a pipeline ranks wait for other stages: what else is straggling is ``bubble``.
     """
     point: Measured | Predicted = (curve.measured if basis == "measured" else curve.predicted)[ranks]
     parts, model = point.parts, curve.predicted[ranks]
@@ -52,7 +53,7 @@ def path(curve: ScalingCurve, ranks: int, basis: Basis) -> dict[str, Ensemble]:
         "update": parts.update,
         "data": parts.data_wait,
         "host-to-device": parts.host_to_device,
-        "straggling": parts.straggling,
+        "bubble" if model.staged else "straggling": parts.straggling,
     }
 
 

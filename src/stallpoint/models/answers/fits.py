@@ -192,7 +192,7 @@ class _Whole(NamedTuple):
 def _parts(preset: Preset, place: Place) -> tuple[int, int]:
     """In how many parts weights and gradients are, and the optimiser's state."""
     of_state = preset.shards(*place) if place[0] * place[1] > 1 else 1
-    return of_state if preset.shards_weights else 1, of_state
+    return of_state if preset.shards_weights or preset.staged else 1, of_state
 
 
 def _whole(base: _Base) -> _Whole:

@@ -121,6 +121,10 @@ def _changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
     """Suffix of the name, and changed fields."""
     if not (preset.communicates and preset.synchronous):
         return
+    if preset.staged:
+        count = preset.micro_batches * RAISED
+        yield f"micro-batches-{count}", {"micro_batches": count}
+        return
     if preset.lossless:
         yield "16-bit", {"gradient_bits": 16}
     if preset.grouping == "layer":
@@ -177,7 +181,7 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
             also = "" if preset.lossless else LOSSY
             yield Remedy("preset", f"preset {name}", Scenario(sync=name), also)
     for name, variant in study.variants.items():
-        if variant.like == point.sync:
+        if variant.like == point.sync and point.global_batch % variant.preset.micro_batches == 0:
             yield _of_variant(name, variant)
 
 
@@ -189,6 +193,8 @@ def _of_variant(name: str, variant: Variant) -> Remedy:
             "accumulation", f"{variant.preset.accumulate} mini-batches between two updates",
             replace(scenario, batch=RAISED), LARGER, defines=defines,
         )  # fmt: skip
+    if "micro_batches" in changes:
+        return Remedy("micro-batches", f"{variant.preset.micro_batches} micro-batches", scenario, defines=defines)
     if "gradient_bits" in changes:
         return Remedy("gradients", "gradients sent in 16 bits", scenario, LOSSY, defines=defines)
     return Remedy("bucket size", f"messages of {changes['fusion_bytes'] / 2**20:g} MiB", scenario, defines=defines)

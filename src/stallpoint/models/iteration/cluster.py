@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from stallpoint.models.base.measured import Measured, Point
@@ -15,6 +15,7 @@ from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import ALL_REDUCE, Preset
+from stallpoint.stages import Cuts
 from stallpoint.workers import Place
 
 SCALINGS = ("strong", "weak")
@@ -74,6 +75,8 @@ class Cluster:
     presets: Mapping[str, Preset]
     effects: LearnedEffects = no_effects
     """What training takes beyond its isolated parts."""
+    cuts: Mapping[str, Cuts] = field(default_factory=dict)
+    """Where each network can be cut into the stages of a pipeline, as far as that is known."""
 
     def preset(self, point: Point) -> Preset:
         """The preset of a point."""
@@ -82,6 +85,10 @@ class Cluster:
     def links(self, point: Point, operation: str = ALL_REDUCE) -> Communication | None:
         """What is known of an operation of the point's scheme on its hardware; None where it was not measured."""
         return self.communication.get(scheme_of(point.hardware, self.preset(point), operation))
+
+    def staged(self, point: Point) -> bool:
+        """Whether the point's workers have a stage of the network each."""
+        return point.ranks > 1 and self.preset(point).staged
 
     def communicates(self, point: Point) -> bool:
         """Whether the workers of a point train together; one worker alone does."""

@@ -8,7 +8,7 @@ whether the model itself holds is what the comparison with measured cells shows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import product
 
 import numpy as np
@@ -28,16 +28,16 @@ from stallpoint.models.terms import effects, exchanges
 from stallpoint.models.terms.communication import Communication, all_reduce_parts, all_reduce_seconds, traffic
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.contention import Contention
-from stallpoint.models.terms.effects import CoRunCost, Effects, IsolatedTimes, Messages
+from stallpoint.models.terms.effects import CoRunCost, Effects, IsolatedComputing, IsolatedTimes, Messages
 from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.trainings import Layers, Trainings
-from stallpoint.presets import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Preset
+from stallpoint.presets import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, SEND_RECEIVE, Preset
 from stallpoint.workers import Place, counts, curves_of, place_of
 
 
 def learning(cluster: Cluster, points: Sequence[Measured], trainings: Trainings, pace: Pace, seed: int) -> Cluster:
     """`cluster` with the effects that its training cells show."""
-    sending = [measured for measured in points if cluster.communicates(measured.point)]
+    sending = [one for one in points if cluster.communicates(one.point) and not cluster.staged(one.point)]
     isolated = DagModel(cluster).isolated
 
     def reading(measured: Measured) -> Ensemble:
@@ -122,16 +122,25 @@ class DagModel:
         if times is None or not self._predictable(point):
             equation = taskgraph.equation(self._cluster.preset(point), prefetch=point.prefetch > 0)
             why = "not measured" if self._predictable(point) else "preset not predicted"
-            return Predicted(point, equation, why, UNKNOWN_PARTS)
-        base = curve[min(curve)]
-        reading = self._cluster.data.seconds(base, point.place, point.worker_batch, without=cells)
+            return Predicted(point, equation, why, UNKNOWN_PARTS, staged=self._cluster.staged(point))
+        base, staged = curve[min(curve)], self._cluster.staged(point)
+        read = ((1, 1), point.global_batch) if staged else (point.place, point.worker_batch)
+        reading = self._cluster.data.seconds(base, *read, without=cells)
         learned = self._cluster.effects(point, held_out) if point.ranks > 1 else effects.NONE
+        if staged:
+            return self._through_stages(point, times, reading + np.zeros(1 + REPLICATES), learned)
         return self._assemble(point, base, times, reading + np.zeros(1 + REPLICATES), learned)
 
     def _times(self, point: Point, without: frozenset[str] = frozenset()) -> Times | None:
-        """What one worker alone computes of an iteration: all parts of its mini-batch, and its share of the update."""
+        """What one worker alone computes of an iteration: all parts of its mini-batch, and its share of the update.
+
+        Of a pipeline all layers for all micro-batches, which its stages share.
+        """
         preset, prefetch = self._cluster.preset(point), point.prefetch
-        batch, rest = divmod(point.worker_batch, preset.accumulate)
+        whole, parts = point.worker_batch, preset.accumulate
+        if self._cluster.staged(point):
+            whole, parts = point.global_batch, preset.micro_batches
+        batch, rest = divmod(whole, parts)
         if rest:
             return None
         times = self._cluster.compute.times(point.network, point.hardware, batch, prefetch=prefetch, without=without)
@@ -139,7 +148,7 @@ class DagModel:
             return None
         if preset.activation_checkpointing:
             times = times.recomputing(_in_blocks(self._layers(point)))
-        return replace(times.in_parts(preset.accumulate), update=times.update / preset.shards(*point.place))
+        return replace(times.in_parts(parts), update=times.update / preset.shards(*point.place))
 
     def _layers(self, point: Point) -> Layers:
         return self._cluster.compute.layers[point.network]
@@ -191,6 +200,61 @@ class DagModel:
             _layer_table(layers, times, learned, slowed, sent, start, end),
         )
 
+    def _through_stages(self, point: Point, times: Times, reading: Ensemble, learned: Effects) -> Predicted:
+        """A pipeline's iteration, by the parts of the mean stage; what is left of it is the bubble.
+
+        Messages take what they do on idle workers, among as many as there are. Exposed are those of the stage that
+        receives least, as measured.
+        """
+        layers, preset, stages = self._layers(point), self._cluster.preset(point), point.ranks
+        cuts, prefetch = self._cluster.cuts[point.network], point.prefetch > 0
+        starts, count = cuts.starts(stages), preset.micro_batches
+        sizes = [point.global_batch // count * (cuts.handed_on[start - 1] or 0) for start in starts[1:]]
+        messages = self._messages(point, sizes, SEND_RECEIVE)
+        passes = [times.forward_steps * learned.forward[:, None], times.backward_steps * learned.backward[:, None]]
+        forward, backward = (np.add.reduceat(of_layers, starts, axis=-1).T for of_layers in passes)
+        update, nothing = times.update * learned.update, np.zeros(1 + REPLICATES)
+        weights = np.add.reduceat(layers.gradient_bytes, starts) / max(1, layers.gradient_bytes.sum())
+        received = [nothing, *messages.isolated.T, nothing]
+        costs = [
+            taskgraph.StageCosts(
+                forward[place] / count, backward[place] / count, stages * weights[place] * update,
+                activations=received[place], gradients=received[place + 1],
+            )
+            for place in range(stages)
+        ]  # fmt: skip
+        seconds, waits = timelines.pipelined(reading, times.host_to_device, costs, preset, prefetch=prefetch)
+        exposed = count * np.min(np.add(received[:-1], received[1:]), axis=0)
+        known = {
+            "data_wait": waits / stages,
+            "host_to_device": times.host_to_device / stages,
+            "forward": forward.mean(axis=0),
+            "backward": backward.mean(axis=0),
+            "exposed_communication": exposed,
+            "update": update,
+        }
+        of_layers = times.layers_forward * learned.forward[:, None] + times.layers_backward * learned.backward[:, None]
+        isolated = self._isolated(point, times, [])
+        mean_stage = {field.name: getattr(isolated, field.name) / stages for field in fields(IsolatedComputing)}
+        return Predicted(
+            point,
+            taskgraph.equation(preset, prefetch=prefetch),
+            times.source,
+            Parts(
+                iteration_time=seconds,
+                straggling=seconds - sum(known.values()),
+                communication=exposed,
+                matrix=_of_matrices(layers, of_layers / stages),
+                fully_connected=_of_fully_connected(layers, of_layers / stages),
+                **known,
+            ),
+            reading,
+            _latency_share(messages, messages.isolated, messages.isolated),
+            IsolatedComputing(**{**mean_stage, "update": isolated.update}),  # which is a share of it already
+            2 * count * messages.isolated.sum(-1),
+            staged=True,
+        )
+
     def _beside_gradients(
         self, point: Point, base: Measured, sent: Sequence[Sequence[int]], reading: Ensemble
     ) -> tuple[Ensemble, Ensemble | float]:
@@ -210,7 +274,10 @@ class DagModel:
         return self._isolated(point, times, sent) if times else None
 
     def _predictable(self, point: Point) -> bool:
-        """Whether the model knows what the point's preset does."""
+        """Whether the model knows what the point's preset does, and where a pipeline's stages are."""
+        cuts = self._cluster.cuts.get(point.network)
+        if self._cluster.staged(point) and not (cuts and point.ranks <= cuts.most_stages):
+            return False
         return self._cluster.preset(point).predictable
 
     def _isolated(self, point: Point, times: Times, sent: Sequence[Sequence[int]]) -> IsolatedTimes:

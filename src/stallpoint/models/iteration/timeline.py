@@ -79,6 +79,16 @@ def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, se
     )
 
 
+def pipelined(
+    read: Ensemble, copy: Ensemble, stages: Sequence[taskgraph.StageCosts], preset: Preset, *, prefetch: bool
+) -> tuple[Ensemble, Ensemble]:
+    """An iteration through `stages`, and what the first one of them waits for its mini-batch."""
+    schedule = taskgraph.schedule(taskgraph.pipeline_tasks(read, copy, stages, preset, prefetch=prefetch))
+    updated = schedule.end["update of 0"]
+    waits = np.maximum(schedule.start["forward 1 of 1 on 1"] - updated - copy, 0.0)
+    return np.asarray(schedule.end["update of 1"] - updated), np.asarray(waits)
+
+
 def _since(begin: Reals, at: Mapping[str, Reals], names: Sequence[str]) -> Ensemble:
     if not names:
         return np.empty((1 + REPLICATES, 0))

@@ -1,14 +1,15 @@
 """The DAG model of synchronous SGD (Shi et al. 2018, section IV): one road from a preset to a prediction.
 
-`builders` and `sharded` write the task graph of a preset's iteration, `tasks` says when each task runs. See
-docs/models/dag.md and docs/models/sharding.md.
+`builders`, `sharded` and `pipelined` write the task graph of a preset's iteration, `tasks` says when each task runs.
+See docs/models/dag.md, docs/models/sharding.md and docs/models/pipeline.md.
 """
 
 from stallpoint.models.taskgraph.builders import Costs, Message, equation, gradients_ready, iteration_tasks
+from stallpoint.models.taskgraph.pipelined import StageCosts, pipeline_tasks
 from stallpoint.models.taskgraph.sharded import ShardedCosts, runs_of, sharded_tasks
 from stallpoint.models.taskgraph.tasks import Kind, Schedule, Task, schedule
 
 __all__ = [
-    "Costs", "Kind", "Message", "Schedule", "ShardedCosts", "Task", "equation", "gradients_ready", "iteration_tasks",
-    "runs_of", "schedule", "sharded_tasks",
+    "Costs", "Kind", "Message", "Schedule", "ShardedCosts", "StageCosts", "Task", "equation", "gradients_ready",
+    "iteration_tasks", "pipeline_tasks", "runs_of", "schedule", "sharded_tasks",
 ]  # fmt: skip

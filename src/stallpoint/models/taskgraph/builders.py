@@ -90,6 +90,8 @@ def iteration_tasks(
 
 def equation(preset: Preset, *, prefetch: bool) -> str:
     """The equation of the paper that the graph is, where nothing slows anything else down; sharding has none there."""
+    if preset.staged:
+        return "pipeline"
     if preset.shards_weights:
         return "sharded"
     if not prefetch:

@@ -1,0 +1,143 @@
+"""A pipeline: each rank computes a stage of the network and hands on what comes out, micro-batch by micro-batch.
+
+As GPipe does it (Huang et al. 2019, Fig. 2c): all micro-batches forward, then all backward, the last one first. The
+labels go along with the activations, as the first rank alone reads, and the losses with the gradients. Each message
+begins with a header: a rank waits for another stage until that is there, and what follows is the transfer.
+
+PyTorch's own pipelines (torch.distributed.pipelining) wait for both as one, inside of their schedules: how long the
+bubble is could not be measured. So the schedule is written out here, over MPI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from stallpoint.errors import InputError
+from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.device import thread_for
+from stallpoint.measure.sent import Received, Sent
+from stallpoint.measure.synchronisation.interface import Synchronisation
+from stallpoint.measure.world import World
+from stallpoint.networks.cutting import Cutting
+
+_MOST_DIMENSIONS = 8
+_KINDS = (torch.float32, torch.int64)
+"""Of values and gradients, and of labels."""
+
+
+class Stage(Synchronisation):
+    """This rank's stage of `network`, whose stages begin with the layers `starts`."""
+
+    updates = False
+
+    def __init__(
+        self,
+        network: nn.Module,
+        starts: Sequence[int],
+        micro_batches: int,
+        world: World,
+        clock: Clock,
+        device: torch.device,
+        waiting: Callable[[bool], None],
+    ) -> None:
+        self._world, self._clock, self._device, self._waiting = world, clock, device, waiting
+        self._micro_batches = micro_batches
+        self.shards = world.size
+        cutting = Cutting(network)
+        self.layers = range(starts[world.rank], [*starts[1:], len(cutting)][world.rank])
+        """Positions of its layers among those of the network."""
+        self.network: nn.Module = cutting.part(self.layers.start, self.layers.stop)
+        self._before = world.rank - 1 if world.rank else None
+        self._behind = world.rank + 1 if world.rank + 1 < world.size else None
+        self._thread = thread_for(device, "communication")
+        self._sending: list[Future[None]] = []
+        self._received: list[tuple[Mark, Mark, Mark]] = []
+        self._under_way: list[tuple[torch.Tensor | None, torch.Tensor]] = []
+        """What each micro-batch that is to go backward came in and went out with."""
+
+    def forward_passes(self, inputs: torch.Tensor, labels: torch.Tensor) -> None:
+        """Of all micro-batches of what the first rank has read."""
+        if self._before is None and len(inputs) % self._micro_batches:
+            raise InputError(f"micro_batches: {self._micro_batches} does not divide the mini-batch of {len(inputs)}")
+        parts = zip(inputs.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True)
+        for number in range(self._micro_batches):
+            if self._before is None:
+                (values, own_labels), leaf = next(parts), None
+            else:
+                (values, own_labels), _ = self._receive(self._before, 2)
+                leaf = values.requires_grad_()
+            result = self.network(values, own_labels)
+            if self._behind is not None:
+                self._send(self._behind, [result.detach().float(), own_labels], float(number))
+            self._under_way.append((leaf, result))
+
+    def backward_passes(self, scale: float) -> Iterator[torch.Tensor]:
+        """The loss of each micro-batch, once it has gone backward; it counts `scale` times."""
+        while self._under_way:
+            leaf, result = self._under_way.pop()
+            if self._behind is None:
+                loss = result.detach()
+                (result * scale).backward()  # type: ignore[no-untyped-call]
+            else:
+                (gradient,), value = self._receive(self._behind, 1)
+                loss = torch.tensor(value)
+                result.backward(gradient.to(result.dtype))  # type: ignore[no-untyped-call]
+            if self._before is not None:
+                assert leaf is not None
+                assert leaf.grad is not None, "each stage computes with what it gets"
+                self._send(self._before, [leaf.grad], float(loss))
+            yield loss
+
+    def received(self) -> Sequence[Received]:
+        """What came from other stages since the start of the iteration."""
+        return [Received(*map(self._clock.seconds, marks)) for marks in self._received]
+
+    def sent(self) -> Mapping[int, Sent]:
+        """No gradients of weights."""
+        return {}
+
+    def clear(self) -> None:
+        """Forget the gradients and what was received. What is not sent yet goes on: others may be computing."""
+        self.network.zero_grad(set_to_none=True)
+        self._received = []
+        self._sending = [sending for sending in self._sending if not sending.done() or sending.result()]
+
+    def close(self, *, wait: bool) -> None:
+        """End the communication thread."""
+        self._thread.shutdown(wait=wait, cancel_futures=True)
+
+    def _send(self, rank: int, tensors: Sequence[torch.Tensor], value: float) -> None:
+        """Hand `tensors` and a value on, by the communication thread: this rank goes on computing."""
+        arrays = [tensor.cpu().contiguous().numpy() for tensor in tensors]
+        header = np.zeros(1 + len(arrays) * (1 + _MOST_DIMENSIONS))
+        header[0] = value
+        for array, row in zip(arrays, header[1:].reshape(len(arrays), -1), strict=True):
+            row[0], row[1 : 1 + array.ndim] = array.ndim, array.shape
+
+        def send() -> None:
+            for array in (header, *arrays):
+                self._world.comm.Send(array, rank)
+
+        self._sending.append(self._thread.submit(send))
+
+    def _receive(self, rank: int, count: int) -> tuple[list[Any], float]:
+        """So many tensors, and the value that came with them."""
+        self._waiting(True)
+        since = self._clock.mark()
+        header = np.empty(1 + count * (1 + _MOST_DIMENSIONS))
+        self._world.comm.Recv(header, rank)
+        start = self._clock.mark()
+        tensors = []
+        for row, kind in zip(header[1:].reshape(count, -1), _KINDS, strict=False):
+            tensor = torch.empty([int(size) for size in row[1 : 1 + int(row[0])]], dtype=kind)
+            self._world.comm.Recv(tensor.numpy(), rank)
+            tensors.append(tensor.to(self._device))
+        self._received.append((since, start, self._clock.mark()))
+        self._waiting(False)
+        return tensors, float(header[0])

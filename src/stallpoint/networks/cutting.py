@@ -1,0 +1,148 @@
+"""Cutting a network into stages: torch.fx follows what each layer takes from which.
+
+A network is cut before a layer that learns, so that every stage does, and where one tensor is all that goes from the
+layers before to those behind: what skips a cut would have to be handed on too. It is not cut between layers that share
+weights, whose gradients would have to be added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from stallpoint.errors import InputError
+from stallpoint.networks.inputs import Inputs
+from stallpoint.networks.layers import layers
+
+_SAMPLES = 2
+"""Some networks cannot run on one."""
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A place to cut: before this node, and what the nodes before it hand on."""
+
+    place: int
+    values: fx.Node
+
+
+class Cutting:
+    """Cuts `network`, which it does not change. Raises `InputError` where torch.fx cannot follow it."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._layers = layers(network)
+        self._index = {id(layer.module): index for index, layer in enumerate(self._layers)}
+        with _following():
+            self._graph = _Tracer(set(self._index)).trace(network)
+        self._nodes = list(self._graph.nodes)
+        self._inputs = [node for node in self._nodes if node.op == "placeholder"]
+        if len(self._inputs) != 2:
+            raise InputError(f"its forward pass takes {len(self._inputs)} arguments, not inputs and labels alone")
+        self._cuts = self._found()
+
+    def __len__(self) -> int:
+        """Layers of the network."""
+        return len(self._layers)
+
+    def handed_on(self, takes: Inputs) -> dict[int, int]:
+        """Bytes of one sample that each layer gets that can be the first of a stage, in single precision.
+
+        The network is run once; without values (`outline`) that costs nothing. What is no tensor of real numbers cannot
+        be handed on. Raises `InputError` where what torch.fx followed does not run.
+        """
+        device = next(self._network.parameters()).device
+        sizes = _Sizes(fx.GraphModule(self._network, self._graph))
+        with _following(), torch.no_grad(), device:
+            sizes.run(*takes.example(_SAMPLES, device))
+        of, cuts = sizes.of, self._cuts.items()
+        return {start: 4 * of[cut.values] // _SAMPLES for start, cut in cuts if cut.values in of}
+
+    def part(self, first: int, end: int) -> fx.GraphModule:
+        """The layers from the `first` on that come before `end`: from values and labels to values, or to the loss.
+
+        It shares the layers with the network.
+        """
+        begins = self._cuts.get(first, _Cut(0, self._inputs[0]))
+        ends = self._cuts.get(end)
+        graph = fx.Graph()
+        copied = {begins.values: graph.placeholder("values"), self._inputs[1]: graph.placeholder("labels")}
+
+        def copy(node: fx.Node) -> fx.Node:
+            if node not in copied:
+                copied[node] = graph.node_copy(node, copy)
+            return copied[node]
+
+        for node in self._nodes[begins.place : ends.place if ends else None]:
+            if node.op == "output":
+                graph.output(fx.node.map_arg(node.args[0], copy))
+            elif node.op != "placeholder":
+                copy(node)
+        if ends:
+            graph.output(copy(ends.values))
+        return fx.GraphModule(self._network, graph)
+
+    def _found(self) -> dict[int, _Cut]:
+        """Each place to cut, by the first layer behind it."""
+        place_of = {node: place for place, node in enumerate(self._nodes)}
+        last_use = {node: max(map(place_of.__getitem__, node.users), default=-1) for node in self._nodes}
+        calls = {
+            place: self._index[id(module)]
+            for place, node in enumerate(self._nodes)
+            if node.op == "call_module" and id(module := self._network.get_submodule(str(node.target))) in self._index
+        }
+        found = {}
+        for place, start in calls.items():
+            before, behind = ({calls[at] for at in calls if (at < place) == side} for side in (True, False))
+            crossing = [node for node in self._nodes[:place] if last_use[node] >= place and node.op != "get_attr"]
+            values = [node for node in crossing if node is not self._inputs[1]]
+            learns = self._layers[start].parameters and any(self._layers[layer].parameters for layer in before)
+            in_order = max(before, default=start) < start == min(behind)
+            if learns and in_order and len(values) == 1 and not self._weights(before) & self._weights(behind):
+                found[start] = _Cut(place, values[0])
+        return found
+
+    def _weights(self, of: set[int]) -> set[int]:
+        return {id(weights) for layer in of for weights in self._layers[layer].module.parameters()}
+
+
+@contextmanager
+def _following() -> Iterator[None]:
+    """Whatever a network does with values that are not there yet, as `InputError`."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"torch.fx cannot follow its forward pass: {type(error).__name__}: {reason}") from error
+
+
+class _Tracer(fx.Tracer):
+    """Follows what happens between layers, and not inside them."""
+
+    def __init__(self, leaves: set[int]) -> None:
+        super().__init__()
+        self._leaves = leaves
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Whether it is called as a whole."""
+        return id(m) in self._leaves
+
+
+class _Sizes(fx.Interpreter):
+    """Notes how many real numbers each node gives."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.of: dict[fx.Node, int] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Once."""
+        found = super().run_node(n)
+        if isinstance(found, torch.Tensor) and found.is_floating_point():
+            self.of[n] = found.numel()
+        return found

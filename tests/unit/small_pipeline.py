@@ -1,0 +1,86 @@
+"""Training of the small network through the stages of a pipeline; under mpirun on three ranks.
+
+``small_pipeline.py TARGET`` saves what trains through three stages, on the first two ranks through two, and on one rank
+without any: weights, the gradients of the first iteration, and columns of each iteration.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from small_training import ITERATIONS, SAMPLES, batches, network
+from torch import nn
+
+from stallpoint.measure.optimiser import Sgd
+from stallpoint.measure.substitutes import NothingToRead
+from stallpoint.measure.train import Trainer
+from stallpoint.measure.world import World
+from stallpoint.presets import PRESETS
+
+STARTS = {1: (), 2: (0, 4), 3: (0, 4, 6)}
+"""The first layers of so many stages: conv, wide and fc."""
+MICRO_BATCHES = PRESETS["pipeline"].preset.micro_batches
+assert SAMPLES % MICRO_BATCHES == 0
+
+
+@dataclass
+class Trained:
+    """What a rank saw."""
+
+    weights: dict[str, torch.Tensor]
+    gradients: dict[str, torch.Tensor]
+    phases: list[dict[str, float]] = field(default_factory=list)
+    layers: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Noting(Sgd):
+    """Keeps the gradients of the first step."""
+
+    def step(self, parameters: Any) -> None:
+        """As `Sgd`."""
+        if not hasattr(self, "first"):
+            self.first = {id(weights): weights.grad.clone() for weights in parameters}
+        super().step(parameters)
+
+
+def train(world: World) -> Trained:
+    """Through as many stages as ranks."""
+    alone = World(world.comm.Split(world.rank, 0), 0, 1)
+    source, small, made = iter(batches(alone)), network(), list[Noting]()
+
+    def make(parameters: list[nn.Parameter], *, loss_scale: float) -> Noting:
+        made.append(Noting(parameters, loss_scale=loss_scale))
+        return made[-1]
+
+    preset, cpu = PRESETS["pipeline"].preset, torch.device("cpu")
+    with Trainer(small, world, preset, cpu, optimiser=make, starts=STARTS[world.size]) as trainer:
+        found = [
+            trainer.step(NothingToRead().next_batch if world.rank else lambda: next(source)) for _ in range(ITERATIONS)
+        ]
+        trainer.check_weights()
+        own = sum(weights.nbytes for weights in trainer.tensors["weights"])
+    own_names = [name for name, weights in small.named_parameters() if id(weights) in made[0].first]
+    assert own == sum(small.get_parameter(name).nbytes for name in own_names), "weights of other stages are not counted"
+    return Trained(
+        {name: small.get_parameter(name).detach().clone() for name in own_names},
+        {name: made[0].first[id(small.get_parameter(name))] for name in own_names},
+        [one.phases for one in found],
+        [dict(one.layers) for one in found],
+    )
+
+
+def main(target: str) -> None:
+    """Train in every way."""
+    torch.set_num_threads(1)
+    world = World.start(3)
+    trained = {3: world.comm.gather(vars(train(world)))}
+    part = World(world.comm.Split(world.rank // 2, world.rank), world.rank % 2, 2 - world.rank // 2)
+    ways = world.comm.gather((part.size, vars(train(part))))
+    if world.rank == 0:
+        trained |= {count: [one for size, one in ways if size == count] for count in (2, 1)}
+        torch.save(trained, target)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
