@@ -223,7 +223,8 @@ def _predicted(found: dict[str, Any]) -> Iterable[str]:
 def _verdict(found: dict[str, Any]) -> str:
     stalling = found["stalling"]
     words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided from"}
-    return f"Weak scaling {words[stalling['verdict']]} {stalling['workers']} workers."
+    workers = stalling["workers"]
+    return f"Weak scaling {words[stalling['verdict']]} {workers} worker{'' if workers == 1 else 's'}."
 
 
 def sentence(one: dict[str, Any]) -> str:
