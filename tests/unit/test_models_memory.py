@@ -217,7 +217,7 @@ def test_without_a_worker_alone_a_change_is_judged_by_what_it_changes(tables: Ta
 def fit_of(
     point: Point, presets: dict[str, Preset], known: list[peaks.Peaks], layers: Layers | None, tables: Tables,
     told: dict[str, float] | None = None, now: Point | None = None,
-) -> fits.Fit:  # fmt: skip
+) -> fits.MemoryUse:  # fmt: skip
     """What is said of the point where these peaks are known, and `told` of the largest that fits."""
     largest = [{**one.labels, **told} for one in known] if told else []
     networks = {point.network: layers} if layers else {}

@@ -41,7 +41,7 @@ _OF_ALONE = ("network", "hardware", "prefetch", "memory")
 """What the memory of one worker alone depends on beside b."""
 
 
-class Fit(NamedTuple):
+class MemoryUse(NamedTuple):
     """What a worker takes, and has."""
 
     memory: str
@@ -83,11 +83,11 @@ class Memory:
         self._networks, self._presets = networks, presets
         self._peak_memory, self._environments = peak_memory, environments
 
-    def held_out(self, point: Point) -> Fit:
+    def held_out(self, point: Point) -> MemoryUse:
         """By what one worker alone takes, whether the point was trained or not."""
         return self._fit(point, lambda memory: [self._one_worker(point, memory)])
 
-    def __call__(self, point: Point, now: Point) -> Fit:
+    def __call__(self, point: Point, now: Point) -> MemoryUse:
         """By the same training, one worker alone, or training at `now`, which a change makes `point`."""
         return self._fit(
             point,
@@ -101,7 +101,7 @@ class Memory:
         rows = self._peak_memory[self._peak_memory["cell"].isin(cells)]
         return float(rows.groupby(["cell", "visit"])[f"{memory}_peak"].max().mean()) if len(rows) else np.nan
 
-    def _fit(self, point: Point, bases: Callable[[str], Sequence[_Base | None]]) -> Fit:
+    def _fit(self, point: Point, bases: Callable[[str], Sequence[_Base | None]]) -> MemoryUse:
         found = ((memory, base) for memory in (DEVICE, HOST) for base in bases(memory) if base is not None)
         memory, base = next(found, (HOST, None))
         peak = unknown_ensemble()
@@ -109,7 +109,7 @@ class Memory:
             peak = _peak(base, point, self._presets[point.sync], self._networks.get(point.network))
         available = self._available(point, memory)
         tried = self._tried.get((*self._training(point), memory), {})
-        return Fit(memory, peak, available, _verdict(point.worker_batch, tried, peak, available))
+        return MemoryUse(memory, peak, available, _verdict(point.worker_batch, tried, peak, available))
 
     def _training(self, point: Point) -> tuple[str | int, ...]:
         """Values of `BESIDE_BATCH`."""
