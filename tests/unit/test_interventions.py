@@ -1,6 +1,5 @@
 """Interventions, from the study to the table: sleeps that were planted into training are found, under their names."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -8,30 +7,24 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from launching import ENVIRONMENT
+from planted_training import measured, near
 from report_samples import NOTHING
 from synthetic import Truth, study
-from visiting_cells import agenda, train
+from visiting_cells import train
 
 from stallpoint.cells import InterventionCell, TrainCell
-from stallpoint.collect import collect
 from stallpoint.interventions import INTERVENTIONS
 from stallpoint.measure.pipeline import InputPipeline
 from stallpoint.measure.substitutes import FixedMiniBatch, SyntheticData
 from stallpoint.models.answers.critical_path import CAUSE_OF
 from stallpoint.models.fitting import fit
 from stallpoint.networks import find
-from stallpoint.parquet import read
 from stallpoint.presets import PRESETS
-from stallpoint.records import TIDY_TABLES
 from stallpoint.report.interventions import interventions as section
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.study.interventions import intervention_cells
 from stallpoint.turns.choice import series_of
-from stallpoint.turns.ledger import RECORD, Measurement, round_folder
-from stallpoint.turns.processes import THIS_MACHINE
-from stallpoint.turns.session import take_turns
 
 pytestmark = pytest.mark.ranks
 
@@ -124,32 +117,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
         *interventions(cell("rank"), "no-communication", "empty-messages"),
         cell("layer", nodes=1), cell("layer"), cell("layer", nodes=1, scaling="compute"),
     ]  # fmt: skip
-    (place / "planted.py").write_text(PLANTED)
-    write_synthetic(Storage("local", place / "images", "files"), 8, seed=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        for name, value in {**ENVIRONMENT, "OMP_NUM_THREADS": "1"}.items():
-            patch.setenv(name, value)
-        take_turns(agenda(cells, place / "visits"), launcher=THIS_MACHINE, log=place / "turns.log")
-    return fit(tidy(cells, place), nodes=[])
-
-
-def tidy(cells: Sequence[TrainCell], place: Path) -> dict[str, pd.DataFrame]:
-    measurements = [Measurement(one, round_folder(one, place / "visits" / one.path, again=False)) for one in cells]
-    found = {}
-    for table in TIDY_TABLES:
-        file = place / f"{table.name}.parquet"
-        collect(table, [one.folder / RECORD for one in measurements], file)
-        found[table.name] = read(table, file).to_pandas()
-    return found
-
-
-def near(low: float, high: float, seconds: float) -> bool:
-    """Whether an interval meets what lies nearer to `seconds` than to nothing and to twice as much.
-
-    What other programs take of four iterations makes it wider: then less is told, but nothing wrong.
-    """
-    return high > 0.6 * seconds and low < 1.4 * seconds
+    return fit(measured(cells, place, PLANTED, samples=8), nodes=[])
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from launching import ENVIRONMENT
-from test_interventions import near, tidy
-from visiting_cells import agenda, collectives, train
+from planted_training import measured, near
+from visiting_cells import collectives, train
 
 from stallpoint.models.fitting import fit
 from stallpoint.networks.described import cuts_of
@@ -16,10 +15,6 @@ from stallpoint.networks.own import own_network
 from stallpoint.parquet import read, write
 from stallpoint.presets import ALL_REDUCE, PRESETS, SEND_RECEIVE, to_values
 from stallpoint.records import NETWORK_LAYERS
-from stallpoint.storage import Storage
-from stallpoint.storage.generate import write_synthetic
-from stallpoint.turns.processes import THIS_MACHINE
-from stallpoint.turns.session import take_turns
 
 pytestmark = pytest.mark.ranks
 
@@ -92,16 +87,11 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
         *(replace(alone, batch=part, worker_batch=part) for part in (SAMPLES // MICRO_BATCHES, SAMPLES // MORE)),
         replace(collectives(STAGES), message_bytes=[1024, 16384], operations=[ALL_REDUCE, SEND_RECEIVE]),
     ]  # fmt: skip
-    (place / "planted.py").write_text(NETWORK)
-    write_synthetic(Storage("local", place / "images", "files"), 16, seed=1)
+    found = measured(cells, place, NETWORK, samples=16)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        for name, value in {**ENVIRONMENT, "OMP_NUM_THREADS": "1"}.items():
-            patch.setenv(name, value)
-        take_turns(agenda(cells, place / "visits"), launcher=THIS_MACHINE, log=place / "turns.log")
         write(NETWORK_LAYERS, describe(own_network("slow", own)), place / "slow.parquet")
     cuts = cuts_of(read(NETWORK_LAYERS, place / "slow.parquet").to_pandas())
-    found = tidy(cells, place)
     tables = fit(found, nodes=[], cuts={"slow": cuts})
     return {"runs": found["runs"], **{name: tables[name] for name in TABLES}}
 

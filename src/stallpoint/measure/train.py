@@ -362,12 +362,11 @@ def iterations(
     agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
-    several = preset.staged and world.size > 1
-    starts = stages_of(network, world.size) if several else ()
+    starts = stages_of(network, world.size) if preset.staged and world.size > 1 else ()
     trained = resident.network(network, cell.seed, device)
     peak = PeakMemory(device)
     with (
-        _pipeline(change.pipeline, cell, world, network.takes, before, device) as pipeline,
+        _pipeline(change.pipeline, cell, world, network.takes, before, device, first_reads=bool(starts)) as pipeline,
         on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
             trained, world, preset, device,
@@ -410,12 +409,17 @@ def on_device(
 
 
 def _pipeline(
-    kind: type[InputPipeline], cell: TrainCell, world: World, takes: Inputs, begin: int, device: torch.device
+    kind: type[InputPipeline],
+    cell: TrainCell,
+    world: World,
+    takes: Inputs,
+    begin: int,
+    device: torch.device,
+    *,
+    first_reads: bool,
 ) -> InputPipeline | NothingToRead:
-    """Of a pipeline the first rank reads for all."""
-    preset = preset_from(cell.preset)
-    through_stages = preset.staged and world.size > 1
-    if through_stages and world.rank:
+    """What this rank reads; `first_reads`: the first rank reads for all, the others nothing."""
+    if first_reads and world.rank:
         return NothingToRead()
     storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)
     if storage.kind is OneBatch and kind is InputPipeline:
@@ -423,9 +427,9 @@ def _pipeline(
     return kind(
         storage,
         takes=takes,
-        batch=cell.global_batch if through_stages else cell.worker_batch,
+        batch=cell.global_batch if first_reads else cell.worker_batch,
         rank=world.rank,
-        ranks=1 if through_stages else world.size,
+        ranks=1 if first_reads else world.size,
         prefetch=cell.prefetch,
         readers=cell.readers,
         seed=cell.seed,

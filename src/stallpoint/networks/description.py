@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Any, cast
+
+from torch import nn
 
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.networks import Network
@@ -21,13 +23,17 @@ _SAMPLES = 2
 def describe(network: Network) -> list[dict[str, Any]]:
     """Rows of `records.NETWORK_LAYERS`."""
     outline = network.outline()
-    multiply_adds: Counter[str] = Counter()
-    for product in products(outline, network.takes, _SAMPLES):
-        multiply_adds[product.layer] += product.multiply_adds
     try:
         handed_on = Cutting(outline).handed_on(network.takes)
     except InputError:  # such a network is in one piece
         handed_on = {}
+    return _rows(network, outline, handed_on)
+
+
+def _rows(network: Network, outline: nn.Module, handed_on: Mapping[int, int]) -> list[dict[str, Any]]:
+    multiply_adds: Counter[str] = Counter()
+    for product in products(outline, network.takes, _SAMPLES):
+        multiply_adds[product.layer] += product.multiply_adds
     return [
         {
             "network": network.name,
@@ -54,6 +60,6 @@ def stages_of(network: Network, count: int) -> tuple[int, ...]:
 @lru_cache
 def _cuts(network: Hashable) -> Cuts:
     known = cast(Network, network)
-    Cutting(known.outline()).handed_on(known.takes)  # which says why it cannot be followed
-    rows = describe(known)
+    outline = known.outline()
+    rows = _rows(known, outline, Cutting(outline).handed_on(known.takes))  # which says why it cannot be followed
     return Cuts(tuple(row["multiply_adds"] for row in rows), tuple(row["handed_on"] for row in rows))

@@ -1,0 +1,45 @@
+"""Networks that sleep where a test plants it, trained in turns by real workers, and the tidy tables of that."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from launching import ENVIRONMENT
+from visiting_cells import agenda
+
+from stallpoint.cells import Cell
+from stallpoint.collect import collect
+from stallpoint.parquet import read
+from stallpoint.records import TIDY_TABLES
+from stallpoint.storage import Storage
+from stallpoint.storage.generate import write_synthetic
+from stallpoint.turns.ledger import RECORD, Measurement, round_folder
+from stallpoint.turns.processes import THIS_MACHINE
+from stallpoint.turns.session import take_turns
+
+
+def measured(cells: Sequence[Cell], place: Path, planted: str, *, samples: int) -> dict[str, pd.DataFrame]:
+    """All tidy tables of `cells`, whose networks are in the source `planted` of ``planted.py``, from so many images."""
+    (place / "planted.py").write_text(planted)
+    write_synthetic(Storage("local", place / "images", "files"), samples, seed=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        for name, value in {**ENVIRONMENT, "OMP_NUM_THREADS": "1"}.items():
+            patch.setenv(name, value)
+        take_turns(agenda(list(cells), place / "visits"), launcher=THIS_MACHINE, log=place / "turns.log")
+    folders = [Measurement(one, round_folder(one, place / "visits" / one.path, again=False)).folder for one in cells]
+    found = {}
+    for table in TIDY_TABLES:
+        file = place / f"{table.name}.parquet"
+        collect(table, [folder / RECORD for folder in folders], file)
+        found[table.name] = read(table, file).to_pandas()
+    return found
+
+
+def near(low: float, high: float, seconds: float) -> bool:
+    """Whether an interval meets what lies nearer to `seconds` than to nothing and to twice as much.
+
+    What other programs take of a few iterations makes it wider: then less is told, but nothing wrong.
+    """
+    return high > 0.6 * seconds and low < 1.4 * seconds
