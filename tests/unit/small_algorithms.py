@@ -50,6 +50,7 @@ RESUMED: dict[str, tuple[Preset, str]] = {
     "averaging": (averaging(period=3, outer_step=0.7, outer_momentum=0.9), "momentum"),
     "bound 0": CASES["bound 0"],
     "delayed": (Preset(blocks=2), "momentum"),
+    "a server beside momenta": (served(algorithm="elastic", period=ITERATIONS + 1), "momentum"),
 }
 """Preset and optimiser, whose numbers do not depend on who is first."""
 
@@ -59,6 +60,9 @@ class Trained:
     """What a rank saw."""
 
     weights: Weights
+    """That are trained."""
+    own: Weights = field(default_factory=dict)
+    """Of this worker."""
     losses: list[float] = field(default_factory=list)
     sent: list[bool] = field(default_factory=list)
     """Whether there was a message, for each iteration."""
@@ -70,25 +74,24 @@ def train(world: World, preset: Preset, optimiser: str, *, stop: int = ITERATION
     source, found = iter(batches(world)), Trained({})
     state: Any = None
     for count in (stop, ITERATIONS - stop):
-        small, made = network(), list[RecipeOptimiser]()
+        small = network()
 
-        def make(parameters: list[nn.Parameter], *, loss_scale: float, made: Any = made) -> RecipeOptimiser:
-            made.append(RecipeOptimiser(Recipe(optimiser, step_size=size), parameters, loss_scale=loss_scale))
-            return made[-1]
+        def make(parameters: list[nn.Parameter], *, loss_scale: float) -> RecipeOptimiser:
+            return RecipeOptimiser(Recipe(optimiser, step_size=size), parameters, loss_scale=loss_scale)
 
         with Trainer(small, world, preset, torch.device("cpu"), optimiser=make) as trainer:
             if state:
                 small.load_state_dict(state[0])
-                made[0].restore(state[1])
-                trainer.restore(state[2])
+                trainer.restore(state[1])
             for _ in range(count):
                 iteration = trainer.step(lambda: next(source))
                 found.losses.append(iteration.phases["loss"])
                 found.sent.append(max(iteration.layers["message"]) >= 0)
             with trainer.aside():
                 found.weights = {name: values.clone() for name, values in small.state_dict().items()}
+            found.own = {name: values.clone() for name, values in small.state_dict().items()}
             world.comm.Barrier()
-            state = small.state_dict(), list(made[0].state), trainer.state()
+            state = small.state_dict(), trainer.state()
             found.staleness = {name: list(values) for name, values in trainer.staleness().items()}
     return found
 
@@ -111,7 +114,8 @@ def main(target: str) -> None:
     world = World.start(WORKERS)
     trained = {name: train(world, preset, optimiser) for name, (preset, optimiser) in CASES.items()}
     resumed = {
-        name: [train(world, *case, stop=stop).weights for stop in (ITERATIONS, 8)] for name, case in RESUMED.items()
+        name: [(one.weights, one.own) for one in (train(world, *case, stop=stop) for stop in (ITERATIONS, 8))]
+        for name, case in RESUMED.items()
     }
     staleness = {name: world.comm.gather(one.staleness) for name, one in trained.items()}
     mixes = world.comm.gather(mixed(world))

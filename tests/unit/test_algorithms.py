@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -88,9 +88,9 @@ def test_every_algorithm_learns(found: dict[str, Any], case: str) -> None:
 
 @pytest.mark.parametrize("case", small_algorithms.RESUMED)
 def test_what_goes_on_from_a_state_finds_what_it_would_have_found_without(found: dict[str, Any], case: str) -> None:
-    once, again = found["resumed"][case]
-    for name, values in once.items():
-        torch.testing.assert_close(values, again[name], rtol=1e-5, atol=1e-6)
+    for once, again in zip(*found["resumed"][case], strict=True):
+        for name, values in once.items():
+            torch.testing.assert_close(values, again[name], rtol=1e-5, atol=1e-6)
 
 
 def test_a_ring_mixes_neighbours_and_keeps_the_mean(found: dict[str, Any]) -> None:
@@ -129,9 +129,22 @@ def test_a_bound_holds_and_soft_synchronisation_counts_whole_sums(found: dict[st
 # --- servers, without ranks -----------------------------------------------------------------------------------------
 
 
-def server(rules: Rules, *, optimiser: str = "sgd", values: int = 3) -> Server:
+def server(rules: Rules, *, values: int = 3, step_size: Callable[[int], float] | None = None) -> Server:
     pieces = [nn.Parameter(torch.zeros(values))]
-    return Server(pieces, RecipeOptimiser(Recipe(optimiser, step_size=1.0), pieces), rules)
+    return Server(pieces, RecipeOptimiser(Recipe("sgd", step_size=1.0), pieces, step_size), rules)
+
+
+def test_the_size_of_an_update_is_that_of_the_step_whose_gradient_it_is() -> None:
+    """Whoever is ahead: a server stands beside one of the workers, whose own step says nothing about the others'."""
+    one = server(Rules(workers=2), step_size=lambda step: 10.0**-step)
+    address = ("127.0.0.1", one.listen("127.0.0.1", TOKEN))
+    first, second = (Servers([address], TOKEN, worker, 3) for worker in range(2))
+    for worker, step, weights in ((second, 0, -1.0), (second, 1, -1.1), (first, 0, -2.1), (second, 2, -2.11)):
+        got = worker.ask(Ask.STEP, torch.ones(3), step)
+        assert got.tolist() == pytest.approx([weights] * 3)
+    for worker in (first, second):
+        worker.close()
+    one.close(wait=True)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40))
@@ -302,7 +315,7 @@ def test_outer_steps_are_those_of_nesterov(step: float, momentum: float) -> None
 
 def test_adagrad_steps_are_those_of_pytorch() -> None:
     weights, other = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
-    own, reference = Adagrad([weights], lambda: 0.3, loss_scale=8), torch.optim.Adagrad([other], lr=0.3, eps=1e-6)
+    own, reference = Adagrad([weights], lambda _: 0.3, loss_scale=8), torch.optim.Adagrad([other], lr=0.3, eps=1e-6)
     for gradient in ([0.5, -2.0], [1.0, 0.25]):
         other.grad = torch.tensor(gradient)
         weights.grad = 8 * other.grad

@@ -100,7 +100,7 @@ def moved(recipe: Recipe, gradients: list[list[float]], start: list[float], *, m
     optimiser = RecipeOptimiser(recipe, [weights])
     for step, values in enumerate(gradients):
         weights.grad = torch.tensor([values] if matrix else values)
-        optimiser.begin(step, recipe.step_size)
+        optimiser.begin(step)
         optimiser.step([weights])
     return weights.detach().flatten()
 
@@ -151,6 +151,5 @@ def test_the_scale_of_the_loss_does_not_matter() -> None:
     weights = nn.Parameter(torch.tensor([[3.0, 4.0]]))
     optimiser = RecipeOptimiser(Recipe("sgd", step_size=0.1), [weights], loss_scale=1024.0)
     weights.grad = torch.tensor([[1024.0, 2048.0]])
-    optimiser.begin(0, 0.1)
     optimiser.step([weights])
     torch.testing.assert_close(weights.detach(), torch.tensor([[2.9, 3.8]]))

@@ -17,7 +17,7 @@ from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.measure.world import World
 
-FORMAT = 2
+FORMAT = 3
 """Of the state; another one's is not read."""
 _DIGEST = 64
 """Characters of the checksum."""

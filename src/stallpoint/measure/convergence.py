@@ -97,11 +97,9 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
     schedule = Schedule(recipe, cell.batch, len(training), steps)
     interval = max(1, round(cell.evaluation_epochs * len(training) / cell.batch))
     network = resident.network(known, cell.seed, device)
-    optimisers: list[RecipeOptimiser] = []
 
     def optimiser(parameters: list[nn.Parameter], *, loss_scale: float) -> RecipeOptimiser:
-        optimisers.append(RecipeOptimiser(recipe, parameters, loss_scale=loss_scale))
-        return optimisers[-1]
+        return RecipeOptimiser(recipe, parameters, schedule.step_size, loss_scale=loss_scale)
 
     norms = GradientNorms(layers(network), world, loss_scale(cell.precision))
     noise_steps = cell.noise_steps if GradientNorms.known(preset, world.size) else None
@@ -110,7 +108,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         trainer = stack.enter_context(
             Trainer(network, world, preset, device, precision=cell.precision, optimiser=optimiser, norms=norms)
         )
-        run = _resumed(cell, world, keep, network, optimisers[0], trainer)
+        run = _resumed(cell, world, keep, network, trainer)
         if isinstance(known.takes, Images):
             with trainer.aside() as aside:
                 check_labels(classes, aside, known, device, labels, cell.storage)
@@ -129,8 +127,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
             for step in range(run.step, min(run.step + interval, steps)):
                 # What is dropped out differs between workers, and does not depend on where a run was interrupted.
                 torch.manual_seed((cell.seed << 40) + step * world.size + world.rank)
-                for one in optimisers:  # the worker's own, and that of the server beside it
-                    one.begin(step, schedule.step_size(step))
+                trainer.begin(step)
                 norms.active = noise_steps is not None and step % noise_steps == 0
                 phases = trainer.step(next_batch).phases
                 if norms.active:
@@ -142,7 +139,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
                 progress.tell(run.step)
             _evaluate(run, cell, world, evaluation, trainer)
             if keep.checkpoint and not world.comm.bcast(_ended(run, cell, steps)):
-                worker = _worker(network, optimisers[0], trainer)
+                worker = _worker(network, trainer)
                 workers = [worker] if preset.synchronous else world.comm.gather(worker) or []
                 if world.rank == 0:
                     _save(keep.checkpoint, cell, run, workers)
@@ -217,11 +214,10 @@ def _state(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from network.named_buffers()
 
 
-def _worker(network: nn.Module, optimiser: RecipeOptimiser, trainer: Trainer) -> dict[str, Any]:
+def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
     """What a worker goes on from."""
     return {
         "weights": {name: values.detach().cpu() for name, values in _state(network)},
-        "optimiser": [values.cpu() for values in optimiser.state],
         "trainer": trainer.state(),
     }
 
@@ -236,7 +232,6 @@ def _resumed(
     world: World,
     keep: Recorder,
     network: nn.Module,
-    optimiser: RecipeOptimiser,
     trainer: Trainer,
 ) -> Run:
     """The run to go on with, and its weights; a new one where there is no checkpoint."""
@@ -247,7 +242,6 @@ def _resumed(
     with torch.no_grad():
         for name, values in _state(network):
             values.copy_(worker["weights"][name])
-    optimiser.restore(worker["optimiser"])
     trainer.restore(worker["trainer"])
     return Run(**found["run"])
 

@@ -19,9 +19,11 @@ WEIGHT_DECAY = 0.0005
 class Optimiser(Protocol):
     """What updates weights."""
 
-    @property
-    def step_size(self) -> float:
-        """Of the next step."""
+    def begin(self, step: int) -> None:
+        """What follows is this step, counted from 0; until it is called, the first one."""
+
+    def step_size(self, step: int) -> float:
+        """Of a step, counted from 0."""
 
     @property
     def state(self) -> Iterable[torch.Tensor]:
@@ -48,7 +50,13 @@ class Sgd:
         self._momenta = {id(weights): torch.zeros_like(local(weights.detach())) for weights in moved}
         device = moved[0].device if moved else None
         self._scale = torch.full((), loss_scale, device=device) if loss_scale != 1 else None
-        self.step_size = STEP_SIZE
+
+    def begin(self, step: int) -> None:
+        """Each step is like the first one."""
+
+    def step_size(self, step: int) -> float:
+        """`STEP_SIZE`, of any step."""
+        return STEP_SIZE
 
     @property
     def state(self) -> Iterable[torch.Tensor]:
@@ -65,7 +73,7 @@ class Sgd:
             [local(weights.grad) for weights in moved if weights.grad is not None],
             momenta,
             fused=True,
-            lr=self.step_size,
+            lr=STEP_SIZE,
             momentum=MOMENTUM,
             weight_decay=WEIGHT_DECAY,
             dampening=0.0,

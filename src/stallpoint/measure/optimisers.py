@@ -1,4 +1,4 @@
-"""The optimisers of recipes, whose step size is set before each step, and that of servers.
+"""The optimisers of recipes, whose step size follows from the step, and that of servers.
 
 Biases, and the scales and shifts of normalisations, have no weight decay and no layer-wise step: both are of weight
 matrices and filters (You et al. 2017; Goyal et al. 2017, section 5.1).
@@ -18,18 +18,33 @@ EPSILON = 1e-6
 
 
 class RecipeOptimiser:
-    """Moves weights against their gradients, which bear the factor `loss_scale` until then, as a recipe says."""
+    """Moves weights against their gradients, which bear the factor `loss_scale` until then, as a recipe says.
 
-    def __init__(self, recipe: Recipe, parameters: Iterable[nn.Parameter], *, loss_scale: float = 1.0) -> None:
+    `step_size` is that of each step, counted from 0; without it all have the recipe's.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        parameters: Iterable[nn.Parameter],
+        step_size: Callable[[int], float] | None = None,
+        *,
+        loss_scale: float = 1.0,
+    ) -> None:
         self._recipe, self._scale = recipe, loss_scale
+        self._size_of = step_size or (lambda _: recipe.step_size)
         moved = list(parameters)
         self._means = {id(weights): torch.zeros_like(weights) for weights in moved}
         self._squares = {id(weights): torch.zeros_like(weights) for weights in moved if recipe.optimiser == "lamb"}
-        self._step, self.step_size = 0, recipe.step_size
+        self._step = 0
 
-    def begin(self, step: int, step_size: float) -> None:
-        """What follows is this step, counted from 0, with this size."""
-        self._step, self.step_size = step, step_size
+    def begin(self, step: int) -> None:
+        """What follows is this step, counted from 0."""
+        self._step = step
+
+    def step_size(self, step: int) -> float:
+        """Of a step, counted from 0."""
+        return self._size_of(step)
 
     @torch.no_grad()
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
@@ -43,14 +58,8 @@ class RecipeOptimiser:
         """What it keeps from step to step."""
         return [*self._means.values(), *self._squares.values()]
 
-    @torch.no_grad()
-    def restore(self, state: Sequence[torch.Tensor]) -> None:
-        """Keep what `state` gave."""
-        for kept, values in zip(self.state, state, strict=True):
-            kept.copy_(values)
-
     def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
-        recipe, size = self._recipe, self.step_size
+        recipe, size = self._recipe, self.step_size(self._step)
         layerwise = weights.dim() > 1
         decay = recipe.weight_decay if layerwise else 0.0
         mean = self._means[id(weights)]
@@ -77,22 +86,25 @@ class RecipeOptimiser:
 
 
 class Adagrad:
-    """Adagrad with the step size of another optimiser, asked for at each step; gradients bear the factor `loss_scale`.
+    """Adagrad with this `step_size` of each step, counted from 0; gradients bear the factor `loss_scale`.
 
     Duchi et al. (2011), diagonal; Dean et al. (2012), section 4.1, have the rates at the servers, each for its
     own share.
     """
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], step_size: Callable[[], float], *, loss_scale: float = 1.0
+        self, parameters: Iterable[nn.Parameter], step_size: Callable[[int], float], *, loss_scale: float = 1.0
     ) -> None:
-        self._step_size, self._scale = step_size, loss_scale
+        self._size_of, self._scale, self._step = step_size, loss_scale, 0
         self._squares = {id(weights): torch.zeros_like(weights) for weights in parameters}
 
-    @property
-    def step_size(self) -> float:
-        """That of the other one."""
-        return self._step_size()
+    def begin(self, step: int) -> None:
+        """What follows is this step, counted from 0."""
+        self._step = step
+
+    def step_size(self, step: int) -> float:
+        """Of a step, counted from 0."""
+        return self._size_of(step)
 
     @property
     def state(self) -> Sequence[torch.Tensor]:
@@ -106,7 +118,7 @@ class Adagrad:
             if weights.grad is not None:
                 gradient = weights.grad / self._scale
                 square = self._squares[id(weights)].add_(gradient.square())
-                weights.sub_(self.step_size * gradient / (square.sqrt() + EPSILON))
+                weights.sub_(self.step_size(self._step) * gradient / (square.sqrt() + EPSILON))
 
 
 def _ratio(norm: torch.Tensor, of: torch.Tensor) -> torch.Tensor:

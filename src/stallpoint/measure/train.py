@@ -117,7 +117,7 @@ class Trainer:
 
         def for_server(pieces: Sequence[nn.Parameter]) -> Optimiser:
             if preset.server_optimiser == "adagrad":
-                return Adagrad(pieces, lambda: self._optimiser.step_size, loss_scale=self._scale)
+                return Adagrad(pieces, lambda step: self._optimiser.step_size(step), loss_scale=self._scale)
             return optimiser(pieces, loss_scale=self._scale)
 
         self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
@@ -134,6 +134,10 @@ class Trainer:
         self._update = change.update
         self._norms = norms
         self._timer = LayerTimer(trained, self._clock, self._ready if norms else self._synchronisation.ready)
+
+    def begin(self, step: int) -> None:
+        """The iteration that follows is this step, counted from 0; where none is told, all are the first one."""
+        self._optimiser.begin(step)
 
     def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:
         """One iteration, from waiting for its mini-batch to the updated weights."""
@@ -263,11 +267,18 @@ class Trainer:
         self._timer.forget()
 
     def state(self) -> dict[str, Any]:
-        """What synchronisation keeps from iteration to iteration, as a checkpoint has it."""
-        return {"synchronisation": self._synchronisation.state(), "delayed": self._delays.state if self._delays else []}
+        """What a worker keeps from iteration to iteration apart from the network, as a checkpoint has it."""
+        return {
+            "optimiser": [values.to("cpu", copy=True) for values in self._optimiser.state],
+            "synchronisation": self._synchronisation.state(),
+            "delayed": self._delays.state if self._delays else [],
+        }
 
+    @torch.no_grad()
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with what `state` gave."""
+        for kept, values in zip(self._optimiser.state, state["optimiser"], strict=True):
+            kept.copy_(values)
         self._synchronisation.restore(state["synchronisation"])
         if self._delays:
             self._delays.restore(state["delayed"])

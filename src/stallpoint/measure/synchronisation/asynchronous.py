@@ -16,5 +16,5 @@ class Asynchronous(Served):
         self._exchanged(self._step)
 
     def _step(self) -> int:
-        self._flat.write(self._servers.ask(Ask.STEP, self._flat.gradients().cpu()))
+        self._flat.write(self._servers.ask(Ask.STEP, self._flat.gradients().cpu(), self._iterations))
         return 1

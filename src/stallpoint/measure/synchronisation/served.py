@@ -15,7 +15,9 @@ from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.measure.synchronisation.rendezvous import reachable
 from stallpoint.measure.synchronisation.server import (
     ANSWERED,
+    HAS_GRADIENT,
     HAS_VALUES,
+    STEP_BYTES,
     TOKEN_BYTES,
     Ask,
     MakeOptimiser,
@@ -42,14 +44,18 @@ class Servers:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.sendall(token + worker.to_bytes(4, "little"))
 
-    def ask(self, ask: Ask, values: Values | None = None) -> Values:
-        """Ask all servers; their answers as one, nothing where there is none. Raises `CannotRun` if one is gone."""
+    def ask(self, ask: Ask, values: Values | None = None, step: int = 0) -> Values:
+        """Ask all servers in this step, counted from 0; their answers as one, nothing where there is none.
+
+        Raises `CannotRun` if one is gone.
+        """
+        head = bytes([ask]) + (step.to_bytes(STEP_BYTES, "little") if ask in HAS_GRADIENT else b"")
         answer = torch.empty(self._values if ask in ANSWERED else 0)
         for send in (True, False) if ask in ANSWERED else (True,):  # all work at the same time
             for (address, connection), (begin, end) in zip(self._connections, self._parts, strict=True):
                 try:
                     if send:
-                        connection.sendall(bytes([ask]))
+                        connection.sendall(head)
                         if ask in HAS_VALUES and values is not None:
                             connection.sendall(as_bytes(values[begin:end]))
                     else:

@@ -21,6 +21,8 @@ from torch import nn
 from stallpoint.measure.optimiser import Optimiser
 
 TOKEN_BYTES = 16
+STEP_BYTES = 8
+"""Of a worker's step, counted from 0, which comes before each gradient."""
 Values = torch.Tensor
 """Of the server's share, float32 in the host's memory, [values]."""
 
@@ -40,7 +42,8 @@ class Ask(IntEnum):
     """The weights, but the worker will not train with them."""
 
 
-HAS_VALUES = (Ask.PUSH, Ask.STEP, Ask.MEET)
+HAS_GRADIENT = (Ask.PUSH, Ask.STEP)
+HAS_VALUES = (*HAS_GRADIENT, Ask.MEET)
 ANSWERED = (Ask.PULL, Ask.STEP, Ask.MEET, Ask.LOOK)
 
 
@@ -135,11 +138,11 @@ class Server:
 
     # --- what workers ask for --------------------------------------------------------------------------------------
 
-    def answer(self, worker: int, ask: Ask, values: Values) -> Values | None:
-        """Do what a worker asks; what it gets, when it may have it."""
+    def answer(self, worker: int, ask: Ask, values: Values, step: int = 0) -> Values | None:
+        """Do what a worker asks in this step of its own, counted from 0; what it gets, when it may have it."""
         with self._changed:
-            if ask in (Ask.PUSH, Ask.STEP):
-                self._collect(worker, values)
+            if ask in HAS_GRADIENT:
+                self._collect(worker, values, step)
             if ask == Ask.STEP:
                 self._clocks[worker] += 1
                 self._waiting[worker] = None
@@ -173,14 +176,15 @@ class Server:
                 self._waiting[worker], self._pulled[worker] = weights, self._version
             self._changed.notify_all()
 
-    def _collect(self, worker: int, gradient: Values) -> None:
-        """Update, if there are enough gradients now."""
+    def _collect(self, worker: int, gradient: Values, step: int) -> None:
+        """Update, if there are enough gradients now; the size of an update is that of its last gradient's step."""
         self._sum += gradient
         self._collected.append((worker, self._pulled[worker]))
         if len(self._collected) < self._rules.gradients_per_update:
             return
         for piece, part in zip(self._pieces, torch.split(self._sum, self._sizes), strict=True):
             piece.grad = part.view_as(piece)
+        self._optimiser.begin(step)
         self._optimiser.step(self._pieces)
         self._sum.zero_()
         self._note(self._collected)
@@ -223,9 +227,10 @@ class Server:
             values = torch.zeros(sum(self._sizes))
             while True:
                 ask = Ask(received(connection, 1)[0])
+                step = int.from_bytes(received(connection, STEP_BYTES), "little") if ask in HAS_GRADIENT else 0
                 if ask in HAS_VALUES:
                     receive(connection, values)
-                answer = self.answer(worker, ask, values)
+                answer = self.answer(worker, ask, values, step)
                 if answer is not None:
                     connection.sendall(as_bytes(answer))
         if worker is not None:
