@@ -18,7 +18,7 @@ from stallpoint.parquet import read
 from stallpoint.records import VALIDATION
 from stallpoint.study import Study, expand
 from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.targets import measurement
+from stallpoint.turns.targets import measured_with, measurement
 
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "study.schema.yaml"
 # Snakemake measures nothing here: it copies the records of cells that took turns, whatever is newer than these.
@@ -45,7 +45,7 @@ def _validation_of(config: Path, cluster: str, scratch: Path) -> pd.DataFrame:
     with slow_nodes(cluster) as environment:
         for number, cells in _rounds(study):
             file = scratch / f"round{number}.json"
-            _measure(cells, results, study.config["seed"] + number, environment, file)
+            _measure(study, cells, results, number, environment, file)
     _make(config, ["fit"])
     return read(VALIDATION, results / "models" / "validation.parquet").to_pandas()
 
@@ -94,13 +94,16 @@ def _rounds(study: Study) -> Iterator[tuple[int, list[Cell]]]:
     yield from sorted(rounds.items())
 
 
-def _measure(cells: Sequence[Cell], results: Path, seed: int, environment: Mapping[str, str], file: Path) -> None:
+def _measure(
+    study: Study, cells: Sequence[Cell], results: Path, number: int, environment: Mapping[str, str], file: Path
+) -> None:
     """Let the cells take turns that were not measured yet, in one allocation of as many nodes as the largest has."""
-    found = [measurement(cell, results / "visits", again=False) for cell in cells]
+    also_of = measured_with(study.config)
+    found = [measurement(cell, results / "visits", again=False, also=also_of(cell)) for cell in cells]
     left = [one for one in found if not one.done.exists()]
     if not left:
         return
-    Agenda.of(left, Limits(), seed).write(file)
+    Agenda.of(left, Limits(), study.config["seed"] + number).write(file)
     most = {name: max(getattr(one.cell, name) for one in left) for name in ("nodes", "workers_per_node")}
     turns = [sys.executable, "scripts/take_turns.py", str(file), str(file.with_suffix(".log")), LAUNCHER]
     subprocess.run([*ALLOCATION.format(**most).split(), *turns], env=environment, check=True)

@@ -57,6 +57,8 @@ class Launcher:
     """How often it is run: for each `WORKER`, `NODE`, or once for the `JOB`."""
     text: str
     """What stands before the command; nothing where the command is run as it is."""
+    several: str = ""
+    """What is added behind that where there are several workers."""
 
 
 LAUNCHERS = {
@@ -70,6 +72,7 @@ LAUNCHERS = {
         NODE,
         "accelerate launch --no_python --num_machines {nodes} --machine_rank {node} --num_processes {ranks} "
         "--main_process_ip {address} --main_process_port {port} --mixed_precision no --dynamo_backend no",
+        "--multi_gpu",  # means: a process for each worker, on CPUs too
     ),
     "srun": Launcher(
         JOB,
@@ -165,7 +168,8 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
         "address": address,
         "port": port,
     }
-    start, command = (shlex.split(text.format(**values)) for text in (launcher.text, cell.run))
+    before = f"{launcher.text} {launcher.several}" if cell.ranks > 1 else launcher.text
+    start, command = (shlex.split(text.format(**values)) for text in (before, cell.run))
     inside = shlex.split(container)
     if container.startswith("--"):
         if start[:1] != ["srun"]:

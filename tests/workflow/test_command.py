@@ -17,9 +17,10 @@ BLOCK = {"hardware": "local", "nodes": [1, 2], "batch": 32, "scaling": "strong",
 STUDY = {
     "commands": {
         "mine": {"run": "python examples/ddp.py --batch {worker_batch} --seed {seed}", "launch": "torchrun"},
+        "launched": {"run": "python examples/ddp.py --batch {worker_batch} --seed {seed}", "launch": "accelerate"},
         "printing": {"run": "python prints.py {ranks}00", "launch": "mpirun", "rate": r"(?P<rate>[\d.]+) images/s"},
     },
-    "matrix": [{"network": ["mine", "printing"], **BLOCK}],
+    "matrix": [{"network": ["mine", "launched", "printing"], **BLOCK}],
 }
 TARGETS = [f"results/tiny/{name}.parquet" for name in ("models/stalling", "networks/mine")]
 
@@ -35,13 +36,13 @@ def study(new_checkout: Callable[..., Checkout]) -> Checkout:
 
 def test_commands_are_measured_like_networks(study: Checkout) -> None:
     runs = read(RUNS, study.results("tables/runs.parquet")).to_pandas()
-    assert runs.groupby("kind").size().to_dict()["command"] == 4
+    assert runs.groupby("kind").size().to_dict()["command"] == 6
     assert set(runs["status"]) == {"ok"}
     iterations = read(ITERATIONS, study.results("tables/iterations.parquet")).to_pandas()
     printed = iterations[iterations["network"] == "printing"]
     assert (printed["iteration_time"] * 100 * printed["ranks"]).tolist() == pytest.approx([32.0] * len(printed))
     layers = read(LAYERS, study.results("tables/layers.parquet")).to_pandas()
-    assert set(layers["network"]) == {"mine"}
+    assert set(layers["network"]) == {"mine", "launched"}
     assert (layers.loc[layers["ranks"] == 2, "message"] >= 0).any()
     probes = read(PROBES, study.results("tables/probes.parquet")).to_pandas()
     assert set(probes["parallelism"]) == {"none", "ddp"}
@@ -49,6 +50,6 @@ def test_commands_are_measured_like_networks(study: Checkout) -> None:
 
 def test_they_have_answers(study: Checkout) -> None:
     stalling = read(STALLING, study.results("models/stalling.parquet")).to_pandas()
-    assert set(stalling["network"]) == {"mine", "printing"}
+    assert set(stalling["network"]) == {"mine", "launched", "printing"}
     described = read(NETWORK_LAYERS, study.results("networks/mine.parquet")).to_pandas()
     assert described["gradient_bytes"].sum() == 4 * (3 * 16 * 9 + 16 + 16 * 32 * 9 + 32 + 8192 * 256 + 256 + 2560 + 10)
