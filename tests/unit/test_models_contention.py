@@ -132,29 +132,29 @@ def test_a_delay_counts_for_each_round() -> None:
     slowing = PerMessage(np.full(1 + REPLICATES, 0.5), np.full(1 + REPLICATES, 2.0))
     assert [rounds(ranks) for ranks in (1, 2, 3, 8)] == [0, 1, 2, 3]
     alone = np.ones((1 + REPLICATES, 2))
-    assert slowing(alone, 8) == pytest.approx(3.5 * alone)
+    assert slowing(alone, rounds(8)) == pytest.approx(3.5 * alone)
 
 
 def test_a_message_takes_work_for_each_round_and_for_its_bytes_up_to_half_of_the_core() -> None:
     effects = replace(NONE, work=PerMessage(np.array([1e-3]), np.array([0.2])), beside=PerMessage(ZERO, 3 * ONE))
-    messages = Messages(latency=np.zeros((1, 2)), isolated=np.array([[10e-3, 1e-3]]))
+    messages = Messages(latency=np.zeros((1, 2)), isolated=np.array([[10e-3, 1e-3]]), rounds=1)
     # 1 ms in each round and a fifth of 10 ms, spread over 30 ms; then all of 1 ms.
-    after, beside, slower = (of[:, 0] for of in effects.of_messages(messages, 2))
+    after, beside, slower = (of[:, 0] for of in effects.of_messages(messages))
     assert beside == pytest.approx([30e-3, 3e-3])
     assert after == pytest.approx([10e-3, 1e-3])
     assert slower == pytest.approx([1 / (1 - 3 / 30), 1 / (1 - 1.2 / 3)])
-    assert effects.of_messages(messages, 8)[2][:, 0] == pytest.approx([1 / (1 - 5 / 30), 2.0])
+    assert effects.of_messages(replace(messages, rounds=3))[2][:, 0] == pytest.approx([1 / (1 - 5 / 30), 2.0])
 
 
 def test_what_was_measured_while_ranks_compute_stands_for_messages_beside_the_pass_alone() -> None:
     effects = replace(NONE, work=PerMessage(ZERO, 0.5 * ONE), beside=PerMessage(ZERO, 0.8 * ONE))
     co_run = CoRunCost(longer=np.array([[30e-3]]), work=np.array([[16e-3]]))
-    messages = Messages(latency=np.zeros((1, 1)), isolated=np.array([[10e-3]]), co_run=co_run)
-    after, beside, slower = (values[:, 0] for values in effects.of_messages(messages, 2))
+    messages = Messages(latency=np.zeros((1, 1)), isolated=np.array([[10e-3]]), rounds=1, co_run=co_run)
+    after, beside, slower = (values[:, 0] for values in effects.of_messages(messages))
     assert (beside, after) == (pytest.approx([32e-3]), pytest.approx([10e-3]))
     assert slower == pytest.approx([1 / (1 - 8 / 32)])
     # Links of half the speed make a message 10 ms longer; what computing and it take from each other stays.
-    after, beside, slower = (values[:, 0] for values in effects.of_messages(messages.slowed(2 * ONE[:, None]), 2))
+    after, beside, slower = (values[:, 0] for values in effects.of_messages(messages.slowed(2 * ONE[:, None])))
     assert (beside, after) == (pytest.approx([40e-3]), pytest.approx([20e-3]))
     assert slower == pytest.approx([1 / (1 - 8 / 40)])
 

@@ -105,7 +105,7 @@ def test_parts_add_up_whatever_the_times_are(
         forward, backward, factor, overlaps = alone
         layers = [matrix[0] * (forward + backward), matrix[0] * matrix[1] * (forward + backward)]
         values = [ensemble(value) for value in (forward, backward, 0.0, *layers)]
-        isolated = IsolatedTimes(*values, Messages(np.empty((1, 0)), np.empty((1, 0))))
+        isolated = IsolatedTimes(*values, Messages(np.empty((1, 0)), np.empty((1, 0)), 0))
         more = factor if overlaps else None
     at_two = curve(times, predicted_only=predicted_only, latency=latency, isolated=isolated, more=more)
     found = path(at_two, 2, "predicted" if predicted_only else "measured")

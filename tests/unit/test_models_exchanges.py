@@ -25,7 +25,7 @@ def seconds(preset: Preset, ranks: int, computing: float) -> float:
     assert links is not None
     latency, bandwidth = all_reduce_parts(links, ranks, [SIZE])
     beside = np.full(1 + REPLICATES, computing)
-    found = of_iteration(Messages(latency, latency + bandwidth), preset, ranks, beside).isolated
+    found = of_iteration(Messages(latency, latency + bandwidth, 1), preset, ranks, beside).isolated
     assert found.shape == (1 + REPLICATES, 1)
     return float(found[0, 0])
 

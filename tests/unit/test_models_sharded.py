@@ -13,10 +13,10 @@ from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.terms.communication import all_reduce_parts, nominal
+from stallpoint.models.terms.communication import WhileComputing, all_reduce_parts, nominal
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.presets import ALL_REDUCE, OPERATIONS, PRESETS, Preset
+from stallpoint.presets import ALL_GATHER, ALL_REDUCE, OPERATIONS, PRESETS, Preset
 from stallpoint.stages import Cuts
 
 NAMES = ("block1.fc", "block2.fc", "block3.fc", "block4.fc")
@@ -56,20 +56,28 @@ def shares(ranks: int) -> float:
 
 def predicted(preset: Preset, nodes: int, workers: int = 1, batch: int = 8) -> Parts:
     """Weak scaling with `batch` samples on each worker."""
+    point = place(nodes, workers, batch)
+    base = Measured(point, (), Parts.measured(**dict.fromkeys(TIMES, np.ones(1 + REPLICATES))))
+    return model(preset).curve([base], [], held_out=False).predicted[nodes * workers].parts
+
+
+def place(nodes: int, workers: int = 1, batch: int = 8) -> Point:
+    ranks = nodes * workers
+    return Point("net", "cpu", "disk", "weak", "mine", 1, batch, workers, nodes, ranks, batch * ranks, batch)
+
+
+def model(preset: Preset, while_computing: WhileComputing | None = None) -> DagModel:
+    """What it knows is given; `while_computing` is of all that is sent between nodes."""
     links = {}
     for operation in OPERATIONS:
         law = "ring" if operation == ALL_REDUCE else operation
-        between = nominal(law, latency=ALPHA, bandwidth=SPEED)
+        between = replace(nominal(law, latency=ALPHA, bandwidth=SPEED), while_computing=while_computing)
         inside = nominal(law, latency=0.0, bandwidth=10 * SPEED).over_nodes
         assert inside is not None
         links["cpu", "torch", "library", operation] = replace(between, by_place={(1, 2): inside})
         links["cpu", "mpi", "library", operation] = between
     cuts = {"net": Cuts((1,) * 4, (*[HANDED_ON] * 3, None))}
-    cluster = Cluster(Computing(), links, NoData(), {"mine": preset}, cuts=cuts)
-    ranks = nodes * workers
-    point = Point("net", "cpu", "disk", "weak", "mine", 1, batch, workers, nodes, ranks, batch * ranks, batch)
-    base = Measured(point, (), Parts.measured(**dict.fromkeys(TIMES, np.ones(1 + REPLICATES))))
-    return DagModel(cluster).curve([base], [], held_out=False).predicted[nodes * workers].parts
+    return DagModel(Cluster(Computing(), links, NoData(), {"mine": preset}, cuts=cuts))
 
 
 TIMES = (
@@ -135,6 +143,30 @@ def test_hybrid_sharding_stays_in_the_node_but_for_an_all_reduce() -> None:
     between = 2 * 3 * (ALPHA + BYTES / 4 / SPEED)
     assert one.exposed_communication[0] == pytest.approx(2 * inside + 4 * (inside + between))
     assert one.update[0] == pytest.approx(UPDATE / 2)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_what_gathers_take_from_computing_is_not_learned_a_second_time(parts: int) -> None:
+    """Contention is what training takes beyond that: of each pass, for all blocks but the first."""
+    nothing, work = (nominal(ALL_GATHER, latency=seconds, bandwidth=np.inf) for seconds in (0.0, 2e-3))
+    taking = model(replace(FSDP, accumulate=parts), WhileComputing(longer=nothing, work=work))
+    found = taking.isolated(place(2), [[3], [2], [1], [0]])
+    assert found is not None
+    assert found.forward[0] == pytest.approx(8 * 4 * FORWARD + 3 * parts * 2e-3)
+    assert found.backward[0] == pytest.approx(8 * 4 * BACKWARD + 3 * parts * 2e-3)
+    without = model(replace(FSDP, accumulate=parts)).isolated(place(2), [[3], [2], [1], [0]])
+    assert without is not None
+    assert (without.forward[0], without.backward[0]) == pytest.approx((8 * 4 * FORWARD, 8 * 4 * BACKWARD))
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_a_message_has_the_rounds_of_those_who_send_it(workers: int) -> None:
+    hybrid = model(PRESETS["hsdp"].preset).isolated(place(4, workers), [[3], [2], [1], [0]])
+    assert hybrid is not None
+    assert hybrid.messages.rounds == np.log2(workers) + np.log2(4), "among those of a node, then between nodes"
+    whole = model(FSDP).isolated(place(4, workers), [[3], [2], [1], [0]])
+    assert whole is not None
+    assert whole.messages.rounds == np.log2(4 * workers)
 
 
 @pytest.mark.parametrize(("stages", "micro_batches"), [(2, 1), (2, 8), (4, 4)])

@@ -28,7 +28,7 @@ from stallpoint.models.terms import effects, exchanges
 from stallpoint.models.terms.communication import Communication, all_reduce_parts, all_reduce_seconds, traffic
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.contention import Contention
-from stallpoint.models.terms.effects import CoRunCost, Effects, IsolatedComputing, IsolatedTimes, Messages
+from stallpoint.models.terms.effects import CoRunCost, Effects, IsolatedComputing, IsolatedTimes, Messages, rounds
 from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.trainings import Layers, Trainings
 from stallpoint.presets import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, SEND_RECEIVE, Preset
@@ -167,7 +167,7 @@ class DagModel:
             order = range(len(sent) - 1, -1, -1)
             timeline = timelines.sharded(of_shards, preset, prefetch=prefetch, sent=order)
         else:
-            after_update = after_update + learned.after(gathered.isolated, point.ranks).sum(-1)
+            after_update = after_update + learned.after(gathered.isolated, gathered.rounds).sum(-1)
             costs = _costs(point, preset, times, reading, messages, sent, learned, after_update, waits=waits)
             earlier = times.backward * learned.backward * (1 - 1 / preset.accumulate)
             timeline = timelines.whole(
@@ -269,9 +269,22 @@ class DagModel:
         return self._cluster.data.beside_gradients(base, reading, workers, point.worker_batch, gradients)
 
     def isolated(self, point: Point, sent: Sequence[Sequence[int]]) -> IsolatedTimes | None:
-        """What the parts of `point` take if nothing slows them down; None where computing was not measured."""
+        """What the parts of `point` take if nothing slows them down; None where computing was not measured.
+
+        Passes beside which weights are gathered are as long as the graph has them, so that what gathers are known to
+        take from computing is not learned once more.
+        """
         times = self._times(point) if self._predictable(point) else None
-        return self._isolated(point, times, sent) if times else None
+        if times is None:
+            return None
+        isolated, preset = self._isolated(point, times, sent), self._cluster.preset(point)
+        if not (sent and preset.shards_weights):
+            return isolated
+        gathered, reading = self._gathered(point, sent), np.zeros(1 + REPLICATES)
+        known = effects.MEASURED if gathered.co_run else effects.NONE
+        costs = _sharded_costs(point, preset, times, reading, isolated.messages, gathered, sent, known)
+        passes = timelines.sharded(costs, preset, prefetch=True, sent=[])
+        return replace(isolated, forward=passes.forward, backward=passes.backward, gathered=gathered)
 
     def _predictable(self, point: Point) -> bool:
         """Whether the model knows what the point's preset does, and where a pipeline's stages are."""
@@ -360,15 +373,16 @@ class DagModel:
         """What is measured without training of messages of `sizes` bytes before compression, among all workers or those
         of `place`."""
         links, place = self._cluster.links(point, operation), place or point.place
+        in_rounds = rounds(place[0] * place[1])
         if not sizes or links is None:
             unknown = np.full((1 + REPLICATES, len(sizes)), np.nan)
-            return Messages(unknown, unknown)
+            return Messages(unknown, unknown, in_rounds)
         latency, bandwidth = self._message_parts(links, point, sizes, place)
         co_run = None
         both = (links.while_computing.longer, links.while_computing.work) if links.while_computing else ()
         if both and all(of.at(*place) is not None for of in both):
             co_run = CoRunCost(*(np.add(*self._message_parts(of, point, sizes, place)) for of in both))
-        return Messages(latency, latency + bandwidth, co_run)
+        return Messages(latency, latency + bandwidth, in_rounds, co_run)
 
     def _message_parts(
         self, links: Communication, point: Point, sizes: Sequence[int], place: Place
@@ -413,7 +427,7 @@ def _costs(
         copy=times.host_to_device,
         forward=[pace * (times.forward * learned.forward + earlier) + _taken(point, learned)],
         backward=np.moveaxis(pace[..., None] * backward / preset.accumulate, -1, 0),
-        messages=_of_graph(sent, messages, learned, point.ranks),
+        messages=_of_graph(sent, messages, learned),
         update=times.update * learned.update + after_update,
     )
 
@@ -436,8 +450,8 @@ def _sharded_costs(
         copy=times.host_to_device + _taken(point, learned),
         forward=np.moveaxis(pace * times.forward_steps * learned.forward[:, None], -1, 0),
         backward=np.moveaxis(pace * times.backward_steps * learned.backward[:, None], -1, 0),
-        gathers=_of_graph(blocks, gathered, learned, point.ranks)[::-1],
-        reduces=_of_graph(blocks, messages, learned, point.ranks)[::-1],
+        gathers=_of_graph(blocks, gathered, replace(learned, beside=learned.gathering, after=learned.gathering))[::-1],
+        reduces=_of_graph(blocks, messages, learned)[::-1],
         update=times.update * learned.update,
     )
 
@@ -452,10 +466,8 @@ def _taken(point: Point, learned: Effects) -> Ensemble | float:
     return learned.waiting if point.prefetch else 0.0
 
 
-def _of_graph(
-    sent: Sequence[Sequence[int]], messages: Messages, learned: Effects, ranks: int
-) -> list[taskgraph.Message]:
-    of_messages = zip(sent, *learned.of_messages(messages, ranks), strict=True)
+def _of_graph(sent: Sequence[Sequence[int]], messages: Messages, learned: Effects) -> list[taskgraph.Message]:
+    of_messages = zip(sent, *learned.of_messages(messages), strict=True)
     return [taskgraph.Message(tuple(members), *of_message) for members, *of_message in of_messages]
 
 

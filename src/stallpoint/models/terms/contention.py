@@ -27,7 +27,7 @@ from stallpoint.models.base.statistics import (
     scatter,
     shrink_to_one,
 )
-from stallpoint.models.terms.effects import AS_ISOLATED, FAIR_SHARE, NONE, Effects, IsolatedTimes, PerMessage, rounds
+from stallpoint.models.terms.effects import AS_ISOLATED, FAIR_SHARE, NONE, Effects, IsolatedTimes, PerMessage
 from stallpoint.models.terms.observed import Observed, by_messages, observe
 from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.stragglers import expected_lead
@@ -94,7 +94,7 @@ class Seen:
         Where that was measured rounds are in it, and are 0 here. [1 + REPLICATES, 2].
         """
         part = self.observed.beside / np.maximum(self.observed.messages, 1e-12)
-        in_rounds = 0.0 if self.isolated.messages.co_run else rounds(self.observed.ranks)
+        in_rounds = 0.0 if self.isolated.messages.co_run else self.isolated.messages.rounds
         return np.stack([in_rounds * part.sum(axis=-1), (self.isolated.messages.work * part).sum(axis=-1)], axis=-1)
 
     @property
@@ -216,6 +216,7 @@ class Contention:
             work=_work(overlapping, more, random) if overlapping else _untaught_work(others),
             beside=beside or NONE.beside,
             after=after or NONE.after,
+            gathering=_gathering(scheme, random) or _gathering(same_way, random) or NONE.gathering,
             straggling=_median([seen.straggling for seen in begins], random),
             sent=sent[0] if sent else None,
         )
@@ -280,32 +281,47 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
     Replicates draw the points again. A delay is what the factor leaves of a message on average; there is none where too
     few messages can tell the two apart, or what they take while ranks compute was measured with all delays.
     """
-    parts: list[tuple[Ensemble, Ensemble]] = []
+    parts: list[tuple[Ensemble, Ensemble, Ensemble]] = []
     for one in seen:
         share = one.observed.beside[0] / np.maximum(one.observed.messages[0], 1e-12)
         chosen = share > MOSTLY if beside else share < 1 - MOSTLY
         if chosen.any():
             without = one.isolated.messages.beside if beside else one.isolated.messages.isolated
-            parts.append((one.observed.messages[:, chosen], without[:, chosen]))
+            in_rounds = np.full_like(without, one.isolated.messages.rounds)
+            parts.append((one.observed.messages[:, chosen], without[:, chosen], in_rounds[:, chosen]))
     if not parts:
         return None
-    measured, known = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
+    measured, known, of_rounds = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
     drawn = _drawn(len(parts), random)
     times_drawn = (drawn[:, :, None] == np.arange(len(parts))).sum(axis=1)
-    count = np.repeat(times_drawn, [part.shape[1] for part, _ in parts], axis=1)
+    count = np.repeat(times_drawn, [part.shape[1] for part, *_ in parts], axis=1)
     whole = (count * known).sum(axis=-1)
     ratio = np.divide((count * measured).sum(axis=-1), whole, out=np.ones_like(whole), where=whole > 0)
     if beside and _all_co_run(seen):
         return PerMessage(np.zeros_like(ratio), shrink_to_one(ratio, USUAL[beside]))
     can_tell = count.sum(axis=-1) >= FEWEST_MESSAGES
-    per_round = rounds(seen[0].point.ranks)
-    design = np.stack([np.full_like(known, per_round), known], axis=-1)
+    design = np.stack([of_rounds, known], axis=-1)
     factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
     # Where it may as well be a delay, a factor learned from small messages would say nonsense of large ones.
     doubt = np.log(np.clip(ratio, 1 / MOST_BELIEVED, MOST_BELIEVED))
     factor = shrink_to_one(factor, USUAL[beside], doubt=np.where(can_tell, 0.0, doubt))
-    left = (count * (measured - factor[:, None] * known)).sum(axis=-1) / count.sum(axis=-1)
-    return PerMessage(np.where(can_tell, np.maximum(left, 0.0), 0.0) / per_round, factor)
+    left = (count * (measured - factor[:, None] * known)).sum(axis=-1) / (count * of_rounds).sum(axis=-1)
+    return PerMessage(np.where(can_tell, np.maximum(left, 0.0), 0.0), factor)
+
+
+def _gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage | None:
+    """What all-gathers of these points take, against what was measured while ranks compute; replicates as above."""
+    known = [one.isolated.gathered for one in seen]
+    pairs = [
+        (one.observed.gathers.sum(axis=-1), gathered.beside.sum(axis=-1))
+        for one, gathered in zip(seen, known, strict=True)
+        if gathered and one.observed.gathers.any() and np.isfinite(gathered.beside).all()
+    ]
+    if not pairs:
+        return None
+    drawn = _drawn(len(pairs), random)
+    took, without = (np.stack(of)[drawn, _REPLICATE].sum(axis=1) for of in zip(*pairs, strict=True))
+    return PerMessage(np.zeros_like(took), shrink_to_one(took / without, USUAL[True]))
 
 
 def _backward_over_forward(seen: Sequence[Seen], network: str, random: np.random.Generator) -> Ensemble:

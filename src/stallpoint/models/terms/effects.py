@@ -34,13 +34,17 @@ class Messages:
     """What of each is latency."""
     isolated: Ensemble
     """On idle nodes."""
+    rounds: float
+    """In which the ranks of one have all heard of each other (`rounds`)."""
     co_run: CoRunCost | None = None
     """None where it was not measured; the isolated time then stands for both."""
 
     def __add__(self, other: Messages) -> Messages:
         """Each followed by one of the other ones."""
         co_run = self.co_run + other.co_run if self.co_run and other.co_run else None
-        return Messages(self.latency + other.latency, self.isolated + other.isolated, co_run)
+        return Messages(
+            self.latency + other.latency, self.isolated + other.isolated, self.rounds + other.rounds, co_run
+        )
 
     @property
     def beside(self) -> Ensemble:
@@ -75,6 +79,8 @@ class IsolatedTimes(IsolatedComputing):
     """What a point would take if nothing slowed anything down."""
 
     messages: Messages
+    gathered: Messages | None = None
+    """All-gathers of sharded weights, one for each of the messages."""
 
     @property
     def computing(self) -> IsolatedComputing:
@@ -90,9 +96,9 @@ class PerMessage:
     """s in each round."""
     share: Ensemble
 
-    def __call__(self, known: Ensemble, ranks: int) -> Ensemble:
-        """Seconds of messages among `ranks` for which `known` [1 + REPLICATES, messages] was measured."""
-        seconds: Ensemble = rounds(ranks) * self.each[:, None] + self.share[:, None] * known
+    def __call__(self, known: Ensemble, rounds: float) -> Ensemble:
+        """Seconds of messages of so many rounds for which `known` [1 + REPLICATES, messages] was measured."""
+        seconds: Ensemble = rounds * self.each[:, None] + self.share[:, None] * known
         return seconds
 
 
@@ -118,21 +124,24 @@ class Effects:
     beside: PerMessage
     """What a message takes beside the backward pass: delays, and a factor."""
     after: PerMessage
+    gathering: PerMessage
+    """What an all-gather of sharded weights takes."""
     straggling: Ensemble
     """Waiting for the slowest worker, over a worker's own time."""
     sent: list[list[int]] | None
     """Layers of each message, where the same network was sent by the same preset."""
 
-    def of_messages(self, messages: Messages, ranks: int) -> tuple[Ensemble, Ensemble, Ensemble]:
+    def of_messages(self, messages: Messages) -> tuple[Ensemble, Ensemble, Ensemble]:
         """Seconds of messages after the backward pass and beside it, and the factor on the pass beside them.
 
         A message costs the backward pass the same work however long it is under way: while it waits for a core or for
         the other ranks, it takes nothing. [messages, 1 + REPLICATES] each.
         """
-        beside, work = self.beside(messages.beside, ranks), self.work(messages.work, ranks)
+        beside = self.beside(messages.beside, messages.rounds)
+        work = self.work(messages.work, messages.rounds)
         part = np.divide(work, beside, out=np.zeros(beside.shape), where=beside > 0)
         slower = 1 / (1 - np.minimum(part, FAIR_SHARE))
-        return self.after(messages.isolated, ranks).T, beside.T, slower.T
+        return self.after(messages.isolated, messages.rounds).T, beside.T, slower.T
 
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)
@@ -145,7 +154,10 @@ NONE = Effects(
     work=PerMessage(_ZERO, _ZERO),
     beside=AS_ISOLATED,
     after=AS_ISOLATED,
+    gathering=AS_ISOLATED,
     straggling=_ZERO,
     sent=None,
 )
 """Nothing takes longer: what is assumed where nothing was measured."""
+MEASURED = replace(NONE, work=AS_ISOLATED)
+"""What messages and computing take from each other is what was measured without training."""

@@ -33,6 +33,9 @@ class Observed:
     """Of each message [1 + REPLICATES, messages], on the rank that waits least."""
     beside: Ensemble
     """Of those, the time beside the backward pass."""
+    gathers: Ensemble
+    """All-gathers of the weights of each message ahead of the forward pass, on the rank that waits least; none where
+    weights are not sharded. [1 + REPLICATES, messages]."""
     sent: list[list[int]]
     """Layers of each message, in the order of sending."""
     leads: Reals
@@ -54,6 +57,8 @@ class Sending:
     """A row for each iteration: `_STEP`, forward, backward, update, waiting, under_way and straggling."""
     messages: Reals
     """[iterations, 2 x messages]: seconds of each message, and of those beside the backward pass."""
+    gathers: Reals
+    """[iterations, messages], or [iterations, 0] where weights are not sharded: seconds, as in `Observed`."""
     leads: Reals
     """As in `Observed`."""
     ranks: int
@@ -88,16 +93,15 @@ def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
     exposed = times.groupby("iteration")["exposed_communication"].min()
     parts = sum(exposed if name == "exposed_communication" else means[name] for name in PHASES)
     values["straggling"] = np.maximum(means["iteration_time"] - parts, 0.0)
-    last = sent.groupby(["iteration", "rank"])["seconds"].sum().groupby("iteration").idxmin()
-    of_last = sent.set_index(["iteration", "rank"]).loc[list(last)].reset_index()
-    wide = of_last.pivot(index="iteration", columns="message", values=["seconds", "beside"])
-    wide = wide.reindex(values.index).fillna(0.0)
+    wide = _on_last(sent, ["seconds", "beside"]).reindex(values.index).fillna(0.0)
+    gathers = _on_last(_gathers(layers), ["seconds"]).reindex(values.index).fillna(0.0)
     mean = means["own"].reindex(times["iteration"]).to_numpy()
     labels = iterations[_STEP].drop_duplicates("iteration")
     return Sending(
         by_layer=tuple(int(message) for message in commonest),
         steps=labels.merge(values.reset_index(), on="iteration", how="right"),
         messages=wide.to_numpy(),
+        gathers=gathers.to_numpy(),
         leads=((times["own"] - mean) / mean).to_numpy(),
         ranks=int(iterations["rank"].nunique()),
     )
@@ -115,16 +119,34 @@ def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatte
     """The iterations of `cells` of one point, which all sent the same messages."""
     steps = pd.concat([cell.steps for cell in cells], ignore_index=True)
     values, wide = steps.drop(columns=_STEP), np.concatenate([cell.messages for cell in cells])
-    found = bootstrap(np.hstack([values.to_numpy(), wide]), visits_of(steps), random, np.mean, usual)
+    gathers = np.concatenate([cell.gathers for cell in cells])
+    found = bootstrap(np.hstack([values.to_numpy(), wide, gathers]), visits_of(steps), random, np.mean, usual)
     names, count = list(values.columns), wide.shape[1] // 2
     return Observed(
         **{name: found[:, index] for index, name in enumerate(names)},
         messages=found[:, len(names) : len(names) + count],
-        beside=found[:, len(names) + count :],
+        beside=found[:, len(names) + count : len(names) + 2 * count],
+        gathers=found[:, len(names) + 2 * count :],
         sent=cells[0].sent,
         leads=np.concatenate([cell.leads for cell in cells]),
         ranks=cells[0].ranks,
     )
+
+
+def _on_last(sent: pd.DataFrame, values: list[str]) -> pd.DataFrame:
+    """`values` of each message, on the rank that arrives last and waits for nobody: a row for each iteration."""
+    last = sent.groupby(["iteration", "rank"])["seconds"].sum().groupby("iteration").idxmin()
+    of_last = sent.set_index(["iteration", "rank"]).loc[list(last)].reset_index()
+    return of_last.pivot(index="iteration", columns="message", values=values)
+
+
+def _gathers(layers: pd.DataFrame) -> pd.DataFrame:
+    """One row for each all-gather ahead of the forward pass of each rank and iteration: how long it took."""
+    rows = layers[(layers["message"] >= 0) & layers["gather_end"].notna()]
+    gathers = rows.groupby(["iteration", "rank", "message"], as_index=False).agg(
+        start=("gather_start", "min"), end=("gather_end", "max")
+    )
+    return gathers.assign(seconds=gathers["end"] - gathers["start"])
 
 
 def _messages(layers: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
