@@ -42,6 +42,11 @@ class Messages:
         co_run = self.co_run + other.co_run if self.co_run and other.co_run else None
         return Messages(self.latency + other.latency, self.isolated + other.isolated, co_run)
 
+    def and_then(self, others: Messages) -> Messages:
+        """These and then the `others`, on idle nodes."""
+        both = ((self.latency, others.latency), (self.isolated, others.isolated))
+        return Messages(*(np.concatenate(of, axis=-1) for of in both))
+
     @property
     def beside(self) -> Ensemble:
         """How long each takes while every rank computes, as far as that is known."""
