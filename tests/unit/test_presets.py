@@ -49,7 +49,7 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
         ({"like": "one-weird-trick", "reduction": "ring"}, "presets.mine.sharding: outputs goes with backend: mpi"),
         ({"like": "one-weird-trick", "gradient_bits": 16}, "presets.mine.sharding: outputs goes with backend: mpi"),
         ({"like": "one-weird-trick", "start": "never"}, "presets.mine.sharding: outputs goes with backend: mpi, start"),
-        ({"like": "ddp", "sharding": "outputs"}, "presets.mine.sharding: outputs goes with backend: mpi"),
+        ({"like": "tensorflow", "sharding": "outputs"}, "presets.mine.sharding: outputs goes with backend: mpi"),
         ({"like": "pipeline", "micro_batches": 0}, "presets.mine.micro_batches: 0 is not a number of 1 or more"),
         ({"like": "wfbp", "micro_batches": 2}, "presets.mine.micro_batches: is for sharding: stages alone"),
         ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring adds whole gradients"),

@@ -121,10 +121,11 @@ def test_networks_without_such_layers_say_why() -> None:
         CannotRun, match="network squeezenet has no outputs to split over workers: it has no fully-connected layer behi"
     ):
         split_of(find("squeezenet"))
-    shared = nn.Linear(4, 4)
-    twice = Classifier(conv=nn.Conv2d(3, 4, 1), pool=nn.AdaptiveAvgPool2d(1), flat=nn.Flatten(), one=shared, two=shared)
+    one, two = nn.Linear(4, 4), nn.Linear(4, 4)
+    two.weight = one.weight
+    tied = Classifier(conv=nn.Conv2d(3, 4, 1), pool=nn.AdaptiveAvgPool2d(1), flat=nn.Flatten(), one=one, two=two)
     with pytest.raises(InputError, match="its last fully-connected layer is used twice, or shares its weights"):
-        splittable(twice)
+        splittable(tied)
 
 
 class Around(nn.Module):
