@@ -212,7 +212,9 @@ class Preset:
             raise InputError("hook_rank: a rank of 1 or more, for hook: powersgd alone")
         if self.staged and replace(self, sharding="none", micro_batches=1) != Preset(start="after-backward"):
             raise InputError("sharding: stages goes with backend: mpi, start: after-backward and micro_batches alone")
-        as_usual = {"start": "layer-ready", "grouping": "layer", "fusion_bytes": 0, "device_prefetch": False}
+        as_usual: dict[str, Any] = {
+            "start": "layer-ready", "grouping": "layer", "fusion_bytes": 0, "device_prefetch": False,
+        }  # fmt: skip
         if self.splits_outputs and (not self.communicates or replace(self, sharding="none", **as_usual) != Preset()):
             raise InputError("sharding: outputs goes with backend: mpi, start, grouping and device_prefetch alone")
         if self.micro_batches > 1 and not self.staged:

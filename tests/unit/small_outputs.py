@@ -5,6 +5,7 @@ rank, columns of each iteration, and what a layer behind a dropout took.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,6 +77,8 @@ class Trained:
     """Bytes of its tensors by what they are."""
     phases: list[dict[str, float]]
     layers: list[dict[str, Any]]
+    sent: dict[str, list[int]]
+    """Bytes that the rank handed to each operation in the last iteration, one by one."""
     seen: torch.Tensor
     """What the last layer took in the last iteration."""
 
@@ -88,7 +91,9 @@ def train(world: World, preset: Preset, classes: int, dropped: float = 0.0) -> T
     source = iter(batches(world, classes))
     split = splittable(small)
     with Trainer(small, world, preset, torch.device("cpu"), warmup=2, split=split) as trainer:
-        found = [trainer.step(lambda: next(source)) for _ in range(ITERATIONS)]
+        found = [trainer.step(lambda: next(source)) for _ in range(ITERATIONS - 1)]
+        sent = counted(trainer)
+        found.append(trainer.step(lambda: next(source)))
         trainer.check_weights()
         held = {name: sum(one.nbytes for one in tensors) for name, tensors in trainer.tensors.items()}
         modules = dict(trainer._network.named_modules())
@@ -97,7 +102,26 @@ def train(world: World, preset: Preset, classes: int, dropped: float = 0.0) -> T
         assert all(torch.equal(values, before[name]) for name, values in small.state_dict().items()), "a copy trains"
     fc = modules["fc"]
     assert isinstance(fc, Seeing)
-    return Trained(weights, held, [one.phases for one in found], [dict(one.layers) for one in found], fc.seen)
+    return Trained(weights, held, [one.phases for one in found], [dict(one.layers) for one in found], sent, fc.seen)
+
+
+def counted(trainer: Trainer) -> dict[str, list[int]]:
+    """What is gathered and scattered from now on."""
+    sent: dict[str, list[int]] = {"all_gather": [], "reduce_scatter": []}
+    if trainer._split is None:
+        return sent
+    moves = trainer._split._communicates
+
+    def counting(name: str, do: Callable[..., int]) -> Callable[..., int]:
+        def count(*tensors: torch.Tensor) -> int:
+            sent[name].append(do(*tensors))
+            return sent[name][-1]
+
+        return count
+
+    for name in sent:
+        setattr(moves, name, counting(name, getattr(moves, name)))
+    return sent
 
 
 def main(target: str) -> None:

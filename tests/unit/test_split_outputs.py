@@ -94,6 +94,14 @@ def test_gradients_of_split_layers_are_not_sent_and_what_is_gathered_is_waited_f
 
 
 @pytest.mark.ranks
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_as_many_bytes_are_sent_as_the_layers_take(trained: Mapping[tuple[str, int], Ranks], ranks: int) -> None:
+    taken = [24 * SAMPLES * 4, *(ranks * max(shares(outputs, ranks)) * SAMPLES * 4 for outputs in (WIDE, CLASSES))]
+    for part in trained["layer by layer", ranks]:
+        assert part["sent"] == {"all_gather": [size // ranks for size in taken], "reduce_scatter": taken[::-1]}
+
+
+@pytest.mark.ranks
 def test_a_dropped_value_is_dropped_on_all_workers(trained: Mapping[tuple[str, int], Ranks]) -> None:
     first, *others = (part["seen"] for part in trained["dropout", 3])
     assert first.shape == (SAMPLES, WIDE)

@@ -60,7 +60,7 @@ class SplitLayers(Synchronisation):
         self._exchanges: list[tuple[int, bool, Mark, Mark]] = []
         whole = layers(network)
         self.layers = [
-            replace(layer, parameters=[weights.detach().to("meta") for weights in layer.parameters])
+            replace(layer, parameters=[nn.Parameter(weights.detach().to("meta")) for weights in layer.parameters])
             if place in split else layer
             for place, layer in enumerate(whole)
         ]  # fmt: skip
@@ -192,7 +192,7 @@ class _Samples:
         return parts.flatten(0, 1)
 
     def divided(self, whole: torch.Tensor) -> torch.Tensor:
-        return whole.unflatten(0, (self.ranks, -1))
+        return whole.reshape(self.ranks, -1, *whole.shape[1:])
 
     def own(self, part: torch.Tensor) -> torch.Tensor:
         return part
@@ -202,7 +202,7 @@ class _Samples:
 class _Outputs:
     """Each rank has so many outputs of a layer, of all samples; narrower parts are sent with zeros behind them."""
 
-    sizes: Sequence[int]
+    sizes: list[int]
     rank: int
 
     def sent(self, part: torch.Tensor) -> torch.Tensor:
@@ -212,7 +212,7 @@ class _Outputs:
         return torch.cat([part[..., :size] for part, size in zip(parts, self.sizes, strict=True)], dim=-1)
 
     def divided(self, whole: torch.Tensor) -> torch.Tensor:
-        return torch.stack([self.sent(part) for part in whole.split(self.sizes, dim=-1)])
+        return torch.stack([self.sent(part) for part in torch.split(whole, self.sizes, dim=-1)])
 
     def own(self, part: torch.Tensor) -> torch.Tensor:
         return part[..., : self.sizes[self.rank]]
@@ -233,11 +233,11 @@ class _Gathering(torch.autograd.Function):
         return context.parts.own(own), None, None, None
 
 
-def _with_shares(network: nn.Module, split: Sequence[tuple[nn.Module, Sequence[int]]], rank: int) -> nn.Module:
+def _with_shares(network: nn.Module, split: Sequence[tuple[nn.Module, list[int]]], rank: int) -> nn.Module:
     """A copy of `network` with the share of `rank` of the `split` layers, each of which has so many outputs on each."""
     shared: dict[int, Any] = {}
     for linear, sizes in split:
         for weights in linear.parameters(recurse=False):
-            own = weights.detach().split(list(sizes))[rank].clone()
+            own = torch.split(weights.detach(), sizes)[rank].clone()
             shared[id(weights)] = nn.Parameter(own, requires_grad=weights.requires_grad)
     return copy.deepcopy(network, shared)

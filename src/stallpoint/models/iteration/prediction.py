@@ -167,7 +167,7 @@ class DagModel:
     def _kept(self, point: Point, shares: Mapping[int, float]) -> float:
         """The part of all weights that a worker has with these shares of layers."""
         sizes = self._layers(point).gradient_bytes
-        return 1 - sum(sizes[layer] * (1 - share) for layer, share in shares.items()) / max(1, sizes.sum())
+        return 1 - float(sum(sizes[layer] * (1 - share) for layer, share in shares.items()) / max(1, sizes.sum()))
 
     def _layers(self, point: Point) -> Layers:
         return self._cluster.compute.layers[point.network]

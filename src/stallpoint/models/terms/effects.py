@@ -44,8 +44,8 @@ class Messages:
 
     def and_then(self, others: Messages) -> Messages:
         """These and then the `others`, on idle nodes."""
-        both = ((self.latency, others.latency), (self.isolated, others.isolated))
-        return Messages(*(np.concatenate(of, axis=-1) for of in both))
+        latency = np.concatenate([self.latency, others.latency], axis=-1)
+        return Messages(latency, np.concatenate([self.isolated, others.isolated], axis=-1))
 
     @property
     def beside(self) -> Ensemble:
