@@ -72,7 +72,7 @@ class Times:
             layers_backward=backward,
             forward=self.forward + (forward - self.layers_forward).sum(-1),
             backward=self.backward + (backward - self.layers_backward).sum(-1),
-            source=max(self.source, other.source, key=_SOURCES.index),
+            source=self.source if self.source != "measured at b" else other.source,
         )
 
     def scaled(self, factor: float | Ensemble) -> Times:
@@ -82,7 +82,6 @@ class Times:
         return replace(self, **layers, **whole)
 
 
-_SOURCES = ("measured at b", "interpolated in b", "extrapolated in b")
 _OF_LAYERS = ("layers_forward", "layers_backward")
 
 
