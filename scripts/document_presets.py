@@ -26,10 +26,10 @@ except those of PyTorch's own (`ddp` and its variants, `zero-1`, `fsdp`, `hsdp`)
 algorithms with servers that answer each worker for itself, which have sockets ([Algorithms](models/algorithms.md) says
 what these compute, and what is predicted of them).
 
-`accumulate` goes with every preset but `pipeline`: `fsdp-4: {like: fsdp, accumulate: 4}` computes each worker's
-mini-batch in four parts and sends gradients after the last. So does `activation_checkpointing`, and what products are
-computed in is said by the hardware entry (`precision`). All of it is predicted ([Sharding](models/sharding.md),
-[Pipeline](models/pipeline.md)), but PowerSGD.
+`accumulate` goes with every preset but `pipeline` and `one-weird-trick`: `fsdp-4: {like: fsdp, accumulate: 4}` computes
+each worker's mini-batch in four parts and sends gradients after the last. So does `activation_checkpointing`, and what
+products are computed in is said by the hardware entry (`precision`). All of it is predicted, but PowerSGD:
+[Sharding](models/sharding.md), [Pipeline](models/pipeline.md), [One weird trick](models/one-weird-trick.md).
 
 (Generated from `src/stallpoint/presets.py` by `scripts/document_presets.py`.)
 """

@@ -46,11 +46,12 @@ INTERVENTIONS: dict[str, Intervention] = {
 
 def possible(name: str, preset: Preset, ranks: int) -> bool:
     """Whether there is anything to leave out among so many ranks under a preset, and a way to do it."""
-    if name == NO_COMMUNICATION:  # whose preset reads ahead into the host's memory alone, and computes b in one pass
-        apart = preset.device_prefetch or not preset.one_pass or preset.staged  # whose ranks compute what others send
+    # No communication: its preset reads ahead into the host's memory alone, and computes all layers of b in one pass.
+    if name == NO_COMMUNICATION:
+        apart = preset.device_prefetch or not preset.one_pass or preset.model_parallel
         return ranks > 1 and preset.communicates and not apart
     if name == EMPTY_MESSAGES:  # DistributedDataParallel and FSDP2 send by themselves
-        by_itself = not preset.synchronous or preset.backend in ("ddp", "fsdp") or preset.staged
+        by_itself = not preset.synchronous or preset.backend in ("ddp", "fsdp") or preset.model_parallel
         return ranks > 1 and preset.communicates and not by_itself
     if name == NO_UPDATE:  # a parameter server updates as part of the communication
         return ranks == 1 or not preset.updates_on_server

@@ -52,6 +52,8 @@ CHOICES: dict[str, dict[str, str]] = {
         "node": "the same among the ranks of a node, and each node has all (hybrid sharding); for fsdp alone",
         "stages": "each rank has a stage: layers that follow one another, with about the same multiply-adds in each; "
         "it hands on what they compute, micro-batch by micro-batch, and gets the gradients of that (a pipeline)",
+        "outputs": "each rank has a share of the outputs of the last fully-connected layers and computes them for all "
+        "samples, which are gathered; every rank has the other layers, whose gradients are summed",
     },
     "hook": {
         "none": "DistributedDataParallel sums buckets as they are",
@@ -210,6 +212,11 @@ class Preset:
             raise InputError("hook_rank: a rank of 1 or more, for hook: powersgd alone")
         if self.staged and replace(self, sharding="none", micro_batches=1) != Preset(start="after-backward"):
             raise InputError("sharding: stages goes with backend: mpi, start: after-backward and micro_batches alone")
+        as_usual: dict[str, Any] = {
+            "start": "layer-ready", "grouping": "layer", "fusion_bytes": 0, "device_prefetch": False,
+        }  # fmt: skip
+        if self.splits_outputs and (not self.communicates or replace(self, sharding="none", **as_usual) != Preset()):
+            raise InputError("sharding: outputs goes with backend: mpi, start, grouping and device_prefetch alone")
         if self.micro_batches > 1 and not self.staged:
             raise InputError("micro_batches: is for sharding: stages alone; parts of a worker's own are accumulate")
         for field in ("gather_ahead", "accumulate", "micro_batches"):
@@ -232,6 +239,16 @@ class Preset:
         return self.sharding == "stages"
 
     @property
+    def splits_outputs(self) -> bool:
+        """Whether the outputs of fully-connected layers are divided among the ranks."""
+        return self.sharding == "outputs"
+
+    @property
+    def model_parallel(self) -> bool:
+        """Whether a rank alone cannot compute the loss of its samples."""
+        return self.staged or self.splits_outputs
+
+    @property
     def operations(self) -> tuple[str, ...]:
         """The collective operations that it sends, those of `OPERATIONS`."""
         of_sharding = {
@@ -239,6 +256,7 @@ class Preset:
             "full": (ALL_GATHER, REDUCE_SCATTER),
             "node": (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER),
             "stages": (SEND_RECEIVE,),
+            "outputs": (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER),
         }
         return of_sharding.get(self.sharding, (ALL_REDUCE,)) if self.communicates else ()
 
@@ -250,7 +268,7 @@ class Preset:
     @property
     def gathers(self) -> int:
         """How often the weights, or those of each block, are gathered in an iteration."""
-        once = {"none": 0, "optimiser": 1, "stages": 0}
+        once = {"none": 0, "optimiser": 1, "stages": 0, "outputs": 0}
         return once.get(self.sharding, self.accumulate * (2 if self.reshard else 1))
 
     @property
@@ -259,7 +277,10 @@ class Preset:
         return self.hook != "powersgd"
 
     def shards(self, nodes: int, workers_per_node: int) -> int:
-        """In how many parts the optimiser's state is on so many workers; and weights and gradients, if sharded."""
+        """In how many parts the optimiser's state is on so many workers; and weights and gradients, if sharded.
+
+        Of split outputs, those of the layers that are split.
+        """
         among = {"none": 1, "node": workers_per_node}
         return among.get(self.sharding, nodes * workers_per_node)
 
@@ -537,6 +558,12 @@ PRESETS: dict[str, KnownPreset] = {
         "other; all forward passes first, then all backward passes, the last micro-batch first. Activations are kept, "
         "where the paper computes them again",
         "Huang et al. (2019), GPipe, section 2 and Fig. 2c; the survey, Model parallelism",
+    ),
+    "one-weird-trick": KnownPreset(
+        Preset(sharding="outputs"),
+        "model parallelism of the last fully-connected layers: each worker computes a share of their outputs for the "
+        "samples of all, which gather what these layers take; all layers before them are trained as by wfbp",
+        "Krizhevsky (2014), sections 3 and 4, scheme (a); the survey, Model parallelism",
     ),
     NONE: KnownPreset(
         Preset(start="never"),

@@ -298,7 +298,7 @@ INTERVENED = Table(
 )
 
 GATHERS = ("gather_start", "gather_end", "gather_again_start", "gather_again_end")
-"""Columns of `LAYERS` that only sharded weights have."""
+"""Columns of `LAYERS` that only sharded weights and split outputs have."""
 
 LAYERS = Table(
     "layers",
@@ -326,10 +326,16 @@ LAYERS = Table(
             REAL,
             "s",
             "start of the (last) all-gather of its weights ahead of the forward pass, or after a sharded update, since "
-            "the start of the iteration; null where every rank has all weights",
+            "the start of the iteration; where outputs are split, of what it takes; null where nothing is gathered",
         ),
         Column("gather_end", REAL, "s", "end of it"),
-        Column("gather_again_start", REAL, "s", "start of the (last) all-gather of its weights for the backward pass"),
+        Column(
+            "gather_again_start",
+            REAL,
+            "s",
+            "start of the (last) all-gather of its weights for the backward pass; where outputs are split, of the "
+            "reduce-scatter of the gradients of what it takes",
+        ),
         Column("gather_again_end", REAL, "s", "end of it"),
     ),
 )
@@ -830,7 +836,12 @@ PREDICTIONS = Table(
         RANKS,
         GLOBAL_BATCH,
         WORKER_BATCH,
-        Column("equation", TEXT, None, "equation of Shi et al. (2018) used, e.g. eq. 5; or sharded, or pipeline"),
+        Column(
+            "equation",
+            TEXT,
+            None,
+            "equation of Shi et al. (2018) used, e.g. eq. 5; or sharded, pipeline, or outputs",
+        ),
         Column("extrapolated", FLAG, None, "no cell was measured here"),
         Column("compute_source", TEXT, None, "where layer times come from: measured at b, interpolated in b, ..."),
         Column("predicted_data", REAL, "s", "predicted t_io: reading and decoding the mini-batch"),
@@ -1845,6 +1856,12 @@ NETWORK_LAYERS = Table(
             INT,
             "B",
             "what the stage of a pipeline that ends with it hands on for one sample; empty where none can end",
+        ),
+        Column(
+            "outputs",
+            INT,
+            None,
+            "its outputs, where preset one-weird-trick splits them over workers; empty for all other layers",
         ),
     ),
 )

@@ -1,4 +1,5 @@
-"""Stages of a pipeline: where a network can be cut, and which layers each worker then has (GPipe, Huang et al. 2019).
+"""How a network can be divided among workers: into stages of a pipeline (GPipe, Huang et al. 2019), and by the outputs
+of its last layers (Krizhevsky 2014).
 
 Training cuts by it and models predict by it. This module imports no tensor library.
 """
@@ -21,11 +22,26 @@ class Cuts:
     """Multiply-adds of one sample."""
     handed_on: tuple[int | None, ...]
     """Bytes that a stage which ends with this layer hands on for one sample; None where the network cannot be cut."""
+    outputs: tuple[int | None, ...] = ()
+    """Of the fully-connected layers whose outputs can be split; None for others."""
 
     @property
     def most_stages(self) -> int:
         """Into how many stages the network can be cut."""
         return 1 + sum(size is not None for size in self.handed_on)
+
+    @property
+    def split(self) -> dict[int, int]:
+        """The layers whose outputs can be split, and how many each has."""
+        return {layer: count for layer, count in enumerate(self.outputs) if count}
+
+    @property
+    def gathered(self) -> dict[int, int]:
+        """What each layer takes that is gathered where outputs are split, bytes of one sample in single precision: all
+        that are split, and the loss, which takes what the last one of them gives."""
+        taken = {layer: 4 * self.work[layer] // count for layer, count in self.split.items()}
+        loss = len(self.work) - 1
+        return taken | {loss: taken.get(loss, 0) + 4 * self.split[max(taken)]} if taken else {}
 
     def starts(self, stages: int) -> tuple[int, ...]:
         """The first layer of each of so many stages, of which the one with most work has as little as can be.

@@ -250,8 +250,10 @@ def test_every_preset_trained_on_two_nodes_with_its_own_reduction(finished: Chec
     assert sent["size"].nunique() == 1
     travelled = {name: bool(least > 0) for name, least in sent["min"].items()}
     presets_of = {name: PRESETS[name].preset for name in TIMED}
-    expected = {name: preset.communicates and not preset.staged for name, preset in presets_of.items()}
-    assert travelled == expected, "every layer's gradients, on every rank, but for no communication and a pipeline"
+    expected = {name: preset.communicates and not preset.model_parallel for name, preset in presets_of.items()}
+    assert travelled == expected, (
+        "every layer's gradients, on every rank, but for no communication and model parallelism"
+    )
     timed = read(COLLECTIVES, finished.results("tables/collectives.parquet")).to_pandas().query("nodes == 2")
     presets = [PRESETS[name].preset for name in TIMED if PRESETS[name].preset.communicates]
     assert set(zip(timed["backend"], timed["reduction"], strict=True)) == {

@@ -31,7 +31,7 @@ EXAMPLES: dict[str, Preset] = {
         if known.preset.communicates
         and known.preset.synchronous
         and known.preset.blocks == 1
-        and not known.preset.staged
+        and not known.preset.model_parallel
     },
     "recursive-doubling": Preset(reduction="recursive-doubling", start="after-backward"),
     "rabenseifner": Preset(reduction="rabenseifner"),

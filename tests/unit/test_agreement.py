@@ -30,3 +30,14 @@ def test_weights_that_do_not_fit_are_told_before_they_are_made(monkeypatch: pyte
     assert "gpt2-large take 9.29 GB of each worker, which may use 4.64 GB" in told
     sharded = replace(whole, preset=to_values(PRESETS["fsdp"].preset))
     assert agreement.lacking(sharded, network, device) == ""
+
+
+def test_of_split_layers_a_worker_keeps_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, device = find("alexnet"), torch.device("cpu")
+    split = 9216 * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 1000 + 1000
+    kept = 3 * 4 * (network.parameters - split // 2)
+    trick = replace(train(nodes=2), preset=to_values(PRESETS["one-weird-trick"].preset))
+    for available, fits in ((kept + 8, True), (kept - 8, False)):
+        monkeypatch.setattr(agreement.available_memory, "of_host", lambda _, size=available: size)
+        assert (agreement.lacking(trick, network, device) == "") == fits
+    assert "alexnet take 0.73" in agreement.lacking(replace(trick, preset=WFBP), network, device)

@@ -18,6 +18,7 @@ from stallpoint.models.terms import peaks
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import PRESETS, Preset
 from stallpoint.records import LARGEST_BATCH, MEMORY
+from stallpoint.stages import Cuts
 
 TRUTH = Truth()
 AVAILABLE = 2**33
@@ -189,6 +190,12 @@ def test_places_that_nobody_ran_fit_by_what_the_preset_divides(tables: Tables) -
     }
     for preset, bytes_ in expected.items():
         assert fit_of(point, {"mine": preset}, [alone], layers, tables).peak[0] == pytest.approx(bytes_), preset
+    trick = {"mine": PRESETS["one-weird-trick"].preset}
+    cuts = Cuts((1, 30 * 10), (4 * 30, None), (None, 10))
+    gathered = 64 * 4 * (30 + 10)
+    split = fit_of(point, trick, [alone], layers, tables, cuts=cuts).peak[0]
+    assert split == pytest.approx(at[16] - 3 * 1e8 * 3 / 4 + gathered), "of the second block alone"
+    assert fit_of(point, trick, [alone], layers, tables).fits == "unknown"
 
 
 def test_what_was_trained_and_what_ran_out_of_memory_say_what_fits_whatever_is_predicted(tables: Tables) -> None:
@@ -216,12 +223,13 @@ def test_without_a_worker_alone_a_change_is_judged_by_what_it_changes(tables: Ta
 
 def fit_of(
     point: Point, presets: dict[str, Preset], known: list[peaks.Peaks], layers: Layers | None, tables: Tables,
-    told: dict[str, float] | None = None, now: Point | None = None,
+    told: dict[str, float] | None = None, now: Point | None = None, cuts: Cuts | None = None,
 ) -> fits.MemoryUse:  # fmt: skip
     """What is said of the point where these peaks are known, and `told` of the largest that fits."""
     largest = [{**one.labels, **told} for one in known] if told else []
     networks = {point.network: layers} if layers else {}
-    memory = fits.Memory(known, largest, networks, presets, tables["peak_memory"], tables["environments"])
+    known_cuts = {point.network: cuts} if cuts else {}
+    memory = fits.Memory(known, largest, networks, presets, tables["peak_memory"], tables["environments"], known_cuts)
     return memory(point, now or point)
 
 

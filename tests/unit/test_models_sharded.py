@@ -49,9 +49,14 @@ class NoData:
         return isolated, 1.0
 
 
+def shares_of(size: float, ranks: int) -> float:
+    """An all-gather or a reduce-scatter of so many bytes: half of a ring."""
+    return (ranks - 1) * (ALPHA + size / ranks / SPEED)
+
+
 def shares(ranks: int) -> float:
-    """An all-gather or a reduce-scatter of a block's weights: half of a ring."""
-    return (ranks - 1) * (ALPHA + BYTES / ranks / SPEED)
+    """Of a block's weights."""
+    return shares_of(BYTES, ranks)
 
 
 def predicted(preset: Preset, nodes: int, workers: int = 1, batch: int = 8) -> Parts:

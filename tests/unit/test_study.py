@@ -106,6 +106,19 @@ def test_a_pipeline_sends_and_receives_among_as_many_stages_as_there_can_be() ->
     assert (sent.place, sent.operations) == ((2, 3), ["all-reduce", "send-receive"])
 
 
+def test_networks_without_outputs_to_split_are_left_out() -> None:
+    expanded = study(
+        collectives={},
+        matrix=[block(network=["alexnet", "squeezenet"], nodes=[1, 2], batch=4, sync="one-weird-trick")],
+    )
+    assert reasons(expanded) == [
+        "preset one-weird-trick splits fully-connected layers behind convolutions, and squeezenet has none"
+    ]
+    (sent,) = expanded.of_kind("collectives")
+    assert isinstance(sent, CollectivesCell)
+    assert sent.operations == ["all-reduce", "all-gather", "reduce-scatter"]
+
+
 def test_workers_per_node_are_an_axis_up_to_those_of_the_hardware() -> None:
     hardware = {"gpus": {"device": "cuda", "nodes": 2, "workers_per_node": 4}}
     expanded = study(

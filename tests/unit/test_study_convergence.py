@@ -75,6 +75,7 @@ def test_combinations_that_cannot_run_are_left_out_with_the_reason(block: dict[s
         ({"sync": "asynchronous", "recipe": ["sgd", "lars"]}, r"convergence\[0\].recipe: lars updates by lars, whose"),
         ({"sync": "none"}, r"convergence\[0\].sync: preset none sends nothing"),
         ({"sync": "zero-1"}, r"convergence\[0\].sync: preset zero-1 shards weights or the optimiser"),
+        ({"sync": "one-weird-trick"}, r"convergence\[0\].sync: preset one-weird-trick shards weights or the optimiser"),
         ({"sync": "pipeline"}, r"convergence\[0\].sync: preset pipeline shards weights or the optimiser"),
         ({"storage": ["made", "staged"]}, r"convergence\[0\].storage: storage staged is staged"),
         ({"validation": "random"}, r"convergence\[0\].validation: storage random holds random numbers"),

@@ -163,3 +163,21 @@ def test_wrong_costs_are_refused() -> None:
         iteration_tasks(Costs(1, 1, [], [1.0], (), 1), Preset(), prefetch=True)
     with pytest.raises(InputError, match=r"a message of layers \(3,\) cannot be"):
         iteration_tasks(Costs(1, 1, [1], [1], [Message((3,), 1)], 1), Preset(), prefetch=True)
+
+
+@pytest.mark.parametrize("start", ["layer-ready", "after-backward"])
+def test_passes_wait_for_what_split_layers_take(start: str) -> None:
+    #  time      0   2  3   5  5.5 6.5 7.5 8  11   13     17     21
+    #  compute   [f1 ]<g>[f2]<g>[f3][b3]<s>[b2]<s >[b1    ]             layer 3 is the loss, which takes what 2 gives
+    #  network                                            [1     ]
+    costs = Costs(
+        read=0, copy=0, forward=(2, 2, 1), backward=(4, 3, 1), messages=[Message((0,), 4)], update=0,
+        gathered={1: (1, 2), 2: (0.5, 0.5)},
+    )  # fmt: skip
+    preset = Preset(sharding="outputs", start=start)
+    found = schedule(iteration_tasks(costs, preset, prefetch=True))
+    passes = 2 + 1 + 2 + 0.5 + 1 + 1 + 0.5 + 3 + 2 + 4
+    assert span(found, "all-gather 2 of 0") == (2, 3)
+    assert span(found, "reduce-scatter 2 of 0") == (passes - 6, passes - 4)
+    assert span(found, "all-reduce 1 of 0") == (passes, passes + 4), "of the first layer, behind its backward pass"
+    assert float(found.end["update of 0"]) == passes + 4

@@ -60,6 +60,7 @@ PRESETS: dict[str, tuple[str, str]] = {
     "downpour": (BLUE, "triangle-left"),
     "delayed-gradients": (OLIVE, "circle"),
     "pipeline": (VERMILION, "circle"),
+    "one-weird-trick": (VERMILION, "cross"),
     "none": (GREY, "circle"),
 }
 """Colour and shape of each named preset; those of a study have theirs by their name (`preset`)."""

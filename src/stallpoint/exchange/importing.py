@@ -149,7 +149,7 @@ def describe_traced(network: str, files: Sequence[str], formats: Sequence[str] =
                 f"{file}: its layers are not those of {files[0]}, but both are traces of a network {network}; give "
                 "different networks different names"
             )
-    unknown = dict.fromkeys(("parameters", "multiply_adds", "handed_on"), [None] * len(first))
+    unknown = dict.fromkeys(("parameters", "multiply_adds", "handed_on", "outputs"), [None] * len(first))
     return {
         "network": [network] * len(first),
         **_layer_labels([TracedLayer(name, 0.0, gradient_bytes=size) for name, size in first]),

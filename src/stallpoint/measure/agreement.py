@@ -13,6 +13,7 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure import available_memory
 from stallpoint.measure.world import World
 from stallpoint.networks import Network
+from stallpoint.networks.description import split_of
 from stallpoint.networks.layers import layers
 from stallpoint.presets import preset_from, to_values
 
@@ -43,8 +44,14 @@ def same_preset(presets: Sequence[dict[str, Any]]) -> None:
 def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
     """Why what a worker keeps of the weights alone does not fit into its memory; empty where it does."""
     weights = _weights(cast(Hashable, network))
-    shards = preset_from(cell.preset).shards(cell.nodes, cell.workers_per_node)
-    kept = weights * COPIES / shards
+    preset = preset_from(cell.preset)
+    shards = preset.shards(cell.nodes, cell.workers_per_node)
+    if preset.splits_outputs and shards > 1:
+        # Split layers alone are divided.
+        divided = _weights(cast(Hashable, network), frozenset(split_of(network)))
+        kept = COPIES * (weights - divided * (1 - 1 / shards))
+    else:
+        kept = COPIES * weights / shards
     available = available_memory.of_gpu(device) or available_memory.of_host(cell.workers_per_node)
     if kept <= available:
         return ""
@@ -55,6 +62,7 @@ def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
 
 
 @lru_cache
-def _weights(network: Hashable) -> int:
-    """Bytes of all that is learned."""
-    return sum(layer.gradient_bytes for layer in layers(cast(Network, network).outline()))
+def _weights(network: Hashable, of: frozenset[int] | None = None) -> int:
+    """Bytes of all that is learned, or of layers at these positions."""
+    every = enumerate(layers(cast(Network, network).outline()))
+    return sum(layer.gradient_bytes for place, layer in every if of is None or place in of)

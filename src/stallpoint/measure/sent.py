@@ -1,4 +1,4 @@
-"""What is known of how a layer's gradients and weights travelled, and what goes from stage to stage."""
+"""What is known of how a layer's gradients, weights and inputs travelled, and what goes from stage to stage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class Sent:
 
 @dataclass(frozen=True)
 class Gathered:
-    """An all-gather of one layer's weights, s since the start of the iteration."""
+    """An all-gather of one layer's weights, s since the start of the iteration.
+
+    Where outputs are split, of what the layer takes; in the backward pass the reduce-scatter of its gradients.
+    """
 
     backward: bool
     """Whether it came in the backward pass."""

@@ -40,7 +40,7 @@ from stallpoint.measure.synchronisation import Gathered, Received, Sent
 from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
-from stallpoint.networks.description import stages_of
+from stallpoint.networks.description import split_of, stages_of
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.presets import Preset, preset_from
@@ -79,7 +79,7 @@ class Trainer:
     what that has to learn from times it learns in the first `warmup` iterations. `per_node` ranks share a node, in
     their order. `change` says what is left out. `optimiser` makes what updates the weights, called like `Sgd`; `norms`
     is told of the gradients. The stages of a pipeline begin with the layers `starts`; its first rank alone needs
-    mini-batches, those of all.
+    mini-batches, those of all. Where outputs are split, they are those of the layers `split`.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Trainer:
         optimiser: Callable[..., Optimiser] = Sgd,
         norms: GradientNorms | None = None,
         starts: Sequence[int] = (),
+        split: Sequence[int] = (),
     ) -> None:
         self._network = network.to(device)
         self._world = world
@@ -103,15 +104,19 @@ class Trainer:
         self._in_precision = forward_context(precision, device)
         self._clock = clock_for(device)
         sharded = synchronisation.sharded(preset, self._network, world, self._clock, device, per_node)
-        self.copied = sharded is not None
+        self._split = synchronisation.split(preset, self._network, split, world, self._clock, device, self._waiting)
+        copied = sharded or self._split
+        self.copied = copied is not None
         """Whether what it trains is a copy of the network."""
         self._stage = synchronisation.stage(preset, self._network, starts, world, self._clock, device, self._waiting)
-        self._layers = layers(sharded.network if sharded else self._network)
-        trained = self._layers
+        self._layers = trained = alike = layers(copied.network if copied else self._network)
         if self._stage:
             own = self._stage.layers
             trained = [layer if place in own else replace(layer, parameters=[]) for place, layer in enumerate(trained)]
+        if self._split:
+            self._layers, alike = self._split.layers, self._split.summed(trained)
         self._parameters = [parameter for layer in trained for parameter in layer.parameters]
+        self._alike = self._parameters if self._stage else [weights for layer in alike for weights in layer.parameters]
         self._scale = loss_scale(precision)
         self._parts, self._micro_batches = preset.accumulate, preset.micro_batches
 
@@ -122,12 +127,15 @@ class Trainer:
 
         self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
         self._synchronisation = sharded or self._stage or synchronisation.start(
-            preset, self._network, self._layers, world, self._clock, device, self._step_of,
+            preset, self._network, alike, world, self._clock, device, self._step_of,
             warmup=warmup, for_server=for_server, empty_messages=change.empty_messages, waiting=self._waiting,
         )  # fmt: skip
         if sharded:
             sharded.start(self._layers, self._waiting)
-        self._network = self._synchronisation.network if sharded or self._stage else self._network
+        if self._split:
+            self._split.start(self._synchronisation)
+            self._synchronisation = self._split
+        self._network = self._synchronisation.network if copied or self._stage else self._network
         # Before layers are timed: what is computed again is then their backward pass.
         self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
         self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=self._scale)
@@ -293,9 +301,9 @@ class Trainer:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
 
         Compares up to 1000 values of each parameter; nodes with different CPUs may round them differently. Of sharded
-        weights the ranks that hold the same share are compared.
+        weights the ranks that hold the same share are compared; of split layers each rank has its own.
         """
-        values = [local(weights.detach()).flatten() for weights in self._parameters]
+        values = [local(weights.detach()).flatten() for weights in self._alike]
         low = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
         high = low.copy()
         alike = self._world.comm.Split(self._world.rank % self._synchronisation.shards, self._world.rank)
@@ -374,6 +382,7 @@ def iterations(
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
     starts = stages_of(network, world.size) if preset.staged and world.size > 1 else ()
+    split = split_of(network) if preset.splits_outputs and world.size > 1 else ()
     trained = resident.network(network, cell.seed, device)
     peak = PeakMemory(device)
     with (
@@ -382,7 +391,7 @@ def iterations(
         Trainer(
             trained, world, preset, device,
             precision=cell.precision, warmup=cell.warmup, per_node=cell.workers_per_node, change=change,
-            starts=starts,
+            starts=starts, split=split,
         ) as trainer,
         Sensors(gpu=device.index) as sensors,
     ):  # fmt: skip

@@ -87,7 +87,7 @@ def fit(
     (stallpoint's own, unless told otherwise); `available` says how many nodes a hardware entry has. What trained on
     more nodes than `calibration_nodes` (on more workers than the fewest two counts, unless given) is predicted from the
     rest alone for validation.
-    `cuts` say of each network where it can be cut into the stages of a pipeline.
+    `cuts` say of each network where it can be cut into the stages of a pipeline, or split by outputs.
     `multiply_adds`, `tokens`, `rated` and `epoch_samples` as `utilisation.table` takes them. The same records and
     `seed` give the same numbers.
     """
@@ -149,7 +149,9 @@ def fit(
     memory = peaks.fit(tidy["peak_memory"], runs, seed)
     jobs = next_cells.jobs_of(runs)
     largest = largest_batch.table(memory, runs, tidy["environments"])
-    fitting = fits.Memory(memory, largest, compute.layers, cluster.presets, tidy["peak_memory"], tidy["environments"])
+    fitting = fits.Memory(
+        memory, largest, compute.layers, cluster.presets, tidy["peak_memory"], tidy["environments"], cuts
+    )
     shown_ranks, shown_layers = median_iterations.tables(shown)
     tables: dict[str, Callable[[], Rows]] = {
         "layer_scaling": lambda: layer_scaling(compute, counts),

@@ -75,6 +75,8 @@ class RegisteredNetwork:
     most_stages: int
     """Into how many stages of a pipeline it can be cut (`networks.cutting`); 1 where layers share weights."""
     published: Published
+    split_layers: int = 0
+    """Fully-connected layers behind convolutions whose outputs can be split over workers (`networks.splitting`)."""
     smallest_batch: int = 1
     """Samples that a worker needs at least; two where a single pixel is normalised over the mini-batch."""
 
@@ -117,6 +119,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=151_011_328,
             multiply_adds=724_406_816,
             most_stages=8,
+            split_layers=3,
             published=Published(
                 parameters=Said(
                     "61.0e6", "Sze et al., Efficient Processing of Deep Neural Networks, Proc. IEEE 2017, Table II"
@@ -134,6 +137,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=8_392_704,
             multiply_adds=1_591_044_096,
             most_stages=6,
+            split_layers=1,
             published=Published(
                 parameters=Said(
                     "13.4e6", "Shi et al. (2018), Table IV: ~53 million, which are bytes (4 for a parameter)"
@@ -153,6 +157,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=9_437_184,
             multiply_adds=3_857_973_248,
             most_stages=19,
+            split_layers=1,
             published=Published(
                 parameters=Said("25557032", "torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params"),
                 multiply_adds=Said("3.9e9", "Sze et al., Table II; He et al., CVPR 2016, Table 1, says 3.8e9"),
@@ -168,6 +173,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=411_058_176,
             multiply_adds=15_470_264_320,
             most_stages=16,
+            split_layers=3,
             published=Published(
                 parameters=Said("138357544", "torchvision, VGG16_Weights.IMAGENET1K_V1: num_params"),
                 multiply_adds=Said(
@@ -185,6 +191,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=9_449_472,
             multiply_adds=17_563_828_224,
             most_stages=29,
+            split_layers=1,
             published=Published(
                 parameters=Said("86567656", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: num_params"),
                 multiply_adds=Said("17.56e9", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: GFLOPS"),
@@ -215,6 +222,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=151_011_328,
             multiply_adds=714_188_480,
             most_stages=8,
+            split_layers=3,
             published=Published(
                 parameters=Said("61100840", "torchvision, AlexNet_Weights.IMAGENET1K_V1: num_params"),
                 multiply_adds=Said("0.71e9", "torchvision, AlexNet_Weights.IMAGENET1K_V1: GFLOPS"),
@@ -230,6 +238,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=411_058_176,
             multiply_adds=19_632_062_464,
             most_stages=19,
+            split_layers=3,
             published=Published(
                 parameters=Said("143667240", "torchvision, VGG19_Weights.IMAGENET1K_V1: num_params"),
                 multiply_adds=Said("19.63e9", "torchvision, VGG19_Weights.IMAGENET1K_V1: GFLOPS"),
@@ -245,6 +254,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=9_437_184,
             multiply_adds=7_570_194_432,
             most_stages=36,
+            split_layers=1,
             published=Published(
                 parameters=Said("44549160", "torchvision, ResNet101_Weights.IMAGENET1K_V1: num_params"),
                 multiply_adds=Said("7.6e9", "He et al., CVPR 2016, Table 1"),
@@ -260,6 +270,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=9_437_184,
             multiply_adds=11_282_415_616,
             most_stages=53,
+            split_layers=1,
             published=Published(
                 parameters=Said("60192808", "torchvision, ResNet152_Weights.IMAGENET1K_V1: num_params"),
                 multiply_adds=Said("11.3e9", "He et al., CVPR 2016, Table 1"),
@@ -275,6 +286,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=9_830_400,
             multiply_adds=5_718_899_296,
             most_stages=18,
+            split_layers=1,
             published=Published(
                 parameters=Said("27161264", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: num_params"),
                 multiply_adds=Said("5.7e9", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: GFLOPS"),
@@ -306,6 +318,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             largest_layer_bytes=1_602_000,
             multiply_adds=2_293_000,
             most_stages=4,
+            split_layers=2,
             published=Published(
                 parameters=Said(
                     "431e3", "Han, Pool, Tran & Dally, Learning both Weights and Connections, NIPS 2015, Table 4"

@@ -7,8 +7,6 @@ weights, whose gradients would have to be added up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +16,7 @@ from torch import fx, nn
 from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
+from stallpoint.networks.tracing import Tracer, following
 
 _SAMPLES = 2
 """Some networks cannot run on one."""
@@ -38,8 +37,8 @@ class Cutting:
         self._network = network
         self._layers = layers(network)
         self._index = {id(layer.module): index for index, layer in enumerate(self._layers)}
-        with _following():
-            self._graph = _Tracer(set(self._index)).trace(network)
+        with following():
+            self._graph = Tracer(set(self._index)).trace(network)
         self._nodes = list(self._graph.nodes)
         self._inputs = [node for node in self._nodes if node.op == "placeholder"]
         if len(self._inputs) != 2:
@@ -58,7 +57,7 @@ class Cutting:
         """
         device = next(self._network.parameters()).device
         sizes = _Sizes(fx.GraphModule(self._network, self._graph))
-        with _following(), torch.no_grad(), device:
+        with following(), torch.no_grad(), device:
             sizes.run(*takes.example(_SAMPLES, device))
         of, cuts = sizes.of, self._cuts.items()
         return {start: 4 * of[cut.values] // _SAMPLES for start, cut in cuts if cut.values in of}
@@ -109,28 +108,6 @@ class Cutting:
 
     def _weights(self, of: set[int]) -> set[int]:
         return {id(weights) for layer in of for weights in self._layers[layer].module.parameters()}
-
-
-@contextmanager
-def _following() -> Iterator[None]:
-    """Whatever a network does with values that are not there yet, as `InputError`."""
-    try:
-        yield
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"torch.fx cannot follow its forward pass: {type(error).__name__}: {reason}") from error
-
-
-class _Tracer(fx.Tracer):
-    """Follows what happens between layers, and not inside them."""
-
-    def __init__(self, leaves: set[int]) -> None:
-        super().__init__()
-        self._leaves = leaves
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Whether it is called as a whole."""
-        return id(m) in self._leaves
 
 
 class _Sizes(fx.Interpreter):

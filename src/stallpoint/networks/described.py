@@ -22,6 +22,9 @@ def descriptions(own: Iterable[str | Path], archives: Iterable[str | Path]) -> l
 
 
 def cuts_of(layers: pd.DataFrame) -> Cuts:
-    """Where a network can be cut, of which these are rows of `records.NETWORK_LAYERS`."""
+    """Where a network can be cut or split, of which these are rows of `records.NETWORK_LAYERS`."""
     work = layers["multiply_adds"].fillna(0).astype(int)
-    return Cuts(tuple(work), tuple(int(size) if size > 0 else None for size in layers["handed_on"].fillna(0)))
+    handed_on, outputs = (
+        tuple(int(size) if size > 0 else None for size in layers[name].fillna(0)) for name in ("handed_on", "outputs")
+    )
+    return Cuts(tuple(work), handed_on, outputs)

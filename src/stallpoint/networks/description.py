@@ -14,6 +14,7 @@ from stallpoint.networks import Network
 from stallpoint.networks.cutting import Cutting
 from stallpoint.networks.layers import layers
 from stallpoint.networks.products import products
+from stallpoint.networks.splitting import splittable
 from stallpoint.stages import Cuts
 
 _SAMPLES = 2
@@ -31,6 +32,10 @@ def describe(network: Network) -> list[dict[str, Any]]:
 
 
 def _rows(network: Network, outline: nn.Module, handed_on: Mapping[int, int]) -> list[dict[str, Any]]:
+    try:
+        split = splittable(outline)
+    except InputError:  # then no layer has outputs to split
+        split = []
     multiply_adds: Counter[str] = Counter()
     for product in products(outline, network.takes, _SAMPLES):
         multiply_adds[product.layer] += product.multiply_adds
@@ -44,6 +49,7 @@ def _rows(network: Network, outline: nn.Module, handed_on: Mapping[int, int]) ->
             "gradient_bytes": layer.gradient_bytes,
             "multiply_adds": multiply_adds[layer.name] // _SAMPLES,
             "handed_on": handed_on.get(index + 1),
+            "outputs": cast(nn.Linear, layer.module).out_features if index in split else None,
         }
         for index, layer in enumerate(layers(outline))
     ]
@@ -57,9 +63,22 @@ def stages_of(network: Network, count: int) -> tuple[int, ...]:
         raise CannotRun(f"network {network.name} cannot be cut into {count} stages: {error}") from error
 
 
+def split_of(network: Network) -> list[int]:
+    """The layers of which preset one-weird-trick splits the outputs; `CannotRun` says why there are none."""
+    try:
+        return _splittable(cast(Hashable, network))
+    except InputError as error:
+        raise CannotRun(f"network {network.name} has no outputs to split over workers: {error}") from error
+
+
+@lru_cache
+def _splittable(network: Hashable) -> list[int]:
+    return splittable(cast(Network, network).outline())
+
+
 @lru_cache
 def _cuts(network: Hashable) -> Cuts:
     known = cast(Network, network)
     outline = known.outline()
     rows = _rows(known, outline, Cutting(outline).handed_on(known.takes))  # which says why it cannot be followed
-    return Cuts(tuple(row["multiply_adds"] for row in rows), tuple(row["handed_on"] for row in rows))
+    return Cuts(*(tuple(row[name] for row in rows) for name in ("multiply_adds", "handed_on", "outputs")))

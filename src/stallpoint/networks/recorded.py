@@ -21,5 +21,5 @@ def describe_recorded(network: str, layers: Path) -> dict[str, list[Any]]:
     if not found["layer"]:
         found = {"layer_index": [0], "layer": [network], "layer_type": ["other"], "gradient_bytes": [0]}
     count = len(found["layer"])
-    unknown = dict.fromkeys(("parameters", "multiply_adds", "handed_on"), [None] * count)
+    unknown = dict.fromkeys(("parameters", "multiply_adds", "handed_on", "outputs"), [None] * count)
     return {"network": [network] * count, **found, **unknown}

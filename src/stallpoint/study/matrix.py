@@ -150,6 +150,11 @@ def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own
             return f"preset {name} cuts networks that stallpoint builds, and {combination['network']} is a command"
         if network and ranks > network.most_stages:
             return f"{ranks} stages, but network {network.name} can be cut into {network.most_stages} at most"
+    if preset.splits_outputs and ranks > 1:
+        if combination["network"] in catalogue.commands:
+            return f"preset {name} splits networks that stallpoint builds, and {combination['network']} is a command"
+        if network and not network.split_layers:
+            return f"preset {name} splits fully-connected layers behind convolutions, and {network.name} has none"
     return None
 
 

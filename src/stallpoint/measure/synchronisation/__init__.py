@@ -10,10 +10,11 @@ global mini-batch. `assembly` puts together what a preset asks for:
   `asynchronous`, `downpour` and `elastic` with a `server` each asks for itself (`served`);
 - `delayed`: gradients that are put off;
 - `communicator`: who moves the bytes: `mpi` or `torch_distributed`;
-- `ddp`, `zero` and `fsdp` do everything by themselves; `stages` bring no gradients together, but make a pipeline.
+- `ddp`, `zero` and `fsdp` do everything by themselves; `stages` bring no gradients together, but make a pipeline;
+  `outputs` splits fully-connected layers, and leaves the gradients of the others to the rest.
 """
 
-from stallpoint.measure.synchronisation.assembly import sharded, stage, start
+from stallpoint.measure.synchronisation.assembly import sharded, split, stage, start
 from stallpoint.measure.synchronisation.interface import Gathered, Received, Sent, Synchronisation
 
-__all__ = ["Gathered", "Received", "Sent", "Synchronisation", "sharded", "stage", "start"]
+__all__ = ["Gathered", "Received", "Sent", "Synchronisation", "sharded", "split", "stage", "start"]

@@ -31,6 +31,7 @@ from stallpoint.presets import Preset
 
 if TYPE_CHECKING:
     from stallpoint.measure.synchronisation.fsdp import FullySharded
+    from stallpoint.measure.synchronisation.outputs import SplitLayers
     from stallpoint.measure.synchronisation.stages import Stage
 
 SERVED: dict[str, type[Served]] = {"asynchronous": Asynchronous, "downpour": Downpour, "elastic": Elastic}
@@ -65,6 +66,23 @@ def stage(
     return Stage(network, starts, preset.micro_batches, world, clock, device, waiting)
 
 
+def split(
+    preset: Preset,
+    network: nn.Module,
+    places: Sequence[int],
+    world: World,
+    clock: Clock,
+    device: torch.device,
+    waiting: Callable[[bool], None],
+) -> SplitLayers | None:
+    """What splits the layers of `network` at these `places` over the workers; None: each worker has all of them."""
+    if world.size == 1 or not preset.splits_outputs:
+        return None
+    from stallpoint.measure.synchronisation.outputs import SplitLayers  # loads slowly
+
+    return SplitLayers(network, places, world, clock, device, preset, waiting)
+
+
 def start(
     preset: Preset,
     network: nn.Module,
@@ -84,7 +102,8 @@ def start(
     `step` updates weights where the preset has that done by one rank, and `for_server` makes what updates the share of
     a server; plans that need measured times are made after `warmup` iterations. With `empty_messages` every message
     carries one value, and no gradients. `waiting` is told when a rank begins and ends to wait in the middle of
-    computing. What shards weights is another network, which `sharded` makes, and `stage` a part of it.
+    computing. What shards weights is another network, which `sharded` makes, and `stage` a part of it; of what `split`
+    makes these are the layers that all workers have.
     """
     if world.size == 1 or not preset.communicates:
         return Alone(network)

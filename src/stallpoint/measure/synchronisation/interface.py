@@ -63,7 +63,7 @@ class Synchronisation(Protocol):
         step(parameters)
 
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
-        """All-gathers of weights since the start of the iteration, by layer."""
+        """All-gathers of weights, or of what layers take, since the start of the iteration, by layer."""
         return {}
 
     def ready(self, layer: int) -> None:

@@ -13,7 +13,10 @@ weights and L those of the largest block:
     zero-1    the same, and all weights as they are gathered, a share and the whole: W (1 + 1/n)
     fsdp      a gathered block and `gather_ahead` more, its gradients, and those as they are sent: (3 + ahead) L; with
               k > 1 the gradients of all parts before the last stay whole: W
+    outputs   what split layers take, of all samples: B values of each input and each class
     others    send gradients from where they lie, or small ones packed: nothing
+
+Where outputs are split the part S of all weights that these layers have is divided: 1/s = 1/s_o = 1 - S + S/n.
 
 Rajbhandari et al. (2020), section 3, for what is divided. Activation checkpointing is predicted from such training
 alone: how much of the slope the blocks are was not measured.
@@ -34,6 +37,7 @@ from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.peaks import AVAILABLE, BESIDE_BATCH, DEVICE, HOST, Peaks, predicted
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import NONE, Preset
+from stallpoint.stages import Cuts
 from stallpoint.workers import Place
 
 YES, NO, UNDECIDED, UNKNOWN = "yes", "no", "undecided", "unknown"
@@ -74,13 +78,14 @@ class Memory:
         presets: Mapping[str, Preset],
         peak_memory: pd.DataFrame,
         environments: pd.DataFrame,
+        cuts: Mapping[str, Cuts] | None = None,
     ) -> None:
-        """`largest` are rows of the largest_batch table, the frames tidy tables."""
+        """`largest` are rows of the largest_batch table, the frames tidy tables; `cuts` as `Cluster` has them."""
         self._peaks = {(*one.training, one.memory): one for one in peaks}
         alone = [one for one in self._peaks.values() if one.labels["sync"] == NONE]
         self._alone = {tuple(one.labels[name] for name in _OF_ALONE): one for one in alone}
         self._tried = {tuple(row[name] for name in (*BESIDE_BATCH, "memory")): row for row in largest}
-        self._networks, self._presets = networks, presets
+        self._networks, self._presets, self._cuts = networks, presets, cuts or {}
         self._peak_memory, self._environments = peak_memory, environments
 
     def held_out(self, point: Point) -> MemoryUse:
@@ -106,7 +111,8 @@ class Memory:
         memory, base = next(found, (HOST, None))
         peak = unknown_ensemble()
         if base is not None:
-            peak = _peak(base, point, self._presets[point.sync], self._networks.get(point.network))
+            layers, cuts = self._networks.get(point.network), self._cuts.get(point.network)
+            peak = _peak(base, point, self._presets[point.sync], layers, _split(layers, cuts))
         available = self._available(point, memory)
         tried = self._tried.get((*self._training(point), memory), {})
         return MemoryUse(memory, peak, available, _verdict(point.worker_batch, tried, peak, available))
@@ -165,7 +171,24 @@ def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: flo
     return YES if high <= available else NO if low > available else UNDECIDED
 
 
-def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None) -> Ensemble:
+class _Split(NamedTuple):
+    """What a network has that can be split by outputs."""
+
+    share: float
+    """The layers' part of all weights."""
+    gathered: int
+    """What they and the loss take, bytes of one sample."""
+
+
+def _split(layers: Layers | None, cuts: Cuts | None) -> _Split | None:
+    """None where it is not known, or there is nothing."""
+    if layers is None or cuts is None or not cuts.split:
+        return None
+    sizes = layers.gradient_bytes
+    return _Split(float(sizes[list(cuts.split)].sum() / sizes.sum()), sum(cuts.gathered.values()))
+
+
+def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None, split: _Split | None) -> Ensemble:
     """The most memory of one of the point's workers, bytes."""
     same = base.preset == preset and base.place == point.place
     checkpoints = bool(base.preset and base.preset.activation_checkpointing)
@@ -176,9 +199,12 @@ def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None) -> E
     peak = base.peaks.measured[:, batches.index(int(b))] if b in batches else predicted(base.peaks, b)
     if same or layers is None:
         return peak
-    whole = _whole(base)
-    more = _extra(preset, point.place, whole, layers)
-    return np.asarray(peak + more - (_extra(base.preset, base.place, whole, layers) if base.preset else 0.0))
+    if split is None and any(one and one.splits_outputs for one in (preset, base.preset)):
+        return unknown_ensemble()
+    whole = _whole(base, split)
+    more = _extra(preset, point.place, whole, layers, split, point.worker_batch)
+    has = _extra(base.preset, base.place, whole, layers, split, b) if base.preset else 0.0
+    return np.asarray(peak + more - has)
 
 
 class _Whole(NamedTuple):
@@ -189,28 +215,36 @@ class _Whole(NamedTuple):
     optimiser: float
 
 
-def _parts(preset: Preset, place: Place) -> tuple[int, int]:
+def _parts(preset: Preset, place: Place, split: _Split | None) -> tuple[float, float]:
     """In how many parts weights and gradients are, and the optimiser's state."""
     of_state = preset.shards(*place) if place[0] * place[1] > 1 else 1
+    if preset.splits_outputs and split:
+        parts = 1 / (1 - split.share * (1 - 1 / of_state))
+        return parts, parts
     return of_state if preset.shards_weights or preset.staged else 1, of_state
 
 
-def _whole(base: _Base) -> _Whole:
-    of_weights, of_state = _parts(base.preset, base.place) if base.preset else (1, 1)
+def _whole(base: _Base, split: _Split | None) -> _Whole:
+    of_weights, of_state = _parts(base.preset, base.place, split) if base.preset else (1, 1)
     kept = base.peaks.parts[0]
     return _Whole(of_weights * (kept["weights"] + kept["gradients"]), of_state * kept["optimiser"])
 
 
-def _extra(preset: Preset, place: Place, whole: _Whole, layers: Layers) -> float:
+def _extra(
+    preset: Preset, place: Place, whole: _Whole, layers: Layers, split: _Split | None, worker_batch: float
+) -> float:
     """What a preset adds to a worker's memory and takes from it, bytes."""
-    if place[0] * place[1] == 1:
+    ranks = place[0] * place[1]
+    if ranks == 1:
         return 0.0
-    of_weights, of_state = _parts(preset, place)
+    of_weights, of_state = _parts(preset, place, split)
     divided = (1 - 1 / of_weights) * whole.weights + (1 - 1 / of_state) * whole.optimiser
+    if preset.splits_outputs and split:
+        return split.gathered * worker_batch * ranks - divided
     return _messages(preset, layers, of_state) - divided
 
 
-def _messages(preset: Preset, layers: Layers, shards: int) -> float:
+def _messages(preset: Preset, layers: Layers, shards: float) -> float:
     """What one worker has of messages beside weights and gradients, bytes."""
     sizes = layers.gradient_bytes
     whole = float(sizes.sum())

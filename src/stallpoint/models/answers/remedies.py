@@ -176,6 +176,9 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
         # What is not synchronous trains something else.
         known = preset.communicates and preset.synchronous and preset.predictable and measured
         divides = not preset.shards_weights or preset.shards(*point.place) > 1
+        if known and preset.splits_outputs:
+            cuts = study.cluster.cuts.get(point.network)
+            divides = bool(cuts and cuts.split)
         if name not in study.variants and known and divides and preset not in seen:
             seen.append(preset)
             also = "" if preset.lossless else LOSSY

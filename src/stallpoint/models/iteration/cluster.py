@@ -76,7 +76,7 @@ class Cluster:
     effects: LearnedEffects = no_effects
     """What training takes beyond its isolated parts."""
     cuts: Mapping[str, Cuts] = field(default_factory=dict)
-    """Where each network can be cut into the stages of a pipeline, as far as that is known."""
+    """Where each network can be cut into the stages of a pipeline or split by outputs, as far as that is known."""
 
     def preset(self, point: Point) -> Preset:
         """The preset of a point."""
@@ -89,6 +89,10 @@ class Cluster:
     def staged(self, point: Point) -> bool:
         """Whether the point's workers have a stage of the network each."""
         return point.ranks > 1 and self.preset(point).staged
+
+    def splits(self, point: Point) -> bool:
+        """Whether the point's workers have a share of the outputs of some layers each."""
+        return point.ranks > 1 and self.preset(point).splits_outputs
 
     def communicates(self, point: Point) -> bool:
         """Whether the workers of a point train together; one worker alone does."""

@@ -37,7 +37,8 @@ from stallpoint.workers import Place, counts, curves_of, place_of
 
 def learning(cluster: Cluster, points: Sequence[Measured], trainings: Trainings, pace: Pace, seed: int) -> Cluster:
     """`cluster` with the effects that its training cells show."""
-    sending = [one for one in points if cluster.communicates(one.point) and not cluster.staged(one.point)]
+    whole = [one for one in points if not (cluster.staged(one.point) or cluster.splits(one.point))]
+    sending = [one for one in whole if cluster.communicates(one.point)]
     isolated = DagModel(cluster).isolated
 
     def reading(measured: Measured) -> Ensemble:
@@ -134,7 +135,8 @@ class DagModel:
     def _times(self, point: Point, without: frozenset[str] = frozenset()) -> Times | None:
         """What one worker alone computes of an iteration: all parts of its mini-batch, and its share of the update.
 
-        Of a pipeline all layers for all micro-batches, which its stages share.
+        Of a pipeline all layers for all micro-batches, which its stages share. Of split layers the largest share, with
+        the samples of all workers; where their times at B are not known, they grow with the samples.
         """
         preset, prefetch = self._cluster.preset(point), point.prefetch
         whole, parts = point.worker_batch, preset.accumulate
@@ -148,7 +150,24 @@ class DagModel:
             return None
         if preset.activation_checkpointing:
             times = times.recomputing(_in_blocks(self._layers(point)))
+        if shares := self._shares_of_outputs(point):
+            everyone = self._cluster.compute.times(
+                point.network, point.hardware, point.global_batch, prefetch=prefetch, without=without
+            )
+            times = times.with_shares(everyone or times.scaled(point.ranks), shares)
+            return replace(times, update=times.update * self._kept(point, shares))
         return replace(times.in_parts(parts), update=times.update / preset.shards(*point.place))
+
+    def _shares_of_outputs(self, point: Point) -> dict[int, float]:
+        """What the worker with most outputs has of those of each split layer; empty where none is split."""
+        cuts = self._cluster.cuts.get(point.network)
+        split = cuts.split if cuts and self._cluster.splits(point) else {}
+        return {layer: -(-outputs // point.ranks) / outputs for layer, outputs in split.items()}
+
+    def _kept(self, point: Point, shares: Mapping[int, float]) -> float:
+        """The part of all weights that a worker has with these shares of layers."""
+        sizes = self._layers(point).gradient_bytes
+        return 1 - float(sum(sizes[layer] * (1 - share) for layer, share in shares.items()) / max(1, sizes.sum()))
 
     def _layers(self, point: Point) -> Layers:
         return self._cluster.compute.layers[point.network]
@@ -159,6 +178,7 @@ class DagModel:
         isolated = self._isolated(point, times, sent)
         reading, slower = self._beside_gradients(point, base, sent, reading)
         messages = isolated.messages.slowed(np.reshape(slower, (-1, 1)))
+        exchanged = self._exchanged(point).slowed(np.reshape(slower, (-1, 1)))
         gathered = self._gathered(point, sent)
         waits, prefetch = bool(sent) and preset.waits, point.prefetch > 0
         after_update = np.zeros(1 + REPLICATES)
@@ -169,10 +189,14 @@ class DagModel:
         else:
             after_update = after_update + learned.after(gathered.isolated, gathered.rounds).sum(-1)
             costs = _costs(point, preset, times, reading, messages, sent, learned, after_update, waits=waits)
-            earlier = times.backward * learned.backward * (1 - 1 / preset.accumulate)
-            timeline = timelines.whole(
-                costs, preset, prefetch=prefetch, earlier=earlier, forward=times.forward * learned.forward
-            )
+            if self._cluster.splits(point):
+                costs = self._gathering(costs, point, times, learned, learned.after(exchanged.isolated, point.ranks))
+                timeline = timelines.split(costs, preset, prefetch=prefetch)
+            else:
+                earlier = times.backward * learned.backward * (1 - 1 / preset.accumulate)
+                timeline = timelines.whole(
+                    costs, preset, prefetch=prefetch, earlier=earlier, forward=times.forward * learned.forward
+                )
         start, end = timeline.start, timeline.end
         whole = isolated.backward * learned.backward
         slowed = learned.backward * np.divide(timeline.backward, whole, out=np.ones_like(whole), where=whole > 0)
@@ -193,11 +217,33 @@ class DagModel:
                 fully_connected=_of_fully_connected(layers, of_layers),
             ),
             reading,
-            _latency_share(messages, end - start, timeline.late),
+            _latency_share(
+                messages.and_then(exchanged),
+                np.concatenate([end - start, exchanged.isolated], axis=-1),
+                np.concatenate([timeline.late, exchanged.isolated], axis=-1),
+            ),
             isolated.computing,
-            np.asarray(isolated.messages.isolated.sum(-1) + preset.gathers * gathered.isolated.sum(-1)),
+            np.asarray(
+                isolated.messages.isolated.sum(-1)
+                + preset.gathers * gathered.isolated.sum(-1)
+                + exchanged.isolated.sum(-1)
+            ),
             learned.backward / learned.forward if sent and preset.overlaps else None,
             _layer_table(layers, times, learned, slowed, sent, start, end),
+        )
+
+    def _gathering(
+        self, costs: taskgraph.Costs, point: Point, times: Times, learned: Effects, exchanged: Ensemble
+    ) -> taskgraph.Costs:
+        """`costs` of a worker that gathers what split layers take: `exchanged` as `_exchanged` has the messages."""
+        forward = _pace(learned, waits=True)[..., None] * times.forward_steps * learned.forward[:, None]
+        taking = self._cluster.cuts[point.network].gathered
+        gathers, scatters = np.split(exchanged.T, 2)
+        return replace(
+            costs,
+            copy=times.host_to_device + _taken(point, learned),
+            forward=np.moveaxis(forward, -1, 0),
+            gathered=dict(zip(taking, zip(gathers, scatters, strict=True), strict=True)),
         )
 
     def _through_stages(self, point: Point, times: Times, reading: Ensemble, learned: Effects) -> Predicted:
@@ -287,9 +333,11 @@ class DagModel:
         return replace(isolated, forward=passes.forward, backward=passes.backward, gathered=gathered)
 
     def _predictable(self, point: Point) -> bool:
-        """Whether the model knows what the point's preset does, and where a pipeline's stages are."""
+        """Whether the model knows what the point's preset does, and where its stages or split layers are."""
         cuts = self._cluster.cuts.get(point.network)
         if self._cluster.staged(point) and not (cuts and point.ranks <= cuts.most_stages):
+            return False
+        if self._cluster.splits(point) and not (cuts and cuts.split):
             return False
         return self._cluster.preset(point).predictable
 
@@ -311,6 +359,14 @@ class DagModel:
             messages=messages,
         )
 
+    def _exchanged(self, point: Point) -> Messages:
+        """Where outputs are split: the all-gathers of what layers take, then the reduce-scatters of its gradients."""
+        sizes: list[int] = []
+        if self._cluster.splits(point):
+            sizes = [point.global_batch * size for size in self._cluster.cuts[point.network].gathered.values()]
+        gathers, scatters = (self._messages(point, sizes, operation) for operation in (ALL_GATHER, REDUCE_SCATTER))
+        return gathers.and_then(scatters)
+
     def _sizes(self, point: Point, sent: Sequence[Sequence[int]]) -> list[int]:
         """Bytes of each message before compression."""
         of_layer = self._layers(point).gradient_bytes
@@ -321,7 +377,8 @@ class DagModel:
         preset = self._cluster.preset(point)
         if learned.sent is not None and preset.grouping == "fused":
             return learned.sent
-        sizes = self._layers(point).gradient_bytes.tolist()
+        split = self._shares_of_outputs(point)
+        sizes = [0 if at in split else size for at, size in enumerate(self._layers(point).gradient_bytes.tolist())]
         return messages(preset, sizes, self._merge(point, sizes, backward), self._layers(point).names)
 
     def _merge(self, point: Point, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
@@ -356,7 +413,7 @@ class DagModel:
     def _gathered(self, point: Point, sent: Sequence[Sequence[int]]) -> Messages:
         """All-gathers of the weights of each message; of shares that were updated, of all in one."""
         preset, sizes = self._cluster.preset(point), self._sizes(point, sent)
-        if preset.sharding == "none" or not sent:
+        if not preset.gathers or not sent:
             sizes = []
         elif not preset.shards_weights:
             sizes = [sum(sizes)]

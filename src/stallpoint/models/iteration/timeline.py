@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -57,11 +58,7 @@ def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, se
     """Of workers with a share of the weights; `sent` are the blocks in the order of sending."""
     tasks = taskgraph.sharded_tasks(costs, preset, prefetch=prefetch)
     schedule = taskgraph.schedule(tasks)
-    took = {task.name: schedule.end[task.name][0] - schedule.start[task.name][0] for task in tasks}
-
-    def of(*kinds: str) -> Ensemble:
-        return np.asarray(sum(took[name] for name in took if name.startswith(kinds) and name.endswith(" of 1")))
-
+    of = partial(_took, tasks, schedule)
     begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
     forward, backward = of("forward"), of("backward")
     names = [f"reduce-scatter {block + 1} of 1" for block in sent]
@@ -79,6 +76,28 @@ def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, se
     )
 
 
+def split(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool) -> Timeline:
+    """Of workers with a share of the outputs of some layers: their passes wait for what they gather."""
+    tasks = taskgraph.iteration_tasks(costs, preset, prefetch=prefetch)
+    schedule = taskgraph.schedule(tasks)
+    of = partial(_took, tasks, schedule)
+    begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
+    forward, backward = of("forward"), of("backward")
+    turned = schedule.start[f"backward {len(costs.backward)} of 1"][0]
+    names = [f"{message.name} of 1" for message in costs.messages]
+    start, end = (_since(turned, at, names) for at in (schedule.start, schedule.end))
+    return Timeline(
+        seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
+        forward=forward,
+        backward=backward,
+        exposed=np.maximum(schedule.start["update of 1"][0] - begin - forward - backward, 0.0),
+        communication=of("all-gather", "reduce-scatter", "all-reduce"),
+        start=start,
+        end=end,
+        late=end - (schedule.end["backward 1 of 1"][0] - turned)[:, None],
+    )
+
+
 def pipelined(
     read: Ensemble, copy: Ensemble, stages: Sequence[taskgraph.StageCosts], preset: Preset, *, prefetch: bool
 ) -> tuple[Ensemble, Ensemble]:
@@ -87,6 +106,12 @@ def pipelined(
     updated = schedule.end["update of 0"]
     waits = np.maximum(schedule.start["forward 1 of 1 on 1"] - updated - copy, 0.0)
     return np.asarray(schedule.end["update of 1"] - updated), np.asarray(waits)
+
+
+def _took(tasks: Sequence[taskgraph.Task], schedule: taskgraph.Schedule, *kinds: str) -> Ensemble:
+    """What the tasks of these kinds took in the second iteration, one after the other."""
+    names = [task.name for task in tasks if task.name.startswith(kinds) and task.name.endswith(" of 1")]
+    return np.asarray(sum(schedule.end[name][0] - schedule.start[name][0] for name in names))
 
 
 def _since(begin: Reals, at: Mapping[str, Reals], names: Sequence[str]) -> Ensemble:

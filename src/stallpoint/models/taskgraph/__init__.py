@@ -1,7 +1,7 @@
 """The DAG model of synchronous SGD (Shi et al. 2018, section IV): one road from a preset to a prediction.
 
 `builders`, `sharded` and `pipelined` write the task graph of a preset's iteration, `tasks` says when each task runs.
-See docs/models/dag.md, docs/models/sharding.md and docs/models/pipeline.md.
+See docs/models/dag.md, docs/models/sharding.md, docs/models/pipeline.md and docs/models/one-weird-trick.md.
 """
 
 from stallpoint.models.taskgraph.builders import Costs, Message, equation, gradients_ready, iteration_tasks

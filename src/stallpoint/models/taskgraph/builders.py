@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,9 @@ class Costs:
     """t_c, in the order of sending; none on one worker."""
     update: npt.ArrayLike
     """t_u."""
+    gathered: Mapping[int, tuple[npt.ArrayLike, npt.ArrayLike]] = field(default_factory=dict)
+    """Where outputs are split: of layers (positions) that take what all workers have computed, the all-gather before
+    the forward pass of the layer and the reduce-scatter behind its backward pass. Computing waits for both."""
 
 
 def gradients_ready(backward: npt.ArrayLike) -> Reals:
@@ -70,7 +73,7 @@ def iteration_tasks(
     the update. With ``start: layer-ready`` a message goes when the gradients of all its layers are complete on all
     workers, else after the whole backward pass. The messages are those of the first worker. Names: ``read of 0``,
     ``forward 1 of 0``, ``backward 3 of 1``, ``all-reduce 5..3 of 1``, ``update of 1``; of several workers
-    ``backward 3 of 1 on 2``.
+    ``backward 3 of 1 on 2``. What is gathered for the fourth layer: ``all-gather 4 of 0``, ``reduce-scatter 4 of 0``.
     """
     workers = [costs] if isinstance(costs, Costs) else list(costs)
     for one in workers:
@@ -94,6 +97,8 @@ def equation(preset: Preset, *, prefetch: bool) -> str:
         return "pipeline"
     if preset.shards_weights:
         return "sharded"
+    if preset.splits_outputs:
+        return "outputs"
     if not prefetch:
         return "eq. 2 with t_c^no" if preset.overlaps else "eq. 2"
     return "eq. 5" if preset.overlaps else "eq. 3"
@@ -117,11 +122,18 @@ def _worker(costs: Costs, preset: Preset, number: int, on: str, *, prefetch: boo
     own = on.removeprefix(" on")
     before = (f"copy of {number}{on}", *((f"update of {number - 1}",) if number else ()))
     depth = len(costs.backward)
-    passes = [(f"forward {layer}", seconds) for layer, seconds in enumerate(costs.forward, 1)]
-    passes += [(f"backward {layer}", costs.backward[layer - 1]) for layer in range(depth, 0, -1)]
-    for name, seconds in passes:
+    passes: list[tuple[str, Kind, npt.ArrayLike]] = []
+    for layer, seconds in enumerate(costs.forward, 1):
+        if layer - 1 in costs.gathered:
+            passes.append((f"all-gather {layer}", Kind.MESSAGE, costs.gathered[layer - 1][0]))
+        passes.append((f"forward {layer}", Kind.COMPUTE, seconds))
+    for layer in range(depth, 0, -1):
+        passes.append((f"backward {layer}", Kind.COMPUTE, costs.backward[layer - 1]))
+        if layer - 1 in costs.gathered:
+            passes.append((f"reduce-scatter {layer}", Kind.MESSAGE, costs.gathered[layer - 1][1]))
+    for name, kind, seconds in passes:
         task = f"{name} of {number}{on}"
-        yield Task(task, Kind.COMPUTE, f"compute stream{own}", seconds, before)
+        yield Task(task, kind, f"compute stream{own}", seconds, before)
         before = (task,)
 
 

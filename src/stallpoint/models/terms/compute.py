@@ -60,6 +60,21 @@ class Times:
         again = np.where(layers, self.layers_forward, 0.0)
         return replace(self, layers_backward=self.layers_backward + again, backward=self.backward + again.sum(-1))
 
+    def with_shares(self, other: Times, shares: Mapping[int, float]) -> Times:
+        """With these shares of what layers take in `other` in place of what they take here."""
+        forward, backward = self.layers_forward.copy(), self.layers_backward.copy()
+        for layer, share in shares.items():
+            forward[:, layer] = share * other.layers_forward[:, layer]
+            backward[:, layer] = share * other.layers_backward[:, layer]
+        return replace(
+            self,
+            layers_forward=forward,
+            layers_backward=backward,
+            forward=self.forward + (forward - self.layers_forward).sum(-1),
+            backward=self.backward + (backward - self.layers_backward).sum(-1),
+            source=self.source if self.source != "measured at b" else other.source,
+        )
+
     def scaled(self, factor: float | Ensemble) -> Times:
         """All that is computed times `factor`, one or one for each replicate; copying to the device stays as it is."""
         layers = {name: getattr(self, name) * np.reshape(factor, (-1, 1)) for name in _OF_LAYERS}

@@ -244,7 +244,7 @@ def _ahead(point: Point) -> bool:
 
 
 def _updating(preset: Preset) -> tuple[bool, str]:
-    return preset.updates_on_server, preset.sharding
+    return preset.updates_on_server, "none" if preset.splits_outputs else preset.sharding
 
 
 def _scheme(preset: Preset) -> tuple[str, str, bool]:

@@ -46,6 +46,11 @@ class Messages:
             self.latency + other.latency, self.isolated + other.isolated, self.rounds + other.rounds, co_run
         )
 
+    def and_then(self, others: Messages) -> Messages:
+        """These and then the `others`, on idle nodes."""
+        latency = np.concatenate([self.latency, others.latency], axis=-1)
+        return Messages(latency, np.concatenate([self.isolated, others.isolated], axis=-1))
+
     @property
     def beside(self) -> Ensemble:
         """How long each takes while every rank computes, as far as that is known."""
