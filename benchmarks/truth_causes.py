@@ -69,7 +69,7 @@ def planted_curve(lost: Mapping[str, float], noise: Noise, random: np.random.Gen
     alone = points[1, "compute"].parts
     nothing = np.empty((1, 0))
     isolated = IsolatedTimes(
-        alone.forward, alone.backward, alone.update, alone.matrix, alone.fully_connected, Messages(nothing, nothing)
+        alone.forward, alone.backward, alone.update, alone.matrix, alone.fully_connected, Messages(nothing, nothing, 0)
     )
     there = {nodes: points[nodes, "strong"] for nodes in (1, WORKERS)}
     return ScalingCurve(there, {nodes: _predicted(point, isolated) for nodes, point in there.items()})

@@ -47,9 +47,9 @@ class Messages:
         )
 
     def and_then(self, others: Messages) -> Messages:
-        """These and then the `others`, on idle nodes."""
+        """These and then the `others`, among the same ranks, on idle nodes."""
         latency = np.concatenate([self.latency, others.latency], axis=-1)
-        return Messages(latency, np.concatenate([self.isolated, others.isolated], axis=-1))
+        return Messages(latency, np.concatenate([self.isolated, others.isolated], axis=-1), self.rounds)
 
     @property
     def beside(self) -> Ensemble:
