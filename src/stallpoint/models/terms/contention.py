@@ -216,7 +216,7 @@ class Contention:
             work=_work(overlapping, more, random) if overlapping else _untaught_work(others),
             beside=beside or NONE.beside,
             after=after or NONE.after,
-            gathering=_gathering(scheme, random) or _gathering(same_way, random) or NONE.gathering,
+            gathering=gathering(scheme, random) or gathering(same_way, random) or NONE.gathering,
             straggling=_median([seen.straggling for seen in begins], random),
             sent=sent[0] if sent else None,
         )
@@ -309,7 +309,7 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
     return PerMessage(np.where(can_tell, np.maximum(left, 0.0), 0.0), factor)
 
 
-def _gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage | None:
+def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage | None:
     """What all-gathers of these points take, against what was measured while ranks compute; replicates as above."""
     known = [one.isolated.gathered for one in seen]
     pairs = [

@@ -1,0 +1,69 @@
+"""All-gathers of sharded weights: what training says of them, and what is learned from it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stallpoint.models.base.measured import Point
+from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.terms.contention import Seen, gathering
+from stallpoint.models.terms.effects import CoRunCost, IsolatedTimes, Messages
+from stallpoint.models.terms.observed import Observed, observe, sending
+from stallpoint.presets import PRESETS
+from stallpoint.records import PHASES
+
+RANDOM = np.random.default_rng(0)
+
+
+def frames(gathers: list[list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Four iterations of a network of two layers, each a message; seconds of the gather of each layer on each rank."""
+    steps = [(step, rank) for step in range(4) for rank in range(len(gathers))]
+    iterations = pd.DataFrame(steps, columns=["iteration", "rank"])
+    iterations = iterations.assign(cell="one", repeat=1, visit=1, iteration_time=1.0, **dict.fromkeys(PHASES, 0.1))
+    rows = [(step, rank, layer, gathers[rank][layer]) for step, rank in steps for layer in (0, 1)]
+    layers = pd.DataFrame(rows, columns=["iteration", "rank", "layer_index", "gather_end"])
+    layers["message"] = 1 - layers["layer_index"]
+    return iterations, layers.assign(gather_start=0.0, all_reduce_start=0.4, all_reduce_end=0.5)
+
+
+def test_a_gather_is_that_of_the_rank_that_waits_least_in_the_order_of_sending() -> None:
+    found = sending(*frames([[0.3, 0.2], [0.1, 0.05]]))
+    assert found is not None
+    assert observe([found], RANDOM).gathers[0] == pytest.approx([0.05, 0.1])
+
+
+def test_training_that_shards_nothing_has_none() -> None:
+    found = sending(*frames([[np.nan, np.nan]] * 2))
+    assert found is not None
+    assert observe([found], RANDOM).gathers.shape == (1 + REPLICATES, 0)
+
+
+def seen(factor: float, co_run: CoRunCost | None) -> Seen:
+    """Training whose gathers take `factor` times what is known of them, 10 and 20 ms on idle ranks."""
+    isolated = np.tile([0.01, 0.02], (1 + REPLICATES, 1))
+    gathered = Messages(0 * isolated, isolated, 1, co_run)
+    one = np.ones(1 + REPLICATES)
+    found = sending(*frames([list(factor * gathered.beside[0, ::-1])] * 2))
+    assert found is not None
+    observed: Observed = observe([found], RANDOM)
+    times = IsolatedTimes(one, one, one, one, one, gathered, gathered)
+    point = Point("net", "cpu", "disk", "weak", "fsdp", 1, 8, 1, 2, 2, 16, 8)
+    return Seen(point, PRESETS["fsdp"].preset, observed, times, starves=False)
+
+
+@pytest.mark.parametrize("longer", [0.0, 0.03])
+def test_how_much_longer_gathers_take_in_training_is_learned_from_gathers(longer: float) -> None:
+    cost = np.full((1 + REPLICATES, 2), longer)
+    points = [seen(2.0, CoRunCost(cost, 0 * cost)), seen(2.0, None)]
+    learned = gathering(points, RANDOM)
+    assert learned is not None
+    assert learned.share[0] == pytest.approx(2.0, rel=0.1)
+    assert not learned.each.any(), "what was measured has all delays"
+
+
+def test_where_no_training_gathers_nothing_is_learned() -> None:
+    one = seen(2.0, None)
+    assert gathering([replace(one, isolated=replace(one.isolated, gathered=None))], RANDOM) is None
+    assert gathering([], RANDOM) is None
