@@ -180,7 +180,7 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
     # What runs on each node runs in the container too; what starts the whole job does not.
     arguments = [*start, *inside, *command] if launcher.each == JOB else [*inside, *start, *command]
     variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(cell.threads_per_worker)}
-    if launcher.each == WORKER:
+    if launcher.each == WORKER or (launcher.several and cell.ranks == 1):  # accelerate tells one process nothing
         variables |= {
             "RANK": str(rank),
             "WORLD_SIZE": str(cell.ranks),

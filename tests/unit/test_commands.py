@@ -100,6 +100,16 @@ def test_torchrun_is_started_on_each_node_inside_of_the_container() -> None:
     assert text.endswith("--master-addr host --master-port 7 train")
 
 
+@pytest.mark.parametrize(("nodes", "several"), [(1, False), (2, True)])
+def test_accelerate_starts_a_process_for_each_worker(nodes: int, several: bool) -> None:
+    started = process_of(cell("train", nodes=nodes, workers_per_node=1, launch="accelerate"), 0, "host", 7)
+    assert started
+    assert ("--multi_gpu" in started.arguments) == several
+    assert started.arguments[-1] == "train"
+    # By itself it leaves a single process without, and a script's init_process_group then fails.
+    assert ("RANK" in started.variables) == (not several)
+
+
 def test_options_of_pyxis_are_given_to_srun_alone() -> None:
     one = cell("train", nodes=2, launch="srun")
     process = process_of(one, 0, "host", 7, "--container-image=my.sqsh")
