@@ -327,7 +327,7 @@ class DagModel:
         if not (sent and preset.shards_weights):
             return isolated
         gathered, reading = self._gathered(point, sent), np.zeros(1 + REPLICATES)
-        known = effects.MEASURED if gathered.co_run else effects.NONE
+        known = effects.AS_CO_RUN if gathered.co_run else effects.NONE
         costs = _sharded_costs(point, preset, times, reading, isolated.messages, gathered, sent, known)
         passes = timelines.sharded(costs, preset, prefetch=True, sent=[])
         return replace(isolated, forward=passes.forward, backward=passes.backward, gathered=gathered)

@@ -164,5 +164,5 @@ NONE = Effects(
     sent=None,
 )
 """Nothing takes longer: what is assumed where nothing was measured."""
-MEASURED = replace(NONE, work=AS_ISOLATED)
+AS_CO_RUN = replace(NONE, work=AS_ISOLATED)
 """What messages and computing take from each other is what was measured without training."""
