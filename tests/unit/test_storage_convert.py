@@ -137,7 +137,7 @@ def test_the_program_is_killed_at_any_moment_and_ends_well_when_started_again(im
         assert "exists; a conversion makes a new folder" in ended.stderr
     else:
         assert "23 samples of format lmdb, all equal; SHA-256" in ended.stdout
-        assert "convert 1000 samples: 1/1 after" in ended.stderr
+        assert "verify 1000 samples: 1/1 after" in ended.stderr, "what was converted before is not converted again"
     assert held(Storage("s", tmp_path / "db", "lmdb")) == held(images)
 
 
