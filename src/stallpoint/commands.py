@@ -59,6 +59,8 @@ class Launcher:
     """What stands before the command; nothing where the command is run as it is."""
     several: str = ""
     """What is added behind that where there are several workers."""
+    tells_single: bool = True
+    """Whether a single process learns that it is rank 0 of 1, as ``init_process_group`` asks."""
 
 
 LAUNCHERS = {
@@ -73,6 +75,7 @@ LAUNCHERS = {
         "accelerate launch --no_python --num_machines {nodes} --machine_rank {node} --num_processes {ranks} "
         "--main_process_ip {address} --main_process_port {port} --mixed_precision no --dynamo_backend no",
         "--multi_gpu",  # means: a process for each worker, on CPUs too
+        tells_single=False,
     ),
     "srun": Launcher(
         JOB,
@@ -180,7 +183,7 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
     # What runs on each node runs in the container too; what starts the whole job does not.
     arguments = [*start, *inside, *command] if launcher.each == JOB else [*inside, *start, *command]
     variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(cell.threads_per_worker)}
-    if launcher.each == WORKER or (launcher.several and cell.ranks == 1):  # accelerate tells one process nothing
+    if launcher.each == WORKER or (cell.ranks == 1 and not launcher.tells_single):
         variables |= {
             "RANK": str(rank),
             "WORLD_SIZE": str(cell.ranks),

@@ -1,7 +1,8 @@
 """Networks that sleep where a test plants it, trained in turns by real workers, and the tidy tables of that."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -10,8 +11,12 @@ from visiting_cells import agenda
 
 from stallpoint.cells import Cell
 from stallpoint.collect import collect
-from stallpoint.parquet import read
-from stallpoint.records import TIDY_TABLES
+from stallpoint.networks.described import cuts_of
+from stallpoint.networks.description import describe
+from stallpoint.networks.own import own_network
+from stallpoint.parquet import read, write
+from stallpoint.records import NETWORK_LAYERS, TIDY_TABLES
+from stallpoint.stages import Cuts
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.turns.ledger import RECORD, Measurement, round_folder
@@ -35,6 +40,15 @@ def measured(cells: Sequence[Cell], place: Path, planted: str, *, samples: int) 
         collect(table, [folder / RECORD for folder in folders], file)
         found[table.name] = read(table, file).to_pandas()
     return found
+
+
+def cuts_of_planted(network: str, own: Mapping[str, Any], place: Path) -> Cuts:
+    """How that `network` of ``planted.py``, whose entry is `own`, can be divided, through the record that says so."""
+    file = place / f"{network}.parquet"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        write(NETWORK_LAYERS, describe(own_network(network, own)), file)
+    return cuts_of(read(NETWORK_LAYERS, file).to_pandas())
 
 
 def near(low: float, high: float, seconds: float) -> bool:

@@ -16,6 +16,7 @@ from stallpoint.models.iteration.curve import Predicted
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.terms.communication import nominal
 from stallpoint.models.terms.compute import Times
+from stallpoint.models.terms.effects import NONE, Effects, PerMessage
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.presets import ALL_GATHER, ALL_REDUCE, PRESETS, REDUCE_SCATTER, Preset
 from stallpoint.stages import Cuts
@@ -57,15 +58,25 @@ class Computing:
         return Times(of_layers[0], of_layers[1], passes[0], passes[1], 0 * one, UPDATE * one, "measured at b")
 
 
-def predicted(preset: Preset, ranks: int, computing: Computing | None = None, cuts: Cuts | None = CUTS) -> Predicted:
+def predicted(
+    preset: Preset,
+    ranks: int,
+    computing: Computing | None = None,
+    cuts: Cuts | None = CUTS,
+    learned: Effects = NONE,
+) -> Predicted:
     """Weak scaling with `SAMPLES` on each worker."""
+
+    def effects(_point: Point, _held_out: bool = False) -> Effects:
+        return learned
+
     laws = {ALL_REDUCE: "ring", ALL_GATHER: ALL_GATHER, REDUCE_SCATTER: REDUCE_SCATTER}
     links = {
         ("cpu", "mpi", "library", operation): nominal(law, latency=ALPHA, bandwidth=SPEED)
         for operation, law in laws.items()
     }
     known = {"net": cuts} if cuts else {}
-    cluster = Cluster(computing or Computing(), links, NoData(), {"mine": preset}, cuts=known)
+    cluster = Cluster(computing or Computing(), links, NoData(), {"mine": preset}, effects, cuts=known)
     point = Point("net", "cpu", "disk", "weak", "mine", 1, SAMPLES, 1, ranks, ranks, SAMPLES * ranks, SAMPLES)
     base = Measured(point, (), Parts.measured(**dict.fromkeys(TIMES, np.ones(1 + REPLICATES))))
     return DagModel(cluster).curve([base], [], held_out=False).predicted[ranks]
@@ -99,6 +110,15 @@ def test_after_the_backward_pass_nothing_is_hidden() -> None:
     one = predicted(replace(TRICK, start="after-backward"), 2)
     messages = 2 * 2 * (ALPHA + CONV / 2 / SPEED)
     assert one.parts.exposed_communication[0] == pytest.approx(exchanged(2) + messages)
+
+
+def test_what_is_gathered_is_delayed_in_each_of_its_rounds() -> None:
+    after_backward = replace(TRICK, start="after-backward")
+    delayed = replace(NONE, after=PerMessage(np.full(1, 1e-3), np.ones(1)))
+    with_delay, without = (predicted(after_backward, 8, learned=learned).parts for learned in (delayed, NONE))
+    messages, rounds = 2 * len(TAKEN) + 2, 3
+    more = with_delay.exposed_communication[0] - without.exposed_communication[0]
+    assert more == pytest.approx(messages * rounds * 1e-3)
 
 
 def test_the_worker_with_most_outputs_is_waited_for() -> None:

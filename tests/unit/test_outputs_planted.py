@@ -4,16 +4,11 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from planted_training import measured, near
+from planted_training import cuts_of_planted, measured, near
 from visiting_cells import collectives, train
 
 from stallpoint.models.fitting import fit
-from stallpoint.networks.described import cuts_of
-from stallpoint.networks.description import describe
-from stallpoint.networks.own import own_network
-from stallpoint.parquet import read, write
 from stallpoint.presets import ALL_GATHER, ALL_REDUCE, PRESETS, REDUCE_SCATTER, to_values
-from stallpoint.records import NETWORK_LAYERS
 
 pytestmark = pytest.mark.ranks
 
@@ -78,11 +73,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
         replace(collectives(WORKERS), message_bytes=[1024, 16384], operations=[ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER]),
     ]
     found = measured(cells, place, NETWORK, samples=16)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        write(NETWORK_LAYERS, describe(own_network("slow", own)), place / "slow.parquet")
-    cuts = cuts_of(read(NETWORK_LAYERS, place / "slow.parquet").to_pandas())
-    tables = fit(found, nodes=[], cuts={"slow": cuts})
+    tables = fit(found, nodes=[], cuts={"slow": cuts_of_planted("slow", own, place)})
     return {**{name: found[name] for name in ("runs", "layers")}, "predictions": tables["predictions"]}
 
 

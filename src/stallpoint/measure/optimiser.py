@@ -33,6 +33,13 @@ class Optimiser(Protocol):
         """Update these parameters, as far as they have gradients; some of all, where others follow."""
 
 
+@torch.no_grad()
+def restore(optimiser: Optimiser, state: Iterable[torch.Tensor]) -> None:
+    """Have the `optimiser` go on from the `state` that one like it had."""
+    for kept, values in zip(optimiser.state, state, strict=True):
+        kept.copy_(values)
+
+
 def local(values: torch.Tensor) -> torch.Tensor:
     """What this rank holds of sharded `values` (a DTensor); all others as they are."""
     found: torch.Tensor = getattr(values, "_local_tensor", values)

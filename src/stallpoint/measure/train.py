@@ -26,7 +26,7 @@ from stallpoint.measure.gradient_norms import GradientNorms
 from stallpoint.measure.instrumentation import Instrumentation
 from stallpoint.measure.layer_timing import LayerTimer
 from stallpoint.measure.mpi import MPI
-from stallpoint.measure.optimiser import Optimiser, Sgd, local
+from stallpoint.measure.optimiser import Optimiser, Sgd, local, restore
 from stallpoint.measure.optimisers import Adagrad
 from stallpoint.measure.peak_memory import PeakMemory
 from stallpoint.measure.pipeline import InputPipeline, MiniBatch
@@ -282,11 +282,9 @@ class Trainer:
             "delayed": self._delays.state if self._delays else [],
         }
 
-    @torch.no_grad()
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with what `state` gave."""
-        for kept, values in zip(self._optimiser.state, state["optimiser"], strict=True):
-            kept.copy_(values)
+        restore(self._optimiser, state["optimiser"])
         self._synchronisation.restore(state["synchronisation"])
         if self._delays:
             self._delays.restore(state["delayed"])

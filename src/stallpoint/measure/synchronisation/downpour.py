@@ -42,7 +42,8 @@ class Downpour(Served):
 
     def _talk(self, push: bool, pull: bool) -> int:
         if push:
-            self._servers.ask(Ask.PUSH, self._accrued / self._world.size, self._iterations - 1)
+            step = self._iterations - 1  # this iteration is counted already
+            self._servers.ask(Ask.PUSH, self._accrued / self._world.size, step)
             self._accrued.zero_()
         if pull:
             self._flat.write(self._servers.ask(Ask.PULL))

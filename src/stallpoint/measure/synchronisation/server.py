@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from stallpoint.measure.optimiser import Optimiser
+from stallpoint.measure.optimiser import Optimiser, restore
 
 TOKEN_BYTES = 16
 STEP_BYTES = 8
@@ -130,8 +130,7 @@ class Server:
         with self._changed:
             for piece, part in zip(self._pieces, torch.split(state["weights"], self._sizes), strict=True):
                 piece.copy_(part.view_as(piece))
-            for kept, values in zip(self._optimiser.state, state["optimiser"], strict=True):
-                kept.copy_(values)
+            restore(self._optimiser, state["optimiser"])
             self._version, self._pulled, self._clocks = state["version"], dict(state["pulled"]), dict(state["clocks"])
             self._collected, self._sum = list(state["collected"]), state["sum"]
             self._rows = [(update, worker, stale) for update, worker, stale in state["rows"].tolist()]

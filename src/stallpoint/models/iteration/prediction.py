@@ -187,10 +187,10 @@ class DagModel:
             order = range(len(sent) - 1, -1, -1)
             timeline = timelines.sharded(of_shards, preset, prefetch=prefetch, sent=order)
         else:
-            after_update = after_update + learned.after(gathered.isolated, gathered.rounds).sum(-1)
+            after_update = after_update + learned.waited_for(gathered).sum(-1)
             costs = _costs(point, preset, times, reading, messages, sent, learned, after_update, waits=waits)
             if self._cluster.splits(point):
-                costs = self._gathering(costs, point, times, learned, learned.after(exchanged.isolated, point.ranks))
+                costs = self._gathering(costs, point, times, learned, learned.waited_for(exchanged))
                 timeline = timelines.split(costs, preset, prefetch=prefetch)
             else:
                 earlier = times.backward * learned.backward * (1 - 1 / preset.accumulate)

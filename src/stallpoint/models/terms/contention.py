@@ -310,7 +310,10 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool)
 
 
 def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage | None:
-    """What all-gathers of these points take, against what was measured while ranks compute; replicates as above."""
+    """What all-gathers of these points take, over what was measured of them while ranks computed.
+
+    Replicates draw the points again. None where no training gathered.
+    """
     known = [one.isolated.gathered for one in seen]
     pairs = [
         (one.observed.gathers.sum(axis=-1), gathered.beside.sum(axis=-1))

@@ -35,7 +35,7 @@ class Messages:
     isolated: Ensemble
     """On idle nodes."""
     rounds: float
-    """In which the ranks of one have all heard of each other (`rounds`)."""
+    """Of each, as `rounds` counts them."""
     co_run: CoRunCost | None = None
     """None where it was not measured; the isolated time then stands for both."""
 
@@ -101,9 +101,9 @@ class PerMessage:
     """s in each round."""
     share: Ensemble
 
-    def __call__(self, known: Ensemble, rounds: float) -> Ensemble:
+    def __call__(self, known: Ensemble, in_rounds: float) -> Ensemble:
         """Seconds of messages of so many rounds for which `known` [1 + REPLICATES, messages] was measured."""
-        seconds: Ensemble = rounds * self.each[:, None] + self.share[:, None] * known
+        seconds: Ensemble = in_rounds * self.each[:, None] + self.share[:, None] * known
         return seconds
 
 
@@ -146,7 +146,11 @@ class Effects:
         work = self.work(messages.work, messages.rounds)
         part = np.divide(work, beside, out=np.zeros(beside.shape), where=beside > 0)
         slower = 1 / (1 - np.minimum(part, FAIR_SHARE))
-        return self.after(messages.isolated, messages.rounds).T, beside.T, slower.T
+        return self.waited_for(messages).T, beside.T, slower.T
+
+    def waited_for(self, messages: Messages) -> Ensemble:
+        """Seconds of messages beside which nothing computes, [1 + REPLICATES, messages]."""
+        return self.after(messages.isolated, messages.rounds)
 
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)

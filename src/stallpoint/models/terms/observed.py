@@ -142,19 +142,20 @@ def _on_last(sent: pd.DataFrame, values: list[str]) -> pd.DataFrame:
 
 def _gathers(layers: pd.DataFrame) -> pd.DataFrame:
     """One row for each all-gather ahead of the forward pass of each rank and iteration: how long it took."""
-    rows = layers[(layers["message"] >= 0) & layers["gather_end"].notna()]
-    gathers = rows.groupby(["iteration", "rank", "message"], as_index=False).agg(
-        start=("gather_start", "min"), end=("gather_end", "max")
-    )
-    return gathers.assign(seconds=gathers["end"] - gathers["start"])
+    return _spans(layers[layers["gather_end"].notna()], "gather")
 
 
 def _messages(layers: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     """One row for each message of each rank and iteration: how long it took, and how long beside the backward pass."""
-    rows = layers[layers["message"] >= 0]
-    sent = rows.groupby(["iteration", "rank", "message"], as_index=False).agg(
-        start=("all_reduce_start", "min"), end=("all_reduce_end", "max")
-    )
-    sent = sent.merge(times[["iteration", "rank", "begin", "ended"]], on=["iteration", "rank"])
+    sent = _spans(layers, "all_reduce").merge(times[["iteration", "rank", "begin", "ended"]], on=["iteration", "rank"])
     both = np.minimum(sent["end"], sent["ended"]) - np.maximum(sent["start"], sent["begin"])
-    return sent.assign(seconds=sent["end"] - sent["start"], beside=np.maximum(both, 0.0))
+    return sent.assign(beside=np.maximum(both, 0.0))
+
+
+def _spans(layers: pd.DataFrame, what: str) -> pd.DataFrame:
+    """When the operation ``what`` of each message began and ended on each rank in each iteration, and its seconds."""
+    rows = layers[layers["message"] >= 0]
+    spans = rows.groupby(["iteration", "rank", "message"], as_index=False).agg(
+        start=(f"{what}_start", "min"), end=(f"{what}_end", "max")
+    )
+    return spans.assign(seconds=spans["end"] - spans["start"])
