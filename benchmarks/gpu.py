@@ -88,6 +88,7 @@ class Setting:
 
     device: str
     folder: Path
+    part: str = ""
 
     @property
     def gpu(self) -> bool:
@@ -126,7 +127,7 @@ class Setting:
 
     def run(self, cell: Cell, measure: Callable[..., None] | None = None) -> Path:
         """The folder with the records of a visit to `cell`."""
-        folder = self.folder / "raw" / cell.path
+        folder = self.folder / "raw" / self.part / cell.path
         try:
             job.run(cell, measure or kind_of(cell).measure(), folder)
         except SystemExit as end:
@@ -570,15 +571,15 @@ OF_GPUS = ("cudnn", "prefetch", "waits")
 """Parts that a CPU has nothing for."""
 
 
-def run_part(name: str, on: Setting) -> None:
-    """Run a part in this process; its rows go to a file as they come."""
+def run_part(on: Setting) -> None:
+    """Run the part in this process; its rows go to a file as they come."""
     rows = []
     if on.gpu:
         torch.cuda.set_device(0)
-    for row in PARTS[name](on):
+    for row in PARTS[on.part](on):
         rows.append(asdict(row))
         print(f"{row.what}: {row.figures}", flush=True)
-        (on.folder / "parts" / f"{name}.json").write_text(json.dumps(rows, indent=1))
+        (on.folder / "parts" / f"{on.part}.json").write_text(json.dumps(rows, indent=1))
 
 
 def run_apart(name: str, on: Setting, patience: float) -> tuple[list[Row], str, float]:
@@ -610,11 +611,11 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=120, help="seconds a part may take (%(default)s)")
     parser.add_argument("--part", choices=PARTS, help="run this part in this process")
     arguments = parser.parse_args()
-    on = Setting(arguments.device, arguments.folder)
+    on = Setting(arguments.device, arguments.folder, arguments.part or "")
     for name in ("parts", "logs"):
         (on.folder / name).mkdir(parents=True, exist_ok=True)
     if arguments.part:
-        run_part(arguments.part, on)
+        run_part(on)
         return
     table: list[dict[str, Any]] = []
     for name in arguments.parts or PARTS:
@@ -625,9 +626,9 @@ def main() -> None:
         table.append(
             {"part": name, "state": state, "why": why, "seconds": seconds, "rows": [asdict(row) for row in rows]}
         )
+        (on.folder / "table.json").write_text(json.dumps(table, indent=1))
+        (on.folder / "table.md").write_text("\n".join(markdown(table)) + "\n")
         print(*lines_of(table[-1:]), sep="\n", flush=True)
-    (on.folder / "table.json").write_text(json.dumps(table, indent=1))
-    (on.folder / "table.md").write_text("\n".join(markdown(table)) + "\n")
     archive(on.folder)
     implausible = [row for one in table for row in one["rows"] if row["plausible"] is False]
     failed = [one["part"] for one in table if one["state"] == "FAILED"]
