@@ -5,6 +5,7 @@
 #   make test-all  the same with all repetitions, for a night
 #   make bench   the project's benchmarks
 #   make chaos   programs killed and refused at every so-many-th operation on a file; CHAOS="--every 1" takes hours
+#   make gpu     all that one GPU can show, on a machine without a network too (docs/gpu-site.md); GPU="PART ..." for some
 #   make docs    the documentation as a site, in site/
 PYTHON ?= python3
 VENV := .venv
@@ -19,7 +20,7 @@ UV := $(BIN)/uv pip install --python $(BIN)/python -c $(VENV)/requirements.txt
 INSTALL = { test -z "$(SITE_PACKAGES)" && $(PIP) uv && $(PIP) torch numpy && $(UV) -e '.[$(EXTRAS)]'; } || $(PIP) -e '.[$(EXTRAS)]'
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup run test test-all check bench chaos docs cluster-up cluster-down lock clean
+.PHONY: help setup run test test-all check bench chaos gpu docs cluster-up cluster-down lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -54,6 +55,9 @@ bench: setup
 
 chaos: setup
 	$(BIN)/python benchmarks/chaos.py $(CHAOS)
+
+gpu:  # with the environment, where there is one, or whatever PYTHON has; installs nothing
+	PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(or $(wildcard $(BIN)/python),$(PYTHON)) benchmarks/gpu.py $(GPU)
 
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
