@@ -221,17 +221,18 @@ def precisions(on: Setting) -> Iterator[Row]:
         usual = 0.0
         for precision in PRECISIONS if on.gpu else ("float32", "bf16"):
             folder = on.run(on.train(network, batch, precision=precision))
-            of = medians(folder)
+            of, losses = medians(folder), frame(ITERATIONS, folder).sort_values("iteration")["loss"]
             usual = usual or of.iteration_time
             in_force = frame(ENVIRONMENTS, folder)["precision_in_force"][0]
             faster = usual / of.iteration_time
             yield Row(
                 "precisions", f"{network}, b = {batch}: {precision}",
-                f"{ms(of.iteration_time)}, {faster:.3g} × as fast as float32, loss {of.loss:.4g}",
-                "in force, finite, and faster than float32 on a GPU",
+                f"{ms(of.iteration_time)}, {faster:.3g} × as fast as float32, loss from "
+                f"{losses.iloc[0]:.4g} to {losses.iloc[-1]:.4g}",
+                "in force, learning, and faster than float32 on a GPU",
                 bool(
                     in_force == precision
-                    and math.isfinite(of.loss)
+                    and losses.iloc[-1] < losses.iloc[0]
                     and (faster > 1 or precision == "float32" or not on.gpu)
                 ),
             )  # fmt: skip
@@ -435,7 +436,7 @@ def synchronising(on: Setting) -> Iterator[Row]:
             and (sent["all_reduce_end"] >= sent["all_reduce_start"]).all()
         )
         overlapping = float(
-            (sent["all_reduce_start"] < of.iteration_time - of.update - of.exposed_communication).mean()
+            (sent["all_reduce_start"] < of.iteration_time - of["update"] - of.exposed_communication).mean()
         )
         yield Row(
             "synchronisation", name,
@@ -554,7 +555,7 @@ def probing(on: Setting) -> Iterator[Row]:
     of = rows.median(numeric_only=True)
     yield Row("probe", "eight linear layers",
               f"{len(rows)} iterations of {ms(of.iteration_time)}: forward {ms(of.forward)}, backward "
-              f"{ms(of.backward)}, update {ms(of.update)}; by the host's clock {ms(last)}",
+              f"{ms(of.backward)}, update {ms(of['update'])}; by the host's clock {ms(last)}",
               "backward is 1.2 to 3 × forward", bool(1.2 < of.backward / of.forward < 3))  # fmt: skip
     peak = pd.concat([pd.read_parquet(file) for file in sorted(folder.rglob("peak_memory*.parquet"))])
     yield Row(
@@ -579,7 +580,9 @@ def run_part(on: Setting) -> None:
     for row in PARTS[on.part](on):
         rows.append(asdict(row))
         print(f"{row.what}: {row.figures}", flush=True)
-        (on.folder / "parts" / f"{on.part}.json").write_text(json.dumps(rows, indent=1))
+        (on.folder / "parts" / f"{on.part}.json").write_text(
+            json.dumps(rows, indent=1, default=lambda scalar: scalar.item())
+        )
 
 
 def run_apart(name: str, on: Setting, patience: float) -> tuple[list[Row], str, float]:
