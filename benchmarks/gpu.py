@@ -435,7 +435,7 @@ def synchronising(on: Setting) -> Iterator[Row]:
             and (sent["all_reduce_end"] >= sent["all_reduce_start"]).all()
         )
         overlapping = float(
-            (sent["all_reduce_start"] < of.iteration_time - of.update - of.exposed_communication).mean()
+            (sent["all_reduce_start"] < of.iteration_time - of["update"] - of.exposed_communication).mean()
         )
         yield Row(
             "synchronisation", name,
@@ -554,7 +554,7 @@ def probing(on: Setting) -> Iterator[Row]:
     of = rows.median(numeric_only=True)
     yield Row("probe", "eight linear layers",
               f"{len(rows)} iterations of {ms(of.iteration_time)}: forward {ms(of.forward)}, backward "
-              f"{ms(of.backward)}, update {ms(of.update)}; by the host's clock {ms(last)}",
+              f"{ms(of.backward)}, update {ms(of['update'])}; by the host's clock {ms(last)}",
               "backward is 1.2 to 3 × forward", bool(1.2 < of.backward / of.forward < 3))  # fmt: skip
     peak = pd.concat([pd.read_parquet(file) for file in sorted(folder.rglob("peak_memory*.parquet"))])
     yield Row(
