@@ -428,6 +428,11 @@ def synchronising(on: Setting) -> Iterator[Row]:
             yield Row("synchronisation", name, f"FAILED: {error}", "", False)
             continue
         of, rows = medians(folder), counted(LAYERS, folder)
+        if preset.shards_weights:
+            yield Row("synchronisation", name, f"{ms(of.iteration_time)}, {of.iteration_time / alone:.3g} × isolated",
+                      "no shards among one rank, so FSDP2 sends nothing: an isolated iteration within a tenth",
+                      bool(0.9 < of.iteration_time / alone < 1.1 and of.communication == 0))  # fmt: skip
+            continue
         sent = rows[rows["message"] >= 0]
         learning = rows[rows["gradient_bytes"] > 0]
         ordered = bool(
