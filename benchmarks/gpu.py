@@ -440,9 +440,9 @@ def synchronising(on: Setting) -> Iterator[Row]:
             and (sent["all_reduce_start"] >= sent["gradient_ready"] - 1e-6).all()
             and (sent["all_reduce_end"] >= sent["all_reduce_start"]).all()
         )
-        overlapping = float(
-            (sent["all_reduce_start"] < of.iteration_time - of["update"] - of.exposed_communication).mean()
-        )
+        steps = counted(ITERATIONS, folder).set_index("iteration")
+        ended = sent["iteration"].map(steps["iteration_time"] - steps["update"] - steps["exposed_communication"])
+        overlapping = float((sent["all_reduce_start"] < ended - 1e-6).mean())
         yield Row(
             "synchronisation", name,
             f"{ms(of.iteration_time)}, {of.iteration_time / alone:.3g} × isolated; communication "
