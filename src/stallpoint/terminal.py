@@ -33,6 +33,7 @@ PHASES = {
     "prepare_storage": "Preparing training data",
     "collect": "Collecting records",
     "fit": "Fitting models",
+    "draw": "Drawing charts",
     "conclude": "Drawing conclusions",
     "report_page": "Writing the report",
 }

@@ -12,11 +12,6 @@ from typing import IO, Any
 import little
 import yaml
 
-from stallpoint.charts import CHARTS
-from stallpoint.charts.render import FORMATS, render
-from stallpoint.parquet import read_frames
-from stallpoint.records import NETWORK_LAYERS, TABLES
-
 ROOT = Path(__file__).parents[2]
 ON_SLURM = (
     "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "3",
@@ -91,15 +86,6 @@ class Checkout:
             stderr=subprocess.STDOUT,
             text=True,
         )
-
-    def draw(self) -> None:
-        """Draw all charts as jobs of the rule ``chart`` do, in one process: starting 29 takes longer than drawing."""
-        files: dict[str, Any] = {file.stem: file for file in self.results().glob("*/*.parquet")}
-        files[NETWORK_LAYERS.name] = sorted(self.results("networks").glob("*.parquet"))
-        self.results("figures").mkdir(exist_ok=True)
-        for name, chart in CHARTS.items():
-            tables = read_frames([TABLES[table] for table in chart.tables], files)
-            render(name, tables, {format: self.results(f"figures/{name}.{format}") for format in FORMATS})
 
     def results(self, *parts: str) -> Path:
         """A path below the study's results."""

@@ -8,23 +8,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from PIL import Image
-from report_samples import study
 
-from stallpoint.conclusions.numbers import conclude
 from stallpoint.conclusions.systems import COLUMNS, systems
 from stallpoint.report.slides import slide, write_slides
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def tables() -> dict[str, pd.DataFrame]:
-    return dict(study())
-
-
-@pytest.fixture(scope="module")
-def conclusions(tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
-    return conclude(tables)
 
 
 def test_each_answer_has_a_row(conclusions: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:

@@ -21,9 +21,11 @@ import vl_convert as vlc
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from once import Once
 
 from stallpoint.charts import CHARTS, PAPERS, axes, frames, journal, theme, web_page
-from stallpoint.charts.render import FORMATS, Spec, render, spec
+from stallpoint.charts import render as rendering
+from stallpoint.charts.render import FORMATS, Spec, missing, render, spec
 from stallpoint.charts.web_page import VEGA_LITE
 from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
@@ -41,27 +43,37 @@ def tables_of(**study: Any) -> Tables:
     tidy = synthetic.study(**study)
     work = {"alexnet": 7e8, "googlenet": 16e8}
     fitted = fitting.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": [2, 10]}]), multiply_adds=work)
-    described = {"network_layers": synthetic.network_layers(tidy["layers"])}
+    drawn = {name for chart in CHARTS.values() for name in chart.tables} & set(fitted)
     return {
         **tidy,
-        **described,
-        **fitted,
+        "network_layers": synthetic.network_layers(tidy["layers"]),
+        **{name: fitted[name] for name in drawn},
         **extrapolated({MEASURED: fitted["rates"], "elsewhere": synthetic.external_rates()}),
     }
 
 
 @pytest.fixture(scope="module")
-def tables() -> Tables:
-    return tables_of()
+def tables(once: Once) -> Tables:
+    return once(tables_of)
 
 
 @pytest.fixture(scope="module")
-def svgs(tables: Tables) -> dict[str, Element]:
-    return {name: svg_of(spec(name, tables)) for name in CHARTS}
+def specs(tables: Tables) -> dict[str, Spec]:
+    return {name: spec(name, tables) for name in CHARTS}
+
+
+@pytest.fixture(scope="module")
+def svgs(specs: dict[str, Spec], once: Once) -> dict[str, Element]:
+    drawn = once(lambda: {name: svg_text(chart) for name, chart in specs.items()})
+    return {name: ElementTree.fromstring(text) for name, text in drawn.items()}
+
+
+def svg_text(chart: Spec) -> str:
+    return str(vlc.vegalite_to_svg({**chart, "config": theme.config()}, vl_version=VEGA_LITE))
 
 
 def svg_of(chart: Spec) -> Element:
-    return ElementTree.fromstring(vlc.vegalite_to_svg({**chart, "config": theme.config()}, vl_version=VEGA_LITE))
+    return ElementTree.fromstring(svg_text(chart))
 
 
 def marks(svg: Element) -> Counter[str]:
@@ -339,7 +351,8 @@ def test_the_time_line_is_one_iteration_as_recorded(tables: Tables) -> None:
 
 
 def test_overlap_offers_every_network_and_starts_with_wait_free_back_propagation() -> None:
-    chart = spec("overlap", tables_of(networks=("alexnet", "googlenet"), compute_batches=(64, 16), repeats=1))
+    fitted = fitting.fit(synthetic.study(networks=("alexnet", "googlenet"), repeats=1), nodes=[])
+    chart = spec("overlap", {name: fitted[name] for name in CHARTS["overlap"].tables})
     (menu,) = (parameter for parameter in chart["params"] if parameter["name"] == "overlap_run")
     assert len(menu["bind"]["options"]) == 4  # two networks, two ways of synchronising
     assert menu["value"].startswith("alexnet · cpu: ")
@@ -380,11 +393,21 @@ def test_pauses_between_jobs_are_left_out(tables: Tables) -> None:
 # --- size, sameness, missing data -----------------------------------------------------------------
 
 
-def test_specs_do_not_grow_with_raw_rows(tables: Tables) -> None:
+def test_charts_do_not_grow_with_raw_rows(tables: Tables, specs: dict[str, Spec]) -> None:
+    raw = {"collectives", "sgemm", "runs"}
+    more = {**tables, **{name: pd.concat([tables[name]] * 4) for name in raw}}
+    drawn = {name for name, chart in CHARTS.items() if raw & set(chart.tables)}
+    assert drawn == {"all-reduce", "roofline"}  # others have model tables, and `turns` a bar for each visit
+    for name in drawn:
+        assert len(json.dumps(spec(name, more))) < 1.05 * len(json.dumps(specs[name]))
+
+
+@pytest.mark.night
+def test_model_tables_do_not_grow_with_raw_rows(tables: Tables, specs: dict[str, Spec]) -> None:
     more = tables_of(iterations=12, repeats=4)
     assert len(more["iterations"]) > 3 * len(tables["iterations"])
-    for name in set(CHARTS) - {"turns"}:  # it has a bar for each visit
-        assert len(json.dumps(spec(name, more))) < 1.05 * len(json.dumps(spec(name, tables)))
+    for name in set(CHARTS) - {"turns"}:
+        assert len(json.dumps(spec(name, more))) < 1.05 * len(json.dumps(specs[name]))
 
 
 def test_a_large_study_is_drawn_whole(tables: Tables) -> None:
@@ -393,34 +416,54 @@ def test_a_large_study_is_drawn_whole(tables: Tables) -> None:
     assert len(data_of(spec("causes", {"causes": causes}))) == len(causes)
 
 
-def test_equal_tables_give_equal_files_in_another_process(tables: Tables, tmp_path: Path) -> None:
+def test_all_charts_are_drawn_in_one_process_and_equal_tables_give_equal_files_in_another(
+    tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ("speedup", "overlap")
+    monkeypatch.setattr(rendering, "CHARTS", {name: CHARTS[name] for name in ("speedup", "turns", "overlap")})
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    rendering.render_all({**tables, "visits": tables["visits"].drop(columns="turn")}, here)
+    said = (here / "turns.error").read_text(encoding="utf-8")
+    assert said.startswith("Traceback")
+    assert said.endswith("\nerror: chart turns cannot be drawn: KeyError: 'turn'\n")
+    (here / "turns.error").unlink()
     (tmp_path / "tables").write_bytes(pickle.dumps(tables))
     program = (
-        "import pickle, sys; from pathlib import Path; from stallpoint.charts.render import render\n"
+        "import pickle, sys; from pathlib import Path; from stallpoint.charts.render import FORMATS, render\n"
         "folder = Path(sys.argv[1]); tables = pickle.loads((folder.parent / 'tables').read_bytes())\n"
-        "for name in ('speedup', 'overlap'):\n"
-        "    render(name, tables, {kind: folder / f'{name}.{kind}' for kind in ('html', 'svg', 'pdf', 'png')})\n"
+        "for name in sys.argv[2:]:\n"
+        "    render(name, tables, {format: folder / f'{name}.{format}' for format in FORMATS})\n"
     )
-    for seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        subprocess.run([sys.executable, "-c", program, tmp_path / seed], env=environment, check=True)
-    names = sorted(file.name for file in (tmp_path / "1").iterdir())
-    assert len(names) == 8  # and nothing else: no scratch files are left
-    for name in names:
-        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes(), name
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    subprocess.run([sys.executable, "-c", program, there, *reversed(whole)], env=environment, check=True)
+    assert {file.name for file in here.iterdir()} == {f"{name}.{format}" for name in whole for format in FORMATS}
+    for file in here.iterdir():
+        assert file.read_bytes() == (there / file.name).read_bytes(), file.name
+
+
+def test_a_folder_that_cannot_be_written_to_is_the_fault_of_no_chart(tables: Tables, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        rendering.render_all(tables, tmp_path / "file")
+
+
+EMPTY = {
+    table.name: pd.DataFrame(columns=[column.name for column in table.columns])
+    for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES, TABLES["collectives"])
+}
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_without_data_the_files_say_which_cells_are_missing(name: str, tmp_path: Path) -> None:
-    empty = {
-        table.name: pd.DataFrame(columns=[column.name for column in table.columns])
-        for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES, TABLES["collectives"])
-    }
-    files = {kind: tmp_path / f"{name}.{kind}" for kind in FORMATS}
-    render(name, empty, files)
-    text = " ".join(ElementTree.parse(files["svg"]).getroot().itertext())
-    assert "Nothing to draw: no " in text
-    assert "cells" in text
+def test_without_data_a_chart_says_which_cells_are_missing(name: str) -> None:
+    assert re.match("no .*cells", missing(spec(name, EMPTY)))
+
+
+def test_the_files_of_a_chart_of_nothing_say_so(tmp_path: Path) -> None:
+    files = {kind: tmp_path / f"speedup.{kind}" for kind in FORMATS}
+    render("speedup", EMPTY, files)
+    assert "Nothing to draw: no " in " ".join(ElementTree.parse(files["svg"]).getroot().itertext())
+    assert "Nothing to draw: no " in files["html"].read_text(encoding="utf-8")
     assert files["png"].read_bytes().startswith(b"\x89PNG")
 
 
@@ -428,10 +471,8 @@ def test_a_table_that_was_not_given_counts_as_empty() -> None:
     assert "sgemm cells" in json.dumps(spec("sgemm", {}))
 
 
-def test_html_loads_nothing(tables: Tables, tmp_path: Path) -> None:
-    files = {kind: tmp_path / f"chart.{kind}" for kind in FORMATS}
-    render("storage", tables, files)
-    page = files["html"].read_text(encoding="utf-8")
+def test_html_loads_nothing(specs: dict[str, Spec]) -> None:
+    page = web_page.page(specs["storage"], "A chart")
     assert "vegaEmbed" in page
     assert not re.search(r"""\b(src|href)\s*=\s*["']?(https?:)?//""", page)
 
@@ -562,9 +603,9 @@ def encodings(part: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_curves_are_told_apart_by_more_than_colour(name: str, tables: Tables) -> None:
+def test_curves_are_told_apart_by_more_than_colour(name: str, specs: dict[str, Spec]) -> None:
     """Wherever lines of several colours are drawn, the same values have shapes (or dashes) of their own."""
-    found = list(encodings(spec(name, tables)))
+    found = list(encodings(specs[name]))
 
     def fields(channels: tuple[str, ...], kinds: tuple[str, ...]) -> set[str]:
         used = [encoding.get(channel, {}) for kind, encoding in found if kind in kinds for channel in channels]
@@ -580,8 +621,8 @@ WIDTHS = {"speedup": 7.0, "layer-share": 3.3, "storage": 3.3, "amdahl": 3.3}
 
 
 @pytest.mark.parametrize(("name", "inches"), WIDTHS.items())
-def test_static_charts_have_the_size_of_a_journal(name: str, inches: float, tables: Tables) -> None:
-    drawn = journal.svg(spec(name, tables), VEGA_LITE)
+def test_static_charts_have_the_size_of_a_journal(name: str, inches: float, specs: dict[str, Spec]) -> None:
+    drawn = journal.svg(specs[name], VEGA_LITE)
     root = ElementTree.fromstring(journal.in_points(drawn))
     assert float(root.get("width", "").removesuffix("pt")) == pytest.approx(72 * inches, abs=1)
     units = float(root.get("viewBox", "").split()[2])
