@@ -18,7 +18,9 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, dataloader
 
 import stallpoint
 from stallpoint.errors import InputError
+from stallpoint.measure.sensors import cpu_list
 from stallpoint.probing import files
+from stallpoint.probing.exchange import checksum
 from stallpoint.probing.ranks import rank_and_size
 from stallpoint.records import PHASES
 
@@ -62,8 +64,11 @@ def test_importing_stallpoint_loads_no_tensor_library() -> None:
 
 
 def test_an_iteration_is_its_phases_and_a_pass_its_layers(tmp_path: Path) -> None:
-    train(small(), tmp_path, 5)
+    model = small()
+    before = checksum(model)
+    train(model, tmp_path, 5)
     of_rank = found(tmp_path)
+    assert of_rank.probe["checksum"] != before
     iterations, layers = rows(of_rank, "iterations"), rows(of_rank, "layers")
     assert iterations["iteration"].tolist() == [0, 1, 2, 3, 4]
     assert iterations["warmup"].tolist() == [True, False, False, False, False]
@@ -73,9 +78,11 @@ def test_an_iteration_is_its_phases_and_a_pass_its_layers(tmp_path: Path) -> Non
     assert (sums["forward"] <= iterations["forward"]).all()
     assert (sums["backward"] <= iterations["backward"] + 1e-9).all()
     assert (layers.loc[layers["layer"] == "2", "gradient_bytes"] == 4 * (8 * 2 + 2)).all()
-    assert of_rank.probe | {"bookkeeping": 0.0} == {
+    assert of_rank.probe["busy_threads"] > 0.5
+    assert of_rank.probe | {"bookkeeping": 0.0, "busy_threads": 1.0} == {
         "rank": 0, "script_ranks": 1, "parallelism": "none", "model": "Sequential", "layers": 3, "iterations": 5,
-        "bookkeeping": 0.0, "unseen": "", "ended": "complete",
+        "threads": torch.get_num_threads(), "cpus": cpu_list(sorted(os.sched_getaffinity(0))), "busy_threads": 1.0,
+        "collectives": 0, "checksum": checksum(model), "bookkeeping": 0.0, "unseen": "", "ended": "complete",
     }  # fmt: skip
     (memory,) = rows(of_rank, "peak_memory").to_dict("records")
     assert memory["weights"] == memory["gradients"] == 4 * (4 * 8 + 8 + 8 * 2 + 2)
@@ -338,6 +345,7 @@ def test_messages_of_two_workers_carry_every_gradient(example: str, parallelism:
         of_rank = found(recorded / example, rank)
         assert (of_rank.probe["parallelism"], of_rank.probe["script_ranks"]) == (parallelism, 2)
         assert (of_rank.probe["iterations"], of_rank.probe["unseen"]) == (4, "")
+        assert of_rank.probe["collectives"] >= 4
         iterations, layers = rows(of_rank, "iterations"), rows(of_rank, "layers")
         assert (iterations["communication"] > 0).all()
         backward = layers.groupby("iteration")["backward"].sum()
@@ -358,6 +366,9 @@ def test_messages_of_two_workers_carry_every_gradient(example: str, parallelism:
         assert waited.all() or parallelism == "ddp", "on a CPU everything is waited for where it is called"
         if parallelism == "ddp":
             assert (learned["message_bytes"] == learned["gradient_bytes"]).all()
+    both = {found(recorded / example, rank).probe["checksum"] for rank in range(2)}
+    assert len(both) == 1, "workers that exchange gradients have the same weights"
+    assert (None in both) == (parallelism == "fsdp2"), "of which a worker has but a shard"
 
 
 @pytest.mark.ranks
@@ -385,7 +396,8 @@ class Module(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 trainer = lightning.Trainer(
-    max_epochs=1, accelerator="cpu", devices=1, callbacks=[ProbeCallback(folder=sys.argv[1])], logger=False,
+    max_epochs=1, accelerator="cpu", devices=1, accumulate_grad_batches=2,
+    callbacks=[ProbeCallback(folder=sys.argv[1])], logger=False,
     enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
 )
 trainer.fit(Module(), DataLoader(TensorDataset(torch.randn(10, 4), torch.randint(0, 2, (10,))), 2))
@@ -396,6 +408,9 @@ def test_lightning_is_recorded_by_a_callback(tmp_path: Path) -> None:
     # In a process of its own: Lightning looks for MPI, which other tests have started in this one.
     subprocess.run([sys.executable, "-c", LIGHTNING, str(tmp_path)], check=True, capture_output=True)
     of_rank = found(tmp_path)
-    assert (of_rank.probe["iterations"], of_rank.probe["ended"]) == (5, "complete")
+    assert (of_rank.probe["iterations"], of_rank.probe["ended"]) == (3, "complete"), (
+        "updates of 2, 2 and 1 mini-batches"
+    )
+    assert of_rank.probe["collectives"] == 0, "so one that believes to be alone, started twice, exchanges nothing"
     assert (rows(of_rank, "iterations")[["forward", "backward", "data_wait"]] > 0).all(axis=None)
     assert set(rows(of_rank, "layers")["layer"]) == {"network.0", "network.1", "network.2"}

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stallpoint.disturbances import members
 from stallpoint.measure.sensors import (
     COUNTERS,
     STAT_ERROR,
@@ -63,6 +64,7 @@ def test_usage_is_counted_by_cpu() -> None:
 @pytest.mark.parametrize(("cpus", "text"), [([0], "0"), ([0, 1, 2, 5, 7, 8], "0-2,5,7-8"), ([], "")])
 def test_cpus_are_listed_as_the_kernel_does(cpus: list[int], text: str) -> None:
     assert cpu_list(cpus) == text
+    assert members(text) == set(cpus)
 
 
 def test_differences_of_counters_and_later_states() -> None:

@@ -1,8 +1,11 @@
 """What is said while a study runs: how far it is, what to act on, and how it ended."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stallpoint import terminal
+from stallpoint.durations import in_seconds, in_words
 from stallpoint.terminal import Measuring, cell_in_words, failure, in_round_words, opening
 
 NAIVE = (
@@ -21,10 +24,26 @@ def measuring() -> Measuring:
     return Measuring({NAIVE: {"visits": 4, "seconds": 10}, SGEMM: {"visits": 2, "seconds": 5}})
 
 
-def visited(found: Measuring, *paths: str) -> Measuring:
+def visited(found: Measuring, *paths: str, seconds: float | None = None) -> Measuring:
+    """After a visit to each of the paths, as long as expected unless `seconds` says otherwise."""
     for number, path in enumerate(paths, 1):
-        assert list(found.read(f"visit {number}: {path} in 9.8 s")) == []
+        took = in_words(found.wanted[path]["seconds"] if seconds is None else seconds)
+        assert list(found.read(f"visit {number}: {path} in {took}")) == []
     return found
+
+
+@given(st.floats(0, 1e6))
+def test_durations_are_read_as_they_are_said(seconds: float) -> None:
+    told = in_seconds(in_words(seconds))
+    assert told == pytest.approx(seconds, rel=0.01, abs=0.06)
+
+
+def test_one_visit_to_a_cell_tells_how_long_the_next_ones_take() -> None:
+    found = visited(measuring(), NAIVE, seconds=30)
+    assert found.seconds_left == pytest.approx(3 * 30 + 2 * 15), "and of others that they take three times as long too"
+    visited(found, SGEMM, seconds=4)
+    assert found.seconds_left == pytest.approx(3 * 30 + 4)
+    assert found.done == pytest.approx(34 / 128)
 
 
 def test_what_is_left_is_what_visits_to_come_are_expected_to_take() -> None:

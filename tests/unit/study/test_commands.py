@@ -1,17 +1,23 @@
 """Commands of the user's: what starts them where, what is kept of them, and what is said of those that cannot work."""
 
+import inspect
 import math
+import os
+import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from snakemake.shell import shell
 
 from stallpoint.archive.leaving_out import cell_without_names
 from stallpoint.archive.names import Names
 from stallpoint.cells import CommandCell
 from stallpoint.commands import check, process_of, without_mpi
+from stallpoint.disturbances import members
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.kinds import cell_from_json
 from stallpoint.measure import command
@@ -22,6 +28,7 @@ from stallpoint.models.answers.what_if import Scenario
 from stallpoint.presets import PRESETS, to_values
 from stallpoint.records import ITERATIONS, LAYERS, PROBES
 from stallpoint.study import Study, expand
+from stallpoint.turns.processes import _environment
 
 SCHEMA = yaml.safe_load((Path(__file__).parents[3] / "workflow/schemas/study.schema.yaml").read_text())
 STEPS = """
@@ -124,6 +131,17 @@ def test_a_command_is_no_rank_of_the_job_that_starts_it() -> None:
     assert without_mpi(variables) == {"OMPI_ALLOW_RUN_AS_ROOT": "1", "PATH": "/bin"}
 
 
+@pytest.mark.parametrize("launch", ["workers", "torchrun", "accelerate", "srun", "mpirun", "horovodrun -np {ranks}"])
+def test_a_command_computes_with_the_threads_of_its_cell_whichever_library_it_computes_with(launch: str) -> None:
+    started = process_of(cell("train", nodes=2, launch=launch, threads_per_worker=3), 0, "host", 7)
+    assert started
+    of_snakemake = re.findall(r'envvars\["(\w+_THREADS)"\]', inspect.getsource(shell))
+    assert len(of_snakemake) > 3
+    assert {started.variables.get(name) for name in of_snakemake} == {"3"}
+    built_in = _environment(3)
+    assert {built_in.get(name) for name in of_snakemake} == {"3"}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -151,7 +169,9 @@ def test_iterations_count_on_from_visit_to_visit_and_no_more_are_kept_than_are_a
     assert rows["iteration"].tolist() == [3, 4, 5]
     assert rows["warmup"].tolist() == [True, False, False]
     assert keep.arrow(LAYERS)["iteration"].to_pylist() == [3, 4, 5]
-    assert keep.arrow(PROBES)["iterations"].to_pylist() == [3]
+    (probe,) = keep.arrow(PROBES).to_pylist()
+    assert (probe["iterations"], probe["threads"]) == (3, 1)
+    assert members(probe["cpus"]) == os.sched_getaffinity(0)
     assert keep.measuring == pytest.approx(rows["iteration_time"].sum())
     assert not list((here / "visits").iterdir()), "what is recorded is not kept twice"
 
@@ -205,6 +225,114 @@ def test_ranks_that_disagree_are_named(second: dict[str, Any] | None, message: s
     probes = [first, second and {**first, **second}]
     with pytest.raises(InputError, match=message):
         command._check_records(probes, cell("train", nodes=2), Path("records"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "second", "message"),
+    [
+        ({}, {}, ""),
+        ({}, {"threads": 2}, r"computes with 2 thread\(s\) on rank 1 of 2 .*threads_per_worker: 1: let it set none"),
+        (
+            {"threads_per_worker": 2},
+            {},
+            r"with 1 thread\(s\) on rank 0 of 2 .*hardware\.cpu says threads_per_worker: 2",
+        ),
+        ({}, {"cpus": "0"}, ""),
+        ({"workers_per_node": 2, "nodes": 1}, {}, ""),
+        ({"workers_per_node": 2, "nodes": 1}, {"cpus": "1"}, ""),
+        ({"workers_per_node": 2, "nodes": 1}, {"cpus": ""}, r"1 worker\(s\) .* run on 0 CPU\(s\)"),
+        ({}, {"busy_threads": 3.0}, ""),
+        ({"nodes": 1}, {"busy_threads": 1.4}, ""),
+        (
+            {"nodes": 1, "prefetch": 0},
+            {"busy_threads": 1.9},
+            r"takes 1\.9 times the CPU time of the thread that trains",
+        ),
+        ({"nodes": 1, "prefetch": 1}, {"busy_threads": 1.9}, ""),
+    ],
+)
+def test_a_script_whose_threads_are_not_those_of_the_study_is_refused(
+    changes: dict[str, Any], second: dict[str, Any], message: str
+) -> None:
+    one = replace(cell("train", nodes=2), **changes)
+    probe = {"threads": 1, "cpus": "0-1", "busy_threads": 1.0}
+    probes = [probe, {**probe, **second}][-one.ranks :]
+    given = [{0, 1}] * one.nodes
+    with pytest.raises(InputError, match=message) if message else nullcontext():
+        command._check_threads(probes, one, given)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sync", "message"),
+    [
+        ({}, {}, "ddp", ""),
+        (
+            {"collectives": 0},
+            {"collectives": 0},
+            "ddp",
+            r"rank\(s\) 0, 1 of 2 called no collective: .* sync: ddp; wrap",
+        ),
+        (
+            {},
+            {"checksum": 8},
+            "horovod",
+            r"weights of rank\(s\) 1 of 2 are not those of rank 0.*Lightning: Trainer\(dev",
+        ),
+        ({"collectives": None}, {"collectives": None}, "horovod", ""),
+        ({"collectives": None}, {"collectives": None, "checksum": 8}, "horovod", r"rank\(s\) 1 of 2 are not those"),
+        ({"checksum": None}, {"checksum": None}, "fsdp", ""),
+        ({}, {"checksum": 8}, "elastic-averaging", ""),
+        ({"collectives": 0}, {"collectives": 0}, "none", ""),
+    ],
+)
+def test_workers_that_do_not_exchange_what_the_study_says_are_refused(
+    first: dict[str, Any], second: dict[str, Any], sync: str, message: str
+) -> None:
+    probe = {"collectives": 30, "checksum": 7}
+    one = cell("train", nodes=2, sync=sync, preset=to_values(PRESETS[sync].preset))
+    with pytest.raises(InputError, match=message) if message else nullcontext():
+        command._check_exchange([{**probe, **first}, {**probe, **second}], one)
+
+
+OF_TORCHRUN = """Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    raise ValueError("my own")
+ValueError: my own
+W1126 10:00:00.000000 140 site-packages/torch/distributed/elastic/multiprocessing/api.py:1010] Sending process 1 SIGTERM
+E1126 10:00:00.000000 140 site-packages/torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: 1)
+Traceback (most recent call last):
+  File "/usr/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+"""
+
+
+@pytest.mark.parametrize(
+    "banner",
+    [OF_TORCHRUN, OF_TORCHRUN.replace("1126 10:00", "0101 00:00"), re.sub(r"(?m)^[WE]1126.*\n", "", OF_TORCHRUN)],
+)
+def test_of_a_crash_under_torchrun_the_traceback_is_that_of_the_script(banner: str, tmp_path: Path) -> None:
+    (tmp_path / "output").write_text(banner)
+    assert command._last_words(tmp_path / "output").splitlines()[-1] == "ValueError: my own"
+    (tmp_path / "output").write_text(banner[banner.index("ValueError: my own\n") + 19 :])
+    assert "torchrun" in command._last_words(tmp_path / "output"), "where a script says nothing, its launcher does"
+
+
+def test_workers_that_share_the_cpus_of_one_are_named() -> None:
+    probes = [{"threads": 1, "cpus": "0", "busy_threads": 1.0}] * 2
+    one = cell("train", workers_per_node=2, launch="mpirun")
+    with pytest.raises(
+        InputError, match=r"2 worker\(s\) .* run on 1 CPU\(s\) of node 0 \(0\), .*launch: mpirun binds them"
+    ):
+        command._check_threads(probes, one, [{0, 1}])
+    command._check_threads(probes, one, [{0}])
+
+
+def test_a_script_that_sets_threads_of_its_own_is_refused(here: Path) -> None:
+    Path("threads.py").write_text(f"import torch; torch.set_num_threads(3){STEPS}")
+    with pytest.raises(InputError, match=r"computes with 3 thread\(s\) on rank 0 of 1"):
+        measured(cell("python threads.py 3"), here)
 
 
 STUDY: dict[str, Any] = {
