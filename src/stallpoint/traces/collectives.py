@@ -22,6 +22,8 @@ ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE = (
     "AllReduce", "ReduceScatter", "AllGather", "Broadcast", "Reduce",
 )  # fmt: skip
 SEND_RECEIVE, ALL_TO_ALL = "SendRecv", "AllToAll"
+ROUNDS = {ALL_REDUCE: 2, BROADCAST: 1, REDUCE: 1, ALL_GATHER: 1, REDUCE_SCATTER: 1}
+"""Rounds of a ring for each rank but one."""
 _KIND = re.compile(
     r"(All_?Reduce|Reduce_?Scatter|All_?Gather|Broadcast|All_?to_?all|Send_?Recv|Reduce|Send|Recv)", re.IGNORECASE
 )

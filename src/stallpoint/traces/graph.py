@@ -257,7 +257,7 @@ def _add_full_device(before: dict[int, list[int]], started: Started, latency: fl
     could = np.maximum(started.launch + latency, free + turn)
     for place, others in before.items():
         could[place] = max(could[place], *ends[others]) if others else could[place]
-    overhead = latency + turn
+    overhead = max(latency + turn, _ROUNDING)
     fills = kernels & started.computes
     computing = {int(lane): np.flatnonzero(fills & (started.lane == lane)) for lane in np.unique(started.lane)}
     for place in np.flatnonzero(kernels & (starts - could > overhead)).tolist():

@@ -23,13 +23,15 @@ from stallpoint.models.base.statistics import (
     REPLICATES,
     Ensemble,
     Reals,
+    Scatter,
     columns,
     generator,
     non_negative_fit,
 )
 from stallpoint.models.terms.reductions import REDUCTION_LAWS
-from stallpoint.traces.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collectives
+from stallpoint.traces.collectives import ALL_GATHER, ALL_REDUCE, ROUNDS, Collectives
 from stallpoint.traces.iterations import middle
+from stallpoint.traces.lacking import lacking
 from stallpoint.traces.rank import Rank
 from stallpoint.traces.replay import Replay
 
@@ -39,8 +41,18 @@ FURTHEST = 8
 """Times the traced workers up to which others are predicted: of links that were not traced nothing is known."""
 
 
+USUAL = Scatter(0.01, 4.0)
+"""How far iterations of one training lie apart, as far as few of them do not show it."""
+ERROR = Scatter(0.043, 6.0)
+"""How far predictions of other worker counts were off: the six of the benchmark `own-traces` (docs/traces.md)."""
+
+
 class NotTold(LookupError):
-    """The trace does not hold what a prediction needs; the message says what."""
+    """The trace does not hold what a prediction needs; `reasons` say what."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = list(reasons)
 
 
 @dataclass(frozen=True)
@@ -130,7 +142,21 @@ class Known:
                     there[sent.all_reduces][::-1] / 2, sent.bytes[sent.all_reduces][::-1], self.forward[place]
                 )
             found[own] = self.seconds[place] + after - replayed.iteration(stays + told * usual + waited)
-        return found
+        return found * self._error(workers)
+
+    def _error(self, workers: int) -> Ensemble:
+        """What a training of so many workers may differ by from its prediction, as a factor, the same for each change:
+        what few iterations may, and at other counts than the traced one what predictions of others were off by."""
+        few = self.few_iterations("workers", workers)
+        return few if workers == self.workers else few * _scattered(ERROR, "error", workers)
+
+    def few_iterations(self, *key: object) -> Ensemble:
+        """What the median of so many iterations may be off by, as a factor; another draw for each key."""
+        count = len(self.seconds)
+        own = float(np.square(np.log(self.seconds / np.median(self.seconds))).sum())
+        freedom = USUAL.freedom + count - 1
+        deviation = np.sqrt((USUAL.freedom * USUAL.deviation**2 + own) / freedom / count)
+        return _scattered(Scatter(float(deviation), freedom), "few", count, *key)
 
     def _cost(self, sent: Messages, workers: int, replicates: npt.NDArray[np.bool_], change: Change) -> Reals:
         """Seconds of transfers, [collectives, replicates]."""
@@ -145,6 +171,16 @@ class Known:
         moved = change.bytes / change.bandwidth * sent.bytes[:, None]
         round_trip = self.link.alpha[replicates] * latency + self.link.beta[replicates] * bandwidth * moved
         return np.asarray(sent.rounds[:, None] * round_trip)
+
+
+def _scattered(by: Scatter, *key: object) -> Ensemble:
+    """Factors whose logarithms are Student's t times a deviation; the first is 1."""
+    draws = generator(0, *key).standard_t(by.freedom, REPLICATES)
+    return np.append(1.0, np.exp(np.clip(by.deviation * draws, -MAX_ERROR, MAX_ERROR)))
+
+
+MAX_ERROR = 1.0
+"""Largest logarithm of an error: Student's t has rare draws that nobody believes."""
 
 
 def _merged(sent: Messages, change: Change) -> npt.NDArray[np.bool_]:
@@ -186,26 +222,18 @@ def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
 
 
 def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed: int = 0) -> Known:
-    """Learn from the collectives of a data-parallel training; raises `NotTold`.
+    """Learn from the collectives of a data-parallel training; raises `NotTold` where the trace lacks what that needs.
 
     `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took.
     """
+    if lacks := lacking(rank):
+        raise NotTold(lacks)
     sent, workers, among_all = rank.collectives, rank.groups.replicas, rank.groups.data
     rounds = np.array([ROUNDS.get(kind, 0) for kind in sent.kind], np.float64) * among_all
-    of_training = np.array([kind in _DATA_PARALLEL for kind in sent.kind], np.bool_) & among_all
-    if workers < 2 or not of_training.any():
-        raise NotTold("no all-reduce among replicas of the model was traced")
-    if (sent.bytes[rounds > 0] < 0).any():
-        raise NotTold(
-            "the trace does not say how large its all-reduces are (for NCCL PyTorch 2.2 or newer does; for Gloo "
-            "torch.profiler with record_shapes=True)"
-        )
     sizes = sent.bytes * np.array([workers if kind == ALL_GATHER else 1.0 for kind in sent.kind])
     transfers = np.full(len(sent), np.inf) if least is None else least
     counts = np.bincount(sent.iteration[rounds > 0], minlength=len(rank.iterations.seconds))
     usual = int(np.bincount(counts[list(rank.replays)]).argmax())
-    if not usual:
-        raise NotTold("most iterations send nothing")
     chosen = [place for place in rank.replays if counts[place] == usual]
     kinds = np.array(sent.kind)
     messages = []
@@ -243,9 +271,6 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     )
 
 
-ROUNDS = {ALL_REDUCE: 2, BROADCAST: 1, REDUCE: 1, ALL_GATHER: 1, REDUCE_SCATTER: 1}
-"""Rounds of a ring for each rank but one."""
-_DATA_PARALLEL = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
 _STEPS = 1024  # values of α that are tried
 _ENOUGH = 0.5  # of the messages, of which it is known what the last rank took: others' events may be lost
 _SCATTER = 0.01  # of a message's time, beside what it waits
@@ -324,7 +349,8 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
             "probabilities": {p * known.each: of for p, of in stall.probabilities.items()},
         },
         "what_if": [
-            {"change": name, **columns("throughput_factor", seconds[most] / known.iteration(most, change))}
+            {"change": name, **columns("throughput_factor", known.few_iterations(name) * seconds[most]
+                                       / known.iteration(most, change))}
             for name, change in CHANGES.items()
             if _can_be_told(known, change)
         ],
