@@ -120,8 +120,11 @@ class Known:
 
     def iteration(self, workers: int, change: Change | None = None) -> Ensemble:
         """Seconds of an iteration among so many workers."""
-        change = change or Change()
-        found = np.empty(1 + REPLICATES)
+        return self.iterations([(workers, change or Change())])[0]
+
+    def iterations(self, cases: Sequence[tuple[int, Change]]) -> Reals:
+        """The same of several counts and changes at once, [cases, 1 + REPLICATES]."""
+        found = np.empty((len(cases), 1 + REPLICATES))
         for place in np.unique(self.drawn):
             own = self.drawn == place
             sent, replayed = self.messages[place], self.replays[place]
@@ -133,16 +136,20 @@ class Known:
                 told = np.where(usual > 0, told, 1.0)
             waited = np.where(sent.rounds[:, None] > 0, np.maximum(sent.seconds[:, None] - told * usual, 0.0), 0.0)
             stays = np.where(sent.rounds > 0, 0.0, sent.seconds)[:, None]
-            there = told * self._cost(_changed(sent, change), workers, own, change)
-            waits = waited * ~_merged(sent, change)[:, None] if workers > 1 else 0.0 * waited
-            after = replayed.iteration(stays + there + waits)
-            if change.sharded and workers > 1:
-                # All-gather and reduce-scatter of the backward pass take the all-reduce's place.
-                after = after + _gathering(
-                    there[sent.all_reduces][::-1] / 2, sent.bytes[sent.all_reduces][::-1], self.forward[place]
-                )
-            found[own] = self.seconds[place] + after - replayed.iteration(stays + told * usual + waited)
-        return found * self._error(workers)
+            before = self.seconds[place] - replayed.iteration(stays + told * usual + waited)
+            at_once = max(1, _AT_ONCE // max(1, usual.size))
+            for first in range(0, len(cases), at_once):
+                some = cases[first : first + at_once]
+                there = [told * self._cost(_changed(sent, change), p, own, change) for p, change in some]
+                waits = [waited * (~_merged(sent, change)[:, None] & (p > 1)) for p, change in some]
+                after = replayed.iteration(stays[:, None] + np.stack(there, 1) + np.stack(waits, 1))
+                for row, (p, change) in enumerate(some):
+                    if change.sharded and p > 1:
+                        # All-gather and reduce-scatter of the backward pass take the all-reduce's place.
+                        gathers = there[row][sent.all_reduces][::-1] / 2
+                        after[row] += _gathering(gathers, sent.bytes[sent.all_reduces][::-1], self.forward[place])
+                found[first : first + at_once, own] = before + after
+        return found * np.stack([self._error(p) for p, _ in cases])
 
     def _error(self, workers: int) -> Ensemble:
         """What a training of so many workers may differ by from its prediction, as a factor, the same for each change:
@@ -179,6 +186,8 @@ def _scattered(by: Scatter, *key: object) -> Ensemble:
     return np.append(1.0, np.exp(np.clip(by.deviation * draws, -MAX_ERROR, MAX_ERROR)))
 
 
+_AT_ONCE = 4_000_000
+"""Times of collectives that are replayed at once."""
 MAX_ERROR = 1.0
 """Largest logarithm of an error: Student's t has rare draws that nobody believes."""
 
@@ -237,9 +246,9 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     chosen = [place for place in rank.replays if counts[place] == usual]
     kinds = np.array(sent.kind)
     messages = []
+    order = np.argsort(sent.place)
     for place in chosen:
-        at = np.searchsorted(sent.place, rank.replays[place].places, sorter=np.argsort(sent.place))
-        at = np.argsort(sent.place)[at]
+        at = order[np.searchsorted(sent.place, rank.replays[place].places, sorter=order)]
         messages.append(
             Messages(
                 rounds[at], sizes[at], sent.seconds[at], transfers[at], (kinds[at] == ALL_REDUCE) & (rounds[at] > 0)
@@ -293,8 +302,12 @@ def _frontier(
     p = np.array(float(workers))
     turns, moved = rounds * float(RING.latency(p)) / 2, rounds * float(RING.bandwidth(p)) / 2 * sizes
     tried = np.linspace(0, most, _STEPS)
-    slopes = np.maximum(((seconds - turns * tried[:, None]) / moved).min(-1), 0.0)
-    waiting = np.maximum(seconds - turns * tried[:, None] - slopes[:, None] * moved, 0.0).mean(-1)
+    # Of those alike the shortest alone can touch the frontier.
+    alike, place = np.unique(np.stack([turns, moved]), axis=1, return_inverse=True)
+    shortest = np.full(alike.shape[1], np.inf)
+    np.minimum.at(shortest, place.ravel(), seconds)
+    slopes = np.array([max(0.0, float(((shortest - alike[0] * alpha) / alike[1]).min())) for alpha in tried])
+    waiting = np.maximum(seconds.mean() - turns.mean() * tried - moved.mean() * slopes, 0.0)
     usual = waiting.min() + _SCATTER * seconds.mean()
     likely = np.exp((waiting.min() - waiting) * len(sizes) / usual)
     drawn = np.append(waiting.argmin(), random.choice(_STEPS, REPLICATES, p=likely / likely.sum()))
@@ -328,7 +341,11 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
     In samples/s where the mini-batch is given, else in iterations of what has one: a worker, or those that share it.
     Speedups are those over one replica.
     """
-    seconds = {p: known.iteration(p) for p in worker_counts(known.workers)}
+    counts = worker_counts(known.workers)
+    changes = {name: change for name, change in CHANGES.items() if _can_be_told(known, change)}
+    cases = [(p, Change()) for p in counts] + [(counts[-1], change) for change in changes.values()]
+    found = known.iterations(cases)
+    seconds = dict(zip(counts, found, strict=False))
     rates = {p: (batch or 1) * known.shards * p / of for p, of in seconds.items()}
     line = [p for p in rates if known.workers % p == 0 or p % known.workers == 0]
     gains = {p: np.log(rates[2 * p] / rates[p])[1:] for p in line if 2 * p in rates}
@@ -349,10 +366,8 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
             "probabilities": {p * known.each: of for p, of in stall.probabilities.items()},
         },
         "what_if": [
-            {"change": name, **columns("throughput_factor", known.few_iterations(name) * seconds[most]
-                                       / known.iteration(most, change))}
-            for name, change in CHANGES.items()
-            if _can_be_told(known, change)
+            {"change": name, **columns("throughput_factor", known.few_iterations(name) * seconds[most] / changed)}
+            for name, changed in zip(changes, found[len(counts) :], strict=True)
         ],
         "what_if_workers": most * known.each, "replica_workers": known.each,
         "batch_workers": known.each // known.shards,
