@@ -8,6 +8,8 @@ import numpy as np
 
 from stallpoint.numerals import number
 from stallpoint.traces.collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, ROUNDS
+from stallpoint.traces.events import UNKNOWN
+from stallpoint.traces.groups import EXCHANGE, EXPERT
 from stallpoint.traces.rank import Rank
 
 MIN_ITERATIONS = 2
@@ -43,6 +45,9 @@ def _lacking(rank: Rank) -> Iterator[str]:
             "it does not say how large its all-reduces are (for NCCL PyTorch 2.2 or newer does, and torch.profiler "
             "with record_shapes=True; for Gloo that alone)"
         )
+    if any(group.parallelism in (EXCHANGE, EXPERT) and group.size in (UNKNOWN, rank.workers)
+           for group in rank.groups.groups):  # fmt: skip
+        yield "all workers exchange with all, and how long that takes among others no trace says"
     counts = np.bincount(sent.iteration[reduced], minlength=count)[list(rank.replays)]
     if reduced.any() and not np.bincount(counts).argmax():
         yield "most iterations send nothing"

@@ -149,7 +149,7 @@ class Known:
                         gathers = there[row][sent.all_reduces][::-1] / 2
                         after[row] += _gathering(gathers, sent.bytes[sent.all_reduces][::-1], self.forward[place])
                 found[first : first + at_once, own] = before + after
-        return found * np.stack([self._error(p) for p, _ in cases])
+        return np.asarray(found * np.stack([self._error(p) for p, _ in cases]))
 
     def _error(self, workers: int) -> Ensemble:
         """What a training of so many workers may differ by from its prediction, as a factor, the same for each change:
