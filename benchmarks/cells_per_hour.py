@@ -142,7 +142,7 @@ def _accounts(jobs: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _snakemake(checkout: Any, *arguments: str) -> None:
-    ran = checkout.snakemake(*arguments)
+    ran = checkout.run_snakemake(*arguments)
     if ran.status:
         print(ran.text, file=sys.stderr)
         raise subprocess.CalledProcessError(ran.status, "snakemake")

@@ -74,7 +74,7 @@ def finished(volume: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Check
     checkout = Checkout(tmp_path_factory.mktemp("checkout"), STUDY)
     (checkout.folder / "nets").mkdir()
     (checkout.folder / "nets/small.py").write_text(NETWORK)
-    ran = checkout.snakemake(*ON_SLURM, "--until", "fit")
+    ran = checkout.run_snakemake(*ON_SLURM, "--until", "fit")
     assert ran.status == 0, ran.text
     return checkout
 
@@ -183,7 +183,7 @@ def test_a_run_whose_volume_goes_away_says_so_and_goes_on_when_it_is_back(finish
         return {int(one.parent.name.rpartition("~")[2]): read(ITERATIONS, one).to_pylist() for one in found}
 
     with ThreadPoolExecutor() as pool:
-        ending = pool.submit(finished.snakemake, *ON_SLURM, "--until", "train")
+        ending = pool.submit(finished.run_snakemake, *ON_SLURM, "--until", "train")
         wait_until(lambda: len(visits()) > 1, 300, "no visits before the server is taken away")
         storage_node.stop(volume.storage)
         try:
@@ -194,7 +194,7 @@ def test_a_run_whose_volume_goes_away_says_so_and_goes_on_when_it_is_back(finish
         ran = ending.result()
         said = ran.text
         if ran.status:  # its last attempt may have come before the volume did
-            ran = finished.snakemake(*ON_SLURM, "--until", "train")
+            ran = finished.run_snakemake(*ON_SLURM, "--until", "train")
     assert ran.status == 0, ran.text
     assert re.search(rf"{VOLUME}/images.*the storage (is gone|fails)", said), said
     assert "Traceback" not in said + ran.text

@@ -151,7 +151,7 @@ def new_checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
 def finished(new_checkout: Callable[..., Checkout]) -> Checkout:
     """A checkout whose study has been run to the end, with the profile as it is shipped."""
     checkout = new_checkout(SMALL)
-    ran = checkout.snakemake(*ON_SLURM)
+    ran = checkout.run_snakemake(*ON_SLURM)
     assert ran.status == 0, ran.text
     return checkout
 
@@ -180,7 +180,7 @@ def adapted(new_checkout: Callable[..., Checkout]) -> Checkout:
     wrong = right.replace("--mpi=pmix", "--mpi=none")
     defaults["launcher"] = f"{{'odd': {wrong}}}.get(wildcards.get('hardware'), {right})"
     file.write_text(yaml.safe_dump(profile))
-    ran = checkout.snakemake(*ON_SLURM, "--until", "collect")
+    ran = checkout.run_snakemake(*ON_SLURM, "--until", "collect")
     assert ran.status == 0, ran.text
     return checkout
 
@@ -328,7 +328,7 @@ def test_hardware_beside_that_where_nothing_runs_is_measured(adapted: Checkout) 
 
 
 def test_a_wrong_partition_is_named(with_long_cell: Checkout) -> None:
-    ran = with_long_cell.snakemake(*ON_SLURM, "--default-resources", "slurm_partition=nosuch", "--", LONG_TARGET)
+    ran = with_long_cell.run_snakemake(*ON_SLURM, "--default-resources", "slurm_partition=nosuch", "--", LONG_TARGET)
     assert ran.status != 0
     assert "invalid partition specified: nosuch" in ran.text
     assert "Traceback" not in ran.text
@@ -343,7 +343,7 @@ def has_begun(log: Path, times: int) -> bool:
 def test_a_job_that_can_never_start_is_cancelled_with_the_reason(new_checkout: Callable[..., Checkout]) -> None:
     more = {"hardware": {"cpu": {"device": "cpu", "nodes": 8}}, "matrix": [{**LONG, "nodes": 8, "batch": 8}]}
     target = LONG_TARGET.replace("nodes~2", "nodes~8").replace("batch~4", "batch~8")
-    ran = new_checkout({**SMALL, **more}).snakemake(*ON_SLURM, "--logger-stallpoint-patience", "5", "--", target)
+    ran = new_checkout({**SMALL, **more}).run_snakemake(*ON_SLURM, "--logger-stallpoint-patience", "5", "--", target)
     assert ran.status != 0
     assert re.search(r"! job \d+ \(take_turns_cpu\) waits: Part\w+: .*its partition", ran.text), ran.text
     assert "will never start" in ran.text
@@ -441,7 +441,7 @@ def running(study: Checkout) -> Iterator[tuple[Path, Future[Ran]]]:
     log = study.folder / "logs/small/turns/cpu.log"
     log.unlink(missing_ok=True)
     with ThreadPoolExecutor() as pool:
-        ending = pool.submit(study.snakemake, *ON_SLURM, LONG_TARGET)
+        ending = pool.submit(study.run_snakemake, *ON_SLURM, LONG_TARGET)
         try:
             yield log, ending
             ending.result()

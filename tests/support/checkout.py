@@ -5,12 +5,19 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 import little
+import numpy as np
+import resident
 import yaml
+
+from stallpoint.models.taskgraph import Kind, Task, schedule
+from stallpoint.models.taskgraph.compilation import WORTH_COMPILING
 
 ROOT = Path(__file__).parents[2]
 ON_SLURM = (
@@ -37,6 +44,13 @@ class Ran:
         return {name: int(count) for name, count in map(str.split, table[1].splitlines())} if table else {}
 
 
+@cache
+def compile_once() -> None:
+    """Compile the kernel of `schedule` here, so that checkouts are copied with it: it takes longer than most plans."""
+    if not [*(ROOT / "src").rglob("*.nbi")]:
+        schedule([Task("step", Kind.COMPUTE, "compute", np.ones(1 + WORTH_COMPILING))])
+
+
 class Checkout:
     """A copy of the workflow with one study; what was compiled of its code comes along, as in any checkout in use.
 
@@ -48,6 +62,7 @@ class Checkout:
 
     def __init__(self, folder: Path, study: dict[str, Any]) -> None:
         self.folder = folder
+        compile_once()
         for part in PARTS:
             source = ROOT / part
             if source.is_dir() and not source.is_symlink():
@@ -65,18 +80,21 @@ class Checkout:
         """Write the study, with some entries changed."""
         (self.folder / "config/config.yaml").write_text(yaml.safe_dump({**self.study, **changes}))
 
-    def snakemake(self, *arguments: str, timeout: float = 900) -> Ran:
-        """Run Snakemake as a user would, from the root of the checkout, with the library that is there."""
+    def snakemake(self, *arguments: str) -> Ran:
+        """Run Snakemake with the library that is here, in a copy of a process that has loaded it (`resident`)."""
+        with tempfile.NamedTemporaryFile("r") as output:
+            library = str(self.folder / "src")
+            status = resident.run(resident.Call(str(self.folder), library, output.name, ["--nocolor", *arguments]))
+            return Ran(status, output.read())
+
+    def run_snakemake(self, *arguments: str) -> Ran:
+        """Run Snakemake as a user would, in a process of its own."""
         with self.start_snakemake(*arguments) as process:
-            try:
-                text, _ = process.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
+            text, _ = process.communicate()
         return Ran(process.returncode, text)
 
     def start_snakemake(self, *arguments: str, said: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
-        """Start it; what it says goes to `said`."""
+        """Start Snakemake as a user would; what it says goes to `said`."""
         program = IMPATIENT if "slurm" in arguments else [str(Path(sys.executable).with_name("snakemake"))]
         return subprocess.Popen(
             [*program, "--nocolor", *arguments],

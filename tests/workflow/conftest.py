@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from checkout import TINY, Checkout
 
-CHECKOUTS = ("finished", "imported", "study", "folder", "measured")
+CHECKOUTS = ("finished", "imported", "planned", "study", "folder", "measured")
 """Fixtures in which several tests run studies."""
 
 
@@ -20,7 +20,7 @@ def new_checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Chec
 def finished(new_checkout: Callable[..., Checkout]) -> Checkout:
     """A checkout whose study has been run to the end."""
     checkout = new_checkout()
-    ran = checkout.snakemake()
+    ran = checkout.run_snakemake()
     assert ran.status == 0, ran.text
     checkout.said = ran.text
     return checkout
@@ -37,9 +37,9 @@ def archive(finished: Checkout) -> Path:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of one checkout stay in one process (pytest-xdist), one after the other."""
-    for item in items:
+    for item in items if config.pluginmanager.hasplugin("xdist") else []:
         checkouts = [name for name in CHECKOUTS if name in getattr(item, "fixturenames", ())]
         if checkouts:
             item.add_marker(pytest.mark.xdist_group(checkouts[0]))
