@@ -40,10 +40,10 @@ run: setup
 	@$(BIN)/snakemake
 
 test: setup
-	@$(BIN)/python tests/run.py
+	@$(BIN)/python tests/lanes.py
 
 test-all: setup
-	@$(BIN)/python tests/run.py --night
+	@$(BIN)/python tests/lanes.py --night
 
 check: setup
 	$(BIN)/ruff check --quiet .
@@ -59,6 +59,7 @@ chaos: setup
 
 gpu:  # with the environment, where there is one, or whatever PYTHON has; installs nothing
 	PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(or $(wildcard $(BIN)/python),$(PYTHON)) benchmarks/gpu.py $(GPU)
+
 mutants: setup
 	PYTHONPATH=tests/support $(BIN)/python -m mutants $(MUTANTS)
 
