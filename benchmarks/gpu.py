@@ -581,7 +581,8 @@ def run_part(on: Setting) -> None:
     if on.gpu:
         torch.cuda.set_device(0)
     for row in PARTS[on.part](on):
-        rows.append(asdict(row))
+        plausible = None if row.plausible is None else bool(row.plausible)  # numpy has truths of its own
+        rows.append({**asdict(row), "plausible": plausible})
         print(f"{row.what}: {row.figures}", flush=True)
         (on.folder / "parts" / f"{on.part}.json").write_text(json.dumps(rows, indent=1))
 
