@@ -448,7 +448,11 @@ def synchronising(on: Setting) -> Iterator[Row]:
             f"{ms(of.iteration_time)}, {of.iteration_time / alone:.3g} × isolated; communication "
             f"{ms(of.communication)}, exposed {ms(of.exposed_communication)}; {100 * overlapping:.0f} % of layers sent "
             "before the backward pass ends",
-            "each layer's gradients are ready, sent, summed, in this order", ordered,
+            *(
+                ("FSDP2 sends nothing to itself",)
+                if preset.shards_weights
+                else ("each layer's gradients are ready, sent, summed, in this order", ordered)
+            ),
         )  # fmt: skip
 
 
@@ -583,7 +587,8 @@ def run_part(on: Setting) -> None:
     if on.gpu:
         torch.cuda.set_device(0)
     for row in PARTS[on.part](on):
-        rows.append(asdict(row))
+        plausible = None if row.plausible is None else bool(row.plausible)  # numpy has truths of its own
+        rows.append({**asdict(row), "plausible": plausible})
         print(f"{row.what}: {row.figures}", flush=True)
         (on.folder / "parts" / f"{on.part}.json").write_text(
             json.dumps(rows, indent=1, default=lambda scalar: scalar.item())
