@@ -448,11 +448,7 @@ def synchronising(on: Setting) -> Iterator[Row]:
             f"{ms(of.iteration_time)}, {of.iteration_time / alone:.3g} × isolated; communication "
             f"{ms(of.communication)}, exposed {ms(of.exposed_communication)}; {100 * overlapping:.0f} % of layers sent "
             "before the backward pass ends",
-            *(
-                ("FSDP2 sends nothing to itself",)
-                if preset.shards_weights
-                else ("each layer's gradients are ready, sent, summed, in this order", ordered)
-            ),
+            "each layer's gradients are ready, sent, summed, in this order", ordered,
         )  # fmt: skip
 
 
