@@ -147,6 +147,14 @@ def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     return of_points.agg(iterations="size", disturbed="sum").reset_index()
 
 
+def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
+    """Cells whose statistics are those of disturbed iterations: more than half of what counts are rows of `found`."""
+    steps = without(iterations[~iterations["warmup"].astype(bool)], found)[["cell", "iteration"]].drop_duplicates()
+    hit = pd.MultiIndex.from_frame(steps).isin(pd.MultiIndex.from_frame(found[["cell", "iteration"]]))
+    share = pd.Series(hit, index=steps["cell"]).groupby(level=0).mean()
+    return frozenset(share[share > 0.5].index)
+
+
 def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
     """CPU time of other processes on the CPUs of each row's rank during its iteration, s; may be off and below zero.
 

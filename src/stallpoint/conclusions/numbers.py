@@ -133,7 +133,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "reached": bool(row["reached"]),
             "verdict": row["verdict"],
             "verdict_ranks": int(row["verdict_ranks"]),
-            **_probabilities(stalls.get(key, [])),
+            **_probabilities(stalls.get(key, []), int(row["verdict_ranks"]) if row["verdict"] == "undecided" else 0),
             "measured_speedup": _estimate(row, "measured_speedup"),
             "measured_speedup_ranks": int(row["measured_speedup_ranks"]),
             "measured": list(_measured(points.get(key, []))),
@@ -158,8 +158,11 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _probabilities(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """P(stall = n) of what was measured and of all that is known, and which counts would decide what was measured."""
+def _probabilities(rows: list[dict[str, Any]], undecided: int) -> dict[str, Any]:
+    """P(stall = n) of what was measured and of all that is known, and which counts would decide what was measured.
+
+    Where one outcome is likely alone, but `undecided` from so many workers on, these and their double would.
+    """
     found = {
         of: {int(row["ranks"]): float(row["probability"]) for row in rows if row["of"] == of}
         for of in ("measured", "known")
@@ -171,7 +174,8 @@ def _probabilities(rows: list[dict[str, Any]]) -> dict[str, Any]:
         for of, stall in found.items()
     }
     measured = found["measured"]
-    return {**outcomes, "deciding_ranks": Stall(dict(sorted(measured.items()))).deciding if measured else []}
+    deciding = Stall(dict(sorted(measured.items()))).deciding if measured else []
+    return {**outcomes, "deciding_ranks": deciding or ([undecided, 2 * undecided] if undecided else [])}
 
 
 def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

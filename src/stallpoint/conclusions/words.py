@@ -112,8 +112,15 @@ def gain_in_words(answer: Mapping[str, Any]) -> str:
         return "one worker count was measured"
     seconds = " → ".join(number(point["seconds"]["value"], 2) for point in (base, at))
     speedup, _, ends = interval(at["speedup"]).partition(" (")
-    efficiency = 100 * at["efficiency"]["value"]
-    return f"{efficiency:.0f} % efficient, {speedup}× (90 % CI {ends}, {seconds} s an iteration"
+    return f"{_efficient(at['efficiency'])}, {speedup}× (90 % CI {ends}, {seconds} s an iteration"
+
+
+def _efficient(efficiency: Estimate) -> str:
+    """``74 % efficient``; more than 100 % only where the whole interval lies above."""
+    value, low = 100 * (efficiency["value"] or 0.0), 100 * (efficiency["low"] or 0.0)
+    if value > 100 and low <= 100:
+        return "100 % efficient within its interval"
+    return f"{value:.0f} % efficient"
 
 
 def cause_in_words(answer: Mapping[str, Any]) -> str:
@@ -433,10 +440,9 @@ def next_in_words(curve: Mapping[str, Any]) -> str:
     cell = curve["next_cell"]
     if cell is None:
         return f"not known: {curve['note'] or 'no doubling of the workers is known'}"
-    if not cell["narrows"]:
-        return (
-            f"no cell would tell more; the stalling point is known within a factor of {number(2 ** cell['width'], 2)}"
-        )
+    factor, expected = (number(2 ** cell[name], 2) for name in ("width", "expected_width"))
+    if not cell["narrows"] or factor == expected:
+        return f"no cell would tell more; the stalling point is known within a factor of {factor}"
     what = {
         "train": f"training on {at_count(curve, cell['ranks'])}",
         "collectives": f"the collectives on {at_count(curve, cell['ranks'])}",
@@ -444,7 +450,7 @@ def next_in_words(curve: Mapping[str, Any]) -> str:
     }[cell["kind"]]
     return (
         f"{what} ({number(cell['node_hours'], 2)} node-hours); the stalling point would then be known within a factor "
-        f"of {number(2 ** cell['expected_width'], 2)} instead of {number(2 ** cell['width'], 2)}"
+        f"of {expected} instead of {factor}"
     )
 
 

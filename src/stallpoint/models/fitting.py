@@ -43,7 +43,7 @@ from stallpoint.models.answers import (
 from stallpoint.models.answers.median_iterations import MedianIteration
 from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import Rows, Tables, of_types
-from stallpoint.models.base.measured import Measured, measured, over_ranks, presets, trained
+from stallpoint.models.base.measured import Measured, measured, over_ranks, point_key, presets, trained
 from stallpoint.models.base.statistics import groups
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
 from stallpoint.models.iteration import tables as predictions
@@ -95,7 +95,7 @@ def fit(
     tidy["sgemm"] = matrix_products.in_precision(tidy["sgemm"], tidy["runs"])
     runs = tidy["runs"]
     every = [tidy] if parts is None else map(_typed, parts)
-    reduced, disturbed, intervened, counts, shown = _reduced(every, tidy["visits"], runs)
+    reduced, disturbed, intervened, counts, kept, shown = _reduced(every, tidy["visits"], runs)
     points = measured(reduced.steps, seed)
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
     used = presets(runs)
@@ -138,7 +138,9 @@ def fit(
     ]
     checked = controls.table(points)
     gains = cache(stalling.gains)
-    stalls = cache(lambda: stalling.tables(training, threshold, efficiency, checked, gains))
+    cells = trained(runs) if kept else {}
+    doubtful = {point_key(cells[path]) for path in kept if path in cells}
+    stalls = cache(lambda: stalling.tables(training, threshold, efficiency, checked, gains, doubtful))
     products = matrix_products.products(tidy["sgemm"], seed)
     to_target = steps.steps_of(tidy["convergence_runs"], cluster.presets, seed)
     norms = noise_scale.without_diverged(tidy["gradient_noise"], tidy["convergence_runs"])
@@ -225,6 +227,8 @@ class _Reduced(NamedTuple):
     """Steps with a thing left out, and the column intervention."""
     counts: pd.DataFrame
     """As `disturbances.counts`; a point may have several rows, as its cells are read apart."""
+    kept: Collection[str]
+    """As `disturbances.kept`."""
     shown: Sequence[MedianIteration]
     """One iteration in full of each cell that stands for a run."""
 
@@ -235,11 +239,16 @@ def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame, 
     in_full = median_iterations.cells_of_runs(runs)
     # Where parts of a mini-batch, or activations, are computed one after the other, layers have the times of all.
     apart = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
-    reduced, found, intervened, counts, shown = zip(
+    reduced, found, intervened, counts, kept, shown = zip(
         *(_part(part, visits, in_full, apart) for part in parts), strict=True
     )
     return _Reduced(
-        joined(reduced), pd.concat(found), pd.concat(intervened), pd.concat(counts), list(chain.from_iterable(shown))
+        joined(reduced),
+        pd.concat(found),
+        pd.concat(intervened),
+        pd.concat(counts),
+        frozenset().union(*kept),
+        list(chain.from_iterable(shown)),
     )
 
 
@@ -259,5 +268,6 @@ def _part(
         found,
         pd.concat(changed) if changed else left_out.iloc[:0],
         disturbances.counts(iterations, found),
+        disturbances.kept(iterations, found),
         median_iterations.of_cells(in_full, good, layers),
     )

@@ -319,11 +319,12 @@ def _widths(visited: Sequence[Visited]) -> str:
     widths = [one.half_width for one in speedups(visited)]
     if not widths:
         return "no speedup among these cells"
-    if math.isinf(max(widths)):
-        return "speedups of cells with a single visit have no interval"
-    return (
-        f"speedups to within {100 * statistics.median(widths):.1f} % in the median, {100 * max(widths):.1f} % at most"
-    )
+    known = [width for width in widths if math.isfinite(width)]
+    if not known:
+        return "every speedup rests on a single visit to a cell"
+    said = f"speedups to within {100 * statistics.median(known):.1f} % in the median, {100 * max(known):.1f} % at most"
+    single = len(widths) - len(known)
+    return f"{said}; {single} more {'rests' if single == 1 else 'rest'} on a single visit" if single else said
 
 
 def _say(log: Path, text: str) -> None:

@@ -22,6 +22,7 @@ from stallpoint.conclusions.words import (
     heading,
     helps_in_words,
     left_out_in_words,
+    next_in_words,
     rivals_in_words,
     sentence,
     throughput_in_words,
@@ -414,6 +415,35 @@ def test_numbers_of_an_answer_are_those_of_its_fastest_curve() -> None:
     assert (found["sync"], found["curves"], found["differ"]) == ("naive", 2, ["sync"])
     assert throughput_in_words(found) == "10 → 19.5 samples/s"
     assert gain_in_words(found) == "98 % efficient, 1.9× (90 % CI 1.8–2.1), 1 → 0.51 s an iteration"
+
+
+@pytest.mark.parametrize(
+    ("low", "words"), [(0.9, "100 % efficient within its interval, 2.3×"), (1.1, "116 % efficient, 2.3×")]
+)
+def test_more_than_all_is_efficient_only_where_the_interval_says_so(low: float, words: str) -> None:
+    larger = at(2, 2.32)
+    larger["efficiency"]["low"] = low
+    assert gain_in_words(answer(curve(measured=[at(1, 1.0), larger]))).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("expected", "words"),
+    [
+        (0.37, "no cell would tell more; the stalling point is known within a factor of 1.3"),
+        (0.2, "would then be known within a factor of 1.1 instead of 1.3"),
+    ],
+)
+def test_a_cell_that_would_tell_no_more_than_is_said_already_is_not_named(expected: float, words: str) -> None:
+    cell = {
+        "kind": "train",
+        "ranks": 4,
+        "worker_batch": 8,
+        "narrows": True,
+        "node_hours": 0.1,
+        "width": 0.38,
+        "expected_width": expected,
+    }
+    assert next_in_words(curve(next_cell=cell)).endswith(words)
 
 
 def test_what_may_be_as_fast_is_said() -> None:

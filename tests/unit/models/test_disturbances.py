@@ -11,6 +11,7 @@ from stallpoint.disturbances import (
     SLOW,
     disturbed,
     foreign,
+    kept,
     members,
     sentinels,
     table,
@@ -195,9 +196,16 @@ def test_disturbed_iterations_are_left_out_where_two_visits_remain(visits: int, 
     assert found["iteration"].tolist() == list(range(5))
     assert set(found["reason"]) == {"another process"}
     assert set(found["left_out"]) == {left_out}
-    kept = without(iterations, found)
-    assert kept["iteration"].nunique() == 5 * visits - (5 if left_out else 0)
-    assert set(kept["rank"]) == {0, 1}
+    good = without(iterations, found)
+    assert good["iteration"].nunique() == 5 * visits - (5 if left_out else 0)
+    assert set(good["rank"]) == {0, 1}
+
+
+@pytest.mark.parametrize(("visits", "hit", "cells"), [(3, 3, 1), (3, 2, 1), (3, 1, 0), (2, 1, 0), (2, 0, 0)])
+def test_cells_are_named_whose_statistics_are_those_of_disturbed_iterations(visits: int, hit: int, cells: int) -> None:
+    iterations, of_visits = recorded(visits, hit)
+    found = table(iterations, with_sentinel(of_visits))
+    assert len(kept(iterations, found)) == cells
 
 
 def test_where_all_visits_are_disturbed_all_count() -> None:

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from synthetic import study
 
 from stallpoint.models.answers.controls import chance, holm, table, withheld
 from stallpoint.models.answers.stalling import tables as stalling
-from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.measured import Measured, Point, point_key
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.fitting import fit
@@ -139,6 +140,47 @@ def test_a_verdict_that_is_withheld_says_why() -> None:
     assert str(row["note"]).startswith("on one worker compute and strong, preset 0 do the same, but of alexnet, b = 64")
     (row,), _ = stalling([curve(1.8 * steady)], 0.1, 0.5, pairs(1))
     assert (row["verdict"], row["note"]) == ("scales", "")
+
+
+def test_a_verdict_from_disturbed_iterations_is_withheld() -> None:
+    found = curve(1.8 * np.ones(1 + REPLICATES))
+    (row,), _ = stalling([found], 0.1, 0.5, disturbed=[point_key(found.measured[2].point)])
+    assert row["verdict"] == "withheld"
+    assert row["note"] == "most iterations on n = 2 were disturbed and count for want of others"
+    other = point_key(curve(1.8 * np.ones(1 + REPLICATES), hardware="gpu").measured[2].point)
+    assert withheld(found, [], [other]) == ""
+
+
+def test_where_every_visit_was_disturbed_the_verdict_is_withheld() -> None:
+    records = study(storages=("local",), prefetches=(0,), nodes=(1, 2), compute_batches=(64,), visits=2, repeats=1)
+    iterations = records["iterations"]
+    hot = (iterations["ranks"] == 2) & (iterations["sync"] == "naive")
+    watched = dict.fromkeys(("node_busy", "process_time"), iterations["iteration_time"])
+    records["iterations"] = iterations.assign(**watched, thermal_throttles=hot.astype(float))
+    found = fit(records, nodes=[])["stalling"].query("scaling == 'strong'").set_index("sync")
+    assert found.loc["naive", "verdict"] == "withheld"
+    assert set(found.drop("naive")["verdict"]) == {"scales"}
+
+
+@pytest.mark.parametrize(
+    ("speedup", "spread", "verdict"),
+    [
+        (1.6, 0.02, ("scales", 2)),
+        (1.3, 0.14, ("undecided", 1)),  # 1.03 at the end of the interval, and 95 % of it above 1.1
+        (1.6, 0.57, ("undecided", 1)),  # 0.63 to 4.1
+        (0.8, 0.02, ("stalls", 1)),
+        (1.0, 0.06, ("undecided", 1)),
+    ],
+)
+def test_a_verdict_is_not_surer_than_the_interval_beside_it(
+    speedup: float, spread: float, verdict: tuple[str, int]
+) -> None:
+    quantiles = norm.ppf((np.arange(REPLICATES) + 0.5) / REPLICATES)
+    (row,), probabilities = stalling([curve(speedup * np.exp(spread * np.array([0, *quantiles])))], 0.1, 0.5)
+    assert (row["verdict"], row["verdict_ranks"]) == verdict
+    gains = next(one["probability"] for one in probabilities if one["of"] == "measured" and not one["stalls"])
+    expected = norm.sf((np.log(1.1) - np.log(speedup)) / spread)
+    assert gains == pytest.approx(expected, abs=0.01), "what the interval says"
 
 
 def test_a_preset_that_is_slower_on_one_worker_withholds_all_verdicts() -> None:

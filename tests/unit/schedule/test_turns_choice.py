@@ -13,6 +13,7 @@ from visiting_cells import collectives, sgemm, train
 from stallpoint.cells import Cell, TrainCell
 from stallpoint.turns.agenda import Limits
 from stallpoint.turns.choice import MOST, Visited, choose, half_width, speedups
+from stallpoint.turns.session import _widths as words_of_widths
 
 Find = Callable[[Visited], tuple[float, float]]
 """Median iteration time and duration that a visit finds."""
@@ -165,3 +166,15 @@ def test_cells_that_do_the_same_but_differ_are_visited_again(spell: bool, visits
     assert {*order[12:14]} <= {0, 1}
     assert all(abs(order[:end].count(0) - order[:end].count(1)) <= 1 for end in range(len(order)))
     assert reason == "precision"
+
+
+def test_a_speedup_that_is_known_is_said_beside_those_of_a_single_visit() -> None:
+    def pair(network: str, *medians: float) -> list[Visited]:
+        cells = [train(nodes, visits=3, network=network) for nodes in (1, 2)]
+        return [Visited(cell, durations=[1.0] * len(medians), medians=list(medians)) for cell in cells]
+
+    often, once = pair("often", 0.0, 0.1, 0.0), pair("once", 0.0)
+    known = words_of_widths(often)
+    assert known.startswith("speedups to within ")
+    assert words_of_widths([*often, *once]) == f"{known}; 1 more rests on a single visit"
+    assert words_of_widths(once) == "every speedup rests on a single visit to a cell"

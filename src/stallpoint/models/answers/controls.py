@@ -7,12 +7,12 @@ iteration times must agree within their intervals (Holm's correction over all pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.stats import norm
 
-from stallpoint.models.base.measured import Measured
+from stallpoint.models.base.measured import Measured, point_key
 from stallpoint.models.base.statistics import Ensemble, columns, estimate, is_duration
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.turns.choice import ALIKE, SUPERLINEAR
@@ -69,8 +69,14 @@ def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
     return rejected
 
 
-def withheld(curve: ScalingCurve, rows: Iterable[Mapping[str, object]]) -> str:
-    """Why no verdict of this curve is to be trusted, by the rows of the controls table; empty where nothing speaks."""
+def withheld(
+    curve: ScalingCurve, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]] = ()
+) -> str:
+    """Why no verdict of this curve is to be trusted; empty where nothing speaks against it.
+
+    `rows` are those of the controls table; `disturbed` are the points, as `point_key` names them, whose times are those
+    of disturbed iterations.
+    """
     hardware = curve.measured[curve.base].point.hardware
     for row in rows:
         if row["hardware"] == hardware and not row["agrees"]:
@@ -78,6 +84,9 @@ def withheld(curve: ScalingCurve, rows: Iterable[Mapping[str, object]]) -> str:
                 f"on one worker {row['first']} and {row['second']} do the same, but of {row['network']}, "
                 f"b = {row['worker_batch']}, the second takes {float(str(row['ratio'])):.2f} times as long"
             )
+    for ranks, measured in sorted(curve.measured.items()):
+        if point_key(measured.point) in disturbed:
+            return f"most iterations on n = {ranks} were disturbed and count for want of others"
     for ranks in sorted(set(curve.measured) & set(curve.known)):
         value, low, _ = estimate(curve.speedup(ranks, "measured"))
         if low > SUPERLINEAR * ranks / curve.base:

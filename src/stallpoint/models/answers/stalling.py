@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -11,7 +11,7 @@ from stallpoint.models.answers.attribution import NOT_DISTINGUISHABLE, dominant
 from stallpoint.models.answers.controls import withheld
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES, Measured
-from stallpoint.models.base.statistics import Ensemble, Reals, columns, unknown_ensemble
+from stallpoint.models.base.statistics import Ensemble, Reals, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
 from stallpoint.models.scaling.curves import underlying
 from stallpoint.workers import place_of
@@ -91,10 +91,12 @@ def tables(
     efficiency: float,
     controls: Sequence[Mapping[str, object]] = (),
     gains_of: Callable[[ScalingCurve], Gains] = gains,
+    disturbed: Collection[tuple[object, ...]] = (),
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities.
 
-    `controls` are the rows of that table; `gains_of` is `gains` or remembers them.
+    `controls` are the rows of that table; `gains_of` is `gains` or remembers them; `disturbed` as `controls.withheld`
+    takes them.
     The dominant cause is that of the doubled count, where the gain stays away. Workers are worthwhile while a sample
     costs at most 1/`efficiency` of the worker-seconds it costs on the fewest.
     """
@@ -106,7 +108,7 @@ def tables(
         both = {ranks: gain for ranks, (basis, gain) in gained.items() if basis == "measured"}
         measured = Stall.of(both, 2 * max(both, default=0), threshold)
         bases = {ranks: basis for ranks, (basis, _) in gained.items()}
-        rows.append(_row(curve, bases, known, measured, efficiency, withheld(curve, controls)))
+        rows.append(_row(curve, bases, known, measured, threshold, efficiency, withheld(curve, controls, disturbed)))
         probabilities += [*_probabilities(curve, "measured", measured), *_probabilities(curve, "known", known)]
     return rows, probabilities
 
@@ -126,7 +128,13 @@ def _probabilities(curve: ScalingCurve, of: str, stall: Stall) -> Iterator[dict[
 
 
 def _row(
-    curve: ScalingCurve, gained: Mapping[int, Basis], stall: Stall, measured: Stall, efficiency: float, mistrust: str
+    curve: ScalingCurve,
+    gained: Mapping[int, Basis],
+    stall: Stall,
+    measured: Stall,
+    threshold: float,
+    efficiency: float,
+    mistrust: str,
 ) -> dict[str, object]:
     """`stall` is that of all that is `known`, of which the doublings `gained` have a basis."""
     known, unknown = curve.known, unknown_ensemble()
@@ -138,7 +146,7 @@ def _row(
         **(stall.columns if known else columns("stall_ranks", unknown)),
         "reached": stall.reached,
         "basis": "measured" if last is None else gained[last],
-        **_verdict_columns(curve, measured, mistrust),
+        **_verdict_columns(curve, measured, threshold, mistrust),
         **_crossing_columns(curve, known),
         **columns("worthwhile_ranks", _worthwhile(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", _best_speedup(curve, known) if known else unknown),
@@ -150,8 +158,10 @@ def _row(
     }
 
 
-def _verdict_columns(curve: ScalingCurve, stall: Stall, mistrust: str) -> dict[str, object]:
+def _verdict_columns(curve: ScalingCurve, stall: Stall, threshold: float, mistrust: str) -> dict[str, object]:
     said, ranks = stall.verdict
+    if said != "undecided" and (open_ := _open(curve, said, ranks, threshold)) is not None:
+        said, ranks = "undecided", open_
     there = [n for n in curve.known if curve.basis(n) == "measured"]
     best = max(there, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
     speedup = curve.speedup(best, "measured") if there else unknown_ensemble()
@@ -161,6 +171,19 @@ def _verdict_columns(curve: ScalingCurve, stall: Stall, mistrust: str) -> dict[s
         **columns("measured_speedup", speedup),
         "measured_speedup_ranks": best,
     }
+
+
+def _open(curve: ScalingCurve, said: str, ranks: int, threshold: float) -> int | None:
+    """The worker count whose doubling a verdict is sure of, but not the interval of the measured speedup; else None.
+
+    Where every doubling up to `ranks` pays, the whole interval there lies above what the least of such doublings make;
+    where the first one does not pay, the whole interval of its double lies below.
+    """
+    if ranks > curve.base:
+        _, low, _ = estimate(curve.speedup(ranks, "measured"))
+        return None if low >= (1 + threshold) ** np.log2(ranks / curve.base) else ranks // 2
+    _, _, high = estimate(curve.speedup(2 * ranks, "measured"))
+    return None if said == "stalls" and high < 1 + threshold else ranks
 
 
 def _note(curve: ScalingCurve, known: Sequence[int], gained: Mapping[int, object]) -> str:

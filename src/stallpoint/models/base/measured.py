@@ -76,6 +76,11 @@ class Point:
         return {name: getattr(self, name) for name in (*SERIES, "nodes", "ranks", *more)}
 
 
+def point_key(of: Point | TrainCell) -> tuple[object, ...]:
+    """What tells points apart, whichever curve they are on: values of `PLACELESS`, nodes and ranks."""
+    return tuple(getattr(of, name) for name in (*PLACELESS, "nodes", "ranks"))
+
+
 @dataclass(frozen=True)
 class Measured:
     """A point that was measured."""

@@ -47,13 +47,16 @@ def scaling_laws(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
 def underlying(curve: ScalingCurve) -> dict[int, Reals]:
     """Throughput at each measured worker count without the noise of its measurement: draws of its logarithm.
 
-    By worker count, [REPLICATES]; none where fewer than two were measured. All laws are fitted to the whole curve, each
-    point as uncertain as its ensemble says; what is left over is noise, or a drift away from the laws.
+    By worker count, [REPLICATES]; none where fewer than two were measured. Of two points their ensembles are all that
+    is known. Else all laws are fitted to the whole curve, each point as uncertain as its ensemble says; what is left
+    over is noise, or a drift away from the laws.
     """
     there = [curve.measured[ranks] for ranks in curve.known if curve.basis(ranks) == "measured"]
     if len(there) < 2:
         return {}
     logs = np.log([one.point.global_batch / one.parts.iteration_time / one.point.ranks for one in there]).T
+    if len(there) == 2:
+        return {one.point.ranks: logs[1:, index] + np.log(one.point.ranks) for index, one in enumerate(there)}
     ends = np.quantile(logs[1:], (_QUANTILES[1], _QUANTILES[2]), axis=0)
     deviations = np.maximum((ends[1] - ends[0]) / NORMAL_INTERVAL, LEAST_SCATTER)
     places = Places.of(pd.DataFrame([_place(one.point) for one in there]))
