@@ -18,7 +18,7 @@ from stallpoint.traces.collectives import ROUNDS, Collectives
 from stallpoint.traces.device import shares
 from stallpoint.traces.events import Trace
 from stallpoint.traces.groups import DATA, Group
-from stallpoint.traces.iterations import CAUSES, MARKED
+from stallpoint.traces.iterations import CAUSES, MARKED, blocked_by
 from stallpoint.traces.rank import Rank
 
 WORDS = {
@@ -26,7 +26,7 @@ WORDS = {
     "exposed_communication": "communication that nothing hides",
     "copy": "copies that nothing hides",
     "data_wait": "waiting for a mini-batch",
-    "host_wait": "the host waits for the device",
+    "host_wait": "the host is blocked in calls",
     "launch": "the device waits for the host to start operators",
     "other": "other",
 }
@@ -88,7 +88,8 @@ def _of_trace(
         notes.append("no kernel of a device was traced: there are no shares of a device's time")
     told: dict[str, Any] = {
         "file": trace.path.name, "rank": trace.rank, "world_size": rank.workers if rank else trace.world_size,
-        "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "shares": of_device,
+        "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "blocked_by": [],
+        "shares": of_device,
         "collectives": [], "groups": [], "clock": None, "waits": None, "predicted": None, "lacks": [], "notes": notes,
     }  # fmt: skip
     if rank is None:
@@ -114,6 +115,10 @@ def _of_trace(
     told |= {
         "replayed_seconds": float(np.median(rank.replayed)),
         "seconds": {name: float(np.median(of)) for name, of in rank.causes.items()},
+        "blocked_by": [
+            {"call": name, "seconds": seconds, "calls": count, "longest_seconds": longest}
+            for name, seconds, count, longest in blocked_by(events, found)
+        ],
     }
     try:
         told["predicted"] = scaling.predictions(
@@ -197,6 +202,7 @@ def _blocks(one: dict[str, Any]) -> Iterable[str]:
         rows = [(WORDS[name], one["seconds"][name]) for name in CAUSES]
         whole = one["iteration_seconds"]
         yield "\n".join(f"- {what}: {_ms(seconds)}, {number(100 * seconds / whole, 2)} %" for what, seconds in rows)
+    yield from blocked(one)
     yield from beside_others(one)
     if one["shares"]:
         yield "Device: " + ", ".join(f"{name} {number(value)} %" for name, value in one["shares"].items())
@@ -234,6 +240,22 @@ def sentence(one: dict[str, Any]) -> str:
     return f"{count} iteration{'' if count == 1 else 's'} of {_ms(one['iteration_seconds'])} (median){replayed}."
 
 
+def blocked(one: dict[str, Any]) -> Iterable[str]:
+    """The calls that block the host longest, whether the device is busy meanwhile or not."""
+    rows = [row for row in one["blocked_by"] if row["seconds"] >= _BLOCKED * one["iteration_seconds"]][:3]
+    if rows:
+        calls = (
+            f"{row['call']} ({_ms(row['seconds'])} an iteration, {row['calls']} in all, the longest "
+            f"{_ms(row['longest_seconds'])})"
+            for row in rows
+        )
+        yield f"Blocked is the host in {', '.join(calls)}."
+
+
+_BLOCKED = 0.01
+"""Part of an iteration from which on a call that blocks the host is named."""
+
+
 def beside_others(one: dict[str, Any]) -> Iterable[str]:
     """What other ranks and groups of ranks tell."""
     if one["waits"]:
@@ -262,6 +284,7 @@ def sentences(one: dict[str, Any]) -> Iterable[str]:
     most = max((name for name in CAUSES if name != "compute"), key=lambda name: one["seconds"][name])
     computing, lost = (f"{number(100 * one['seconds'][name] / whole, 2)} %" for name in ("compute", most))
     yield (f"{sentence(one)} {computing} of it is computing; most of the rest ({lost}): {WORDS[most]}.")
+    yield from blocked(one)
     yield from beside_others(one)
     if one["predicted"]:
         last = one["predicted"]["workers"][-1]

@@ -30,7 +30,8 @@ from stallpoint.traces.intervals import Intervals, union
 from stallpoint.traces.iterations import OPTIMIZER, WAITING, Iterations
 from stallpoint.traces.started import Started
 
-BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
+BACKWARD = re.compile(r"^autograd::engine::evaluate_function|^\w+Backward\d*$|^torch::autograd::AccumulateGrad")
+"""Operators of autograd's backward pass, the second and third as before 2022."""
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
 _COPIES = re.compile(r"^(?:cuda|hip)Memcpy")
 _SAME = 1e-9

@@ -17,8 +17,11 @@ OPTIMIZER = re.compile(r"^Optimizer\.step#")
 """Marks that PyTorch sets around every optimiser's step."""
 LOADING = re.compile(r"DataLoader.*__next__|^## (?:load_batch|data)")
 """Marks around waiting for a mini-batch."""
-WAITING = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$|^hipMemcpyWithStream$")
+WAITING = re.compile(r"Synchronize$|^(?:cuda|hip)(?:Memcpy|Free|FreeHost|HostFree)$|^hipMemcpyWithStream$")
 """Calls in which the host waits for the device."""
+LONG_CALL = 100e-6
+"""Seconds from which on any call blocks the host, which starts an operator in 5 to 10 µs: a copy from or to pageable
+memory, memory that is taken or given back, a queue that is full."""
 FEWEST_PERIODS = 3
 """Times that something comes again before it is called periodic."""
 SAME = 0.95
@@ -95,7 +98,7 @@ def seconds_by_cause(events: Events, found: Iterations) -> Mapping[str, npt.NDAr
     """Seconds of `CAUSES` in each iteration, [iterations].
 
     With a device, its time: computing; communication, and then copies, beside which nothing computes; and idle time by
-    what the host did meanwhile: it waited for a mini-batch, or for the device, or it was still starting operators
+    what the host did meanwhile: it waited for a mini-batch, or a call blocked it, or it was still starting operators
     (launch). Without a device the host's own operators compute.
     """
     device = Device.of(events)
@@ -118,10 +121,26 @@ def _of_device(device: Device, events: Events) -> dict[str, Intervals]:
     return found
 
 
+def blocking(events: Events) -> npt.NDArray[np.bool_]:
+    """Which events are calls that block the host: those that wait for the device, and any that take long."""
+    return np.asarray((events.kind == CALL) & (events.called(WAITING) | (events.seconds >= LONG_CALL)))
+
+
+def blocked_by(events: Events, found: Iterations) -> list[tuple[str, float, int, float]]:
+    """Calls that blocked the host within iterations: name, s of an iteration on average, how many in all, and the
+    longest, s; the one that took most comes first."""
+    calls = events.where(blocking(events) & (found.of(events.start) >= 0))
+    rows = []
+    for name in np.unique(calls.name):
+        own = calls.seconds[calls.name == name]
+        rows.append((calls.texts[name], float(own.sum()) / len(found.seconds), len(own), float(own.max())))
+    return sorted(rows, key=lambda row: -row[1])
+
+
 def _host(events: Events) -> tuple[Intervals, Intervals, Intervals]:
-    """When the host waited for a mini-batch, when for the device, and when it ran operators or calls."""
-    loads, waits = events.called(LOADING) & (events.kind == MARK), events.called(WAITING) & (events.kind == CALL)
-    chosen, end = (loads, waits, np.isin(events.kind, (CALL, OPERATOR))), events.end
+    """When the host waited for a mini-batch, when a call blocked it, and when it ran operators or calls."""
+    loads = events.called(LOADING) & (events.kind == MARK)
+    chosen, end = (loads, blocking(events), np.isin(events.kind, (CALL, OPERATOR))), events.end
     loading, waiting, operators = (union(events.start[which], end[which]) for which in chosen)
     return loading, waiting, operators
 

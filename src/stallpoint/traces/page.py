@@ -25,7 +25,7 @@ _LEAST_RANGE = (0.9, 1.1)
 """Gains that the axis holds at least: what is no change shall look like none."""
 _KINDS = {
     timeline.COMPUTE: theme.VERMILION, timeline.COMMUNICATION: theme.BLUE, timeline.COPIES: theme.LIME,
-    timeline.WAIT: theme.GREY, timeline.DATA: theme.GREEN,
+    timeline.HOST: theme.LILAC, timeline.WAIT: theme.GREY, timeline.DATA: theme.GREEN,
 }  # fmt: skip
 
 

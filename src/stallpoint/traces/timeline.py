@@ -9,10 +9,12 @@ import numpy as np
 
 from stallpoint.traces.events import CALL, COPY, FILL, MARK, OPERATOR
 from stallpoint.traces.intervals import Intervals, both, union
-from stallpoint.traces.iterations import LOADING, WAITING
+from stallpoint.traces.iterations import LOADING, blocking
 from stallpoint.traces.rank import Rank
 
 COMPUTE, COMMUNICATION, COPIES, WAIT, DATA = "compute", "communication", "copy", "wait", "data wait"
+HOST = "host"
+"""Operators and calls of the host of a device, which computes itself: the host starts that."""
 FINEST = 1 / 1000
 """Part of an iteration below which a gap between two spans of one kind is not told."""
 
@@ -40,10 +42,14 @@ def spans(rank: Rank, iteration: int) -> list[Span]:
 
 def _lanes(rank: Rank, window: Intervals) -> Iterator[tuple[str, str, Intervals]]:
     events = rank.trace.events
-    waits = (events.kind == CALL) & events.called(WAITING)
+    waits = blocking(events)
     loads = (events.kind == MARK) & events.called(LOADING)
     works = np.isin(events.kind, (CALL, OPERATOR)) & ~waits
-    for lane, kind, chosen in (("host", COMPUTE, works), ("host", WAIT, waits), ("host", DATA, loads)):
+    for lane, kind, chosen in (
+        ("host", HOST if rank.on_device else COMPUTE, works),
+        ("host", WAIT, waits),
+        ("host", DATA, loads),
+    ):
         yield lane, kind, both(union(events.start[chosen], events.end[chosen]), window)
     started, own = rank.started, rank.started.events
     copies = np.isin(own.kind, (COPY, FILL))

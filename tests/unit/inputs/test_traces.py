@@ -111,19 +111,21 @@ def test_waiting_for_other_ranks_is_not_taken_for_the_link(tmp_path: Path) -> No
     assert at[16] == pytest.approx(late.seconds(16), rel=0.02)
 
 
-def test_latency_of_a_ring_may_stall_and_large_messages_do_not(tmp_path: Path) -> None:
-    # Rounds of a ring grow with the workers, those of trees do not, and NCCL may turn to them: this stays open.
+def test_latency_of_a_ring_stalls_and_trees_may_not_where_large_messages_scale(tmp_path: Path) -> None:
+    # Rounds of a ring grow with the workers, those of trees do not, and NCCL may turn to them: speedup stays open.
     latency = Planted(
         message_bytes=(4_000, 40_000, 400_000) * 50, backward=3e-3, forward=1e-3, loading=0.0, iterations=3
     )
     large = Planted(message_bytes=(4_000, 8_000, 16_000), backward=30e-3)
-    stalling = [
-        only(planted.write(tmp_path / f"{name}.json"))["predicted"]["stalling"]
+    stalling, scaling = [
+        only(planted.write(tmp_path / f"{name}.json"))["predicted"]
         for name, planted in (("latency", latency), ("large", large))
     ]
-    assert stalling[0]["verdict"] == "undecided"
-    assert 0.2 < 1 - stalling[0]["probabilities"][32] < 0.8
-    assert (stalling[1]["verdict"], stalling[1]["workers"]) == ("scales", 32)
+    assert (stalling["stalling"]["verdict"], stalling["stalling"]["workers"]) == ("stalls", 2)
+    of_two, of_most = stalling["workers"][1], stalling["workers"][-1]
+    assert of_two["iteration_seconds"] == pytest.approx(latency.seconds(2), rel=1e-3)
+    assert of_most["speedup_high"] > 3 * of_most["speedup_low"]
+    assert (scaling["stalling"]["verdict"], scaling["stalling"]["workers"]) == ("scales", 32)
 
 
 def test_rates_are_samples_where_the_batch_is_given(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import gzip
 import math
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -28,16 +29,32 @@ LONGEST_EVENT = 64 * 1024 * 1024
 CATEGORIES = {
     "kernel": KERNEL, "gpu_memcpy": COPY, "gpu_memset": FILL, "cuda_runtime": CALL, "cuda_driver": CALL,
     "hip_runtime": CALL, "cpu_op": OPERATOR, "user_annotation": MARK,
+    "operator": OPERATOR, "runtime": CALL, "memcpy": COPY, "memset": FILL,
+    "xpu_runtime": CALL, "mtia_runtime": CALL, "privateuse1_runtime": CALL, "privateuse1_driver": CALL,
+    "mtia_ccp_events": KERNEL,
 }  # fmt: skip
-"""Categories of events that are kept, in lower case -> their kinds."""
+"""Categories of events that are kept, in lower case -> their kinds: those since 2022, those before, and those of other
+devices that mean the same."""
+_LEFT_OUT = frozenset({
+    "python_function", "overhead", "cuda_sync", "gpu_user_annotation", "trace", "external_correlation",
+    "cpu_instant_event", "cuda_profiler_range", "mtia_insight", "collective_comm", "",
+})  # fmt: skip
+"""Categories that say again, or finer, what those that are kept say."""
+_MARKS = re.compile(r"^(?:ProfilerStep#|Optimizer\.\w+#|enumerate\(DataLoader\))")
+"""Names of what PyTorch marks: before 2022 it had the category of operators."""
 
 
 class _Kinds(dict[str, int]):
-    """The kind of each category, however it is written; `UNKNOWN` of those that are not kept."""
+    """The kind of each category, however it is written; `UNKNOWN` of those that are not known, and `_NONE` of those
+    that are and that are left out."""
 
     def __missing__(self, category: str) -> int:
-        self[category] = kind = CATEGORIES.get(category.lower(), UNKNOWN)
+        written = category.lower()
+        self[category] = kind = CATEGORIES.get(written, _NONE if written in _LEFT_OUT else UNKNOWN)
         return kind
+
+
+_NONE = UNKNOWN - 1
 
 
 _KINDS = _Kinds()
@@ -108,14 +125,21 @@ def read(path: Path) -> list[Trace]:
     notes: list[str] = []
     pieces = _pieces(path, notes)
     head = next(pieces)
-    columns, bad, seen = Columns(), 0, 0
+    columns, bad, seen, strange = Columns(), 0, 0, Counter[str]()
     for events in pieces:
         seen += len(events)
         bad += _add(columns, events)
+        strange.update(event.cat for event in events if event.ph == "X" and _KINDS[event.cat] == UNKNOWN)
+    if others := sum(strange.values()):
+        kinds = ", ".join(category for category, _ in strange.most_common(5))
+        notes.append(f"{others:,} of {seen:,} events are of kinds not read ({kinds})")
     if bad:
         notes.append(f"{bad} events without a time, or of a duration below 0, are left out")
     if not len(columns):
-        raise InputError(f"{path}: no event of a profiler among {seen}; expected is a trace of torch.profiler (Kineto)")
+        said = f" ({notes[-1]})" if strange else ""
+        raise InputError(
+            f"{path}: no event of a profiler among {seen}{said}; expected is a trace of torch.profiler (Kineto)"
+        )
     info = head.get("distributedInfo")
     rank, world_size = (
         _whole(info.get(name)) if isinstance(info, dict) else UNKNOWN for name in ("rank", "world_size")
@@ -268,7 +292,10 @@ def _add(columns: Columns, events: list[_Event]) -> int:
     columns.add(
         len(kept),
         {
-            "kind": [_KINDS[event.cat] for event in kept],
+            "kind": [
+                MARK if kind == OPERATOR and _MARKS.match(event.name) else kind
+                for kind, event in ((_KINDS[event.cat], event) for event in kept)
+            ],
             "name": [text(event.name) for event in kept],
             "start": [event.ts for event in kept],
             "seconds": [event.dur for event in kept],
