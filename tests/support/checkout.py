@@ -1,5 +1,6 @@
 """A checkout of the workflow in a folder of its own, and Snakemake run in it: what tests of whole studies share."""
 
+import compileall
 import os
 import re
 import shutil
@@ -16,12 +17,8 @@ import numpy as np
 import resident
 import yaml
 
-from stallpoint.charts import CHARTS
-from stallpoint.charts.render import FORMATS, render
 from stallpoint.models.taskgraph import Kind, Task, schedule
 from stallpoint.models.taskgraph.compilation import WORTH_COMPILING
-from stallpoint.parquet import read_frames
-from stallpoint.records import NETWORK_LAYERS, TABLES
 
 ROOT = Path(__file__).parents[2]
 ON_SLURM = (
@@ -50,7 +47,8 @@ class Ran:
 
 @cache
 def compile_once() -> None:
-    """Compile the kernel of `schedule` here, so that checkouts are copied with it: it takes longer than most plans."""
+    """Compile the library and the kernel of `schedule` here, so that each checkout is copied with what that gives."""
+    compileall.compile_dir(ROOT / "src", quiet=1)
     if not [*(ROOT / "src").rglob("*.nbi")]:
         schedule([Task("step", Kind.COMPUTE, "compute", np.ones(1 + WORTH_COMPILING))])
 
@@ -97,7 +95,9 @@ class Checkout:
             text, _ = process.communicate()
         return Ran(process.returncode, text)
 
-    def start_snakemake(self, *arguments: str, said: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
+    def start_snakemake(
+        self, *arguments: str, said: int | IO[str] = subprocess.PIPE, own_session: bool = False
+    ) -> subprocess.Popen[str]:
         """Start Snakemake as a user would; what it says goes to `said`."""
         program = IMPATIENT if "slurm" in arguments else [str(Path(sys.executable).with_name("snakemake"))]
         return subprocess.Popen(
@@ -107,16 +107,8 @@ class Checkout:
             stdout=said,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=own_session,
         )
-
-    def draw(self) -> None:
-        """Draw all charts as jobs of the rule ``chart`` do, in one process: starting 29 takes longer than drawing."""
-        files: dict[str, Any] = {file.stem: file for file in self.results().glob("*/*.parquet")}
-        files[NETWORK_LAYERS.name] = sorted(self.results("networks").glob("*.parquet"))
-        self.results("figures").mkdir(exist_ok=True)
-        for name, chart in CHARTS.items():
-            tables = read_frames([TABLES[table] for table in chart.tables], files)
-            render(name, tables, {format: self.results(f"figures/{name}.{format}") for format in FORMATS})
 
     def results(self, *parts: str) -> Path:
         """A path below the study's results."""
