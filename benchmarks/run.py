@@ -20,6 +20,7 @@ import cost_models
 import decoders
 import disturbances
 import dry_run
+import durations
 import inside_node
 import layer_timing
 import listing
@@ -78,6 +79,7 @@ BENCHMARKS = {
     "report": report_page.benchmark,
     "traces": traces.benchmark,
     "own-traces": own_traces.benchmark,
+    "durations": durations.benchmark,
     "listing": listing.benchmark,
     "decoders": decoders.benchmark,
     "pipeline": pipeline.benchmark,

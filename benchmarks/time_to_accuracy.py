@@ -29,7 +29,7 @@ from stallpoint.models.fitting import fit
 from stallpoint.presets import PRESETS
 from stallpoint.records import TABLES
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/unit"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/support"))
 import synthetic
 
 NAME = "time to accuracy"

@@ -213,9 +213,8 @@ class LogHandler(LogHandlerBase):
     def _draw(self) -> None:
         """Redraw the bar, or print it at milestones where lines cannot be redrawn."""
         done = self.measuring.done
-        expected = sum(one["visits"] * one["seconds"] for one in self.measuring.wanted.values())
         took = time.time() - self.measuring_since
-        pace = took / (done * expected) if done > terminal.MILESTONE / 2 else 1.0
+        pace = took / self.measuring.seconds_behind if done > terminal.MILESTONE / 2 else 1.0
         bar = self.measuring.bar(pace, at_most=max(0.0, self.facts["seconds"][2] - took))
         if self.stream.isatty():
             self.stream.write(f"\r{bar}\x1b[K")

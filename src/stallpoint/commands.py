@@ -97,6 +97,23 @@ RATES = {
 """What a named group of a command's regular expression can be."""
 
 
+THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",  # which PyTorch takes, where it is built with MKL, before that of OpenMP
+    "OPENBLAS_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+"""Variables that say how many threads a process computes with; Snakemake's shell gives them the threads of the rule."""
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """Variables of a process that is to compute with so many threads, whichever library it computes with."""
+    return dict.fromkeys(THREADS, str(threads))
+
+
 def launcher_of(launch: str) -> Launcher:
     """The launcher of that name, or the text itself, run once for the job."""
     return LAUNCHERS.get(launch) or Launcher(JOB, launch)
@@ -182,7 +199,7 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
         start, inside = [*start, *inside], []
     # What runs on each node runs in the container too; what starts the whole job does not.
     arguments = [*start, *inside, *command] if launcher.each == JOB else [*inside, *start, *command]
-    variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(cell.threads_per_worker)}
+    variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port), **thread_variables(cell.threads_per_worker)}
     if launcher.each == WORKER or (cell.ranks == 1 and not launcher.tells_single):
         variables |= {
             "RANK": str(rank),

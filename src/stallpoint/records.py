@@ -424,6 +424,28 @@ PROBES = Table(
         Column("model", TEXT, None, "class of the model"),
         Column("layers", INT, None, "layers timed"),
         Column("iterations", INT, None, "iterations recorded"),
+        Column("threads", INT, None, "threads that the script computes with, as PyTorch tells it at the end"),
+        Column("cpus", TEXT, None, "CPUs that the script's process may run on, such as 0-3,8"),
+        Column(
+            "busy_threads",
+            REAL,
+            None,
+            "CPU time of the process over that of its computing thread, behind the first "
+            "iteration; null where there is none",
+        ),
+        Column(
+            "collectives",
+            INT,
+            None,
+            "collectives of torch.distributed that the worker called meanwhile; null where it may have called others",
+        ),
+        Column(
+            "checksum",
+            INT,
+            None,
+            "CRC-32 of the trained weights at the end; null where a worker holds a shard of "
+            "them, or an exception ended the training",
+        ),
         Column("bookkeeping", REAL, "s", "time of an iteration in which the probe kept what it measured, the mean"),
         Column("unseen", TEXT, None, "what it could not see, in words; empty where it saw all"),
         Column("ended", TEXT, None, "complete, or the exception that ended the training; empty where it was killed"),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from stallpoint.durations import in_words
+from stallpoint.durations import in_seconds, in_words
 from stallpoint.workers import place_in_words
 
 WIDTH = 20
@@ -33,6 +33,7 @@ PHASES = {
     "prepare_storage": "Preparing training data",
     "collect": "Collecting records",
     "fit": "Fitting models",
+    "draw": "Drawing charts",
     "conclude": "Drawing conclusions",
     "report_page": "Writing the report",
 }
@@ -54,6 +55,8 @@ class Measuring:
 
     wanted: Mapping[str, Wanted]
     """By path of the cell."""
+    took: dict[str, list[float]] = field(default_factory=dict)
+    """By path, how long each visit took, s."""
     made: Counter[str] = field(default_factory=Counter)
     last: str = ""
     """The cell visited last."""
@@ -69,22 +72,36 @@ class Measuring:
     @property
     def seconds_left(self) -> float:
         """What the visits to come are expected to take, s."""
-        left = {path: max(0.0, one["visits"] - self.made[path]) for path, one in self.wanted.items()}
-        return sum(self.wanted[path]["seconds"] * visits for path, visits in left.items())
+        return sum(self._visit(path) * max(0.0, one["visits"] - self.made[path]) for path, one in self.wanted.items())
+
+    @property
+    def seconds_behind(self) -> float:
+        """What as many visits took as were expected of each cell, s."""
+        return sum(self._visit(path) * min(one["visits"], self.made[path]) for path, one in self.wanted.items())
+
+    def _visit(self, path: str) -> float:
+        """Seconds of a visit to a cell: as its own took, or as expected times how much longer visits to others took."""
+        if own := self.took.get(path):
+            return sum(own) / len(own)
+        seen = [(sum(took), self.wanted[one]["seconds"] * len(took)) for one, took in self.took.items()]
+        took, expected = (sum(column) for column in zip(*seen, strict=True)) if seen else (1.0, 1.0)
+        return self.wanted[path]["seconds"] * (took / expected if expected else 1.0)
 
     @property
     def done(self) -> float:
         """The part of the measuring that is behind, by what visits are expected to take."""
         if self.ended:
             return 1.0
-        whole = sum(one["visits"] * one["seconds"] for one in self.wanted.values())
-        return 1 - self.seconds_left / whole if whole else 1.0
+        whole = self.seconds_behind + self.seconds_left
+        return self.seconds_behind / whole if whole else 1.0
 
     def read(self, line: str) -> Iterator[str]:
         """Take a line of the turns' log; what is to be said of it."""
         if visit := _VISIT.match(line):
             self.last = visit[1]
             self.made[self.last] += 1
+            if self.last in self.wanted and (seconds := in_seconds(visit[2])) is not None:
+                self.took.setdefault(self.last, []).append(seconds)
         elif _ENDED.match(line):
             self.ended = line
         elif line.startswith(DISTURBED):
@@ -97,7 +114,7 @@ class Measuring:
     def bar(self, pace: float = 1.0, at_most: float = math.inf) -> str:
         """``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.
 
-        `pace` is how long visits took over what was expected, `at_most` the time that the budget leaves, s.
+        `pace` is the time that passed over that of the visits in it, `at_most` what the budget leaves, s.
         """
         filled = round(WIDTH * self.done)
         left = (

@@ -43,7 +43,7 @@ def tell(tallies: Iterable[Tally]) -> None:
 
 def environment(root: Path) -> dict[str, str]:
     """What a module of trials runs in, with the program in the folder `root`: what is traced must have one thread."""
-    folders = [str(root / folder) for folder in ("src", "tests/support", "tests/unit", "tests/cluster")]
+    folders = [str(root / folder) for folder in ("src", "tests/support", "tests/cluster")]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
     return {**os.environ, "PYTHONPATH": os.pathsep.join(folders), **threads}
 

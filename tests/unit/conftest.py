@@ -11,6 +11,7 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"  # before anything computes
 
+import once as once_for_all
 from report_samples import LEFT_OUT, Tables, study
 
 from stallpoint.conclusions.numbers import Conclusions, conclude
@@ -18,8 +19,14 @@ from stallpoint.report import write_report
 
 
 @pytest.fixture(scope="session")
-def tables() -> Tables:
-    return study()
+def once(tmp_path_factory: pytest.TempPathFactory) -> once_for_all.Once:
+    """Fits of planted studies, and what else takes seconds: made once for all processes of a run."""
+    return once_for_all.in_folder(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="session")
+def tables(once: once_for_all.Once) -> Tables:
+    return once(study)
 
 
 @pytest.fixture(scope="session")

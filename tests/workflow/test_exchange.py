@@ -11,7 +11,7 @@ import yaml
 from all_reduce_samples import nccl_tests, osu
 from checkout import TINY, Checkout
 from planted_traces import Planted
-from test_layer_trace import table_vi
+from table_vi import table_vi
 from trace_events import check_nesting, lanes
 
 from stallpoint.charts import CHARTS

@@ -2,20 +2,34 @@
 
 
 localrules:
+    draw,
     chart,
     conclude,
     report_page,
     slides,
 
 
-rule chart:
+# All charts in one process: to start one for each takes longer than to draw it.
+rule draw:
     input:
         **rules.collect.output,
         **rules.fit.output,
         **rules.extrapolate.output,
         networks=rules.compare_published.input.networks,
         archives=ARCHIVES,
-        code=code_of("chart.py", lambda wildcards: [CHARTS[wildcards.chart].module]),
+        code=code_of("draw.py", lambda wildcards: [chart.module for chart in CHARTS.values()]),
+    output:
+        drawn=temp(directory(f"{RESULTS}/drawn")),
+    log:
+        f"{LOGS}/draw.log",
+    script:
+        "../../scripts/draw.py"
+
+
+# Each chart to its place, or why it could not be drawn: one that fails leaves the others alone.
+rule chart:
+    input:
+        drawn=rules.draw.output.drawn,
     output:
         html=f"{RESULTS}/figures/{{chart}}.html",
         svg=report(
@@ -31,8 +45,10 @@ rule chart:
         f"{LOGS}/chart/{{chart}}.log",
     params:
         caption=lambda wildcards: CHARTS[wildcards.chart].caption,
-    script:
-        "../../scripts/chart.py"
+        drawn=lambda wildcards, input: f"{input.drawn}/{wildcards.chart}",
+    shell:
+        "if [ -e {params.drawn}.error ]; then tee {log} < {params.drawn}.error >&2; exit 1; fi;"
+        " cp {params.drawn}.* $(dirname {output.svg})"
 
 
 rule conclude:

@@ -30,6 +30,7 @@ THINNER = {"strokeWidth": 0.6, "size": 0.4}
 """Marks that a screen shows with this width of line or area, as a part of it on paper."""
 LEGEND_COLUMNS = (0, 4, 3, 2, 1)
 """Entries of a legend beside each other, tried in this order; 0: all of them."""
+_NUMBERED = re.compile(r'((?:\bid="|\burl\(#)(?:clip|gradient_))(\d+)(?=["\')])')
 _SIZE = re.compile(r'(<svg\b[^>]*?) width="([\d.]+)" height="([\d.]+)"')
 
 Spec = dict[str, Any]
@@ -40,10 +41,16 @@ def svg(spec: Spec, version: str) -> str:
     target, across = _place(spec)
     drawn = ""
     for columns in LEGEND_COLUMNS:
-        drawn = _fitted(spec, version, target, across, columns)
+        drawn = _numbered(_fitted(spec, version, target, across, columns))
         if _width(drawn) <= target + 1:
             return drawn
     return _shrunk(drawn, target)
+
+
+def _numbered(drawn: str) -> str:
+    """The SVG with its clip paths and gradients numbered from 1: Vega counts on through all charts of a process."""
+    numbers: dict[str, str] = {}
+    return _NUMBERED.sub(lambda found: found[1] + numbers.setdefault(found[2], str(len(numbers) + 1)), drawn)
 
 
 def in_points(drawn: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from io import BytesIO
@@ -15,8 +16,9 @@ import pikepdf
 import vl_convert as vlc
 
 from stallpoint.atomic import atomic
-from stallpoint.charts import ALL, NoData, Tables, journal, theme
+from stallpoint.charts import ALL, CHARTS, NoData, Tables, journal, theme
 from stallpoint.charts.web_page import VEGA_LITE, empty_page, page
+from stallpoint.errors import InputError
 
 # Altair guesses types of every column, also of those whose type an encoding states, and warns where it cannot.
 warnings.filterwarnings("ignore", message="I don't know how to infer vegalite type")
@@ -97,6 +99,22 @@ def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
     """Write the chart `name` to the `files`, by format."""
     chart = spec(name, tables)
     write(chart, finding(chart) or ALL[name].title, files)
+
+
+def render_all(tables: Tables, folder: Path) -> None:
+    """Write every chart of a study to `folder`, each from its own of the `tables`.
+
+    A chart that cannot be drawn leaves the others alone: a file ``NAME.error`` says why.
+    """
+    for name, chart in CHARTS.items():
+        own = {table: tables[table] for table in chart.tables if table in tables}
+        try:
+            render(name, own, {format: folder / f"{name}.{format}" for format in FORMATS})
+        except (InputError, OSError):  # of the file system, not of this chart
+            raise
+        except Exception as error:
+            said = f"error: chart {name} cannot be drawn: {type(error).__name__}: {error}\n"
+            (folder / f"{name}.error").write_text(f"{traceback.format_exc()}{said}", encoding="utf-8")
 
 
 def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:

@@ -1,4 +1,4 @@
-"""Clocks that follow the device: the host's for a CPU, events in the stream for a CUDA device.
+"""Clocks that follow the device: the host's for a CPU, events in the stream for an accelerator.
 
 A mark is a point in time that costs next to nothing to take; its value is asked for after the iteration.
 """
@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 
+from stallpoint.measure.device import has_streams, synchronize
+
 Mark: TypeAlias = Any
 """What a clock's `mark` returns; only that clock can read it."""
 
@@ -20,8 +22,8 @@ host_mark = time.perf_counter_ns
 
 
 def event_mark() -> Mark:
-    """A CUDA event behind the work queued so far in the current stream."""
-    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    """An event behind the work queued so far in the current stream."""
+    event = torch.Event(enable_timing=True)
     event.record()
     return event
 
@@ -62,7 +64,7 @@ class HostClock:
         return float(mark - self._start) * 1e-9
 
 
-class CudaClock:
+class EventClock:
     """Events in the current stream: taking one waits for nothing.
 
     The stream is idle when an iteration starts, so that it starts on the device when it does on the host.
@@ -70,7 +72,8 @@ class CudaClock:
 
     mark = staticmethod(event_mark)
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self.start()
 
     def start(self) -> None:
@@ -79,7 +82,7 @@ class CudaClock:
 
     def wait(self) -> None:
         """Until the device is idle."""
-        torch.cuda.synchronize()
+        synchronize(self._device)
 
     def seconds(self, mark: Mark) -> float:
         """Time of a mark since the start."""
@@ -88,7 +91,7 @@ class CudaClock:
 
 def clock_for(device: torch.device) -> Clock:
     """The clock that follows `device`."""
-    return CudaClock() if device.type == "cuda" else HostClock()
+    return EventClock(device) if has_streams(device) else HostClock()
 
 
 def covered(intervals: Iterable[tuple[float, float]]) -> float:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,11 +30,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stallpoint.cells import CommandCell
-from stallpoint.commands import CONTAINER, RATES, Process, process_of, without_mpi
+from stallpoint.commands import CONTAINER, RATES, WORKER, Process, launcher_of, process_of, without_mpi
+from stallpoint.disturbances import members
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure.job import all_arrive
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.sensors import Reading, between
+from stallpoint.measure.sensors import Reading, between, cpu_list
 from stallpoint.measure.synchronisation.rendezvous import interface
 from stallpoint.measure.world import World
 from stallpoint.presets import preset_from
@@ -49,12 +50,22 @@ _LOOK = 0.05
 _GRACE = 10.0
 """How long it may take to end when it is told to, s."""
 _LAST_LINES = 15
+_OF_LAUNCHER = re.compile(
+    r"^([WE]\d{4} |\[\d{4}-).*torch[./]distributed[./]elastic"
+    r'|^Traceback \(most recent call last\):\n  File ".*/(torchrun|accelerate)"',
+    re.MULTILINE,
+)
+"""How a launcher begins to tell that a process of it failed: a line of torchelastic's log, or its own traceback."""
 _HANDED_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """First and last of the ports that Linux gives to whoever asks for any."""
 _TRIED = 100
 """Ports that are tried before any will do."""
 _BACKENDS = {DDP: "ddp", FSDP2: "fsdp"}
 """Backend of the presets that do what a probe found; of anything else nobody knows better than the study."""
+
+
+_MOST_BUSY = 1.5
+"""CPU time of a worker's process for each of its threads, over that of the thread that trains."""
 
 
 def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
@@ -66,7 +77,8 @@ def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
     name, address = interface(world)
     port = world.comm.bcast(_free_port() if world.rank == 0 else None)
     process = process_of(cell, world.rank, address, port, os.environ.get(CONTAINER, ""))
-    own = _run(process, cell, folder, world.rank, name) if process else None
+    given = _cpus_of_nodes(world, cell)
+    own = _run(process, cell, folder, world.rank, name, given[world.rank // cell.workers_per_node]) if process else None
     all_arrive(world.comm, math.inf)
     ended = datetime.now(UTC)
     _check([one for one in world.comm.allgather(own) if one], cell, folder)
@@ -77,7 +89,7 @@ def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
             raise rows
         _keep_rates(rows, cell, keep)
     else:
-        _keep_records(cell, world, keep, folder)
+        _keep_records(cell, world, keep, folder, given)
     keep.prepared = ended - timedelta(seconds=keep.measuring)
     all_arrive(world.comm, math.inf)
     if world.rank == 0:
@@ -117,8 +129,30 @@ def _failed(folder: Path) -> Path:
     return folder / "failed"
 
 
-def _run(process: Process, cell: CommandCell, folder: Path, rank: int, interface_name: str) -> _End:
-    """Start a process of the command and wait for its end; it is ended where another one failed, or time is up."""
+def _cpus_of_nodes(world: World, cell: CommandCell) -> list[set[int]]:
+    """The CPUs that the workers of each node may run on together."""
+    each = world.comm.allgather(os.sched_getaffinity(0))
+    return [
+        set().union(*each[first : first + cell.workers_per_node])
+        for first in range(0, cell.ranks, cell.workers_per_node)
+    ]
+
+
+def _run(
+    process: Process, cell: CommandCell, folder: Path, rank: int, interface_name: str, cpus: Collection[int]
+) -> _End:
+    """Start a process of the command and wait for its end; it is ended where another one failed, or time is up.
+
+    What starts several workers of a node may run on all the `cpus` of the node's workers, not on those of one alone.
+    """
+    several = launcher_of(cell.launch).each != WORKER
+
+    def begin() -> None:
+        end_with_parent()
+        if several:
+            with suppress(OSError):
+                os.sched_setaffinity(0, cpus)
+
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     variables = {**without_mpi(os.environ), "PATH": path, files.FOLDER: str(folder), **process.variables}
     if not cell.rate:
@@ -134,7 +168,7 @@ def _run(process: Process, cell: CommandCell, folder: Path, rank: int, interface
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                preexec_fn=end_with_parent,
+                preexec_fn=begin,
                 start_new_session=True,
             )
         except OSError as error:
@@ -198,16 +232,25 @@ def _progress(cell: CommandCell, folder: Path) -> str:
 
 
 def _last_words(file: Path) -> str:
-    return "\n".join(file.read_text(errors="replace").splitlines()[-_LAST_LINES:])
+    """The last lines that the script printed, without those that its launcher prints about its end."""
+    printed = file.read_text(errors="replace")
+    ends = _OF_LAUNCHER.search(printed)
+    own = printed[: ends.start()] if ends else printed
+    return "\n".join((own if own.strip() else printed).splitlines()[-_LAST_LINES:])
 
 
 # --- records of a probe ---------------------------------------------------------------------------
 
 
-def _keep_records(cell: CommandCell, world: World, keep: Recorder, folder: Path) -> None:
+def _keep_records(
+    cell: CommandCell, world: World, keep: Recorder, folder: Path, given: Sequence[Collection[int]]
+) -> None:
     found = files.read(folder, world.rank)
     probes = world.comm.allgather(found and found.probe)
     _check_records(probes, cell, folder)
+    _check_exchange(probes, cell)
+    if cell.device == "cpu":
+        _check_threads(probes, cell, given)
     assert found
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
@@ -273,6 +316,60 @@ def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> No
         raise InputError(
             f"{what}: the script made {least} iterations; the study asks for warmup + iterations = {wanted}: let it "
             "train longer ({steps} in its command says how long), or lower these"
+        )
+
+
+def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> None:
+    """Raise `InputError` where several workers train models of their own, and the study takes them for one."""
+    preset = preset_from(cell.preset)
+    if cell.ranks == 1 or not (preset.synchronous and preset.communicates) or preset.model_parallel:
+        return
+    silent = [rank for rank, probe in enumerate(probes) if probe["collectives"] == 0]
+    other = [rank for rank, probe in enumerate(probes) if probe["checksum"] != probes[0]["checksum"]]
+    if silent:
+        found = f"rank(s) {', '.join(map(str, silent))} of {cell.ranks} called no collective"
+    elif other and None not in {probe["checksum"] for probe in probes}:
+        found = (
+            f"at the end the weights of rank(s) {', '.join(map(str, other))} of {cell.ranks} are not those of rank 0"
+        )
+    else:
+        return
+    raise InputError(
+        f"commands.{cell.network}: {found}: each trains a model of its own, and the cell says sync: {cell.sync}; "
+        "wrap the model in DistributedDataParallel, or tell the framework of the workers (Lightning: "
+        f'Trainer(devices={cell.workers_per_node}, num_nodes={cell.nodes}, strategy="ddp"))'
+    )
+
+
+def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given: Sequence[Collection[int]]) -> None:
+    """Raise `InputError` where the script computes with other threads than its cell, whose speed then is another's.
+
+    `given` are the CPUs of each node that the study's own workers may run on.
+    """
+    what, wanted = f"commands.{cell.network}", cell.threads_per_worker
+    study = f"hardware.{cell.hardware} says threads_per_worker: {wanted}"
+    for rank, probe in enumerate(probes):
+        if probe["threads"] != wanted:
+            raise InputError(
+                f"{what}: the script computes with {probe['threads']} thread(s) on rank {rank} of {cell.ranks} "
+                f"(torch.get_num_threads()), and {study}: let it set none by itself, or those of "
+                "{threads_per_worker}, or change the study"
+            )
+    for node, cpus in enumerate(given):
+        on_node = probes[node * cell.workers_per_node :][: cell.workers_per_node]
+        found = [members(probe["cpus"]) for probe in on_node]
+        for workers, cores in [*((1, one) for one in found), (len(found), set().union(*found))]:
+            if len(cores) < min(workers * wanted, len(cpus)):
+                raise InputError(
+                    f"{what}: {workers} worker(s) of the script may run on {len(cores)} CPU(s) of node {node} "
+                    f"({cpu_list(sorted(cores))}), and {study}: launch: {cell.launch} binds them; let it bind to none "
+                    "(mpirun --bind-to none, srun --cpu-bind=none)"
+                )
+    busy, most = probes[0]["busy_threads"], _MOST_BUSY * wanted + (cell.readers if cell.prefetch else 0)
+    if cell.ranks == 1 and busy and busy > most:  # of several workers, threads of their own communicate
+        raise InputError(
+            f"{what}: the script's process takes {busy:.1f} times the CPU time of the thread that trains, and {study}: "
+            "another library than PyTorch computes in it with threads of its own"
         )
 
 

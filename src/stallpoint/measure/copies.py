@@ -17,7 +17,7 @@ import torch
 
 from stallpoint.cells import CopiesCell
 from stallpoint.measure.caches import caches
-from stallpoint.measure.device import device_of
+from stallpoint.measure.device import device_of, synchronize
 from stallpoint.measure.progress import Progress
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
@@ -46,7 +46,7 @@ def measure(cell: CopiesCell, world: World, keep: Recorder) -> None:
     before = (keep.visit - 1) * cell.samples
     begin = time.perf_counter()
     try:
-        wanted = list(_on_gpu(device) if device.type == "cuda" else _on_cpu(device))
+        wanted = list(_on_cpu(device) if device.type == "cpu" else _on_gpu(device))
         progress = Progress("copy", [one.moved for one in wanted] * (1 + cell.samples), silent=world.rank > 0)
         done = 0
         for sample in range(-1, cell.samples):
@@ -65,12 +65,10 @@ def measure(cell: CopiesCell, world: World, keep: Recorder) -> None:
 
 
 def _seconds(one: Copy, device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    synchronize(device)
     begin = time.perf_counter()
     one.run()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    synchronize(device)
     return time.perf_counter() - begin
 
 
@@ -95,7 +93,7 @@ def _on_gpu(device: torch.device) -> Iterator[Copy]:
     yield Copy("host to device", threads, GPU_BYTES, lambda: here.copy_(pinned, non_blocking=True))
     yield Copy("device to host", threads, GPU_BYTES, lambda: pinned.copy_(here, non_blocking=True))
     yield Copy("within the device", threads, 2 * GPU_BYTES, lambda: there.copy_(here))
-    for number in range(torch.cuda.device_count()):
+    for number in range(torch.accelerator.device_count()):
         if number != here.device.index:
-            peer = torch.empty(GPU_BYTES, dtype=torch.uint8, device=torch.device("cuda", number))
+            peer = torch.empty(GPU_BYTES, dtype=torch.uint8, device=torch.device(device.type, number))
             yield Copy("device to device", threads, GPU_BYTES, lambda to=peer: to.copy_(here))  # type: ignore[misc]

@@ -1,21 +1,59 @@
-"""The device that a worker computes on, and threads that work for it."""
+"""The device that a worker computes on, its streams, and threads that work for it.
+
+What every accelerator of PyTorch has goes by `torch.accelerator`, `torch.Stream` and `torch.Event`; what CUDA alone
+tells (and ROCm, which PyTorch gives the same name) is asked of `torch.cuda` by who needs it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import torch
 
 from stallpoint.cells import Cell
 
+set_device = getattr(torch.accelerator, "set_device_index", None) or torch.accelerator.set_device_idx
+current_device = getattr(torch.accelerator, "current_device_index", None) or torch.accelerator.current_device_idx
+"""By their names of PyTorch 2.7 or those before."""
+
 
 def device_of(cell: Cell) -> torch.device:
     """The cell's device; a GPU is this worker's own (`environment.choose_gpu`), by its number."""
-    return torch.device("cuda", torch.cuda.current_device()) if cell.device == "cuda" else torch.device(cell.device)
+    return torch.device(cell.device) if cell.device == "cpu" else torch.device(cell.device, current_device())
+
+
+def has_streams(device: torch.device) -> bool:
+    """Whether work waits in streams of `device` when the call that asks for it returns; on a CPU it is done."""
+    return device.type != "cpu"
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until all work on `device` is done."""
+    if has_streams(device):
+        torch.accelerator.synchronize(device)
+
+
+@contextmanager
+def in_stream(stream: torch.Stream | None) -> Iterator[None]:
+    """A block of this thread whose work goes into `stream`; None: where it goes anyway.
+
+    (`torch.Stream` is a context manager itself since PyTorch 2.7.)
+    """
+    if stream is None:
+        yield
+        return
+    before = torch.accelerator.current_stream(stream.device)
+    torch.accelerator.set_stream(stream)
+    try:
+        yield
+    finally:
+        torch.accelerator.set_stream(before)
 
 
 def thread_for(device: torch.device, name: str) -> ThreadPoolExecutor:
     """A thread to work for `device`: its current GPU would be the node's first, whatever that of the main thread is."""
-    if device.type == "cuda":
-        return ThreadPoolExecutor(1, name, initializer=torch.cuda.set_device, initargs=(device,))
+    if has_streams(device):
+        return ThreadPoolExecutor(1, name, initializer=set_device, initargs=(device,))
     return ThreadPoolExecutor(1, name)

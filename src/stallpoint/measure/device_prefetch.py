@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from stallpoint.measure.device import thread_for
+from stallpoint.measure.device import has_streams, in_stream, thread_for
 from stallpoint.measure.pipeline import MiniBatch
 
 NextBatch = Callable[[], MiniBatch]
@@ -16,13 +16,13 @@ NextBatch = Callable[[], MiniBatch]
 class DevicePrefetch:
     """Keeps one mini-batch of `source` ahead in the memory of `device`.
 
-    A thread waits for the mini-batch and copies it through pinned memory, on CUDA in a stream of its own, while the
-    device computes. The iteration that takes it waits only as long as that is not done.
+    A thread waits for the mini-batch and copies it through pinned memory, in a stream of its own where the device has
+    streams, while the device computes. The iteration that takes it waits only as long as that is not done.
     """
 
     def __init__(self, source: NextBatch, device: torch.device) -> None:
         self._source, self._device = source, device
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._stream = torch.Stream(device) if has_streams(device) else None
         self._thread = thread_for(device, "device-prefetch")
         self._ahead = self._thread.submit(self._copy)
 
@@ -39,7 +39,7 @@ class DevicePrefetch:
 
     def _copy(self) -> MiniBatch:
         batch = self._source()
-        with torch.cuda.stream(self._stream):  # does nothing without one
+        with in_stream(self._stream):
             inputs, labels = (self._on_device(tensor) for tensor in (batch.inputs, batch.labels))
         if self._stream:
             self._stream.synchronize()  # also frees the source's buffer for what it reads next

@@ -15,6 +15,7 @@ import torch
 
 from stallpoint.measure import constants
 from stallpoint.measure.caches import Caches, caches
+from stallpoint.measure.device import synchronize
 from stallpoint.measure.world import World
 
 _MOST = 2**20
@@ -76,8 +77,7 @@ class Sentinel:
         begin = time.perf_counter()
         for _ in range(count):
             torch.mm(self._left, self._right, out=self._result)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
+        synchronize(self._device)
         return time.perf_counter() - begin
 
     def _all_reduce(self, count: int) -> float:

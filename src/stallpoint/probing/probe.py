@@ -23,6 +23,7 @@ from stallpoint.measure.layer_timing import LayerTimer
 from stallpoint.measure.sensors import Sensors, between
 from stallpoint.networks.layers import Layer, layers
 from stallpoint.probing import files
+from stallpoint.probing.exchange import checksum, collectives
 from stallpoint.probing.memory import Memory
 from stallpoint.probing.parallelism import parallelism_of
 from stallpoint.probing.phases import BACKWARD, BETWEEN, DATA, EXPOSED, FORWARD, UPDATE, Phases, watched
@@ -101,6 +102,7 @@ class Probe:
             self._loaded = self._forwards = False
             self._depth, self._bookkeeping, self._updates = 0, 0.0, 0
             self._first, self._written = host_mark(), time.monotonic()
+            self._count()
             self._describe(ended="")
             self._begin()
             self._undo = undo.pop_all()
@@ -166,7 +168,17 @@ class Probe:
         self._evaluated = False
         self._start = (host_mark() - self._first) * 1e-9
         self._reading = self._sensors.read()
+        self._count()
         self._clock.start()
+
+    def _count(self) -> None:
+        """Note CPU times and collectives so far; the first iterations are no part of the CPU times."""
+        self._cpu_times = time.process_time(), time.thread_time()
+        self._collectives = collectives()
+        if self._done == 0:
+            self._first_collectives = self._collectives
+        if self._done <= WARMUP:
+            self._first_cpu_times = self._cpu_times
 
     def _keep(self, end: Mark) -> None:
         """Record the iteration that has ended."""
@@ -203,11 +215,25 @@ class Probe:
                 "model": type(self._model).__name__,
                 "layers": len(self._layers),
                 "iterations": self._done,
+                "threads": torch.get_num_threads(),
+                "cpus": self._sensors.cpus,
+                "busy_threads": self._busy_threads(),
+                "collectives": self._called(),
+                "checksum": checksum(self._model) if ended == COMPLETE else None,
                 "bookkeeping": self._bookkeeping / max(1, self._done),
                 "unseen": "; ".join(unseen),
                 "ended": ended,
             },
         )
+
+    def _busy_threads(self) -> float | None:
+        process, thread = (end - first for end, first in zip(self._cpu_times, self._first_cpu_times, strict=True))
+        return process / thread if thread else None
+
+    def _called(self) -> int | None:
+        """Collectives since the first iteration began."""
+        before, after = self._first_collectives, self._collectives
+        return None if before is None or after is None else after - before
 
     # --- what the script does ---------------------------------------------------------------------
 

@@ -11,15 +11,20 @@ from stallpoint.probing.probe import Probe
 
 
 class ProbeCallback(Callback):
-    """Records training: an iteration is a batch of the training loop. Validation in between is marked like warm-up."""
+    """Records training: an iteration is an update, however many mini-batches it accumulates.
+
+    Validation in between is marked like warm-up.
+    """
 
     def __init__(self, *, folder: str | Path | None = None, layers: bool = True) -> None:
         self._options: dict[str, Any] = {"folder": folder, "layers": layers}
         self._probe: Probe | None = None
+        self._updates = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         optimizer = trainer.optimizers[0] if trainer.optimizers else None
         model = trainer.strategy.model or pl_module  # which a strategy wraps where there are several workers
+        self._updates = trainer.global_step
         self._probe = Probe(model, optimizer, **self._options).__enter__()
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
@@ -27,8 +32,9 @@ class ProbeCallback(Callback):
             self._probe.called()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        if self._probe and self._probe.stepped():
-            trainer.should_stop = True
+        if self._probe and trainer.global_step > self._updates:
+            self._updates = trainer.global_step
+            trainer.should_stop |= self._probe.stepped()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._probe:

@@ -9,19 +9,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.traces.events import UNKNOWN, Message
+from stallpoint.traces.events import MARK, NOTHING, OPERATOR, UNKNOWN, Events, Message
 from stallpoint.traces.iterations import Iterations
 from stallpoint.traces.started import Started
 
 VALUE_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "int": 4, "long": 8, "byte": 1, "char": 1, "bool": 1,
-    "float8_e4m3fn": 1, "float8_e5m2": 1,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "unsigned char": 1, "signed char": 1, "short": 2, "short int": 2,
+    "long int": 8,
 }  # fmt: skip
 """Bytes of a value by PyTorch's name of its type, in lower case."""
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE = (
     "AllReduce", "ReduceScatter", "AllGather", "Broadcast", "Reduce",
 )  # fmt: skip
 SEND_RECEIVE, ALL_TO_ALL = "SendRecv", "AllToAll"
+ROUNDS = {ALL_REDUCE: 2, BROADCAST: 1, REDUCE: 1, ALL_GATHER: 1, REDUCE_SCATTER: 1}
+"""Rounds of a ring for each rank but one."""
+_AROUND = re.compile(r"^(?:nccl|rccl|ucc|mpi):\w|^c10d::\w")
+"""Marks and operators of torch.distributed around the call that starts a collective."""
+_DEPTH = 4
+"""How many of them stand within one another."""
 _KIND = re.compile(
     r"(All_?Reduce|Reduce_?Scatter|All_?Gather|Broadcast|All_?to_?all|Send_?Recv|Reduce|Send|Recv)", re.IGNORECASE
 )
@@ -40,6 +47,8 @@ class Collectives:
     """Place of the iteration in which the host started it."""
     kind: tuple[str, ...]
     """As NCCL names its functions, e.g. `ALL_REDUCE`; empty where neither a name nor its arguments tell."""
+    told: npt.NDArray[np.bool_]
+    """Whether that is what was asked for, and not a kernel that serves several: send and receive is all-to-all too."""
     algorithm: tuple[str, ...]
     """``RING``, ``TREE``, ...; empty where the name does not tell."""
     protocol: tuple[str, ...]
@@ -74,20 +83,24 @@ class Collectives:
         return Collectives(**some)
 
 
-def collectives(started: Started, found: Iterations) -> Collectives:
+def collectives(events: Events, started: Started, found: Iterations) -> Collectives:
     """The collectives that were started in one of the iterations."""
     iteration = found.of(started.launch)
     place = np.flatnonzero(started.communicates & (iteration >= 0))
     place = place[np.argsort(started.events.start[place], kind="stable")]
     own = started.events.where(place)
-    names = own.text(own.name)
-    sent = own.sent
+    names, sent = own.text(own.name), own.sent
+    around = _around(events, started.launch[place], started.by[place])
+    asked = [_kind(one.collective) or kind for one, (kind, _) in zip(sent, around, strict=True)]
+    kinds = [kind or _kind(name) for kind, name in zip(asked, names, strict=True)]
+    sizes = [_bytes(one) if one.elements >= 0 else _bytes(more) for one, (_, more) in zip(sent, around, strict=True)]
     return Collectives(
         iteration=iteration[place],
-        kind=tuple(_kind(one.collective) or _kind(name) for one, name in zip(sent, names, strict=True)),
+        kind=tuple(kinds),
+        told=np.array([bool(one) or kind != SEND_RECEIVE for one, kind in zip(asked, kinds, strict=True)], np.bool_),
         algorithm=tuple(_first(_ALGORITHM, name) for name in names),
         protocol=tuple(_first(_PROTOCOL, name) for name in names),
-        bytes=np.array([_bytes(one) for one in sent], np.int64),
+        bytes=np.array(sizes, np.int64),
         group_size=np.array([one.group_size for one in sent], np.int64),
         group=tuple(one.group for one in sent),
         purpose=tuple(one.purpose for one in sent),
@@ -96,6 +109,26 @@ def collectives(started: Started, found: Iterations) -> Collectives:
         seconds=own.seconds,
         place=place,
     )
+
+
+def _around(
+    events: Events, moments: npt.NDArray[np.float64], threads: npt.NDArray[np.int32]
+) -> list[tuple[str, Message]]:
+    """Kind and size by the marks and operators around each of some moments of threads, the innermost that tell them."""
+    marks = events.where(np.isin(events.kind, (MARK, OPERATOR)) & events.called(_AROUND))
+    kinds = dict(zip(marks.name.tolist(), (_kind(name) for name in marks.text(marks.name)), strict=True))
+    ends = marks.end
+    found = [("", NOTHING)] * len(moments)
+    for thread in np.unique(marks.thread):
+        own = np.flatnonzero(marks.thread == thread)
+        mine = np.flatnonzero(threads == thread)
+        lasts = np.searchsorted(marks.start[own], moments[mine], side="right")
+        for place, last in zip(mine.tolist(), lasts.tolist(), strict=True):
+            within = [at for at in own[max(0, last - _DEPTH) : last][::-1] if ends[at] >= moments[place]]
+            kind = next(filter(None, (kinds[int(marks.name[at])] for at in within)), "")
+            said = (marks.messages[marks.message[at]] for at in within)
+            found[place] = kind, next((one for one in said if one.elements >= 0), NOTHING)
+    return found
 
 
 def _bytes(sent: Message) -> int:

@@ -100,6 +100,8 @@ class Trace:
     """When its first event was by the clock of its host, s since 1970; not a number where the trace does not tell."""
     computing: bool = True
     """Whether it tells of computing, and not of communication alone."""
+    graph: bool = False
+    """Whether it is the dependency graph of an iteration, and not what a profiler saw of some of them."""
 
 
 def rank_of(path: Path, notes: list[str], otherwise: int = 0) -> int:

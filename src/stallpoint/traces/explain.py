@@ -14,7 +14,7 @@ from stallpoint.exchange.all_reduce_logs import AllReduce
 from stallpoint.numerals import interval, number
 from stallpoint.traces import scaling
 from stallpoint.traces.clocks import Clock, clocks, least_seconds, most_seconds
-from stallpoint.traces.collectives import Collectives
+from stallpoint.traces.collectives import ROUNDS, Collectives
 from stallpoint.traces.device import shares
 from stallpoint.traces.events import Trace
 from stallpoint.traces.groups import DATA, Group
@@ -89,7 +89,7 @@ def _of_trace(
     told: dict[str, Any] = {
         "file": trace.path.name, "rank": trace.rank, "world_size": rank.workers if rank else trace.world_size,
         "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "shares": of_device,
-        "collectives": [], "groups": [], "clock": None, "waits": None, "predicted": None, "notes": notes,
+        "collectives": [], "groups": [], "clock": None, "waits": None, "predicted": None, "lacks": [], "notes": notes,
     }  # fmt: skip
     if rank is None:
         notes.append("no iterations were found: no ProfilerStep, no Optimizer.step, and nothing that is periodic")
@@ -121,12 +121,12 @@ def _of_trace(
         )
     except scaling.NotTold as reason:
         notes.append(f"nothing is predicted: {reason}")
-        return told
+        return told | {"lacks": reason.reasons}
     stay = Counter(
         f"{kind or 'unnamed'} of {_words(group)}"
         for group in rank.groups.groups
         for kind in {sent.kind[place] for place in group.places}
-        if kind not in scaling.ROUNDS or not rank.groups.data[group.places].all()
+        if kind not in ROUNDS or not rank.groups.data[group.places].all()
     )
     if stay:
         notes.append(f"predictions leave these collectives as they were traced: {', '.join(sorted(stay))}")
@@ -230,7 +230,8 @@ def _verdict(found: dict[str, Any]) -> str:
 def sentence(one: dict[str, Any]) -> str:
     """How many iterations there are, and how long one takes."""
     replayed = "" if one["replayed_seconds"] is None else f", {_ms(one['replayed_seconds'])} when replayed"
-    return f"{one['iterations']} iterations of {_ms(one['iteration_seconds'])} (median){replayed}."
+    count = one["iterations"]
+    return f"{count} iteration{'' if count == 1 else 's'} of {_ms(one['iteration_seconds'])} (median){replayed}."
 
 
 def beside_others(one: dict[str, Any]) -> Iterable[str]:

@@ -88,10 +88,10 @@ class _Point:
     """Comes after `joins` alone: its thread had nothing to do."""
 
 
-def graphs(events: Events, found: Iterations, started: Started) -> list[Graph]:
+def graphs(events: Events, found: Iterations, started: Started) -> Iterator[Graph]:
     """The graph of each iteration."""
     trace = _Trace(events, found, started)
-    return [trace.graph(place) for place in range(len(found.seconds))]
+    return (trace.graph(place) for place in range(len(found.seconds)))
 
 
 class _Trace:
@@ -103,6 +103,7 @@ class _Trace:
         self._main = _main_thread(events)
         self._latency, self._turn = _overheads(started)
         self._lanes = int(started.lane.max()) + 1 if len(started) else 0
+        self._of_lane = [np.flatnonzero(started.lane == lane) for lane in range(self._lanes)]
         self._before = _waits_between_lanes(events, found, started)
         _add_full_device(self._before, started, self._latency, self._turn)
         self._points = sorted(self._all_points(events), key=lambda point: point.time)
@@ -128,7 +129,7 @@ class _Trace:
             starts = self._iteration[point.starts[0]] if point.starts else None
             if starts == iteration or (starts is None and begin + _SAME < point.time <= end + _SAME):
                 order.append((point.time, 0 if point.starts else 2, point))
-        for place in np.flatnonzero(self._iteration == iteration):
+        for place in range(*np.searchsorted(self._started.launch, [begin, end])):
             order.append((max(self._started.launch[place], self._started.events.start[place]), 1, int(place)))
         for _, _, one in sorted(order, key=lambda entry: entry[:2]):
             if isinstance(one, _Point):
@@ -140,9 +141,9 @@ class _Trace:
 
     def _last_before(self, iteration: int) -> set[int]:
         """The last task of each lane that earlier iterations started, as places."""
-        earlier = np.flatnonzero(self._started.launch < self._found.begin[iteration])
-        lanes = self._started.lane[earlier]
-        return {int(earlier[lanes == lane][-1]) for lane in np.unique(lanes)}
+        moment = self._found.begin[iteration]
+        counts = (int(np.searchsorted(self._started.launch[own], moment)) for own in self._of_lane)
+        return {int(own[count - 1]) for own, count in zip(self._of_lane, counts, strict=True) if count}
 
 
 class _Building:
@@ -224,26 +225,27 @@ def _waits_between_lanes(events: Events, found: Iterations, started: Started) ->
     waits = events.where((events.kind == CALL) & events.called(_STREAM_WAIT))
     starts, ends = started.events.start, started.events.end
     by_lane = {int(lane): np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)}
+    launched = {lane: started.launch[places] for lane, places in by_lane.items()}
+    reached = {lane: np.maximum.accumulate(ends[places]) for lane, places in by_lane.items()}
     before: dict[int, list[int]] = defaultdict(list)
 
     def waits_for(place: int, moment: float) -> None:
         """What was recorded before `moment` had ended when it began: the last such task of every other lane."""
         for other, places in by_lane.items():
-            at = int(np.searchsorted(started.launch[places], moment)) - 1
-            while other != started.lane[place] and at >= 0 and ends[places[at]] > starts[place] + _ROUNDING:
-                at -= 1
+            done = int(np.searchsorted(reached[other], starts[place] + _ROUNDING, side="right"))
+            at = min(int(np.searchsorted(launched[other], moment)), done) - 1
             if other != started.lane[place] and at >= 0:
                 before[place].append(int(places[at]))
 
     if not len(waits):
         for place, moment in _after_collectives(found, started):
             waits_for(place, moment)
-    by_thread = {int(thread): np.flatnonzero(started.by == thread) for thread in np.unique(started.by)}
-    for moment, thread in zip(waits.start, waits.thread, strict=True):
-        own = by_thread.get(int(thread), np.empty(0, np.int64))
-        at = np.searchsorted(started.launch[own], moment)
-        if at < len(own):
-            waits_for(int(own[at]), float(moment))
+    for thread in np.unique(waits.thread):
+        own, moments = np.flatnonzero(started.by == thread), waits.start[waits.thread == thread]
+        following = np.searchsorted(started.launch[own], moments)
+        for at, moment in zip(following.tolist(), moments.tolist(), strict=True):
+            if at < len(own):
+                waits_for(int(own[at]), moment)
     return before
 
 
@@ -257,7 +259,7 @@ def _add_full_device(before: dict[int, list[int]], started: Started, latency: fl
     could = np.maximum(started.launch + latency, free + turn)
     for place, others in before.items():
         could[place] = max(could[place], *ends[others]) if others else could[place]
-    overhead = latency + turn
+    overhead = max(latency + turn, _ROUNDING)
     fills = kernels & started.computes
     computing = {int(lane): np.flatnonzero(fills & (started.lane == lane)) for lane in np.unique(started.lane)}
     for place in np.flatnonzero(kernels & (starts - could > overhead)).tolist():
@@ -279,11 +281,12 @@ def _after_collectives(found: Iterations, started: Started) -> Iterator[tuple[in
     on_device = started.events.kind != MARK
     for place in np.flatnonzero(started.communicates & on_device):
         yield int(place), float(started.launch[place])
-    for at in np.unique(iteration[started.communicates & on_device & (iteration >= 0)]):
-        last = int(np.flatnonzero(started.communicates & (iteration == at))[-1])
-        following = np.flatnonzero(started.computes[last:])
-        if len(following):
-            yield last + int(following[0]), float(started.launch[last + int(following[0])])
+    sent = np.flatnonzero(started.communicates & on_device & (iteration >= 0))
+    computing = np.flatnonzero(started.computes)
+    last = sent[np.append(np.diff(iteration[sent]) != 0, True)] if len(sent) else sent
+    for following in np.searchsorted(computing, last):
+        if following < len(computing):
+            yield int(computing[following]), float(started.launch[computing[following]])
 
 
 def _synchronising(events: Events, started: Started) -> Iterator[_Point]:
@@ -292,11 +295,11 @@ def _synchronising(events: Events, started: Started) -> Iterator[_Point]:
     waits, ends = calls.called(WAITING), started.events.end
     copied = {int(started.events.correlation[at]): at for at in np.flatnonzero(started.events.kind == COPY)}
     lanes = [np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)]
+    lasts = [np.searchsorted(started.launch[lane], calls.start, side="right") - 1 for lane in lanes]
     for place, (begin, end) in enumerate(zip(calls.start, calls.end, strict=True)):
         own = copied.get(int(calls.correlation[place]))
         if waits[place]:
-            last = [np.searchsorted(started.launch[of], begin, side="right") - 1 for of in lanes]
-            awaited = [int(of[at]) for of, at in zip(lanes, last, strict=True) if at >= 0]
+            awaited = [int(of[last[place]]) for of, last in zip(lanes, lasts, strict=True) if last[place] >= 0]
         else:
             awaited = [] if own is None else [int(own)]
         awaited = [at for at in awaited if ends[at] <= end + _ROUNDING]
@@ -318,9 +321,10 @@ def _backward_threads(events: Events, main: int) -> Iterator[_Point]:
         return
     after = np.searchsorted(own.start, backward.start)
     for thread in np.unique(backward.thread):
-        for at in np.unique(after[backward.thread == thread]):
-            part = backward.where((backward.thread == thread) & (after == at))
-            begin, end = float(part.start[0]), float(part.end.max())
+        mine = backward.thread == thread
+        places, firsts = np.unique(after[mine], return_index=True)
+        lasts = np.maximum.reduceat(backward.end[mine], firsts)
+        for at, begin, end in zip(places, backward.start[mine][firsts].tolist(), lasts.tolist(), strict=True):
             yield _Point(begin, main)
             yield _Point(begin, int(thread), joins=main, anew=True)
             yield _Point(end, int(thread))
@@ -338,15 +342,17 @@ def _pauses(events: Events, started: Started, main: int) -> Iterator[_Point]:
     pauses = ends - begins
     long = pauses > _PAUSE * np.median(pauses) if len(pauses) else np.empty(0, np.bool_)
     done = started.events.end
-    sent = done[started.communicates]
-    for begin, end in zip(begins[long], ends[long], strict=True):
-        inside = np.flatnonzero((sent > begin) & (sent <= end))
-        if len(inside) and end - sent[inside].max() <= _TAIL * (end - begin):
-            left = float(end - sent[inside].max())
+    order = np.argsort(done, kind="stable")
+    sent = order[started.communicates[order]]
+    firsts, lasts = (np.searchsorted(done[sent], moments[long], side="right") for moments in (begins, ends))
+    for begin, end, first, last in zip(begins[long], ends[long], firsts, lasts, strict=True):
+        if first < last and end - done[sent[last - 1]] <= _TAIL * (end - begin):
+            left = float(end - done[sent[last - 1]])
             yield _Point(float(begin), main)
-            yield _Point(float(end), main, leaves=left, awaits=[int(at) for at in inside])
+            yield _Point(float(end), main, leaves=left, awaits=[int(at) for at in sorted(sent[first:last])])
+    # By the end of each lane's tasks, which follow one another.
+    of_lane = [order[started.lane[order] == lane] for lane in np.unique(started.lane)]
+    lanes = [(places, done[places]) for places in of_lane]
     for moment in events.start[(events.kind == MARK) & events.called(OPTIMIZER) & (events.thread == main)]:
-        ended = np.flatnonzero((started.launch < moment) & (done <= moment))
-        lanes = started.lane[ended]
-        last = [int(ended[lanes == lane][-1]) for lane in np.unique(lanes)]
-        yield _Point(float(moment), main, awaits=last)
+        ended = ((places, int(np.searchsorted(at, moment, side="right"))) for places, at in lanes)
+        yield _Point(float(moment), main, awaits=[int(places[count - 1]) for places, count in ended if count])

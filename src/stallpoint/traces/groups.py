@@ -1,8 +1,8 @@
 """Process groups, and the parallelism that each of them serves: only the data-parallel part is extrapolated.
 
 A program may say what a group is for (Megatron's and DeviceMesh's names). Else what is sent tells: pipelines send from
-rank to rank, experts exchange all with all, tensor parallelism sums activations, and so already in the forward pass.
-Gradients are summed in the backward pass and after it.
+rank to rank, experts and embeddings exchange all with all, tensor parallelism sums activations, and so already in the
+forward pass. Gradients are summed in the backward pass and after it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from stallpoint.traces.iterations import Iterations
 from stallpoint.traces.phases import Phases
 
 DATA, TENSOR, PIPELINE, EXPERT, CONTEXT, UNTOLD = "data", "tensor", "pipeline", "expert", "context", ""
+EXCHANGE = "expert or embedding"
+"""All-to-all of a group that does not say what it is for: experts exchange tokens so, recommenders embeddings."""
 _WORDS = (
     (DATA, {"data", "dp", "ddp", "fsdp", "hsdp", "replicate", "shard"}),
     (PIPELINE, {"pipeline", "pp"}),
@@ -73,11 +75,12 @@ class Groups:
 
 def groups(sent: Collectives, found: Iterations, phases: Phases, workers: int) -> Groups:
     """The groups of one of so many workers."""
-    of: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for place, key in enumerate(zip(sent.group, sent.group_size.tolist(), strict=True)):
-        of[key].append(place)
+    of: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
+    for place, (name, size) in enumerate(zip(sent.group, sent.group_size.tolist(), strict=True)):
+        # Where no group has a name, those that exchange are not taken for those that reduce.
+        of[name, size, not name and sent.kind[place] in (SEND_RECEIVE, ALL_TO_ALL)].append(place)
     told = tuple(
-        _group(name, size, np.array(places), sent, found, phases, workers) for (name, size), places in of.items()
+        _group(name, size, np.array(places), sent, found, phases, workers) for (name, size, _), places in of.items()
     )
     data = [group for group in told if group.parallelism == DATA]
     # Norms and losses may be summed among other ranks as well: gradients are most of the bytes.
@@ -129,9 +132,10 @@ def _shown(
 ) -> str:  # fmt: skip
     kinds = np.array([sent.kind[place] for place in places])
     if (kinds == SEND_RECEIVE).all():
-        return PIPELINE
+        # NCCL's kernel for it serves an all-to-all as well.
+        return PIPELINE if sent.told[places].all() else UNTOLD
     if sizes[kinds == ALL_TO_ALL].sum() > sizes.sum() / 2:
-        return EXPERT
+        return EXCHANGE
     sums = np.isin(kinds, (ALL_REDUCE, REDUCE_SCATTER))
     if not sums.any():
         return DATA if of_all and (kinds == ALL_GATHER).any() else UNTOLD

@@ -48,10 +48,12 @@ def phases(
     # Events stand by their starts, what was started by its launch, and collectives by their starts.
     ends = backward.end
     firsts, lasts = np.searchsorted(backward.start, found.begin), np.searchsorted(backward.start, found.end)
+    order = np.argsort(sent.iteration, kind="stable")
+    of_iteration = np.split(order, np.searchsorted(sent.iteration[order], np.arange(1, len(found.seconds))))
     columns: dict[str, list[float]] = {name: [] for name in Phases.__dataclass_fields__}
     for place, (begin, end) in enumerate(zip(found.begin, found.end, strict=True)):
         own = slice(firsts[place], lasts[place])
-        at = sent.iteration == place
+        at = of_iteration[place]
         waits, copies = float(causes["data_wait"][place]), float(causes["copy"][place])
         spans = union(sent.start[at], sent.start[at] + sent.seconds[at])
         first = last = np.nan

@@ -44,7 +44,7 @@ class Rank:
         if found is None:
             return None
         started = Started.of(trace.events)
-        sent = collectives(started, found)
+        sent = collectives(trace.events, started, found)
         causes = seconds_by_cause(trace.events, found)
         replays = _replays(trace.events, found, started) if trace.computing else {}
         parts = phases(trace.events, found, started, sent, causes)

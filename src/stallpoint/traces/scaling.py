@@ -23,13 +23,15 @@ from stallpoint.models.base.statistics import (
     REPLICATES,
     Ensemble,
     Reals,
+    Scatter,
     columns,
     generator,
     non_negative_fit,
 )
 from stallpoint.models.terms.reductions import REDUCTION_LAWS
-from stallpoint.traces.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collectives
+from stallpoint.traces.collectives import ALL_GATHER, ALL_REDUCE, ROUNDS, Collectives
 from stallpoint.traces.iterations import middle
+from stallpoint.traces.lacking import lacking
 from stallpoint.traces.rank import Rank
 from stallpoint.traces.replay import Replay
 
@@ -39,8 +41,18 @@ FURTHEST = 8
 """Times the traced workers up to which others are predicted: of links that were not traced nothing is known."""
 
 
+USUAL = Scatter(0.01, 4.0)
+"""How far iterations of one training lie apart, as far as few of them do not show it."""
+ERROR = Scatter(0.043, 6.0)
+"""How far predictions of other worker counts were off: the six of the benchmark `own-traces` (docs/traces.md)."""
+
+
 class NotTold(LookupError):
-    """The trace does not hold what a prediction needs; the message says what."""
+    """The trace does not hold what a prediction needs; `reasons` say what."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = list(reasons)
 
 
 @dataclass(frozen=True)
@@ -108,8 +120,11 @@ class Known:
 
     def iteration(self, workers: int, change: Change | None = None) -> Ensemble:
         """Seconds of an iteration among so many workers."""
-        change = change or Change()
-        found = np.empty(1 + REPLICATES)
+        return self.iterations([(workers, change or Change())])[0]
+
+    def iterations(self, cases: Sequence[tuple[int, Change]]) -> Reals:
+        """The same of several counts and changes at once, [cases, 1 + REPLICATES]."""
+        found = np.empty((len(cases), 1 + REPLICATES))
         for place in np.unique(self.drawn):
             own = self.drawn == place
             sent, replayed = self.messages[place], self.replays[place]
@@ -121,16 +136,34 @@ class Known:
                 told = np.where(usual > 0, told, 1.0)
             waited = np.where(sent.rounds[:, None] > 0, np.maximum(sent.seconds[:, None] - told * usual, 0.0), 0.0)
             stays = np.where(sent.rounds > 0, 0.0, sent.seconds)[:, None]
-            there = told * self._cost(_changed(sent, change), workers, own, change)
-            waits = waited * ~_merged(sent, change)[:, None] if workers > 1 else 0.0 * waited
-            after = replayed.iteration(stays + there + waits)
-            if change.sharded and workers > 1:
-                # All-gather and reduce-scatter of the backward pass take the all-reduce's place.
-                after = after + _gathering(
-                    there[sent.all_reduces][::-1] / 2, sent.bytes[sent.all_reduces][::-1], self.forward[place]
-                )
-            found[own] = self.seconds[place] + after - replayed.iteration(stays + told * usual + waited)
-        return found
+            before = self.seconds[place] - replayed.iteration(stays + told * usual + waited)
+            at_once = max(1, _AT_ONCE // max(1, usual.size))
+            for first in range(0, len(cases), at_once):
+                some = cases[first : first + at_once]
+                there = [told * self._cost(_changed(sent, change), p, own, change) for p, change in some]
+                waits = [waited * (~_merged(sent, change)[:, None] & (p > 1)) for p, change in some]
+                after = replayed.iteration(stays[:, None] + np.stack(there, 1) + np.stack(waits, 1))
+                for row, (p, change) in enumerate(some):
+                    if change.sharded and p > 1:
+                        # All-gather and reduce-scatter of the backward pass take the all-reduce's place.
+                        gathers = there[row][sent.all_reduces][::-1] / 2
+                        after[row] += _gathering(gathers, sent.bytes[sent.all_reduces][::-1], self.forward[place])
+                found[first : first + at_once, own] = before + after
+        return np.asarray(found * np.stack([self._error(p) for p, _ in cases]))
+
+    def _error(self, workers: int) -> Ensemble:
+        """What a training of so many workers may differ by from its prediction, as a factor, the same for each change:
+        what few iterations may, and at other counts than the traced one what predictions of others were off by."""
+        few = self.few_iterations("workers", workers)
+        return few if workers == self.workers else few * _scattered(ERROR, "error", workers)
+
+    def few_iterations(self, *key: object) -> Ensemble:
+        """What the median of so many iterations may be off by, as a factor; another draw for each key."""
+        count = len(self.seconds)
+        own = float(np.square(np.log(self.seconds / np.median(self.seconds))).sum())
+        freedom = USUAL.freedom + count - 1
+        deviation = np.sqrt((USUAL.freedom * USUAL.deviation**2 + own) / freedom / count)
+        return _scattered(Scatter(float(deviation), freedom), "few", count, *key)
 
     def _cost(self, sent: Messages, workers: int, replicates: npt.NDArray[np.bool_], change: Change) -> Reals:
         """Seconds of transfers, [collectives, replicates]."""
@@ -145,6 +178,18 @@ class Known:
         moved = change.bytes / change.bandwidth * sent.bytes[:, None]
         round_trip = self.link.alpha[replicates] * latency + self.link.beta[replicates] * bandwidth * moved
         return np.asarray(sent.rounds[:, None] * round_trip)
+
+
+def _scattered(by: Scatter, *key: object) -> Ensemble:
+    """Factors whose logarithms are Student's t times a deviation; the first is 1."""
+    draws = generator(0, *key).standard_t(by.freedom, REPLICATES)
+    return np.append(1.0, np.exp(np.clip(by.deviation * draws, -MAX_ERROR, MAX_ERROR)))
+
+
+_AT_ONCE = 4_000_000
+"""Times of collectives that are replayed at once."""
+MAX_ERROR = 1.0
+"""Largest logarithm of an error: Student's t has rare draws that nobody believes."""
 
 
 def _merged(sent: Messages, change: Change) -> npt.NDArray[np.bool_]:
@@ -186,32 +231,24 @@ def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
 
 
 def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed: int = 0) -> Known:
-    """Learn from the collectives of a data-parallel training; raises `NotTold`.
+    """Learn from the collectives of a data-parallel training; raises `NotTold` where the trace lacks what that needs.
 
     `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took.
     """
+    if lacks := lacking(rank):
+        raise NotTold(lacks)
     sent, workers, among_all = rank.collectives, rank.groups.replicas, rank.groups.data
     rounds = np.array([ROUNDS.get(kind, 0) for kind in sent.kind], np.float64) * among_all
-    of_training = np.array([kind in _DATA_PARALLEL for kind in sent.kind], np.bool_) & among_all
-    if workers < 2 or not of_training.any():
-        raise NotTold("no all-reduce among replicas of the model was traced")
-    if (sent.bytes[rounds > 0] < 0).any():
-        raise NotTold(
-            "the trace does not say how large its all-reduces are (for NCCL PyTorch 2.2 or newer does; for Gloo "
-            "torch.profiler with record_shapes=True)"
-        )
     sizes = sent.bytes * np.array([workers if kind == ALL_GATHER else 1.0 for kind in sent.kind])
     transfers = np.full(len(sent), np.inf) if least is None else least
     counts = np.bincount(sent.iteration[rounds > 0], minlength=len(rank.iterations.seconds))
     usual = int(np.bincount(counts[list(rank.replays)]).argmax())
-    if not usual:
-        raise NotTold("most iterations send nothing")
     chosen = [place for place in rank.replays if counts[place] == usual]
     kinds = np.array(sent.kind)
     messages = []
+    order = np.argsort(sent.place)
     for place in chosen:
-        at = np.searchsorted(sent.place, rank.replays[place].places, sorter=np.argsort(sent.place))
-        at = np.argsort(sent.place)[at]
+        at = order[np.searchsorted(sent.place, rank.replays[place].places, sorter=order)]
         messages.append(
             Messages(
                 rounds[at], sizes[at], sent.seconds[at], transfers[at], (kinds[at] == ALL_REDUCE) & (rounds[at] > 0)
@@ -243,9 +280,6 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     )
 
 
-ROUNDS = {ALL_REDUCE: 2, BROADCAST: 1, REDUCE: 1, ALL_GATHER: 1, REDUCE_SCATTER: 1}
-"""Rounds of a ring for each rank but one."""
-_DATA_PARALLEL = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
 _STEPS = 1024  # values of α that are tried
 _ENOUGH = 0.5  # of the messages, of which it is known what the last rank took: others' events may be lost
 _SCATTER = 0.01  # of a message's time, beside what it waits
@@ -268,8 +302,12 @@ def _frontier(
     p = np.array(float(workers))
     turns, moved = rounds * float(RING.latency(p)) / 2, rounds * float(RING.bandwidth(p)) / 2 * sizes
     tried = np.linspace(0, most, _STEPS)
-    slopes = np.maximum(((seconds - turns * tried[:, None]) / moved).min(-1), 0.0)
-    waiting = np.maximum(seconds - turns * tried[:, None] - slopes[:, None] * moved, 0.0).mean(-1)
+    # Of those alike the shortest alone can touch the frontier.
+    alike, place = np.unique(np.stack([turns, moved]), axis=1, return_inverse=True)
+    shortest = np.full(alike.shape[1], np.inf)
+    np.minimum.at(shortest, place.ravel(), seconds)
+    slopes = np.array([max(0.0, float(((shortest - alike[0] * alpha) / alike[1]).min())) for alpha in tried])
+    waiting = np.maximum(seconds.mean() - turns.mean() * tried - moved.mean() * slopes, 0.0)
     usual = waiting.min() + _SCATTER * seconds.mean()
     likely = np.exp((waiting.min() - waiting) * len(sizes) / usual)
     drawn = np.append(waiting.argmin(), random.choice(_STEPS, REPLICATES, p=likely / likely.sum()))
@@ -303,7 +341,11 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
     In samples/s where the mini-batch is given, else in iterations of what has one: a worker, or those that share it.
     Speedups are those over one replica.
     """
-    seconds = {p: known.iteration(p) for p in worker_counts(known.workers)}
+    counts = worker_counts(known.workers)
+    changes = {name: change for name, change in CHANGES.items() if _can_be_told(known, change)}
+    cases = [(p, Change()) for p in counts] + [(counts[-1], change) for change in changes.values()]
+    found = known.iterations(cases)
+    seconds = dict(zip(counts, found, strict=False))
     rates = {p: (batch or 1) * known.shards * p / of for p, of in seconds.items()}
     line = [p for p in rates if known.workers % p == 0 or p % known.workers == 0]
     gains = {p: np.log(rates[2 * p] / rates[p])[1:] for p in line if 2 * p in rates}
@@ -324,9 +366,8 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
             "probabilities": {p * known.each: of for p, of in stall.probabilities.items()},
         },
         "what_if": [
-            {"change": name, **columns("throughput_factor", seconds[most] / known.iteration(most, change))}
-            for name, change in CHANGES.items()
-            if _can_be_told(known, change)
+            {"change": name, **columns("throughput_factor", known.few_iterations(name) * seconds[most] / changed)}
+            for name, changed in zip(changes, found[len(counts) :], strict=True)
         ],
         "what_if_workers": most * known.each, "replica_workers": known.each,
         "batch_workers": known.each // known.shards,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from stallpoint.cells import Cell
+from stallpoint.commands import thread_variables
 from stallpoint.errors import EXIT_FAILED, CannotRun, InputError
 from stallpoint.records import RUNS
 from stallpoint.runs import write_failure
@@ -101,7 +102,7 @@ class Processes:
             with log.open("ab") as messages:
                 self._job = subprocess.Popen(
                     command,
-                    env=_environment(),
+                    env=_environment(shape.threads_per_worker),
                     preexec_fn=end_with_parent,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -201,14 +202,14 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _environment() -> dict[str, str]:
-    """This process's variables, with the programs beside this Python (mpirun) found first.
+def _environment(threads: int) -> dict[str, str]:
+    """This process's variables, those of `threads` to compute with, and programs beside this Python (mpirun) first.
 
     Open MPI wants to be told twice that whoever works as root (in a container, say) means it.
     """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
-    return {**os.environ, **root, "PATH": path}
+    return {**os.environ, **root, **thread_variables(threads), "PATH": path}
 
 
 def _last_words(log: Path, lines: int = 15) -> str:

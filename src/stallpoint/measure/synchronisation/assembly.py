@@ -107,6 +107,27 @@ def start(
     """
     if world.size == 1 or not preset.communicates:
         return Alone(network)
+    return communicating(
+        preset, network, layers, world, clock, device, step,
+        warmup=warmup, for_server=for_server, empty_messages=empty_messages, waiting=waiting,
+    )  # fmt: skip
+
+
+def communicating(
+    preset: Preset,
+    network: nn.Module,
+    layers: Sequence[Layer],
+    world: World,
+    clock: Clock,
+    device: torch.device,
+    step: Callable[[list[nn.Parameter]], None],
+    *,
+    warmup: int,
+    for_server: MakeOptimiser,
+    empty_messages: bool = False,
+    waiting: Callable[[bool], None] = lambda _: None,
+) -> Synchronisation:
+    """As `start`, whatever the number of workers: one alone sends to itself what it would send to others."""
     replica = Replica(network, layers, world, clock)
     if preset.backend == "ddp":
         if preset.sharding == "optimiser":

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from stallpoint.measure import constants
+from stallpoint.measure.device import synchronize
 from stallpoint.measure.synchronisation.compression import Reducer
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.synchronisation.streams import stream_for
@@ -66,6 +67,7 @@ def calibrated(seconds: Callable[[int], float], most: int) -> tuple[float, float
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
     """Median of a few messages, as rank 0 finds it."""
+    synchronize(values.device)  # messages go in another stream than `values` were made in
     times, stream = [], stream_for(values.device)
     for _ in range(1 + constants.CALIBRATION_SAMPLES):
         world.comm.Barrier()

@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 
 from stallpoint.measure.clock import Mark, event_mark, host_mark
+from stallpoint.measure.device import has_streams, in_stream
 
 
 class Stream(Protocol):
@@ -51,17 +52,17 @@ class HostStream:
         """It is done."""
 
 
-class CudaStream:
-    """On a CUDA device work waits in streams; messages have one of their own."""
+class DeviceStream:
+    """On an accelerator work waits in streams; messages have one of their own."""
 
     mark = note = staticmethod(event_mark)
 
     def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._stream = torch.Stream(device)
 
     def entered(self) -> AbstractContextManager[object]:
         """See `Stream`."""
-        return torch.cuda.stream(self._stream)
+        return in_stream(self._stream)
 
     def wait(self, written: Mark) -> None:
         """See `Stream`."""
@@ -69,7 +70,7 @@ class CudaStream:
 
     def join(self) -> None:
         """See `Stream`."""
-        torch.cuda.current_stream().wait_stream(self._stream)
+        torch.accelerator.current_stream().wait_stream(self._stream)
 
     def drain(self) -> None:
         """See `Stream`."""
@@ -78,4 +79,4 @@ class CudaStream:
 
 def stream_for(device: torch.device) -> Stream:
     """A stream beside that of the computation on `device`."""
-    return CudaStream(device) if device.type == "cuda" else HostStream()
+    return DeviceStream(device) if has_streams(device) else HostStream()

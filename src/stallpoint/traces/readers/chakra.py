@@ -126,7 +126,8 @@ def read(path: Path) -> list[Trace]:
     rank = rank_of(path, notes)
     if not sizes:
         notes.append("the file does not say how many workers there were")
-    return [Trace(path, rank, max(sizes.values(), default=1), columns.events(1e-6)[0], tuple(notes))]
+    world_size, (events, _) = max(sizes.values(), default=1), columns.events(1e-6)
+    return [Trace(path, rank, world_size, events, tuple(notes), graph=True)]
 
 
 def _node(data: bytes, span: Span) -> _Node:

@@ -90,8 +90,9 @@ class _Loose(msgspec.Struct):
 _EVENTS, _LOOSE = msgspec.json.Decoder(list[_Event]), msgspec.json.Decoder(list[_Loose])
 _WITH_INPUTS = msgspec.json.Decoder(list[_EventWithInputs])
 _NOTHING = _Args()
-_HOST_COLLECTIVES = (b'"gloo:', b'"mpi:', b'"ucc:')
-"""In the name of a collective that threads of the host do; its inputs tell how large it is."""
+_COLLECTIVES = ("gloo:", "mpi:", "ucc:", "nccl:")
+"""At the start of what torch.distributed marks a collective with; its inputs tell how large it is."""
+_QUOTED = tuple(b'"' + name.encode() for name in _COLLECTIVES)
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _NOT_JSON = re.compile(rb":\s*-?(?:inf|nan|infinity)\b", re.IGNORECASE)
 _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -204,7 +205,7 @@ def _events(text: bytes) -> list[_Event] | None:
         listed = b"[" + mended + b"]"
         try:
             try:
-                if any(name in listed for name in _HOST_COLLECTIVES):
+                if any(name in listed for name in _QUOTED):
                     return list(_WITH_INPUTS.decode(listed))
                 return _EVENTS.decode(listed)
             except msgspec.ValidationError:
@@ -287,11 +288,11 @@ def _message(args: _Args) -> Message:
 
 
 def _sized(event: _EventWithInputs) -> _Args:
-    """The arguments; of a collective of the host's threads with its size, which its inputs tell (`record_shapes`)."""
+    """The arguments; of a mark of a collective with its size, which its inputs tell (`record_shapes`)."""
     args = event.args
     if args is None:
         return _NOTHING
-    if not event.name.startswith(("gloo:", "mpi:", "ucc:")) or args.elements != UNKNOWN:
+    if not event.name.startswith(_COLLECTIVES) or args.elements != UNKNOWN:
         return args
     try:
         shapes, types = (msgspec.json.decode(of) for of in (args.shapes, args.types))

@@ -1,0 +1,20 @@
+"""Draw every chart of a study as web page, SVG, PDF and PNG."""
+
+from pathlib import Path
+
+from stallpoint.atomic import atomic
+from stallpoint.charts import CHARTS
+from stallpoint.charts.render import render_all
+from stallpoint.networks.described import descriptions
+from stallpoint.parquet import read_frames
+from stallpoint.program import program
+from stallpoint.records import NETWORK_LAYERS, TABLES
+
+with program(Path(snakemake.log[0])):
+    files = dict(snakemake.input.items())
+    files[NETWORK_LAYERS.name] = descriptions(snakemake.input.networks, snakemake.input.archives)
+    names = dict.fromkeys(table for chart in CHARTS.values() for table in chart.tables)
+    tables = read_frames([TABLES[name] for name in names], files)
+    with atomic(Path(snakemake.output.drawn)) as folder:
+        folder.mkdir()
+        render_all(tables, folder)

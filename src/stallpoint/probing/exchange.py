@@ -1,0 +1,44 @@
+"""Evidence that the workers of a script train one model: collectives that they called, a checksum of their weights."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+
+_SHARDED = ("device_mesh", "ds_id")
+"""What a parameter has of which each worker may hold another part: a DTensor, one of DeepSpeed."""
+
+
+def collectives() -> int | None:
+    """Collectives of torch.distributed that this process has called so far; None where it may call uncounted ones."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if "horovod.torch" in sys.modules or (mpi and mpi.Is_initialized() and mpi.COMM_WORLD.size > 1):
+        return None
+    if not (dist.is_available() and dist.is_initialized()):
+        return 0
+    try:
+        groups: Iterable[Any] = dist.distributed_c10d._world.pg_map
+        return sum(int(group._get_sequence_number_for_group()) for group in groups)
+    except (RuntimeError, AttributeError):  # a backend that does not count
+        return None
+
+
+def checksum(model: nn.Module) -> int | None:
+    """CRC-32 of the weights that are trained; None where each worker holds a shard of them."""
+    if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
+        return None
+    found = 0
+    for weights in model.parameters():
+        if any(hasattr(weights, name) for name in _SHARDED):
+            return None
+        if weights.requires_grad:
+            values = weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            found = zlib.crc32(np.asarray(values).tobytes(), found)
+    return found

@@ -1,0 +1,177 @@
+"""Run the tests in lanes: ``make test`` all that must hold before a change lands, ``make test-all`` repetitions too.
+
+As root on Debian or Ubuntu it first installs what the cluster and the browser need; elsewhere those tests are skipped,
+and the summary says so. With CI=true a skipped test fails. Two lanes run at a time, each with one busy process for each
+half of the cores; tests with MPI ranks never run beside the Slurm cluster, whose ranks they would starve. At the end:
+each lane's time and CPU beside its budget, the slowest folders, and what failed with the command that runs just that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / ".venv/tests"
+"""JUnit files and logs of the last run, one of each for a lane."""
+SHOWN_FAILURES = 8
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Tests that run in one pytest process, or its workers (pytest-xdist)."""
+
+    name: str
+    options: tuple[str, ...]
+    marker: str
+    """Chooses tests, beside those of the night."""
+    budget: int
+    """CPU seconds that the lane may take in ``make test``, all its processes together."""
+
+    def command(self, workers: int, night: bool) -> list[str]:
+        """Return the command line: `workers` at a time where the lane may share, nightly repetitions if `night`."""
+        chosen = " and ".join(part for part in (self.marker, "" if night else "not night") if part)
+        shared = ["--numprocesses", str(workers)] if "--dist" in self.options else []
+        output = ["-o", "junit_family=xunit1", f"--junitxml={RESULTS / self.name}.xml"]
+        marked = ["-m", chosen] if chosen else []
+        return [sys.executable, "-m", "pytest", *self.options, *marked, *shared, *output]
+
+
+TOGETHER = (
+    (
+        Lane("cluster", ("tests/cluster",), "", 300),
+        Lane("unit", ("tests/unit", "--dist", "worksteal"), "not ranks", 650),
+    ),
+    (
+        Lane("ranks", ("tests/unit",), "ranks", 350),
+        Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 300),
+    ),
+)
+"""Lanes that run beside each other, one row after the other."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A lane that ended."""
+
+    lane: Lane
+    status: int
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test: where it stands, how long it took in seconds, and why it failed (empty if it did not)."""
+
+    node: str
+    seconds: float
+    failure: str
+    skipped: str
+
+
+def cases(lane: Lane) -> Iterator[Case]:
+    """Yield the tests that the lane's JUnit file holds."""
+    file = RESULTS / f"{lane.name}.xml"
+    if not file.exists():
+        return
+    for case in ElementTree.parse(file).iter("testcase"):
+        path = case.get("file") or case.get("classname", "").replace(".", "/") + ".py"
+        reasons = {kind: found.get("message", "") for kind in ("failure", "error", "skipped")
+                   if (found := case.find(kind)) is not None}  # fmt: skip
+        failure = reasons.get("failure", reasons.get("error", ""))
+        yield Case(f"{path}::{case.get('name')}", float(case.get("time", 0)), failure, reasons.get("skipped", ""))
+
+
+def install() -> None:
+    """Install Slurm, its accounts, GlusterFS and a browser, where this user may."""
+    if os.getuid() == 0 and shutil.which("apt-get"):
+        subprocess.run([ROOT / "tests/cluster/install.sh"], check=True)
+        if not shutil.which("chromium"):
+            chromium = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "chromium"]
+            subprocess.run(chromium, check=True, stdout=subprocess.DEVNULL)
+
+
+def run(lane: Lane, workers: int, night: bool) -> Ran:
+    """Run the lane to its end; its output goes to the screen, once it is there as a whole, and to its log."""
+    began = time.monotonic()
+    log = RESULTS / f"{lane.name}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(lane.command(workers, night), cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(process.pid, 0)
+    print(log.read_text(), flush=True)
+    return Ran(lane, os.waitstatus_to_exitcode(status), time.monotonic() - began, usage.ru_utime + usage.ru_stime)
+
+
+def folders(found: Iterable[Case]) -> list[tuple[float, int, str]]:
+    """Return seconds, number of tests and name of each folder of tests, the slowest first."""
+    groups: defaultdict[str, list[float]] = defaultdict(list)
+    for case in found:
+        groups[str(Path(case.node.partition("::")[0]).parent)].append(case.seconds)
+    return sorted(((sum(times), len(times), folder) for folder, times in groups.items()), reverse=True)
+
+
+def summary(ran: list[Ran], wall: float, night: bool) -> list[str]:
+    """Return lines: lanes beside their budgets, the slowest folders, failed tests and how to run them again."""
+    found = {each.lane: list(cases(each.lane)) for each in ran}
+    lines = [f"{'lane':10}{'tests':>7}{'wall s':>9}{'CPU s':>8}{'budget':>8}"]
+    for each in ran:
+        over = not night and each.cpu > each.lane.budget
+        mark = "  over its budget: CONTRIBUTING.md, Tests" if over else ""
+        tests = len(found[each.lane])
+        lines.append(f"{each.lane.name:10}{tests:7}{each.wall:9.0f}{each.cpu:8.0f}{each.lane.budget:8}{mark}")
+    budget = sum(each.lane.budget for each in ran)
+    tests, cpu = sum(map(len, found.values())), sum(each.cpu for each in ran)
+    lines.append(f"{'all':10}{tests:7}{wall:9.0f}{cpu:8.0f}{budget:8}")
+    everything = [case for lane in found.values() for case in lane]
+    slowest = ", ".join(f"{folder} {seconds:.0f} s" for seconds, _, folder in folders(everything)[:5])
+    lines.append(f"slowest folders: {slowest}")
+    if skipped := sorted({case.skipped for case in everything if case.skipped}):
+        lines.append(f"skipped: {'; '.join(skipped)}")
+    failed = [case for case in everything if case.failure]
+    lines += [f"FAILED {case.node}: {case.failure.splitlines()[0][:160]}" for case in failed[:SHOWN_FAILURES]]
+    if failed:
+        nodes = " ".join(f"'{case.node}'" for case in failed)
+        more = f"{len(failed)} failed; " if len(failed) > SHOWN_FAILURES else ""
+        lines.append(f"{more}just those: .venv/bin/pytest {nodes}")
+    lines += [f"lane {each.lane.name} ended with status {each.status}: {RESULTS / each.lane.name}.log"
+              for each in ran if each.status and not any(case.failure for case in found[each.lane])]  # fmt: skip
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--night", action="store_true", help="repetitions, too (make test-all)")
+    parser.add_argument("--lane", action="append", choices=[lane.name for row in TOGETHER for lane in row])
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    RESULTS.mkdir()
+    workers = max(1, len(os.sched_getaffinity(0)) // 2)
+    with ThreadPoolExecutor(2) as pool:
+        if not arguments.lane:
+            installing = pool.submit(install)
+            checked = subprocess.run(["make", "--no-print-directory", "check"], cwd=ROOT, check=False).returncode
+            installing.result()
+            if checked:
+                sys.exit("make check failed: no test was run")
+        ran: list[Ran] = []
+        for row in TOGETHER:
+            chosen = [lane for lane in row if not arguments.lane or lane.name in arguments.lane]
+            ran += pool.map(lambda lane: run(lane, workers, arguments.night), chosen)
+    print(*summary(ran, time.monotonic() - began, arguments.night), sep="\n")
+    sys.exit(any(each.status for each in ran))
+
+
+if __name__ == "__main__":
+    main()

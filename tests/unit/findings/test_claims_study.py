@@ -1,0 +1,177 @@
+"""The papers' claims on a made-up study that has the data for every one of them."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import synthetic
+from synthetic import NETWORK, Layer, Truth
+from test_claims_language import documented
+
+from stallpoint.claims import words
+from stallpoint.claims.facts import Facts
+from stallpoint.claims.judge import Judged, judge
+from stallpoint.claims.quantity import Evidence
+from stallpoint.claims.reading import OWN, PAPERS, claim_files, read_claims
+from stallpoint.claims.verdict import UNTESTED
+from stallpoint.markdown import plain
+from stallpoint.models import fitting
+from stallpoint.models.answers.what_if import scenarios
+from stallpoint.presets import PRESETS
+from stallpoint.records import CONVERGENCE_RUNS, EXTRAPOLATED_TABLES, INSTRUMENTATION
+from stallpoint.report.claims import claims_section
+
+SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))
+DEVICES = {"xeon": "cpu", "k80-4gpu": "cuda", "v100-4gpu": "cuda"}
+NETWORKS = ("alexnet", "googlenet", "resnet50")
+STORAGES = {"local": ("files", False), "shared": ("raw", True), "shared-files": ("files", True)}
+"""Format, and whether reads share the gradients' link."""
+NO_TABLE = {
+    "downpour-survives-failures", "delayed-gradients-speed-up-backward",
+}  # fmt: skip
+"""Claims that no table can tell."""
+FACTS: Facts = {
+    "hardware.device": dict(DEVICES),
+    "storage.format": {(name, of): kind for name in DEVICES for of, (kind, _) in STORAGES.items()},
+    "storage.shared_link": {(name, of): shared for name in DEVICES for of, (_, shared) in STORAGES.items()},
+    **{
+        f"sync.{fact}": {name: getattr(known.preset, fact) for name, known in PRESETS.items()}
+        for fact in ("start", "reduction", "grouping")
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pd.DataFrame]:
+    """Model tables of one network, fitted; and the same rows again under the names of the others."""
+    layers = (*NETWORK, Layer("norm1", "lrn", 0.1e-3, 0.01e-3), Layer("drop6", "dropout", 0.3e-3, 0.001e-3))
+    records = synthetic.study(
+        Truth(layers=layers), batch=128, compute_batches=(128, 64, 32, 16, 8, 4, 1), repeats=1, iterations=3, visits=3,
+        syncs=("naive", "none", "wfbp"), larger_batches=(1, 4, 16),
+    )  # fmt: skip
+    fitted = fitting.fit(
+        records,
+        nodes=[64],
+        scenarios=scenarios([{"compute_speed": 10}, {"gradient_bytes": 0.25}]),
+        rated={hardware: {"link": 1e15} for hardware in records["runs"]["hardware"].unique()},
+    )
+    described = layers_of(layers)
+    renamed = {name: under_all_names(frame) for name, frame in {**fitted, "network_layers": described}.items()}
+    empty = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in EXTRAPOLATED_TABLES}
+    of_records = {table.name: records[table.name] for table in (INSTRUMENTATION, CONVERGENCE_RUNS)}
+    # Some runs have no target, and go on to their last step.
+    runs = of_records[CONVERGENCE_RUNS.name]
+    endless = runs.assign(ended="most steps")
+    of_records[CONVERGENCE_RUNS.name] = pd.concat([runs, endless, endless.assign(warmup_steps=20)])
+    return {**renamed, **empty, **of_records}
+
+
+def layers_of(layers: tuple[Layer, ...]) -> pd.DataFrame:
+    rows = [
+        {"network": "alexnet", "layer_index": index, "layer": layer.name, "layer_type": layer.type}
+        | {"parameters": layer.gradient_bytes // 4, "gradient_bytes": layer.gradient_bytes, "multiply_adds": 0}
+        for index, layer in enumerate(layers)
+    ]
+    return pd.DataFrame(rows)
+
+
+def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows for every network and hardware, wfbp also as every other preset that overlaps, naive as the others.
+
+    Runs to a target, all of naive, also count as those of wfbp and of algorithms. What was read locally is also read as
+    files from a shared storage; nodes with GPUs have four of them.
+    """
+    if "network" in frame:
+        frame = pd.concat([frame.assign(network=name) for name in NETWORKS])
+    if "storage" in frame:
+        frame = pd.concat([frame, frame[frame["storage"] == "local"].assign(storage="shared-files")])
+    if "hardware" in frame:
+        frame = pd.concat([frame.assign(hardware=name) for name in DEVICES])
+        if "ranks" in frame:
+            frame["ranks"] *= [4 if DEVICES[name] == "cuda" else 1 for name in frame["hardware"]]
+    if "memory" in frame:
+        frame = pd.concat([frame, frame[frame["hardware"].map(DEVICES) == "cuda"].assign(memory="device")])
+        if "available" in frame:
+            frame["available"] = 12e9
+    if "reduction" in frame:
+        frame = pd.concat([frame, frame.assign(reduction="ring")])
+    if "against" in frame:
+        pairs = product(("wfbp", "caffe-mpi", "horovod"), ("cntk", "mxnet", "tensorflow", "parameter-server"))
+        known = frame[(frame["sync"] == "wfbp") & (frame["against"] == "naive")]
+        frame = pd.concat([frame, *(known.assign(sync=sync, against=against) for sync, against in pairs)])
+    elif "recipe" in frame:
+        trained = ("wfbp", "local-sgd", "parameter-averaging", "asynchronous")
+        frame = pd.concat([frame, *(frame.assign(sync=sync) for sync in trained)])
+    elif "sync" in frame:
+        presets = {"wfbp": ("parameter-server", "horovod", "mxnet", "caffe-mpi"), "naive": ("firecaffe", "cntk")}
+        more = [frame[frame["sync"] == like].assign(sync=name) for like, names in presets.items() for name in names]
+        frame = pd.concat([frame, *more])
+    return frame.reset_index(drop=True)
+
+
+@pytest.fixture(scope="module")
+def judged(tables: dict[str, pd.DataFrame]) -> dict[str, Judged]:
+    claims = judge(read_claims(claim_files([PAPERS], SHIPPED), documented()), Evidence(tables, FACTS))
+    return {claim["id"]: claim for claim in claims}
+
+
+def test_every_claim_selects_something(judged: dict[str, Judged]) -> None:
+    untested = {name: words.combinations(claim)[1] for name, claim in judged.items() if claim["verdict"] == UNTESTED}
+    assert set(untested) == NO_TABLE, untested
+
+
+def test_verdicts_whose_answer_is_known(judged: dict[str, Judged]) -> None:
+    """The made-up network: wide fully-connected layers with a high floor, convolutions almost in proportion to b."""
+    expected = {
+        "fully-connected-poor-below-64": "holds",
+        "fully-connected-share-grows": "holds",
+        "wfbp-hides-communication": "holds",
+        "communication-after-backward-is-not-hidden": "not distinguishable",  # 5 % of a few all-reduces
+        "wfbp-exposes-less-than-naive": "holds",
+        "reading-ahead-hides-io": "holds",
+        "dag-error-alexnet": "holds",
+        "alexnet-has-250-mb": "does not hold",
+        "ring-almost-doubles-the-speed": "does not hold",
+        "fully-connected-better-on-gpu": "does not hold",
+        "pooling-stays-cheap": "holds",
+        "resnet50-uses-a-tenth-of-infiniband": "holds",
+    }
+    assert {name: judged[name]["verdict"] for name in expected} == expected
+
+
+def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str, Judged]) -> None:
+    claims = list(judged.values())
+    assert json.loads(json.dumps(claims, allow_nan=False)) == claims
+    markdown, html = "\n\n".join(words.blocks(claims)), claims_section(claims).html
+    for claim in claims:
+        assert f"| {plain(claim['sentence'])} | " in markdown
+        assert f'id="claim-{claim["id"]}"' in html
+        if claim["chart"]:
+            assert f'<a href="#{claim["chart"]}">' in html
+            assert f"(figures/{claim['chart']}.html)" in markdown
+
+
+def test_claims_of_papers_and_of_the_study_are_counted_apart(judged: dict[str, Judged]) -> None:
+    claims = list(judged.values())
+    own = [claim for claim in claims if claim["paper"] == OWN]
+    papers, this_study = words.summary_lines(claims)
+    assert papers.startswith("of papers: ")
+    assert f"{len(NO_TABLE)} not tested" in papers
+    assert this_study.startswith("of this study: ")
+    assert list(words.summary_lines(own)) == [this_study]
+
+
+def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -> None:
+    claim = {**judged["lrn-negligible"], "sentence": "a | b <script>", "paper": "A & B <i>"}
+    markdown = "\n".join(words.blocks([claim]))
+    assert "a \\| b &lt;script>" in markdown
+    assert "### A & B &lt;i>" in markdown
+    html = claims_section([claim]).html
+    assert "<script>" not in html
+    assert "<i>" not in html
+
+
+def test_without_claims_nothing_is_said_of_them() -> None:
+    assert list(words.blocks([])) == list(words.summary_lines([])) == []

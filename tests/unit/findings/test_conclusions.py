@@ -1,0 +1,600 @@
+import json
+from collections import ChainMap
+from dataclasses import asdict, replace
+from typing import Any
+
+import pandas as pd
+import pytest
+from sample_cells import TRAIN
+from synthetic import CRITICAL, Layer, Truth, study
+
+from stallpoint.conclusions.alike import alike
+from stallpoint.conclusions.answers import answers, leading
+from stallpoint.conclusions.details import details
+from stallpoint.conclusions.numbers import _left_out, _slow_nodes, conclude
+from stallpoint.conclusions.page import page
+from stallpoint.conclusions.storages import answered, saturation, starving_in_words
+from stallpoint.conclusions.summary import summary
+from stallpoint.conclusions.words import (
+    beyond_in_words,
+    cause_in_words,
+    gain_in_words,
+    heading,
+    helps_in_words,
+    left_out_in_words,
+    rivals_in_words,
+    sentence,
+    throughput_in_words,
+    trust_lines,
+    verdict_in_short,
+    verdict_in_words,
+)
+from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.fitting import fit
+from stallpoint.presets import PRESETS
+
+
+def concluded(records: dict[str, pd.DataFrame], nodes: list[int]) -> dict[str, Any]:
+    fitted = fit(records, nodes=nodes, scenarios=scenarios([{"bandwidth": 10}, {"batch": 0.1}]))
+    return conclude(ChainMap(fitted, records))  # tables that no conclusion reads are not computed
+
+
+@pytest.fixture(scope="module")
+def conclusions() -> dict[str, Any]:
+    return concluded(study(), nodes=[1, 2, 4, 8, 16, 32, 64, 128])
+
+
+def test_conclusions_are_valid_json(conclusions: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(conclusions, allow_nan=False)) == conclusions
+
+
+def test_every_curve_says_where_it_stalls_and_why(conclusions: dict[str, Any]) -> None:
+    strong = [curve for curve in conclusions["curves"] if curve["scaling"] == "strong"]
+    assert len(strong) == 8
+    for curve in strong:
+        assert curve["stall_ranks"] == {"value": 4, "low": 4, "high": 4}
+        assert (curve["reached"], curve["basis"]) == (True, "predicted")
+        assert [at["ranks"] for at in curve["causes"]] == [2, 4, 8, 16, 32, 64]
+        assert [at["basis"] for at in curve["causes"]] == ["measured"] * 2 + ["predicted"] * 4
+        causes = [at["leading"][0]["cause"] for at in curve["causes"]]
+        expected = ["communication"] * 6 if curve["sync"] == "naive" else ["matrix shapes"] * 3 + ["communication"] * 3
+        assert causes == expected
+
+
+def test_stall_not_reached_is_said_so(conclusions: dict[str, Any]) -> None:
+    weak = next(curve for curve in conclusions["curves"] if curve["scaling"] == "weak")
+    assert weak["stall_ranks"] is None
+    assert "not reached up to n = 128 (beyond 4 predicted, not measured)" in details(conclusions)
+    (line,) = (line for line in summary(conclusions) if "weak scaling" in line)
+    assert line.startswith("alexnet gains up to 4 nodes. On cpu, weak scaling, ")
+    assert "predicted to gain up to 128" in page(conclusions)
+
+
+def test_staleness_is_told_worker_by_worker(conclusions: dict[str, Any]) -> None:
+    _, section = details(conclusions).split("## Staleness")
+    for row in conclusions["worker_staleness"]:
+        assert row["largest_staleness"] == row["ranks"] - 1
+        place = f"| {row['ranks']} | {row['batch']} | {row['worker']} | {row['gradients']} |"
+        assert f"| {row['network']} | {row['hardware']} | asynchronous {place}" in section
+
+
+def test_places_that_may_not_fit_into_memory_are_named(conclusions: dict[str, Any]) -> None:
+    first, *others = conclusions["fits"]
+    assert {row["fits"] for row in conclusions["fits"]} == {"yes"}
+    assert f"All {len(conclusions['fits'])} places fit." in details(conclusions)
+    told = details(conclusions | {"fits": [first | {"fits": "no"}, *others]})
+    _, section = told.split(f"{len(others)} of {1 + len(others)} places fit; the others:")
+    assert section.split("\n\n")[1].count("| no |") == 1
+
+
+def test_dag_errors_stand_next_to_the_published_ones(conclusions: dict[str, Any]) -> None:
+    errors = {error["sync"]: error for error in conclusions["dag_errors"]}
+    assert set(errors) == {"all", "naive", "wfbp"}
+    assert errors["all"]["published"] == 0.094
+    assert errors["all"]["points"] == errors["naive"]["points"] + errors["wfbp"]["points"] == 18
+    estimate = errors["all"]["median_error"]
+    assert 0 < estimate["low"] <= estimate["value"] <= estimate["high"] < 0.02
+
+
+def test_storages_are_told_apart_only_by_their_intervals(conclusions: dict[str, Any]) -> None:
+    verdicts = {
+        (row["nodes"], row["storage"]): row["verdict"]
+        for row in conclusions["storages"]
+        if (row["order"], row["cache"]) == ("shuffled", "cold")
+    }
+    assert verdicts[4, "local"] == "fastest"
+    assert verdicts[4, "shared"] == "slower"
+    assert {verdicts[1, "local"], verdicts[1, "shared"]} == {"fastest", "not distinguishable from the fastest"}
+
+
+def test_timing_is_judged_by_its_worst_cell() -> None:
+    records = study(nodes=(1, 2), repeats=1)
+    fine = concluded(records, nodes=[])
+    assert [entry["warnings"] for entry in fine["instrumentation"]] == [[]]
+    assert "warning" not in details(fine).lower()
+    for column, value in {"timing_share": 0.02, "forward_closure": 1.03, "backward_closure": 0.97}.items():
+        records["instrumentation"].loc[3, column] = value
+    (entry,) = (found := concluded(records, nodes=[]))["instrumentation"]
+    assert entry["cells"] == records["instrumentation"]["cell"].nunique()
+    assert entry["warnings"] == [
+        "timing the layers takes up to 2 % of an iteration",
+        "layers add up to 103.0 % of the forward pass",
+        "layers add up to 97.0 % of the backward pass",
+    ]
+    assert f"warning: alexnet on cpu: {'; '.join(entry['warnings'])}" in list(summary(found))
+    assert "**Warning: alexnet on cpu: timing" in details(found)
+
+
+def test_failed_cells_are_listed_with_their_reason(conclusions: dict[str, Any]) -> None:
+    assert [failed["reason"] for failed in conclusions["failed"]] == ["out of memory on rank 0"]
+    assert "nodes~8" in conclusions["failed"][0]["cell"]
+    assert "| out of memory on rank 0 |" in details(conclusions)
+    assert list(summary(conclusions))[-1] == "1 cell could not run"
+
+
+def test_page_marks_predictions_and_gives_intervals(conclusions: dict[str, Any]) -> None:
+    text = details(conclusions)
+    assert "| strong, B = 64, wfbp, prefetch 2, shared | scales to n = 4, speedup " in text
+    assert " on n = 4, over 99 % sure | 4 (4–4), predicted, not measured | matrix shapes |" in text
+    row = next(
+        line for line in text.splitlines() if line.startswith("| strong, B = 64, naive, prefetch 2, local | comm")
+    )
+    cells = row.split(" | ")
+    assert cells[1].startswith("communication ")
+    assert cells[3].startswith("*communication ")
+    assert all("(" in cell for cell in cells[1:6])
+
+
+def test_every_curve_says_how_many_nodes_and_where_the_time_goes(conclusions: dict[str, Any]) -> None:
+    text = details(conclusions)
+    for curve in conclusions["curves"]:
+        assert curve["crossing_ranks"]["low"] <= curve["crossing_ranks"]["value"] <= curve["crossing_ranks"]["high"]
+        assert curve["crossing_after"] < curve["crossing_ranks"]["value"] <= 2 * curve["crossing_after"]
+        assert curve["worthwhile_ranks"]["value"] in (2, 4, 32)
+        for at in curve["critical_path"]:
+            assert sum(part["share"]["value"] for part in at["parts"]) == pytest.approx(1)
+    assert "- strong, B = 64, wfbp, prefetch 2, local: n = 8 (predicted): fully-connected layers " in text
+    assert ", interpolated from n = 8 on |" in text
+
+
+def test_what_if_and_what_next_are_said_in_words(conclusions: dict[str, Any]) -> None:
+    text = details(conclusions)
+    faster = next(
+        line
+        for line in text.splitlines()
+        if line.startswith("| strong, B = 64, naive, prefetch 2, local | bandwidth × 10")
+    )
+    assert "| × 1." in faster
+    assert "its mini-batch is no whole number for every worker" in text
+    naive = next(curve for curve in conclusions["curves"] if curve["sync"] == "naive")
+    assert naive["next_cell"]["narrows"]
+    assert naive["next_cell"]["expected_width"] < naive["next_cell"]["width"]
+    assert "training on n = 8 (" in text
+
+
+def test_what_was_planned_stands_beside_what_was_used(conclusions: dict[str, Any]) -> None:
+    rows = {(row["kind"], row["nodes"]): row for row in conclusions["planned"]}
+    storage = rows["storage", 4]  # two storages, two repeats; each 5 s [2.5, 10], and took 1 s
+    assert storage["cells"] == 4
+    assert storage["planned_seconds"] == {"value": 20, "low": 10, "high": 40}
+    assert storage["used_seconds"] == 4
+    assert storage["used_node_hours"] == pytest.approx(4 * 4 / 3600)
+    assert storage["cells_as_planned"] == 0
+
+
+def test_the_summary_is_a_line_for_each_answer(conclusions: dict[str, Any]) -> None:
+    lines = list(summary(conclusions))
+    assert len(lines) == 7
+    assert lines[0].startswith("alexnet gains up to 4 nodes. On cpu, strong scaling, ")
+    assert [line for line in lines if line.startswith("alexnet on cpu reaches 60 % on ")] == lines[3:5], "then targets"
+    assert " % efficient, " in lines[0]
+    assert lines[-1] == "1 cell could not run"
+
+
+def test_the_page_is_short_and_says_what_was_measured_first(conclusions: dict[str, Any]) -> None:
+    text = page(conclusions)
+    assert len(text) < 6000
+    titles = [line for line in text.splitlines() if line.startswith("#")]
+    assert titles == [
+        "# Conclusions", "## Time to accuracy", "## Beyond what was measured", "## What would help most",
+        "## Training data",
+        "## How sure this is", "## What to measure next",
+    ]  # fmt: skip
+    measured, _, predicted = text.partition("## Beyond what was measured")
+    assert "predicted" not in measured
+    assert "predicted" in predicted
+
+
+def test_unbounded_is_not_a_number() -> None:
+    layers = (Layer("conv", "convolution", 0, 1e-3, 1000),)
+    found = concluded(study(Truth(layers=layers), nodes=(1, 2), repeats=1), nodes=[])
+    json.dumps(found, allow_nan=False)
+    row = next(row for row in found["amdahl"] if row["layer_type"] == "convolution")
+    assert row["speedup_limit"]["high"] is None
+    assert "∞)" in details(found)
+
+
+def test_causes_that_cannot_be_told_apart_are_all_named() -> None:
+    layers = (Layer("fc", "fully-connected", 10e-3, 1e-3, 1000), Layer("lrn", "lrn", 10e-3, 1e-3))
+    truth = Truth(layers=layers, noise=0.15, alpha=1e-9, update=1e-9)
+    found = concluded(study(truth, nodes=(1, 2, 4), storages=("local",), prefetches=(2,)), nodes=[])
+    at = next(curve for curve in found["curves"] if curve["scaling"] == "strong")["causes"][-1]
+    assert at["verdict"] == "not distinguishable"
+    assert {entry["cause"] for entry in at["leading"]} >= {"matrix shapes", "non-scaling layers"}
+    assert "not distinguishable: " in details(found)
+
+
+def test_details_say_where_time_to_a_target_stalls_beside_throughput(conclusions: dict[str, Any]) -> None:
+    text = details(conclusions).split("## Training to a target")[1].split("\n## ")[0]
+    assert f"| {CRITICAL:.0f} ({CRITICAL:.0f}–{CRITICAL:.0f}) |" in text, "the noise scale that was planted"
+    beside = [line for line in text.splitlines() if " to 0.6, " in line]
+    assert len(beside) == len(conclusions["accuracy_stalling"]) > 0
+    strong = next(line for line in beside if "| strong, B = 64, wfbp, prefetch 2, local |" in line)
+    curve = next(
+        curve
+        for curve in conclusions["curves"]
+        if (curve["scaling"], curve["sync"], curve["prefetch"], curve["storage"]) == ("strong", "wfbp", 2, "local")
+    )
+    assert strong.endswith(f"| {verdict_in_short(curve)} |")
+
+
+def test_training_starves_from_the_fewest_workers_that_surely_wait_too_long() -> None:
+    def at(ranks: int, basis: str, low: float, high: float) -> dict[str, Any]:
+        return {"ranks": ranks, "basis": basis, "utilisation": {"value": (low + high) / 2, "low": low, "high": high}}
+
+    fed = [at(1, "measured", 0.97, 0.99), at(2, "measured", 0.85, 0.95), at(4, "predicted", 0.5, 0.6)]
+    curve = {"workers_per_node": 1, "feeding": fed}
+    assert starving_in_words(curve) == "n = 4, predicted"
+    assert starving_in_words({**curve, "feeding": fed[:2]}) == "not up to n = 2"
+    fed[1] = at(2, "measured", 0.7, 0.8)
+    assert starving_in_words(curve) == "n = 2, measured"
+
+
+def test_what_would_decide_where_a_storage_saturates_is_said() -> None:
+    row = {
+        "hardware": "cpu", "storage": "shared", "readers": 1, "workers_per_node": 1, "largest_measured": 4,
+        "largest_considered": 8, "deciding": "", "saturation_ranks": {"value": 4.0, "low": 4.0, "high": 4.0},
+    }  # fmt: skip
+    found = saturation([
+        {**row, "verdict": "saturates", "verdict_ranks": 4},
+        {**row, "verdict": "keeps pace", "verdict_ranks": 8, "saturation_ranks": None},
+        {**row, "verdict": "undecided", "verdict_ranks": 2, "deciding": "more visits to 2, 4 workers"},
+        {**row, "verdict": "undecided", "verdict_ranks": 0, "deciding": "more visits to 1, 2, 4 workers"},
+    ])  # fmt: skip
+    assert [cells[-3:-1] for cells in found.rows] == [
+        ["saturates at 4", "4 (4–4)"],
+        ["keeps pace up to 8", "not up to 8"],
+        ["undecided from 2; more visits to 2, 4 workers would decide", "4 (4–4)"],
+        ["undecided; more visits to 1, 2, 4 workers would decide", "not known"],
+    ]
+
+
+def test_what_storages_answer_stands_in_details_with_a_table_each(conclusions: dict[str, Any]) -> None:
+    found = {one.title: one for one in answered(conclusions)}
+    assert list(found) == ["Storages", "Saturation of storages", "Accelerator utilisation"]
+    assert all(len(row) == len(one.head) for one in found.values() for row in one.rows)
+    assert all(f"## {title}" in details(conclusions) for title in found)
+
+
+def test_a_study_without_runs_to_a_target_says_nothing_of_them() -> None:
+    records = study(nodes=(1, 2), storages=("local",), repeats=1)
+    nothing = {name: records[name].iloc[:0] for name in ("convergence_runs", "gradient_noise")}
+    assert "Training to a target" not in details(concluded({**records, **nothing}, nodes=[]))
+
+
+def test_one_node_count_is_no_curve() -> None:
+    text = details(concluded(study(nodes=(1,), repeats=1), nodes=[]))
+    assert "not known: needs two worker counts that were measured or can be predicted" in text
+    assert "No prediction could be compared" in text
+
+
+@pytest.mark.parametrize("column", ["data_wait", "update", "exposed_communication", "forward"])
+def test_a_part_that_was_not_timed_is_not_known(column: str) -> None:
+    records = study(storages=("local",), syncs=("wfbp",), prefetches=(0,), repeats=1)
+    records["iterations"][column] = float("nan")
+    found = concluded(records, nodes=[8])
+    json.dumps(found, allow_nan=False)
+    text = details(found)
+    assert "not known" in text
+    assert "nan" not in text.replace("dominant", "")
+
+
+def test_an_empty_study_has_conclusions() -> None:
+    nothing = {name: table.iloc[:0] for name, table in study(nodes=(1,), repeats=1).items()}
+    found = concluded(nothing, nodes=[1, 2])
+    assert found["curves"] == found["failed"] == []
+    assert list(summary(found)) == []
+    assert details(found).startswith("# Details\n")
+    assert "No scaling curve was measured." in page(found)
+
+
+# --- what was measured, in words ------------------------------------------------------------------
+
+
+def at(nodes: int, speedup: float) -> dict[str, Any]:
+    """A measured point that is known to ± 6 %."""
+    ends = {"value": speedup, "low": 0.94 * speedup, "high": 1.06 * speedup}
+    return {
+        "nodes": nodes, "ranks": nodes, "speedup": ends, "half_width": None if nodes == 1 else 0.06,
+        "seconds": {name: 1 / end for name, end in ends.items()},
+        "samples_per_second": {name: 10 * end for name, end in ends.items()},
+        "efficiency": {name: end / nodes for name, end in ends.items()},
+    }  # fmt: skip
+
+
+def curve(verdict: str = "scales", nodes: int = 2, **changes: Any) -> dict[str, Any]:
+    """A curve that was measured on 1 and 2 nodes."""
+    return {
+        "verdict": verdict, "verdict_ranks": nodes, "note": "", "withheld": "", "reached": False, "stall_ranks": None,
+        "basis": "measured", "largest_measured": 2, "largest_considered": 2, "measured": [at(1, 1.0), at(2, 1.8)],
+        "measured_speedup": at(2, 1.8)["speedup"], "measured_speedup_ranks": 2, "causes": [], "remedies": [],
+        "network": "alexnet", "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong",
+        "hardware": "cpu", "workers_per_node": 1, "measured_stall": [], "deciding_ranks": [], **changes,
+    }  # fmt: skip
+
+
+def stall(at_1: float, nowhere: float) -> list[dict[str, Any]]:
+    places = ((1, True, at_1), (2, False, nowhere))
+    return [{"ranks": ranks, "stalls": stalls, "probability": share} for ranks, stalls, share in places]
+
+
+ONE = {"largest_measured": 1, "measured_speedup_ranks": 1, "measured": [at(1, 1.0)]}
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (curve(), "scales to n = 2, speedup 1.8 (1.7–1.9) on n = 2"),
+        (curve("stalls", 2), "stalls at n = 2, speedup 1.8 (1.7–1.9) on n = 2"),
+        (curve("stalls", 1), "stalls at n = 1, speedup 1.8 (1.7–1.9) on n = 2"),
+        (
+            curve("undecided", 1, measured_stall=stall(0.3, 0.7), deciding_ranks=[1, 2]),
+            "undecided whether n = 2 gains, speedup 1.8 (1.7–1.9) on n = 2; "
+            "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; visits to n = 1, 2 would decide",
+        ),
+        (
+            curve("stalls", 1, measured_stall=stall(0.996, 0.004)),
+            "stalls at n = 1, speedup 1.8 (1.7–1.9) on n = 2, over 99 % sure",
+        ),
+        (curve("undecided", 0, **ONE), "undecided: only n = 1 was measured"),
+        (
+            curve("undecided", 0, **{**ONE, "largest_measured": 3}),
+            "undecided: no worker count was measured together with its double",
+        ),
+        (curve("undecided", 0, **ONE, note="needs two worker counts"), "undecided: needs two worker counts"),
+        (curve("withheld", 2, note="cells differ"), "withheld: cells differ"),
+    ],
+)
+def test_a_verdict_is_said_in_words(found: dict[str, Any], words: str) -> None:
+    assert verdict_in_words(found) == words
+
+
+MACHINE = {"hardware": "cpu", "machines": 2, "processes": 2, "nodes": 2, "models": ["Xeon"]}
+
+
+def answer(*curves: dict[str, Any], error: float | None = None) -> dict[str, Any]:
+    """The answer of curves that compete."""
+    errors = [{"network": "alexnet", "hardware": "cpu", "sync": "all", "median_error": {"value": error}}]
+    (found,) = answers(curves, errors if error else [])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "title", "said"),
+    [
+        (curve(), "Scales to 2 nodes", "alexnet gains up to 2 nodes"),
+        (curve("stalls", 2), "Worth up to 2 nodes", "alexnet stops gaining beyond 2 nodes"),
+        (curve("stalls", 1), "No gain beyond 1 node", "alexnet stops gaining beyond 1 node"),
+        (
+            curve("undecided", 1, deciding_ranks=[1, 2]),
+            "Undecided at 2 nodes",
+            "alexnet: undecided whether 2 nodes gain; visits to n = 1, 2 would decide",
+        ),
+        (
+            curve("undecided", 0, **ONE),
+            "Undecided",
+            "alexnet: undecided, as no worker count was measured together with its double",
+        ),
+        (curve("withheld", 2, note="cells differ"), "Withheld", "alexnet: withheld, as cells differ"),
+    ],
+)
+def test_an_answer_has_one_of_four_states(found: dict[str, Any], title: str, said: str) -> None:
+    assert heading(answer(found), [MACHINE]) == title
+    assert sentence(answer(found), [MACHINE]) == said
+
+
+def test_workers_of_one_machine_are_no_nodes() -> None:
+    assert heading(answer(curve()), [{**MACHINE, "machines": 1}]) == "Scales to 2 processes"
+
+
+def test_numbers_of_an_answer_are_those_of_its_fastest_curve() -> None:
+    slow, fast = curve(), curve(sync="naive", measured=[at(1, 1.0), at(2, 1.95)])
+    assert leading([slow, fast]) is fast
+    found = answer(slow, fast)
+    assert (found["sync"], found["curves"], found["differ"]) == ("naive", 2, ["sync"])
+    assert throughput_in_words(found) == "10 → 19.5 samples/s"
+    assert gain_in_words(found) == "98 % efficient, 1.9× (90 % CI 1.8–2.1), 1 → 0.51 s an iteration"
+
+
+def test_what_may_be_as_fast_is_said() -> None:
+    fast, near, slow = (curve(measured=[at(1, 1.0), at(2, speedup)]) for speedup in (2.0, 1.95, 1.6))
+    assert rivals_in_words(answer(fast)) == ""
+    assert rivals_in_words(answer(slow, fast)) == ", the fastest of 2 curves"
+    assert rivals_in_words(answer(slow, near, fast)) == ", the fastest of 3 curves, though 1 may be as fast"
+
+
+def test_the_fastest_curve_answers_even_if_it_is_undecided() -> None:
+    open_ = curve("undecided", 1, sync="naive", measured=[at(1, 1.0), at(2, 1.95)])
+    assert answer(curve(), open_)["state"] == "undecided"
+
+
+def test_nothing_is_said_of_counts_that_nobody_measured_but_apart() -> None:
+    stall = {"reached": True, "basis": "predicted", "stall_ranks": {"value": 8, "low": 4, "high": 16}}
+    beyond = {"largest_considered": 64}
+    machines = [MACHINE]
+    assert beyond_in_words(answer(curve(**beyond)), machines) == ("beyond 2 nodes", "predicted to gain up to 64")
+    found = answer(curve(**beyond, **stall))
+    assert beyond_in_words(found, machines)[1] == "predicted to stall at 8 (4–16)"
+    assert beyond_in_words(answer(curve("stalls", 1, **beyond, **stall)), machines)[1] == ""
+    doubted = answer(curve(withheld="the model is 57 % off", **beyond))
+    assert beyond_in_words(doubted, machines)[1] == "withheld: the model is 57 % off"
+
+
+def test_what_was_imported_is_not_called_measured() -> None:
+    tables = study()
+    runs = tables["runs"].assign(kind="imported-train", source="traces.txt", ended="")
+    found = concluded({**tables, "runs": runs, "environments": tables["environments"][:0]}, nodes=[8])
+    (machine,) = found["machines"]
+    assert machine["imported"]
+    assert "All of this was imported" in page(found)
+    assert page(found).splitlines()[2].startswith("cpu: imported, not measured here: up to ")
+    assert not any("cells imported" in line for line in summary(found))
+
+
+def lost(value: float, verdict: str, *causes: str) -> list[dict[str, Any]]:
+    seconds = {"value": value, "low": value / 2, "high": 2 * value}
+    leading = [{"cause": cause, "lost_seconds": seconds, "share": 0.1} for cause in causes]
+    return [{"ranks": 2, "basis": "measured", "verdict": verdict, "leading": leading}]
+
+
+def mixed(sure: str, *others: str) -> list[dict[str, Any]]:
+    """One cause that is above zero for sure, beside some that may be larger."""
+    (entry,) = lost(0.05, "not distinguishable", sure)
+    unsure = [{**entry["leading"][0], "cause": cause, "lost_seconds": UNSURE} for cause in others]
+    return [{**entry, "leading": entry["leading"] + unsure}]
+
+
+UNSURE = {"value": 0.01, "low": -0.1, "high": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("causes", "words"),
+    [
+        (lost(0.05, "dominant", "interference"), "interference, 50 ms (25–100) of each iteration"),
+        (lost(0.05, "not distinguishable", "straggling", "update"), "undecided: straggling or update"),
+        (lost(0.05, "not distinguishable", "a", "b", "c"), "undecided: a, b or 1 other"),
+        (mixed("a", "b", "c"), "undecided: a or 2 others"),
+        (lost(0.05, "not distinguishable", "update"), "update, not distinguishable from no loss"),
+        (lost(-0.05, "not distinguishable", "update"), "no loss beyond what visits differ by"),
+        ([{**lost(0.05, "dominant", "update")[0], "basis": "predicted"}], ""),
+    ],
+)
+def test_causes_are_those_that_were_measured(causes: list[dict[str, Any]], words: str) -> None:
+    assert cause_in_words(answer(curve(causes=causes))) == words
+
+
+def remedy(words: str, low: float, value: float, **changes: Any) -> dict[str, Any]:
+    """A remedy whose interval begins at `low`."""
+    return {
+        "remedy": words, "changes": words, "also": "", "ranks": 2, "gain": {"value": value, "low": low, "high": 2.0},
+        "at_most": False, "memory": None, "fits": "fits", "verdict": "helps" if low > 1 else "undecided", "cell": "",
+        "node_hours": None, **changes,
+    }  # fmt: skip
+
+
+def test_what_would_help_are_the_first_remedies_that_gain_for_sure() -> None:
+    found = [
+        remedy("more readers", 1.3, 1.6), remedy("still more readers", 1.2, 1.5, changes="more readers"),
+        remedy("no launches", 1.2, 1.4, at_most=True), remedy("faster links", 0.9, 1.5),
+    ]  # fmt: skip
+    words = "more readers: +60 % (30–100); no launches: at most +40 % (20–100) (predicted, n = 2)"
+    assert helps_in_words(answer(curve(remedies=found))) == words
+    assert helps_in_words(answer(curve(remedies=found, withheld="the model is off"))) == ""
+    assert helps_in_words(answer(curve(remedies=[]))) == ""
+
+
+def test_what_trains_something_else_says_so_by_its_name() -> None:
+    also = "a target may take more samples"
+    sure, open_ = (remedy("4 × the mini-batch", low, 1.6, also=also) for low in (1.3, 0.9))
+    more = remedy("more readers", 0.9, 1.5, also="as many more cores")
+    assert helps_in_words(answer(curve(remedies=[sure]))).startswith(f"4 × the mini-batch ({also}): +60 %")
+    words = f"undecided whether 4 × the mini-batch ({also}) or more readers (predicted, n = 2)"
+    assert helps_in_words(answer(curve(remedies=[open_, more]))) == words
+
+
+def test_remedies_that_may_gain_nothing_are_undecided() -> None:
+    found = [remedy("faster links", 0.9, 1.5), remedy("huge", 1.5, 1.6, verdict="does not fit")]
+    assert helps_in_words(answer(curve(remedies=found))) == "undecided whether faster links (predicted, n = 2)"
+
+
+def slow_nodes(visits: int, *ranks: tuple[str, float], cells: int = 2) -> list[dict[str, Any]]:
+    """Those found where ranks of each cell are on these nodes, with this sentinel."""
+    places = [
+        {"cell": f"{cell}", "hardware": "cpu", "visit": visit, "rank": rank, "node": node, "product_before": time}
+        for cell in range(cells)
+        for visit in range(visits)
+        for rank, (node, time) in enumerate(ranks)
+    ]
+    frame = pd.DataFrame(places).assign(product_after=lambda rows: rows["product_before"])
+    return list(_slow_nodes(frame.drop(columns="node"), frame[["cell", "rank", "node"]].drop_duplicates()))
+
+
+def test_a_node_that_computes_slower_than_the_others_is_named() -> None:
+    (found,) = slow_nodes(3, ("a", 0.1), ("a", 0.1), ("b", 0.31), ("b", 0.29), ("c", 0.1), ("c", 0.1))
+    assert found["node"] == "b"
+    assert found["ratio"] == pytest.approx(3)
+    assert found["visits"] == 6
+    assert [one["node"] for one in slow_nodes(3, ("a", 0.1), ("b", 0.13))] == ["b"]
+
+
+def test_nodes_alike_and_single_visits_and_nodes_name_none() -> None:
+    assert slow_nodes(3, ("a", 0.1), ("b", 0.11)) == []
+    assert slow_nodes(1, ("a", 0.1), ("b", 0.3), cells=1) == []
+    assert slow_nodes(3, ("a", 0.1), ("a", 0.3)) == []
+    assert slow_nodes(3, ("a", float("nan")), ("b", float("nan"))) == []
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [("cpu", [["caffe-mpi", "mxnet", "wfbp"], ["cntk", "naive"]]), ("cuda", [["cntk", "naive"], ["mxnet", "wfbp"]])],
+)
+def test_presets_that_do_the_same_are_named(device: str, expected: list[list[str]]) -> None:
+    """Reading ahead into a device's memory tells Caffe-MPI from MXNet on a GPU alone."""
+    names = ["wfbp", "caffe-mpi", "mxnet", "cntk", "naive", "ddp"]
+    cells = [replace(TRAIN, device=device, sync=name, preset=asdict(PRESETS[name].preset)) for name in names]
+    runs = pd.DataFrame({"kind": "train", "source": "", "settings": [cell.to_json() for cell in cells]})
+    assert sorted(entry["presets"] for entry in alike(runs)) == expected
+
+
+def test_samples_that_were_left_out_are_counted_for_each_storage() -> None:
+    cells = ["train/network~a/storage~disk/nodes~1", "other/storage/storage~disk/nodes~2", "train/storage~b/nodes~1"]
+    visits = pd.DataFrame({"cell": [*cells, "sgemm/network~a"], "left_out": [2, 3, 0, 0]})
+    (found,) = _left_out(visits)
+    assert left_out_in_words(found) == "storage disk: 3 samples that cannot be decoded are left out"
+    assert list(_left_out(visits[2:])) == []
+
+
+def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
+    control = {"hardware": "cpu", "agrees": True}
+    found = {
+        "curves": [curve(), curve(**ONE)],
+        "ended": [
+            {"hardware": "cpu", "ended": "precision", "cells": 7, "visits": 25},
+            {"hardware": "gpu", "ended": "budget", "cells": 1, "visits": 1},
+        ],
+        "disturbances": [
+            {"hardware": "cpu", "reason": "steal", "iterations": 3, "cells": 1, "kept": 0},
+            {"hardware": "cpu", "reason": "quota", "iterations": 3, "cells": 1, "kept": 2},
+            {"hardware": "cpu", "reason": "another process", "iterations": 1, "cells": 1, "kept": 1},
+        ],
+        "slow_nodes": [{"hardware": "cpu", "node": "node3", "ratio": 3.04, "visits": 9}],
+        "left_out": [],
+        "controls": [control],
+        "alike": [{"hardware": "cpu", "presets": ["intelcaffe", "mxnet", "wfbp"]}],
+    }
+    assert list(trust_lines(found)) == [
+        "cpu: 7 cells, 25 visits: precision reached",
+        "gpu: 1 cell, 1 visit: budget used up",
+        "cpu: measured speedup known to ± 6 %",
+        "cpu: 3 iterations disturbed by steal, left out",
+        "cpu: 3 iterations disturbed by quota, 1 left out, 2 kept for want of others",
+        "cpu: 1 iteration disturbed by another process, kept for want of others",
+        "cpu: node3 computes 3 times as long as the other nodes, which wait for it (sentinel, median of 9 visits)",
+        "A/A controls: 1 of 1 pair of cells that do the same agrees",
+        "cpu: intelcaffe, mxnet and wfbp do the same; any difference between them is chance",
+    ]
+    found["controls"], found["alike"] = [control, {**control, "agrees": False}], []
+    assert list(trust_lines(found))[-2:] == [
+        "A/A controls: 1 of 2 pairs of cells that do the same agree",
+        "cpu: verdicts are withheld, as cells that do the same differ",
+    ]

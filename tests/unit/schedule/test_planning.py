@@ -1,0 +1,378 @@
+"""The plan before submission: what visits are expected to take, jobs, budgets, and what was used of it."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_cells import COLLECTIVES, SGEMM, STORAGE, TO_TARGET, TRAIN
+from scipy.stats import t as student_t
+
+from stallpoint.cells import Cell, TrainCell
+from stallpoint.errors import InputError
+from stallpoint.models.terms.peaks import BESIDE_BATCH
+from stallpoint.parquet import write, write_cell
+from stallpoint.planning import durations, precision, work
+from stallpoint.planning.budget import check_budget
+from stallpoint.planning.durations import Durations, Sitting, Took
+from stallpoint.planning.expected import DEFAULTS, Expectations, Expected, Interval
+from stallpoint.planning.plan import FILE, LEAST_MINUTES, Plan, planned, read
+from stallpoint.planning.plan_text import text
+from stallpoint.records import LARGEST_BATCH, RUNS
+from stallpoint.runs import run_row
+from stallpoint.turns.agenda import Limits
+from stallpoint.turns.ledger import Measurement
+from stallpoint.turns.targets import block_of
+
+ALL = [TRAIN, SGEMM, COLLECTIVES, STORAGE]
+SITTING = Sitting("2026-01-01T00:00:00+00:00", nodes=4, visits=8, visiting=80.0, wall=96.0, starts=1, starting=12.0)
+
+
+NO_LIMITS = Limits()
+
+
+def on(nodes: int, **changes: object) -> TrainCell:
+    return replace(TRAIN, **{"nodes": nodes, "worker_batch": 8 // nodes, **changes})
+
+
+def a_plan(
+    cells: list[Cell],
+    results: Path,
+    limits: Limits = NO_LIMITS,
+    *,
+    together: bool = False,
+    storages: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> Plan:
+    blocks: dict[str, list[Measurement]] = {}
+    for cell in cells:
+        folder = results / "visits" / cell.path / "0~1"
+        blocks.setdefault(block_of(cell), []).append(Measurement(cell, folder))
+    return planned("tiny", blocks, limits, results, together=together, storages=storages)
+
+
+def knows(results: Path, *took: Took) -> None:
+    durations.add(results / "turns" / durations.FOLDER / "cpu.json", took, SITTING)
+
+
+# -- Rates
+
+
+def test_training_takes_its_products_three_times_over_the_rate() -> None:
+    size = work.Size(multiply_adds=1e9, gradient_bytes=0)
+    computing = 2 * 3 * 1e9 * 8 / 35e9
+    reading = 8 * work.SAMPLE_DECODED
+    expected = work.VISIT + 5 * (work.ITERATION + computing + reading)
+    assert work.seconds(TRAIN, size) == pytest.approx(expected)
+    assert work.seconds(replace(TRAIN, prefetch=1), size) == pytest.approx(expected - 5 * reading)
+
+
+def test_gradients_take_the_time_of_a_ring() -> None:
+    size = work.Size(multiply_adds=0, gradient_bytes=1e9)
+    alone, four = (work.seconds(on(nodes, worker_batch=8), size) for nodes in (1, 4))
+    assert four - alone == pytest.approx(5 * 2 * 3 / 4)
+
+
+def test_ranks_that_share_cores_take_longer() -> None:
+    size = work.Size(1e9, 1e6)
+    assert work.seconds(on(4), size, cores=2) > work.seconds(on(4), size) == work.seconds(on(4), size, cores=4)
+    on_gpus = replace(on(4), device="cuda", precision="bf16")
+    assert work.seconds(on_gpus, size, cores=2) == work.seconds(on_gpus, size)
+
+
+@pytest.mark.parametrize(("entry", "manifest"), [
+    ({"generate": 2000}, None), ({"convert_from": "source"}, None), ({"path": "/images"}, {"samples": 2000}),
+])  # fmt: skip
+def test_an_epoch_has_the_samples_that_a_storage_generates_or_was_found_to_have(
+    entry: dict[str, Any], manifest: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    """One that nobody looked through yet may be as large as ImageNet."""
+    if manifest:
+        (tmp_path / "storage").mkdir()
+        (tmp_path / "storage/raw.json").write_text(json.dumps(manifest))
+    known, unknown = (
+        a_plan([TO_TARGET], tmp_path / name, storages=storages)
+        for name, storages in ((".", {"raw": entry, "source": {"generate": 2000}}), ("elsewhere", {}))
+    )
+    steps, of_imagenet = ((plan.jobs[0].orders[0].expected.visit.typical - work.VISIT) for plan in (known, unknown))
+    assert of_imagenet / steps == pytest.approx(work.EPOCH_SAMPLES / 2000)
+
+
+RATES = [
+    "CPU_RATE", "CPU_PRODUCTS_RATE", "PASSES", "BANDWIDTH", "MEMORY", "UPDATE_BYTES", "SAMPLE_DECODED", "ITERATION",
+    "VISIT", "ROW", "READ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", ALL, ids=lambda cell: cell.kind)
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("factor", [0.5, 2])
+def test_plans_with_another_rate_agree_within_the_stated_factor_and_once_visited_altogether(
+    rate: str, factor: float, cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took = Took(cell, [100.0, 110.0, 90.0], [])
+    stated, seen = (Expectations(known, tmp_path).of(cell).visit for known in ([], [took]))
+    monkeypatch.setattr(work, rate, factor * getattr(work, rate))
+    other, again = (Expectations(known, tmp_path).of(cell).visit for known in ([], [took]))
+    assert other.low <= stated.typical <= other.high
+    assert again.values() == pytest.approx(seen.values())
+
+
+def test_a_network_that_nobody_described_counts_like_a_known_one_of_its_inputs(tmp_path: Path) -> None:
+    images = work.size_of("mine", {"build": "x:y", "image_size": 112}, tmp_path)
+    known = work.size_of("resnet50", None, tmp_path)
+    assert images.multiply_adds == known.multiply_adds / 4
+    assert not images.known
+    mine = replace(TRAIN, network="mine", own_network={"build": "x:y", "sequence_length": 8, "vocabulary": 9})
+    expected = Expectations([], tmp_path).of(mine)
+    assert expected.visit.high == pytest.approx(work.FACTOR_UNKNOWN * expected.visit.typical)
+
+
+# -- What is expected of a visit
+
+
+@pytest.mark.parametrize("cell", ALL, ids=lambda cell: cell.kind)
+def test_without_any_record_it_is_the_work_to_within_a_factor(cell: Cell, tmp_path: Path) -> None:
+    found = Expectations([], tmp_path).of(cell)
+    assert found.basis == DEFAULTS
+    assert found.visit.high / found.visit.typical == pytest.approx(work.FACTOR)
+
+
+@pytest.mark.parametrize("cell", ALL, ids=lambda cell: cell.kind)
+def test_a_cell_that_was_visited_takes_as_long_again(cell: Cell, tmp_path: Path) -> None:
+    found = Expectations([Took(cell, [100.0, 110.0, 90.0], [])], tmp_path).of(cell)
+    assert found.basis == "cell"
+    assert found.visit.typical == pytest.approx(100)
+    assert found.visit.low < 90
+    assert 110 < found.visit.high < 150
+
+
+def test_records_are_scaled_by_what_a_cell_asks_more(tmp_path: Path) -> None:
+    expectations = Expectations([Took(TRAIN, [50.0], [])], tmp_path)
+    longer = expectations.of(replace(TRAIN, iterations=9))
+    assert longer.basis == "cell"
+    assert longer.visit.typical == pytest.approx(100, rel=0.1)
+    assert expectations.of(replace(TRAIN, batch=16, worker_batch=16)).basis == "nodes"
+    assert expectations.of(on(2)).basis == "network"
+    assert expectations.of(replace(TRAIN, network="vgg16")).basis == "kind"
+    assert expectations.of(SGEMM).basis == "hardware"
+    assert expectations.of(replace(TRAIN, hardware="gpu")).basis == DEFAULTS
+
+
+def test_the_more_similar_the_visited_cells_the_narrower_the_interval(tmp_path: Path) -> None:
+    expectations = Expectations([Took(TRAIN, [50.0], [])], tmp_path)
+    cells = [TRAIN, replace(TRAIN, batch=16, worker_batch=16), on(2), replace(TRAIN, network="vgg16"), SGEMM]
+    widths = [found.visit.high / found.visit.low for found in map(expectations.of, cells)]
+    assert widths == sorted(widths)
+
+
+@given(
+    seconds=st.lists(st.floats(0, 1e4), max_size=6),
+    cell=st.sampled_from([*ALL, on(2), on(4), replace(TRAIN, batch=64, worker_batch=64)]),
+    known=st.sampled_from(ALL),
+)
+def test_intervals_hold_what_is_typical(seconds: list[float], cell: Cell, known: Cell) -> None:
+    found = Expectations([Took(known, seconds, [])], Path("nowhere")).of(cell).visit
+    assert 0 < found.low < found.typical < found.high < math.inf
+
+
+# -- How many visits
+
+
+@pytest.mark.parametrize("freedom", [3, 4, 7, 15, 40])
+def test_students_quantile_is_near_enough(freedom: int) -> None:
+    assert precision._student(freedom) == pytest.approx(float(student_t.ppf(0.95, freedom)), rel=3e-3)
+
+
+def test_noise_asks_for_visits() -> None:
+    assert precision.wanted(0.0, 4, 0.1) == 4
+    assert precision.wanted(0.03, 4, 0.1) == 4
+    assert precision.wanted(0.08, 4, 0.1) in (6, 7, 8)
+    assert precision.wanted(1.0, 4, 0.1) == 16
+
+
+def test_only_cells_of_a_speedup_get_further_visits(tmp_path: Path) -> None:
+    noisy = [Took(cell, [10.0] * 4, [0.0, 0.5, 1.0, 1.5]) for cell in (on(1), on(2), replace(TRAIN, scaling="compute"))]
+    knows(tmp_path, *noisy)
+    (job,) = a_plan([one.cell for one in noisy], tmp_path, Limits(0.1)).jobs
+    assert [order.further for order in job.orders] == [(12, 12), (12, 12), (0, 0)]
+    (job,) = a_plan([one.cell for one in noisy], tmp_path, Limits(0)).jobs
+    assert {order.further for order in job.orders} == {(0, 0)}
+
+
+# -- The plan
+
+
+def test_more_visits_cost_more(tmp_path: Path) -> None:
+    few, many = (a_plan([replace(cell, visits=visits) for cell in ALL], tmp_path) for visits in (2, 4))
+    for place in range(3):
+        assert many.seconds.values()[place] > few.seconds.values()[place]
+    assert sum(row.visits for row in many.rows) == 2 * sum(row.visits for row in few.rows) == 16
+
+
+def test_a_study_with_records_is_planned_as_long_as_it_took(tmp_path: Path) -> None:
+    knows(tmp_path, *(Took(cell, [9.0, 10.0, 11.0], []) for cell in ALL))
+    plan = a_plan(ALL, tmp_path)
+    (job,) = plan.jobs
+    assert plan.basis == {"cell": 4}
+    between = (96 - 80 - 12) / 8
+    assert job.seconds.typical == pytest.approx(12 + 16 * (10 + between))
+    assert job.seconds.low < job.seconds.typical < job.seconds.high < 2 * job.seconds.typical
+    assert job.node_hours.typical == pytest.approx(4 * job.seconds.typical / 3600), "all nodes, all the time"
+    assert job.runtime == math.ceil(1.25 * job.seconds.high / 60)
+
+
+def test_visits_that_are_there_are_not_made_again_and_tell_how_long_they_take(tmp_path: Path) -> None:
+    folder = tmp_path / "visits" / TRAIN.path / "0~1"
+    for visit in (1, 2, 3):
+        write_cell(folder / f"visit~{visit}", {RUNS.name: [{**run_row(TRAIN, datetime.now(UTC)), "duration": 7.0}]})
+    (row,) = a_plan([TRAIN], tmp_path).rows
+    assert row.visits == 1
+    assert row.seconds.typical == pytest.approx(7)
+
+
+def test_a_job_asks_for_some_minutes_at_least_and_no_more_than_its_budget_lets_it_take(tmp_path: Path) -> None:
+    knows(tmp_path, *(Took(cell, [0.1], []) for cell in ALL))
+    (job,) = a_plan(ALL, tmp_path).jobs
+    assert job.runtime == LEAST_MINUTES
+    knows(tmp_path, *(Took(cell, [300.0], []) for cell in ALL))
+    (free,) = a_plan(ALL, tmp_path).jobs
+    (bound,) = a_plan(ALL, tmp_path, Limits(minutes=85)).jobs
+    assert bound.seconds.high < free.seconds.high
+
+
+def test_jobs_of_a_cluster_run_at_once_and_those_of_a_machine_one_after_the_other(tmp_path: Path) -> None:
+    cells = [TRAIN, replace(TRAIN, hardware="gpu", device="cuda"), replace(TRAIN, repeat=2)]
+    alone, together = a_plan(cells, tmp_path), a_plan(cells, tmp_path, together=True)
+    assert [job.name for job in alone.jobs] == ["cpu", "gpu", "cpu.repeat2"]
+    assert alone.seconds.typical == pytest.approx(sum(job.seconds.typical for job in alone.jobs))
+    assert together.seconds.typical == max(job.seconds.typical for job in together.jobs)
+    assert "asks for" in text(together)
+    assert "asks for" not in text(alone)
+
+
+def test_the_plan_in_words(tmp_path: Path) -> None:
+    knows(tmp_path, *(Took(cell, [60.0], []) for cell in ALL))
+    lines = text(a_plan(ALL, tmp_path)).splitlines()
+    assert lines[1].split() == ["kind", "hardware", "nodes", "cells", "visits", "time", "node-hours"]
+    assert [line.split()[:5] for line in lines[2:6]] == [
+        ["train", "cpu", "1", "1", "4"],
+        ["sgemm", "cpu", "1", "1", "4"],
+        ["collectives", "cpu", "4", "1", "4"],
+        ["storage", "cpu", "2", "1", "4"],
+    ]
+    assert "4 min 0 s [3 min 8 s, 5 min 7 s]" in lines[2]
+    assert lines[6].startswith("  in all: 1 job, 16 min 20 s [")
+    assert lines[-1] == "  expected from earlier visits to the same cell (4 cells)"
+    assert text(Plan("tiny", [])) == "  to measure now: nothing"
+
+
+def test_mini_batches_that_may_not_fit_are_named_and_none_is_left_out(tmp_path: Path) -> None:
+    def expected(b: int, **known: object) -> list[str]:
+        row: dict[str, object] = dict.fromkeys((column.name for column in LARGEST_BATCH.columns), math.nan)
+        row |= {name: getattr(TRAIN, name) for name in BESIDE_BATCH} | {
+            "memory": "host",
+            "note": "",
+            "basis": "predicted",
+        }
+        row |= {"largest_batch": 100.0, "largest_batch_low": 90.0, "largest_batch_high": 110.0, **known}
+        write(LARGEST_BATCH, [row], tmp_path / "models/largest_batch.parquet")
+        plan = a_plan([replace(TRAIN, worker_batch=b)], tmp_path)
+        assert len(plan.jobs[0].orders) == 1
+        assert all(f"memory: {line}" in text(plan) for line in plan.memory)
+        return list(plan.memory)
+
+    (tmp_path / "models").mkdir()
+    assert expected(90) == []
+    ((may,), (fail,)) = expected(100), expected(111)
+    assert may.endswith("b = 100 may fail: host memory, up to 100 [90, 110] is predicted to fit")
+    assert "b = 111 is expected to fail" in fail
+    (failed,) = expected(64, smallest_failed=64.0, basis="measured")
+    assert failed.endswith("b = 64 is expected to fail: b = 64 ran out of memory")
+    assert expected(63, smallest_failed=64.0, basis="measured") == []
+    assert expected(10**6, hardware="another") == []
+
+
+def test_plans_are_kept_one_after_the_other(tmp_path: Path) -> None:
+    file = tmp_path / FILE
+    plan = a_plan(ALL, tmp_path)
+    Plan("tiny", []).append(file)
+    assert read(file) == []
+    plan.append(file)
+    plan.append(file)
+    first, second = json.loads(file.read_text())
+    assert first["rows"] == second["rows"]
+    assert first["total"]["visits"] == 16
+    assert first["jobs"][0]["runtime_minutes"] == plan.jobs[0].runtime
+    file.write_text("{")
+    with pytest.raises(InputError, match=r"plan.json: holds no plans"):
+        read(file)
+
+
+# -- Budgets
+
+
+def test_a_budget_that_the_least_visits_exceed_is_refused_and_what_would_fit_is_said(tmp_path: Path) -> None:
+    cells = [on(1), on(2), on(4), COLLECTIVES]
+    knows(
+        tmp_path, *(Took(cell, [seconds], []) for cell, seconds in zip(cells, (100.0, 60.0, 40.0, 10.0), strict=True))
+    )
+    with pytest.raises(InputError) as refused:
+        check_budget(a_plan(cells, tmp_path, Limits(minutes=10)))
+    lines = str(refused.value).splitlines()
+    assert lines[0].startswith(
+        "budget: hardware cpu has 10 min 0 s (minutes: 10, on 4 nodes), but 4 visits to each of 4"
+    )
+    assert "14 min 0 s [" in lines[0]
+    assert lines[2:6] == [
+        "  train alexnet on 1 node: 6 min 40 s (1 cell)",
+        "  train alexnet on 2 nodes: 4 min 0 s (1 cell)",
+        "  train alexnet on 4 nodes: 2 min 40 s (1 cell)",
+        "  collectives on 4 nodes: 40 s (1 cell)",
+    ]
+    assert lines[6] == "visits: 2 would fit"
+    with pytest.raises(
+        InputError, match=r"node_hours: 0.1.*\n.*\n.*\n.*\n.*\n.*\nnot even one visit to each cell fits"
+    ):
+        check_budget(a_plan(cells, tmp_path, Limits(node_hours=0.1)))
+
+
+def test_what_fits_or_has_no_budget_or_was_begun_is_not_refused(tmp_path: Path) -> None:
+    knows(tmp_path, Took(TRAIN, [100.0], []))
+    check_budget(a_plan([TRAIN], tmp_path))
+    check_budget(a_plan([TRAIN], tmp_path, Limits(minutes=7)))
+    begun = tmp_path / "visits" / TRAIN.path / "0~1" / "visit~1"
+    write_cell(begun, {RUNS.name: [{**run_row(TRAIN, datetime.now(UTC)), "duration": 100.0}]})
+    check_budget(a_plan([TRAIN], tmp_path, Limits(minutes=1)))
+
+
+# -- Durations on disk
+
+
+def test_durations_are_kept_and_the_last_ones_count(tmp_path: Path) -> None:
+    file = tmp_path / "cpu.json"
+    durations.add(file, [Took(TRAIN, [1.0], [0.1]), Took(SGEMM, [], [])], SITTING)
+    durations.add(file, [Took(TRAIN, [2.0], [0.2]), Took(STORAGE, [3.0], [])], SITTING)
+    found = Durations.read(file)
+    assert found.cells == {one.cell.path: one for one in (Took(TRAIN, [2.0], [0.2]), Took(STORAGE, [3.0], []))}
+    assert found.sittings == [SITTING, SITTING]
+    assert Durations.read_all(tmp_path) == found
+
+
+@pytest.mark.parametrize("words", ["", "{", "[]", '{"format": 0}', '{"format": 1, "cells": [{"cell": {"kind": "?"}}]}'])
+def test_a_file_that_says_nothing_useful_is_no_error(tmp_path: Path, words: str) -> None:
+    (tmp_path / "a.json").write_text(words)
+    assert Durations.read_all(tmp_path) == Durations()
+    assert Durations.read(tmp_path / "none.json") == Durations()
+
+
+def test_intervals_are_added_by_their_ends() -> None:
+    assert Interval(1, 2, 3) + Interval(1, 1, 1) == Interval(2, 3, 4)
+    assert Interval(1, 2, 3).times(2).at_most(5) == Interval(2, 4, 5)
+    assert Expected(Interval(), DEFAULTS, None).visit.values() == [0, 0, 0]

@@ -1,0 +1,296 @@
+"""Whole sessions with real processes, under mpirun: what happens to cells and visits when something goes wrong."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import little
+import pytest
+from launching import ENVIRONMENT
+from visiting_cells import agenda, collectives, sgemm, train
+
+from stallpoint.cells import Cell, TrainCell
+from stallpoint.errors import InputError
+from stallpoint.measure.visiting import members
+from stallpoint.parquet import read
+from stallpoint.records import COLLECTIVES, ITERATIONS, RUNS, VISITS
+from stallpoint.storage import Storage
+from stallpoint.storage.generate import write_synthetic
+from stallpoint.turns.agenda import Limits
+from stallpoint.turns.ledger import RECORD, Measurement, round_folder
+from stallpoint.turns.processes import THIS_MACHINE
+from stallpoint.turns.session import take_turns
+
+pytestmark = pytest.mark.ranks
+
+PROGRAM = Path(__file__).parents[3] / "scripts" / "take_turns.py"
+
+NETWORKS = f"""
+import os
+import signal
+
+from torch import nn
+
+from stallpoint.measure import constants
+
+{little.source("constants")}
+
+
+class Network(nn.Module):
+    def __init__(self, trouble=lambda: None):
+        super().__init__()
+        self.fc = nn.Linear(3 * 8 * 8, 10)
+        self.trouble, self.calls = trouble, 0
+
+    def forward(self, images):
+        self.calls += 1
+        if self.calls == 2:
+            self.trouble()
+        return self.fc(images.flatten(1))
+
+
+def steady():
+    return Network()
+
+
+def killed():
+    return Network(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def defective():
+    return Network(lambda: 1 / 0)
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with images and networks; the processes run on one core each."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {**ENVIRONMENT, "OMP_NUM_THREADS": "1"}.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "nets.py").write_text(NETWORKS)
+    write_synthetic(Storage("local", tmp_path / "images", "files"), 8, seed=1)
+    return tmp_path
+
+
+def entry(name: str) -> dict[str, object]:
+    return {"build": f"nets.py:{name}", "image_size": 8}
+
+
+def own(name: str, *, nodes: int = 1, visits: int = 3) -> TrainCell:
+    return replace(train(nodes, visits=visits, network=name), own_network=entry(name))
+
+
+def measurement(cell: Cell, place: Path) -> Measurement:
+    return Measurement(cell, round_folder(cell, place / "visits" / cell.path, again=False))
+
+
+def run_of(cell: Cell, place: Path) -> dict[str, object]:
+    """The row of runs in a cell's record; checks that it is said to be whole."""
+    assert measurement(cell, place).done.exists()
+    (run,) = read(RUNS, measurement(cell, place).folder / RECORD / "runs.parquet").to_pylist()
+    return dict(run)
+
+
+def visits_recorded(cell: Cell, place: Path) -> list[int]:
+    rows = read(VISITS, measurement(cell, place).folder / RECORD / "visits.parquet").to_pandas()
+    return sorted(set(rows["visit"]))
+
+
+def turns(cells: list[Cell], place: Path, limits: Limits | None = None) -> None:
+    take_turns(agenda(cells, place / "visits", limits), launcher=THIS_MACHINE, log=place / "turns.log")
+
+
+def test_cells_of_all_sizes_and_schemes_take_turns_in_rounds(place: Path) -> None:
+    cells = [own("steady", visits=2), own("steady", nodes=2, visits=2), collectives(2), collectives(reduction="ring")]
+    turns(cells, place)
+    order = []
+    for cell in cells:
+        assert (run_of(cell, place)["status"], run_of(cell, place)["ended"]) == ("ok", "visits")
+        rows = read(VISITS, measurement(cell, place).folder / RECORD / "visits.parquet").to_pandas()
+        visits = range(1, rows["visit"].max() + 1)
+        assert cell.visits <= len(visits) <= 2 * cell.visits, "a disturbed visit asks for another one"
+        assert rows.groupby("visit").size().to_dict() == dict.fromkeys(visits, cell.ranks)
+        assert rows.groupby("visit")["turn"].nunique().eq(1).all()
+        order += [(int(turn), cell.path) for turn in rows["turn"].unique()]
+    assert [turn for turn, _ in sorted(order)] == list(range(1, len(order) + 1))
+    assert {cell for _, cell in sorted(order)[:4]} == {cell.path for cell in cells}
+    iterations = read(ITERATIONS, measurement(cells[1], place).folder / RECORD / "iterations.parquet").to_pandas()
+    assert iterations["iteration"].tolist() == (iterations["visit"] - 1).tolist(), "visits count on"
+    assert iterations[["visit", "rank"]].sort_values(["visit", "rank"]).equals(iterations[["visit", "rank"]])
+    alone = iterations[["iteration", "rank", "loss"]].pivot(index="iteration", columns="rank", values="loss")
+    assert alone.nunique(axis=1).eq(2).all(), "each rank and each visit has samples of its own"
+    of_ring = read(COLLECTIVES, measurement(cells[3], place).folder / RECORD / "collectives.parquet")
+    assert set(of_ring["reduction"].to_pylist()) == {"ring"}
+
+
+def test_training_data_that_is_gone_is_said_once_for_each_cell(place: Path) -> None:
+    cells = [own("steady"), own("steady", nodes=2)]
+    shutil.rmtree(place / "images")
+    with pytest.raises(InputError) as error:
+        turns(cells, place)
+    lines = str(error.value).splitlines()
+    assert sorted(line.partition(": ")[0] for line in lines) == sorted(cell.path for cell in cells)
+    assert all("visit 1: storage local: " in line and "snakemake -R prepare_storage" in line for line in lines)
+
+
+def test_a_session_goes_on_where_one_was_killed_while_it_removed_recorded_visits(place: Path) -> None:
+    cell, other = own("steady", visits=1), sgemm("steady", visits=1, own_network=entry("steady"))
+    turns([cell], place)
+    one = measurement(cell, place)
+    recorded = visits_recorded(cell, place)
+    one.done.unlink()
+    shutil.copytree(one.folder / RECORD, one.visit_folder(1))
+    (one.visit_folder(1) / "runs.parquet").unlink()
+    turns([cell, other], place)
+    assert (run_of(other, place)["status"], visits_recorded(cell, place), one.visits) == ("ok", recorded, [])
+    assert one.done.exists()
+
+
+def test_what_cannot_run_is_recorded_as_failed_and_the_others_go_on(place: Path) -> None:
+    """Too much memory, no such device, and processes that are killed in the middle of a later visit."""
+    large = collectives(size=2**60)
+    device = sgemm(device="cuda")
+    killed = own("killed", nodes=2)
+    steady = own("steady", nodes=2)
+    turns([large, device, killed, steady], place)
+    assert str(run_of(large, place)["reason"]).startswith("out of memory: ")
+    assert "cuda" in str(run_of(device, place)["reason"]).lower()
+    assert (run_of(steady, place)["status"], visits_recorded(steady, place)[:3]) == ("ok", [1, 2, 3])
+    # Its first visit was well, and so was the second one when it was made again.
+    assert (run_of(killed, place)["status"], visits_recorded(killed, place)) == ("ok", [1, 2])
+    assert measurement(killed, place).visits == []
+
+
+def test_processes_killed_twice_without_a_word_are_recorded_as_failed(place: Path) -> None:
+    (place / "nets.py").write_text(NETWORKS.replace("self.calls == 2", "self.calls == 1"))
+    killed, steady = own("killed", nodes=2), own("steady", nodes=2)
+    turns([killed, steady], place)
+    assert run_of(killed, place)["status"] == "failed"
+    reason = str(run_of(killed, place)["reason"])
+    assert reason.endswith("killed (signal 9) twice, and nobody says why: most likely out of memory")
+    assert visits_recorded(steady, place)[:3] == [1, 2, 3]
+
+
+def test_a_defect_is_reported_and_the_others_are_recorded(place: Path) -> None:
+    defective, steady = own("defective"), own("steady")
+    with pytest.raises(InputError) as error:
+        turns([defective, steady], place)
+    assert f"{defective.path}: visit 2: ended with exit status" in str(error.value)
+    assert "ZeroDivisionError: division by zero" in str(error.value)
+    assert visits_recorded(steady, place)[:3] == [1, 2, 3]
+    assert not measurement(defective, place).recorded
+    assert measurement(defective, place).visits == [1], "it goes on when it is mended"
+    (place / "nets.py").write_text(NETWORKS.replace("1 / 0", "None"))
+    turns([defective], place)
+    assert visits_recorded(defective, place)[:3] == [1, 2, 3]
+
+
+def test_a_launcher_that_is_not_there_is_named(place: Path) -> None:
+    with pytest.raises(InputError, match="no program 'nosuchrun' to start 2 ranks with"):
+        take_turns(agenda([collectives()], place / "visits"), launcher="nosuchrun -n {ranks}", log=place / "log")
+
+
+def test_a_launcher_that_starts_another_number_is_a_result(place: Path) -> None:
+    one = f"{Path(sys.executable).with_name('mpirun')} --oversubscribe -n 1"
+    take_turns(agenda([collectives()], place / "visits"), launcher=one, log=place / "log")
+    assert "the job needs 2 MPI ranks and MPI started 1" in str(run_of(collectives(), place)["reason"])
+
+
+MANY = 100_000
+
+
+@pytest.fixture
+def started(place: Path) -> Iterator[Callable[[list[Cell]], subprocess.Popen[str]]]:
+    """Starts sessions as jobs do; what is left of them in the end is killed."""
+    sessions = []
+
+    def start(cells: list[Cell]) -> subprocess.Popen[str]:
+        agenda(cells, place / "visits").write(place / "agenda.json")
+        command = [sys.executable, str(PROGRAM), str(place / "agenda.json"), str(place / "turns.log"), THIS_MACHINE]
+        job = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+        sessions.append(job)
+        wait(lambda: job.poll() is not None or all(len(measurement(cell, place).visits) > 1 for cell in cells))
+        assert job.poll() is None, job.communicate()
+        return job
+
+    yield start
+    for job in sessions:
+        job.kill()
+        job.communicate()
+
+
+def wait(until: Callable[[], bool]) -> None:
+    patience = time.monotonic() + 120
+    while not until() and time.monotonic() < patience:
+        time.sleep(0.05)
+    assert until()
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that it started, and those that these started."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent, *_ = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if state != "Z":
+            parents[int(stat.parent.name)] = int(parent)
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def alive(pids: list[int]) -> list[int]:
+    found = []
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state != "Z":
+            found.append(pid)
+    return found
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_no_finished_visit_is_lost_and_the_next_session_goes_on(
+    place: Path, started: Callable[[list[Cell]], subprocess.Popen[str]], end: signal.Signals, nodes: int
+) -> None:
+    cells: list[Cell] = [own("steady", nodes=nodes, visits=MANY)]
+    job = started(cells)
+    processes = descendants(job.pid)
+    assert len(processes) >= nodes
+    before = measurement(cells[0], place).visits
+    if end == signal.SIGINT:  # Ctrl-C is for all that run in the terminal's foreground
+        os.killpg(job.pid, end)
+    else:
+        job.send_signal(end)
+    _, errors = job.communicate(timeout=600)
+    assert job.returncode != 0
+    assert "Traceback" not in errors
+    wait(lambda: not alive(processes))
+    found = measurement(cells[0], place).visits
+    assert found == list(range(1, len(found) + 1))
+    assert found[: len(before)] == before
+    assert not measurement(cells[0], place).recorded
+    turns(cells, place, Limits(minutes=0))
+    assert visits_recorded(cells[0], place) == found
+    assert run_of(cells[0], place)["ended"] == "budget"
+
+
+def test_cells_of_several_workers_a_node_have_as_many_of_each_node() -> None:
+    cell = replace(train(), workers_per_node=2)
+    assert members(cell, 4) == [0, 1]
+    assert members(replace(cell, nodes=3), 4) == [0, 1, 4, 5, 8, 9]
+    assert members(replace(cell, nodes=3), 2) == [0, 1, 2, 3, 4, 5]
+    assert members(train(3), 1) == [0, 1, 2]

@@ -1,0 +1,154 @@
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stallpoint.errors import InputError
+from stallpoint.messages import blocks, fused, message_bytes, messages
+from stallpoint.presets import PRESETS, Preset, preset_from, presets_of, to_values
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
+    presets = presets_of({"half": {"like": "naive", "gradient_bits": 16}, "quarter": {"like": "half", "top_k": 0.5}})
+    assert presets["half"] == Preset(start="after-backward", gradient_bits=16)
+    assert presets["quarter"] == Preset(start="after-backward", gradient_bits=16, top_k=0.5)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"like": "hovorod"}, "presets.mine.like: no preset 'hovorod'; known so far: naive, wfbp"),
+        ({"like": "wfbp", "reduction": "star"}, "presets.mine.reduction: 'star' is not one of library, ring"),
+        ({"like": "wfbp", "gradient_bits": 4}, "presets.mine.gradient_bits: 4 is not one of 8, 16, 32"),
+        ({"like": "wfbp", "top_k": 0}, "presets.mine.top_k: 0 is not a share"),
+        ({"like": "wfbp", "fusion_bytes": 8}, "presets.mine.fusion_bytes: a size above 0 and grouping: fused go"),
+        ({"like": "wfbp", "grouping": "fused"}, "presets.mine.fusion_bytes: a size above 0 and grouping: fused go"),
+        ({"like": "horovod", "backend": "torch"}, "presets.mine.reduction: backend torch has library alone, not ring"),
+        ({"like": "ddp", "gradient_bits": 16}, "presets.mine.backend: ddp goes with"),
+        ({"like": "fsdp", "grouping": "layer"}, "presets.mine.backend: fsdp, grouping: block and sharding: full or"),
+        ({"like": "ddp", "sharding": "full"}, "presets.mine.backend: fsdp, grouping: block and sharding: full or node"),
+        ({"like": "fsdp", "top_k": 0.1}, "presets.mine.backend: fsdp goes with start: layer-ready and whole gradients"),
+        ({"like": "wfbp", "sharding": "optimiser"}, "presets.mine.sharding: optimiser is for backend: ddp alone"),
+        ({"like": "ddp", "gather_ahead": 2}, "presets.mine.gather_ahead: this and reshard are for backend: fsdp alone"),
+        (
+            {"like": "wfbp", "hook": "bf16"},
+            "presets.mine.hook: this, bucket_view and static_graph are for backend: ddp",
+        ),
+        ({"like": "ddp-fp16", "hook_rank": 2}, "presets.mine.hook_rank: a rank of 1 or more, for hook: powersgd alone"),
+        ({"like": "ddp", "static_graph": True, "accumulate": 2}, "presets.mine.static_graph: DistributedDataParallel"),
+        ({"like": "wfbp", "accumulate": 0}, "presets.mine.accumulate: 0 is not a number of 1 or more"),
+        ({"like": "pipeline", "grouping": "merged"}, "presets.mine.sharding: stages goes with backend: mpi, start:"),
+        ({"like": "pipeline", "accumulate": 2}, "presets.mine.sharding: stages goes with backend: mpi, start: after-"),
+        ({"like": "one-weird-trick", "accumulate": 2}, "presets.mine.sharding: outputs goes with backend: mpi, start"),
+        ({"like": "one-weird-trick", "reduction": "ring"}, "presets.mine.sharding: outputs goes with backend: mpi"),
+        ({"like": "one-weird-trick", "gradient_bits": 16}, "presets.mine.sharding: outputs goes with backend: mpi"),
+        ({"like": "one-weird-trick", "start": "never"}, "presets.mine.sharding: outputs goes with backend: mpi, start"),
+        ({"like": "tensorflow", "sharding": "outputs"}, "presets.mine.sharding: outputs goes with backend: mpi"),
+        ({"like": "pipeline", "micro_batches": 0}, "presets.mine.micro_batches: 0 is not a number of 1 or more"),
+        ({"like": "wfbp", "micro_batches": 2}, "presets.mine.micro_batches: is for sharding: stages alone"),
+        ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring adds whole gradients"),
+        ({"like": "wfbp", "segment_bytes": 3}, "presets.mine.segment_bytes: a multiple of 4 bytes"),
+        ({"like": "wfbp", "servers": 2}, "presets.mine.servers: a number of ranks, 0 for all, for reduction: sharded-"),
+        ({"like": "sharded-servers", "servers": -1}, "presets.mine.servers: a number of ranks"),
+        ({"like": "parameter-server", "top_k": 0.1}, "presets.mine.reduction: a parameter-server sends weights back"),
+        ({"like": "local-sgd", "period": 0}, "presets.mine.period: 0 is not a number from 1 on"),
+        ({"like": "downpour", "pull_period": 0}, "presets.mine.pull_period: 0 is not a number from 1 on"),
+        ({"like": "delayed-gradients", "blocks": 0}, "presets.mine.blocks: 0 is not a number from 1 on"),
+        ({"like": "stale-synchronous", "staleness_bound": -1}, "presets.mine.staleness_bound: -1 is below 0; 0 is"),
+        ({"like": "soft-synchronous", "gradients_per_update": -2}, "presets.mine.gradients_per_update: -2 is below 0"),
+        ({"like": "soft-synchronous", "staleness_bound": 1}, "presets.mine.staleness_bound: counts updates of single"),
+        ({"like": "post-local-sgd", "synchronous_steps": -1}, "presets.mine.synchronous_steps: -1 is below 0"),
+        ({"like": "diloco", "outer_step": 0}, "presets.mine.outer_step: 0 is not above 0"),
+        ({"like": "diloco", "outer_momentum": 1}, "presets.mine.outer_momentum: 1 is not from 0 to below 1"),
+        ({"like": "elastic-averaging", "elasticity": 1.5}, "presets.mine.elasticity: 1.5 is not above 0 and at most 1"),
+        ({"like": "wfbp", "period": 4}, "presets.mine.period: is of algorithm averaging and gossip and elastic and"),
+        (
+            {"like": "gossip", "staleness_bound": 2},
+            "presets.mine.staleness_bound: is of algorithm asynchronous, not of",
+        ),
+        ({"like": "local-sgd", "top_k": 0.1}, "presets.mine.gradient_bits: algorithm averaging sends whole values"),
+        ({"like": "local-sgd", "start": "layer-ready"}, "presets.mine.start: algorithm averaging sends all weights"),
+        ({"like": "asynchronous", "reduction": "ring"}, "presets.mine.reduction: algorithm asynchronous has servers"),
+        ({"like": "asynchronous", "backend": "mpi-copied"}, "presets.mine.backend: the servers of algorithm async"),
+        ({"like": "gossip", "reduction": "ring"}, "presets.mine.backend: gossip reduces nothing"),
+        ({"like": "asynchronous", "server_optimiser": "lars"}, "presets.mine.server_optimiser: 'lars' is not one of"),
+        ({"like": "wfbp", "algorithm": "hogwild"}, "presets.mine.algorithm: 'hogwild' is not one of synchronous,"),
+        ({"like": "horovod", "start": "never"}, "presets.mine.start: never goes with device_prefetch alone"),
+    ],
+)
+def test_presets_that_cannot_be_are_named(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        presets_of({"mine": entry})
+    assert str(error.value).startswith(message)
+
+
+def test_a_name_stallpoint_uses_is_not_taken_again() -> None:
+    with pytest.raises(InputError, match=r"presets\.ddp: that name is taken"):
+        presets_of({"ddp": {"like": "wfbp"}})
+
+
+def test_a_cell_s_preset_comes_back() -> None:
+    for known in PRESETS.values():
+        assert preset_from(asdict(known.preset)) == preset_from(to_values(known.preset)) == known.preset
+    told = to_values(PRESETS["wfbp"].preset)
+    assert not {"algorithm", "sharding", "accumulate"} & set(told), "records made before there were any say the same"
+    with pytest.raises(InputError, match="preset: unknown speed"):
+        preset_from({"speed": 1})
+
+
+def test_the_schema_knows_the_same_fields() -> None:
+    schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
+    entry = schema["properties"]["presets"]["additionalProperties"]["properties"]
+    assert set(entry) == {"like", *(field.name for field in fields(Preset))}
+
+
+@given(st.lists(st.integers(1, 100)), st.integers(1, 150))
+def test_fused_groups_are_as_large_as_wanted_and_no_larger_than_needed(sizes: list[int], wanted: int) -> None:
+    groups = fused(sizes, wanted)
+    assert [position for group in groups for position in group] == list(range(len(sizes)))
+    for group in groups[:-1]:
+        assert sum(sizes[position] for position in group) >= wanted
+    for group in groups:
+        assert sum(sizes[position] for position in group[:-1]) < wanted
+
+
+def test_messages_go_from_the_last_layer_to_the_first() -> None:
+    assert messages(Preset(), [10, 0, 20, 30]) == [[3], [2], [0]]
+    assert messages(PRESETS["none"].preset, [10, 0, 20, 30]) == []
+    assert messages(PRESETS["local-sgd"].preset, [10, 0, 20, 30]) == [[3, 2, 0]]
+    assert messages(Preset(grouping="fused", fusion_bytes=40), [10, 0, 20, 30]) == [[3, 2], [0]]
+    assert messages(Preset(grouping="merged"), [10, 0, 20, 30]) == [[3], [2], [0]]
+    assert messages(Preset(grouping="merged"), [10, 0, 20, 30], lambda layers: [[0], [1, 2]]) == [[3], [2, 0]]
+
+
+def test_compressed_messages_are_shorter() -> None:
+    assert message_bytes(Preset(gradient_bits=8), [400]).tolist() == [100]
+    assert message_bytes(Preset(top_k=0.1), [400]).tolist() == [80]  # a value and its place for each
+    assert message_bytes(Preset(top_k=0.1, gradient_bits=16), [400]).tolist() == pytest.approx([60])
+
+
+def test_half_as_many_bits_are_half_the_bytes_whoever_compresses() -> None:
+    assert message_bytes(PRESETS["ddp-bf16"].preset, [400]).tolist() == [200]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["conv1", "relu", "fc6", "fc7"], [[0], [2], [3]]),
+        (["embedding", "block1.qkv", "block1.fc", "block2.qkv", "norm"], [[0, 4], [1, 2], [3]]),
+        (["network.embedding", "network.block1.qkv", "network.block2.qkv"], [[0], [1], [2]]),
+        (["model.h.0.qkv", "model.h.0.fc", "model.h.1.qkv", "model.norm"], [[3], [0, 1], [2]]),
+        (["conv2.0.conv1", "conv2.1.conv1", "fc"], [[2], [0], [1]]),
+    ],
+)
+def test_blocks_are_the_modules_that_a_network_consists_of(names: list[str], expected: list[list[int]]) -> None:
+    sizes = [0 if name == "relu" else 4 for name in names]
+    assert blocks(names, sizes) == expected
+    fsdp = PRESETS["fsdp"].preset
+    assert messages(fsdp, sizes, names=names) == [group[::-1] for group in reversed(expected)]

@@ -1,0 +1,525 @@
+"""Expanding a study: what runs, what is left out and why, and messages for wrong entries."""
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from small_study import BLOCK, CONFIG, ROOT, SCHEMA, study
+
+from stallpoint.cells import CollectivesCell, ImportedCollectivesCell, TrainCell
+from stallpoint.errors import InputError
+from stallpoint.kinds import cell_from_json
+from stallpoint.study import Study, expand
+from stallpoint.study.catalogue import REGISTRIES
+
+TRACE = {
+    "files": "trace.txt", "network": "own-network", "nodes": 2, "batch": 32, "storage": "nfs", "scaling": "weak",
+    "read": 0.5,
+}  # fmt: skip
+
+
+def imported(**changes: Any) -> dict[str, Any]:
+    """The hardware of `CONFIG` and another with one imported run, changed; None leaves a key out."""
+    trace = {key: value for key, value in {**TRACE, **changes}.items() if value is not None}
+    return {**CONFIG["hardware"], "old": {"device": "cuda", "nodes": 2, "traces": [trace]}}
+
+
+def converted(**changes: Any) -> dict[str, Any]:
+    """The storage of `CONFIG` and one that is converted from it, changed."""
+    return {"storage": {**CONFIG["storage"], "b": {"path": "b", "format": "tar", "convert_from": "disk", **changes}}}
+
+
+def log(**changes: Any) -> dict[str, Any]:
+    return {"file": "log.txt", "nodes": 2, "format": "osu", **changes}
+
+
+def block(**changes: Any) -> dict[str, Any]:
+    return {**BLOCK, **changes}
+
+
+def train_cells(expanded: Study) -> list[TrainCell]:
+    return [cell for cell in expanded.cells.values() if isinstance(cell, TrainCell)]
+
+
+def reasons(expanded: Study) -> list[str]:
+    return [entry.reason for entry in expanded.left_out]
+
+
+def test_strong_scaling_splits_the_global_batch() -> None:
+    cells = train_cells(study())
+    assert [(cell.nodes, cell.worker_batch, cell.global_batch) for cell in cells] == [(1, 8, 8), (2, 4, 8), (4, 2, 8)]
+
+
+def test_weak_scaling_keeps_the_worker_batch() -> None:
+    cells = train_cells(study(matrix=[block(scaling="weak")]))
+    assert [(cell.nodes, cell.worker_batch, cell.global_batch) for cell in cells] == [(1, 8, 8), (2, 8, 16), (4, 8, 32)]
+
+
+def test_compute_cells_are_one_worker_at_the_batches_of_the_node_counts_even_beyond_the_hardware() -> None:
+    cells = train_cells(study(matrix=[block(scaling="compute", nodes=[1, 8], sync=["naive", "wfbp"])]))
+    assert [(cell.nodes, cell.ranks, cell.batch, cell.worker_batch, cell.sync) for cell in cells] == [
+        (1, 1, 8, 8, "none"),
+        (1, 1, 1, 1, "none"),
+    ]
+
+
+def test_workers_per_node_multiply_the_ranks() -> None:
+    hardware = {"gpus": {"device": "cuda", "nodes": 2, "workers_per_node": 4}}
+    cells = train_cells(study(hardware=hardware, matrix=[block(hardware="gpus", nodes=[1, 2])]))
+    assert [(cell.ranks, cell.worker_batch) for cell in cells] == [(4, 2), (8, 1)]
+
+
+def test_a_pipeline_sends_and_receives_among_as_many_stages_as_there_can_be() -> None:
+    hardware = {"cpu": {"device": "cpu", "nodes": 4, "workers_per_node": 3}}
+    expanded = study(
+        hardware=hardware, collectives={},
+        matrix=[block(nodes=[2, 3], batch=36, sync="pipeline"), block(nodes=3, batch=36, scaling="compute")],
+    )  # fmt: skip
+    assert reasons(expanded) == ["9 stages, but network alexnet can be cut into 8 at most"]
+    (sent,) = expanded.of_kind("collectives")
+    assert isinstance(sent, CollectivesCell)
+    assert (sent.place, sent.operations) == ((2, 3), ["all-reduce", "send-receive"])
+
+
+def test_networks_without_outputs_to_split_are_left_out() -> None:
+    expanded = study(
+        collectives={},
+        matrix=[block(network=["alexnet", "squeezenet"], nodes=[1, 2], batch=4, sync="one-weird-trick")],
+    )
+    assert reasons(expanded) == [
+        "preset one-weird-trick splits fully-connected layers behind convolutions, and squeezenet has none"
+    ]
+    (sent,) = expanded.of_kind("collectives")
+    assert isinstance(sent, CollectivesCell)
+    assert sent.operations == ["all-reduce", "all-gather", "reduce-scatter"]
+
+
+def test_workers_per_node_are_an_axis_up_to_those_of_the_hardware() -> None:
+    hardware = {"gpus": {"device": "cuda", "nodes": 2, "workers_per_node": 4}}
+    expanded = study(
+        hardware=hardware,
+        matrix=[
+            block(hardware="gpus", nodes=1, workers_per_node=[1, 2, 4, 8]),
+            block(hardware="gpus", nodes=2, workers_per_node=4),
+        ],
+        exclude=["workers_per_node == 2"],
+        collectives={},
+    )
+    assert [(cell.nodes, cell.workers_per_node, cell.ranks) for cell in train_cells(expanded)] == [
+        (1, 1, 1), (1, 4, 4), (2, 4, 8),
+    ]  # fmt: skip
+    assert reasons(expanded) == ["excluded: workers_per_node == 2", "8 workers on a node, but hardware gpus has 4"]
+    assert {(cell.nodes, cell.workers_per_node) for cell in expanded.of_kind("collectives")} == {(1, 4), (2, 4)}
+    assert all("/workers_per_node~" in cell.path for cell in train_cells(expanded))
+    assert "2 × 4" in expanded.plan()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"nodes": 8}, "8 nodes, but hardware cpu has 4"),
+        ({"nodes": 4, "batch": 2}, "b < 1: batch 2 on 4 workers"),
+        ({"nodes": 3, "batch": 8}, "batch 8 is not divisible by 3 workers"),
+        (
+            {"nodes": 2, "batch": 8, "sync": "thirds"},
+            "b = 4 is not divisible by the 3 parts of preset thirds (accumulate)",
+        ),
+        (
+            {"nodes": 2, "batch": 8, "sync": "hsdp"},
+            "preset hsdp shards inside a node, which has one worker; fsdp shards over all",
+        ),
+        (
+            {"nodes": 2, "batch": 6, "sync": "pipeline"},
+            "B = 6 is not divisible by the 4 micro_batches of preset pipeline",
+        ),
+        (
+            {"nodes": 2, "batch": 3, "scaling": "weak", "sync": "pipeline"},
+            "B = 6 is not divisible by the 4 micro_batches of preset pipeline",
+        ),
+        (
+            {"network": "inception-v3", "nodes": 2, "batch": 2},
+            "b = 1, but network inception-v3 trains on 2 samples at least",
+        ),
+    ],
+)
+def test_impossible_combinations_are_left_out_with_the_reason(change: dict[str, Any], reason: str) -> None:
+    presets = {"thirds": {"like": "wfbp", "accumulate": 3}}
+    expanded = study(matrix=[block(nodes=1), block(**change)], presets=presets)
+    assert reasons(expanded) == [reason]
+    assert len(train_cells(expanded)) == 1
+    assert reason in expanded.plan()
+
+
+TEXT = {"path": "text", "format": "tokens", "generate": 4}
+
+
+@pytest.mark.parametrize(
+    ("network", "storage", "reason"),
+    [
+        ("gpt2-small", "disk", "network gpt2-small takes tokens, but storage disk holds images"),
+        ("alexnet", "text", "network alexnet takes images, but storage text holds tokens"),
+        (
+            "gpt2-small",
+            "short",
+            "sequences of 1024 tokens out of 50257, but storage short holds sequences of 512",
+        ),
+        ("small", "text", "small takes sequences of 16 tokens out of 100, but storage text holds sequences of 1024"),
+        ("inception-v3", "raw", "takes images of 299x299 pixels, but storage raw holds images of 256x256 pixels"),
+    ],
+)
+def test_a_network_and_a_storage_that_do_not_fit_are_left_out(network: str, storage: str, reason: str) -> None:
+    expanded = study(
+        storage={
+            **CONFIG["storage"],
+            "text": TEXT,
+            "short": {**TEXT, "path": "short", "sequence_length": 512},
+            "raw": {"path": "raw", "format": "raw", "generate": 8},
+        },
+        networks={"small": {"build": "small:build", "sequence_length": 16, "vocabulary": 100}},
+        matrix=[
+            block(nodes=1),
+            block(nodes=1, network="gpt2-small", storage="text"),
+            block(network=network, storage=storage),
+        ],
+        sgemm={"batches": 1},
+    )
+    assert [(cell.network, cell.storage) for cell in train_cells(expanded)] == [
+        ("alexnet", "disk"),
+        ("gpt2-small", "text"),
+    ]
+    assert [cell.network for cell in expanded.of_kind("sgemm")] == ["alexnet", "gpt2-small"]
+    assert (expanded.tokens["gpt2-small"], expanded.tokens["small"], expanded.tokens.get("alexnet")) == (1024, 16, None)
+    assert len(expanded.left_out) == 3
+    assert all(reason in text for text in reasons(expanded))
+
+
+def test_cells_of_a_users_network_carry_its_entry_and_others_none() -> None:
+    mine = {"build": "my_package.nets:build", "image_size": 64}
+    expanded = study(networks={"mine": mine}, matrix=[block(network=["mine", "alexnet"])], sgemm={"batches": 1})
+    for cell in [*train_cells(expanded), *expanded.of_kind("sgemm")]:
+        assert cell.own_network == (mine if cell.network == "mine" else None)
+        assert cell_from_json(cell.to_json()) == cell
+
+
+def test_conditions_exclude_cells_of_the_matrix() -> None:
+    expanded = study(exclude=["network == 'alexnet' and nodes > 1", "worker_batch < 3"])
+    assert [cell.nodes for cell in train_cells(expanded)] == [1]
+    assert reasons(expanded) == ["excluded: network == 'alexnet' and nodes > 1"] * 2
+
+
+def test_an_included_cell_is_added_after_exclusion() -> None:
+    entry = {key: BLOCK[key] for key in ("network", "hardware", "storage", "scaling")} | {"nodes": 2, "batch": 2}
+    expanded = study(exclude=["nodes > 1"], include=[entry])
+    assert [(cell.nodes, cell.batch) for cell in train_cells(expanded)] == [(1, 8), (2, 2)]
+
+
+def test_an_included_cell_changes_the_settings_of_that_cell_alone() -> None:
+    before = study(repeats=2)
+    entry = block(nodes=2, iterations=99, repeats=1)
+    after = study(repeats=2, include=[entry])
+    changed = [path for path, cell in after.cells.items() if before.cells.get(path) != cell]
+    assert len(changed) == 1
+    assert after.cells[changed[0]].iterations == 99
+    assert set(before.cells) - set(after.cells) == {changed[0].replace("repeat~1", "repeat~2")}
+
+
+def test_supporting_jobs_follow_from_the_training_cells() -> None:
+    expanded = study(sgemm={"batches": [4, 1]}, collectives={"largest": 5000}, storage_reads={})
+    assert [cell.batches for cell in expanded.of_kind("sgemm")] == [[1, 4]]
+    assert [(cell.nodes, cell.message_bytes) for cell in expanded.of_kind("collectives")] == [
+        (2, [1024, 4096, 5000]),
+        (4, [1024, 4096, 5000]),
+    ]
+    assert [cell.nodes for cell in expanded.of_kind("storage")] == [1, 2, 4]
+
+
+def itself() -> list[Any]:
+    """A list that contains itself, as an anchor in YAML can make it."""
+    entry: list[Any] = []
+    entry.append(entry)
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"matrix": [block(network="alexnett")]},
+            "matrix[0].network: unknown network 'alexnett', did you mean 'alexnet'",
+        ),
+        ({"matrix": [block(hardware="gpu")]}, "matrix[0].hardware: unknown hardware 'gpu'"),
+        ({"matrix": [block(storage="dsk")]}, "matrix[0].storage: unknown storage 'dsk', did you mean 'disk'"),
+        ({"matrix": [block(bacth=3)]}, "matrix[0]: unknown key 'bacth', did you mean 'batch'"),
+        ({"matrix": [block(batch=-4)]}, "matrix[0].batch: -4 is less than 1"),
+        ({"matrix": [block(batch=[8, -4])]}, "matrix[0].batch[1]: -4 is less than 1"),
+        ({"matrix": [block(sync="wfpb")]}, "matrix[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
+        ({"matrix": [block(nodes="two")]}, "matrix[0].nodes: 'two' should be of type integer"),
+        ({"iteration": 3}, "unknown key 'iteration', did you mean 'iterations'"),
+        ({"storage": {"disk": {"format": "files"}}}, "storage.disk: missing path"),
+        ({"exclude": ["nods > 1"]}, "exclude[0]: 'nods > 1'"),
+        ({"exclude": ["prefetch"]}, "exclude[0]: 'prefetch': prefetch is neither true nor false"),
+        ({"matrix": [block(nodes=2.0)]}, "matrix[0].nodes: 2.0 should be of type integer"),
+        ({"matrix": [block(batch=[4, 8.0])]}, "matrix[0].batch[1]: 8.0 should be of type integer"),
+        ({"repeats": 10**9}, "repeats: 1000000000 is greater than the maximum of 1000"),
+        ({"matrix": [block(nodes=list(range(1, 1001)), batch=list(range(1, 2001)))]}, "matrix[0]: 2,000,000 training"),
+        (
+            {"what_if": [{"bandwidth": list(range(1, 101)), "latency": [one / 100 for one in range(1, 101)]}]},
+            "what_if[0]: 10,000 scenarios; at most 1,000",
+        ),
+        ({"precision": float("nan")}, "precision: nan is not a number that can be used"),
+        ({"precision": float("inf")}, "precision: inf is not a number that can be used"),
+        ({"hardware": {8: {"device": "cpu", "nodes": 1}}}, "hardware: key 8 is no text"),
+        ({"hardware": {"a\n": {"device": "cpu", "nodes": 1}}}, "hardware"),
+        ({"what_if": itself()}, "nested more than 50 levels deep, or an entry that contains itself"),
+        ({"matrix": [block(nodes=8)]}, "no cell to run"),
+        ({"what_if": [{"sync": "wfpb"}]}, "what_if[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
+        ({"what_if": [{"bandwith": 2}]}, "what_if[0]: unknown key 'bandwith', did you mean 'bandwidth'?"),
+        ({"what_if": [{}, {"latency": 0}]}, "what_if[1].latency"),
+        ({"what_if": [{"link": {"latency": 1e-6}}]}, "what_if[0].link: missing bandwidth"),
+        (
+            {"networks": {"mine": {"build": "a:b"}}},
+            "networks.mine: should say what it takes, image_size, or sequence_length and vocabulary, but says nothing",
+        ),
+        ({"networks": {"mine": {"build": "a:b", "image_size": 0}}}, "networks.mine.image_size: 0 is less than 1"),
+        (
+            {"networks": {"alexnet": {"build": "a:b", "image_size": 8}}},
+            "networks.alexnet: is a network of stallpoint already",
+        ),
+        (
+            {"storage": {"disk": {**CONFIG["storage"]["disk"], "vocabulary": 9}}},
+            "storage.disk.vocabulary: only says how to make a storage of format tokens",
+        ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "cudnn": False}}},
+            "hardware.cpu.cudnn: is for what is measured here with device: cuda, but cpu has device: cpu; leave it out",
+        ),
+        (
+            {"storage": {"disk": {**CONFIG["storage"]["disk"], "image_size": 299}}},
+            "storage.disk.image_size: only says how to make a storage of format raw",
+        ),
+        (
+            {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "images", "format": "raw"}}},
+            "storage.b.path: images already holds the files samples of storage.disk",
+        ),
+        (
+            {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "./x/../images/", "format": "raw"}}},
+            "storage.b.path: ./x/../images/ already holds the files samples of storage.disk",
+        ),
+        (
+            {"storage": {"disk": CONFIG["storage"]["disk"], "b": {**CONFIG["storage"]["disk"], "generate": 17}}},
+            "storage.b.path: images already holds the samples that storage.disk generates, which are others",
+        ),
+        ({"storage": {"disk": {**CONFIG["storage"]["disk"], "path": " "}}}, "storage.disk.path: an empty path"),
+        (converted(convert_from="dsk"), "storage.b.convert_from: unknown storage 'dsk', did you mean 'disk'?"),
+        (converted(generate=3), "storage.b.convert_from: disk: its samples are those of disk or generated, not both"),
+        (converted(format="tokens"), "storage.b.convert_from: disk: format tokens holds tokens, no images"),
+        (converted(convert_from="b"), "storage.b.convert_from: b: b from b: none of them is there to begin with"),
+        (converted(image_size=9), "storage.b.image_size: only says how to make a storage of format raw"),
+        ({"external_tables": {"a": "x\0y.csv"}}, "external_tables.a: 'x\\x00y.csv' has characters that no path has"),
+        ({"external_tables": {"a": "/tmp"}}, "external_tables.a: /tmp is a folder; a file is expected"),
+        ({"claims": ["papers", "/tmp"]}, "claims[1]: /tmp is a folder; a file is expected"),
+        (
+            {"claims": ["my{1}.yaml"]},
+            "claims[0]: my{1}.yaml has a brace, which the workflow takes for a wildcard; rename",
+        ),
+        ({"external_tables": {"t": "a}.csv"}}, "external_tables.t: a}.csv has a brace"),
+        ({"claims": ["x" * 300 + ".yaml"]}, f"claims[0]: {'x' * 80}... is longer than file systems take: 255 bytes"),
+        ({"hardware": imported(files="/tmp")}, "hardware.old.traces[0].files: /tmp is a folder; a file is expected"),
+        (
+            {"hardware": {**CONFIG["hardware"], "old": {"device": "cuda", "nodes": 2, "collectives": [log(file="/")]}}},
+            "hardware.old.collectives[0].file: / is a folder; a file is expected",
+        ),
+        (
+            {"networks": {"mine": {"build": f"{'x' * 300}.py:b", "image_size": 8}}},
+            f"networks.mine.build: {'x' * 80}... is longer than file systems take",
+        ),
+        ({"archives": ["a\nb.zip"]}, "archives[0]: 'a\\nb.zip' has characters that no path has"),
+        ({"matrix": [], "storage": {}}, "no cell to run: matrix leaves out every combination, and nothing is imported"),
+        ({"hardware": imported(network=None)}, "hardware.old.traces[0]: missing network"),
+        ({"hardware": imported(read=None)}, "hardware.old.traces[0]: missing read: with prefetch > 0 the files say"),
+        ({"hardware": imported(raed=1)}, "hardware.old.traces[0]: unknown key 'raed', did you mean 'read'"),
+        (
+            {"hardware": imported(files=["a", "b", "c"])},
+            "hardware.old.traces[0].files: 3 files, one for each rank, but 2",
+        ),
+        ({"hardware": imported(scaling="strong", batch=33)}, "hardware.old.traces[0]: batch 33 is not divisible by 2"),
+        ({"hardware": imported(warmup=100)}, "hardware.old.traces[0]: of 100 iterations, warmup 100 leaves none"),
+        (
+            {"hardware": {"cpu": {"device": "cpu", "nodes": 8, "precision": "tf32"}}},
+            "hardware.cpu.precision: tf32 is of CUDA devices; a CPU has float32 and bf16",
+        ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "precision": "fp16"}}},
+            "hardware.cpu.precision: fp16 is of CUDA devices; a CPU has float32 and bf16",
+        ),
+        ({"hardware": imported(sync="ring")}, "hardware.old.traces[0].sync: unknown preset 'ring'; known: naive, wfbp"),
+        ({"hardware": imported(sync="horovod")}, "hardware.old.traces[0].sync: the files say how long each layer"),
+        (
+            {"hardware": imported(), "matrix": [block(hardware=["cpu", "old"])]},
+            "matrix[0].hardware: old is imported, its runs are those under hardware.old.traces",
+        ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(nodes=1)]}}},
+            "hardware.cpu.collectives[0]: one worker has nothing to all-reduce",
+        ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(format="ncc-test")]}}},
+            "hardware.cpu.collectives[0].format: unknown format 'ncc-test', did you mean 'nccl-tests'?; known: nccl",
+        ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(), log(reduction="rnig")]}}},
+            "hardware.cpu.collectives[1].reduction: unknown reduction 'rnig', did you mean 'ring'?; known: library",
+        ),
+        (
+            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(backend="ddp")]}}},
+            "hardware.cpu.collectives[0].backend: unknown backend 'ddp'; known: mpi, mpi-copied, torch",
+        ),
+        (
+            {"storage": {"disk": {"path": "images", "format": "file"}}},
+            "storage.disk.format: unknown format 'file', did you mean 'files'?; known: files, idx, tar, lmdb,",
+        ),
+        (
+            {"presets": {"mine": {"like": "wfbp", "grouping": "layers"}}},
+            "presets.mine.grouping: unknown grouping 'layers', did you mean 'layer'?; known: layer, fused, merged",
+        ),
+        (
+            {"presets": {"mine": {"like": "ddp", "backend": "ddp"}}},
+            "presets.mine.backend: unknown backend 'ddp'; known: mpi, mpi-copied, torch",
+        ),
+        ({"include": [block(nodes=1, sync="wfpb")]}, "include[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
+        ({"archives": ["other.zip"]}, "archives: those of other studies cannot be taken here"),
+    ],
+)
+def test_wrong_entries_are_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        study(**changes)
+    assert message in str(error.value)
+
+
+def test_every_wrong_entry_is_listed_at_once() -> None:
+    with pytest.raises(InputError) as error:
+        study(seed=-1, matrix=[block(batch=0)])
+    assert str(error.value).count("\n") == 1
+    with pytest.raises(InputError) as error:
+        study(matrix=[block(network=["alexnet", "alexnett"], hardware="gpu"), block(sync="wfpb")])
+    assert str(error.value).count("\n") == 2
+
+
+@given(
+    nodes=st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True),
+    batch=st.lists(st.integers(1, 64), min_size=1, max_size=4, unique=True),
+    scaling=st.lists(st.sampled_from(["strong", "weak", "compute"]), min_size=1, max_size=3, unique=True),
+)
+def test_no_cell_is_ever_wrong_and_none_gets_lost(nodes: list[int], batch: list[int], scaling: list[str]) -> None:
+    blocks = [block(nodes=nodes, batch=batch, scaling=scaling), block(nodes=1, scaling="weak")]
+    expanded = study(matrix=blocks)
+    for cell in train_cells(expanded):
+        assert cell.worker_batch >= 1
+        assert cell.nodes <= 4
+        if cell.scaling == "strong":
+            assert cell.global_batch == cell.batch
+    distinct = {(n, b, s) for n in nodes for b in batch for s in scaling} | {(1, 8, "weak")}
+    compute = {b // n for n, b, s in distinct if s == "compute" and b % n == 0}
+    others = {(n, b, s) for n, b, s in distinct if s != "compute" and n <= 4 and (s == "weak" or b % n == 0)}
+    assert len(train_cells(expanded)) == len(compute) + len(others)
+
+
+def test_imported_runs_are_cells_and_the_same_axes_again_are_repeats() -> None:
+    hardware = imported()
+    hardware["old"]["traces"].append({**TRACE, "files": ["again0.txt", "again1.txt"]})
+    expanded = expand({"study": "old", "hardware": hardware, "sgemm": {"batches": 1}, "collectives": {}}, SCHEMA)
+    first, second = expanded.cells.values()
+    assert (first.kind, first.ranks, first.repeat, second.repeat) == ("imported-train", 2, 1, 2)
+    assert first.path == (
+        "imported-train/network~own-network/hardware~old/nodes~2/workers_per_node~1/batch~32/storage~nfs/scaling~weak/sync~wfbp/"
+        "prefetch~1/repeat~1"
+    )
+    assert (first.files, second.files) == (["trace.txt"], ["again0.txt", "again1.txt"])
+    assert (first.worker_batch, first.global_batch, first.iterations) == (32, 64, 100)
+    assert "imported-train" in expanded.plan()
+    assert [cell_from_json(cell.to_json()) for cell in (first, second)] == [first, second]
+
+
+def test_imported_all_reduces_take_the_place_of_the_job() -> None:
+    hardware = {"cpu": {"device": "cpu", "nodes": 4, "collectives": [log(), log(nodes=8), log(file="again.txt")]}}
+    expanded = study(hardware=hardware, collectives={}, repeats=2)
+    cells = [cell for cell in expanded.cells.values() if not isinstance(cell, TrainCell)]
+    measured = [(cell.nodes, cell.repeat) for cell in cells if isinstance(cell, CollectivesCell)]
+    read = [(c.nodes, c.repeat, c.files) for c in cells if isinstance(c, ImportedCollectivesCell)]
+    assert measured == [(4, 1), (4, 2)]
+    assert read == [(2, 1, ["log.txt"]), (8, 1, ["log.txt"]), (2, 2, ["again.txt"])]
+
+
+@pytest.mark.parametrize(
+    "name", ["config.yaml", "studies/keuper-2016.yaml", "studies/shi-2018.yaml", "studies/shi-2018-table-vi.yaml"]
+)
+def test_shipped_studies_are_valid_and_cells_survive_json(name: str) -> None:
+    expanded = expand(yaml.safe_load((ROOT / "config" / name).read_text()), SCHEMA)
+    for path, cell in expanded.cells.items():
+        assert cell_from_json(cell.to_json()) == cell
+        assert cell.path == path
+
+
+@pytest.mark.parametrize("key", REGISTRIES)
+def test_the_schema_leaves_names_to_the_registries(key: str) -> None:
+    part = SCHEMA
+    for step in key.replace("[]", ".[]").split("."):
+        into = {"[]": part.get("items"), "<name>": part.get("additionalProperties")}
+        part = into[step] if step in into else part["properties"][step]
+    assert part["type"] == "string"
+    assert "enum" not in part
+
+
+def test_cells_carry_what_their_preset_does() -> None:
+    cells = train_cells(study(presets={"short": {"like": "wfbp", "gradient_bits": 8}}, matrix=[block(sync="short")]))
+    assert {cell.sync for cell in cells} == {"short"}
+    assert all(cell.preset["gradient_bits"] == 8 for cell in cells)
+
+
+def test_collectives_are_timed_for_each_reduction_that_is_used() -> None:
+    expanded = study(
+        collectives={}, matrix=[block(nodes=[1, 2], sync=["naive", "wfbp", "horovod", "ddp"], scaling="strong")]
+    )
+    assert [(cell.nodes, cell.backend, cell.reduction) for cell in expanded.of_kind("collectives")] == [
+        (2, "mpi", "library"),
+        (2, "mpi", "ring"),
+        (2, "torch", "library"),
+    ]
+
+
+def test_collectives_are_those_that_the_presets_send() -> None:
+    expanded = study(
+        hardware={"cpu": {"device": "cpu", "nodes": 2, "workers_per_node": 2}},
+        collectives={"operations": "broadcast"}, matrix=[block(nodes=2, sync=["hsdp", "wfbp"], batch=8)],
+    )  # fmt: skip
+    both = ["all-reduce", "all-gather", "reduce-scatter", "broadcast"]
+    assert [(cell.place, cell.backend, cell.operations) for cell in expanded.of_kind("collectives")] == [
+        ((1, 2), "torch", both),
+        ((2, 1), "torch", ["all-reduce", "broadcast"]),
+        ((2, 2), "mpi", ["all-reduce", "broadcast"]),
+        ((2, 2), "torch", ["all-reduce", "broadcast"]),
+    ]  # fmt: skip
+
+
+def test_a_script_calls_for_what_its_preset_sends() -> None:
+    config = yaml.safe_load((ROOT / "config/studies/own-script-fsdp.yaml").read_text())
+    (cell,) = expand(config, SCHEMA).of_kind("collectives")
+    assert (cell.place, cell.operations) == ((2, 1), ["all-reduce", "all-gather", "reduce-scatter"])
+
+
+def test_a_visit_holds_whole_periods_of_an_algorithm_that_does_not_change() -> None:
+    for sync, iterations in (("local-sgd", 8), ("downpour", 5), ("gossip", 3), ("asynchronous", 1)):
+        cells = train_cells(study(iterations=iterations, matrix=[block(nodes=2, sync=sync, scaling="strong")]))
+        assert {cell.sync for cell in cells} == {sync}
+    with pytest.raises(InputError, match="iterations: 6, but preset local-sgd does the same again after 4 iterations"):
+        study(iterations=6, matrix=[block(sync="local-sgd")])
+    with pytest.raises(InputError, match="sync: preset post-local-sgd changes in the course of training"):
+        study(iterations=4, matrix=[block(sync="post-local-sgd")])
+
+
+def test_archives_are_handed_in_so_nothing_of_a_study_knows_how_they_are_stored() -> None:
+    for module in (ROOT / "src/stallpoint/study").glob("*.py"):
+        assert "import stallpoint.archive" not in module.read_text()
+        assert "from stallpoint.archive" not in module.read_text()
