@@ -52,8 +52,8 @@ STUDY: dict[str, Any] = {
 CHECKED = "results/history/tables/runs.parquet"
 LATEST = 60.0
 """Seconds from the beginning of a run within which its fault comes: about what a run without one takes."""
-PATIENCE = 420.0
-"""Seconds after which a run counts as hanging: it may wait five minutes for Slurm, beside what it takes itself."""
+PATIENCE = 1800.0
+"""Seconds after which a run counts as hanging: it may wait five minutes for Slurm, and the machine may be busy."""
 
 
 class History:

@@ -31,7 +31,7 @@ SOCKET_BUFFERS = {  # bytes, by whether links are shaped: least, at the start, m
     False: {"tcp_wmem": "4096 16384 4194304", "tcp_rmem": "4096 131072 6291456"},
 }
 SHAPER_QUEUE = "200ms"  # what a link delays before it drops: many senders to one node are no loss
-PATIENCE = 30.0  # s that a command may take
+PATIENCE = 1800.0  # s that a command may take, on a machine that may be busy
 
 
 class ClusterError(RuntimeError):

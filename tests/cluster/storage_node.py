@@ -24,7 +24,7 @@ PRIVATE = {"/run": "run", "/var/lib/glusterd": "glusterd", "/var/log/glusterfs":
 """Folders of GlusterFS's daemons and what takes their place, below the host's disk."""
 MANAGEMENT_PORT = 24007  # GlusterFS's own default
 BRICK = "glusterfsd"  # the program that serves the data
-START_TIME, STOP_TIME = 30.0, 10.0  # s until the volume has to be served, and its processes gone
+START_TIME, STOP_TIME = 300.0, 120.0  # s until the volume has to be served, and its processes gone
 
 OPTIONS = {
     # Caches in the client's memory: without them a page that is dropped from the kernel's comes over the link again.

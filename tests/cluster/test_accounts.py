@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, run, wait_until
+from hosts import PATIENCE
 
 from stallpoint.accounting import command, from_sacct
 
@@ -17,7 +18,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "two nodes": ("srun sleep 2", "--nodes=2", "--ntasks=2"),
     "exit status": ("exit 3",),
     "signal": ("kill -KILL $$",),
-    "time limit": (LONG, "--time=1"),
+    "time limit": (LONG, "--time=10"),
     "cancelled": (LONG,),
     "held": (LONG, "--nodes=4", "--hold"),
 }
@@ -38,12 +39,14 @@ def accounts(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         return rows().get(name, {}).get("state") == "RUNNING"
 
     try:
-        wait_until(lambda: running("time limit") and running("cancelled"), 120, "the jobs do not run")
+        wait_until(lambda: running("time limit") and running("cancelled"), PATIENCE, "the jobs do not run")
         time.sleep(1)  # to be seen in accounts that count seconds
         run("scancel", jobs["cancelled"], jobs["held"])
-        # The shortest time limit is a minute, but the end of a job may be moved.
+        # The shortest time limit is a minute, but the end of a job may be moved; ten, as starting may take as long.
         run("scontrol", "update", f"JobId={jobs['time limit']}", "EndTime=now+1")
-        wait_until(lambda: len(rows()) == len(jobs) and all(row["ended"] for row in rows().values()), 300, "jobs go on")
+        wait_until(
+            lambda: len(rows()) == len(jobs) and all(row["ended"] for row in rows().values()), PATIENCE, "jobs go on"
+        )
         yield rows()
     finally:
         run("scancel", *jobs.values())

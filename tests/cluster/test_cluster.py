@@ -14,6 +14,7 @@ from pathlib import Path
 import cluster as program
 import pytest
 from cluster import HOME, LOGS, SLURM, UNLIMITED, Cluster, ClusterError, run, wait_until
+from hosts import PATIENCE
 
 pytestmark = pytest.mark.cluster
 
@@ -84,9 +85,9 @@ srun --ntasks=4 hostname
 LONG = 86_399  # s; a job that would outlive the cluster
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stopped(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, down; it is up again afterwards."""
+    """The cluster, down, for the last tests of this file; it is up again afterwards."""
     cluster.down()
     yield cluster
     cluster.up()
@@ -101,7 +102,7 @@ def limited(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def srun(*words: str) -> str:
-    return run("srun", "--chdir", str(REPOSITORY), *words, timeout=60)
+    return run("srun", "--chdir", str(REPOSITORY), *words)
 
 
 def submit(folder: Path, script: str, *options: str) -> str:
@@ -138,7 +139,7 @@ def test_two_ranks_of_a_node_are_one_world(cluster: Cluster) -> None:
 
 def test_a_batch_job_starts_in_the_repository_and_finds_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
     job = submit(tmp_path, NESTED, "--nodes=4", "--ntasks=4")
-    wait_until(lambda: state(job) == "COMPLETED", 120, "the job did not complete")
+    wait_until(lambda: state(job) == "COMPLETED", PATIENCE, "the job did not complete")
     folder, *hosts = (tmp_path / "output").read_text().split()
     assert folder == str(REPOSITORY)
     assert sorted(hosts) == ["node1", "node2", "node3", "node4"]
@@ -174,9 +175,9 @@ def test_each_core_is_kept_busy_by_one_idle_process_while_nodes_have_a_part_of_i
     one_each = sorted((({core}, os.SCHED_IDLE) for core in os.sched_getaffinity(0)), key=str)
     for cores in ("0.5", "0.25"):
         limited.cores(cores)
-        wait_until(lambda: busy() == one_each, 120, "the cores are not busy")
+        wait_until(lambda: busy() == one_each, PATIENCE, "the cores are not busy")
     limited.cores(UNLIMITED)
-    wait_until(lambda: not busy(), 120, "the cores stay busy")
+    wait_until(lambda: not busy(), PATIENCE, "the cores stay busy")
 
 
 @pytest.mark.parametrize(("reference", "slow"), [("1e-9", True), ("1", False)])
@@ -190,7 +191,7 @@ def test_even_nodes_get_back_what_a_slow_core_takes_as_far_as_it_has_room(
     program.REFERENCE.write_text(reference)
     try:
         replace(limited, even=True).cores("0.2")
-        wait_until(lambda: re.findall("cores [0-9.]+", limited.status()) == expected, 120, f"not {expected}")
+        wait_until(lambda: re.findall("cores [0-9.]+", limited.status()) == expected, PATIENCE, f"not {expected}")
     finally:
         program.REFERENCE.unlink()
 
@@ -208,7 +209,7 @@ def test_up_twice_is_harmless(cluster: Cluster) -> None:
 
 
 def test_up_repairs_what_a_crash_left(cluster: Cluster) -> None:
-    wait_until(lambda: not program.signal_processes(signal.SIGKILL), 120, "the processes did not end")
+    wait_until(lambda: not program.signal_processes(signal.SIGKILL), PATIENCE, "the processes did not end")
     assert not cluster.is_up()
     cluster.up()
     assert cluster.is_up()
@@ -217,7 +218,7 @@ def test_up_repairs_what_a_crash_left(cluster: Cluster) -> None:
 def test_down_leaves_nothing_but_the_logs(cluster: Cluster, tmp_path: Path) -> None:
     cluster.cores("0.5")
     job = submit(tmp_path, f"#!/bin/sh\ntrap '' TERM\nsleep {LONG} & sleep {LONG}\n")
-    wait_until(lambda: state(job) == "RUNNING", 120, "the job did not start")
+    wait_until(lambda: state(job) == "RUNNING", PATIENCE, "the job did not start")
     cluster.down()
     try:
         assert remains() == []
@@ -261,11 +262,18 @@ def test_without_its_accounts_the_cluster_is_not_up(cluster: Cluster) -> None:
         if command_of(str(process)).startswith("slurmdbd"):
             os.kill(process, signal.SIGKILL)
     try:
-        wait_until(lambda: not cluster.is_up(), 120, "it counts as up")
+        wait_until(lambda: not cluster.is_up(), PATIENCE, "it counts as up")
         assert "accounts: gone" in cluster.status()
     finally:
         cluster.up()
     assert "accounts: kept" in cluster.status()
+
+
+def test_the_program_tells_whether_the_cluster_is_up(cluster: Cluster) -> None:
+    answer = subprocess.run([program.__file__, "status"], capture_output=True, text=True)
+    assert answer.returncode == 0
+    assert answer.stdout.startswith("cluster: up\n")
+    assert str(LOGS) in answer.stdout
 
 
 def test_a_database_that_does_not_start_is_named(stopped: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,10 +307,3 @@ def test_the_slurm_of_somebody_else_is_left_alone(stopped: Cluster) -> None:
         assert foreign.read_text() == "ClusterName=production\n"
     finally:
         foreign.unlink()
-
-
-def test_the_program_tells_whether_the_cluster_is_up(cluster: Cluster) -> None:
-    answer = subprocess.run([program.__file__, "status"], capture_output=True, text=True)
-    assert answer.returncode == 0
-    assert answer.stdout.startswith("cluster: up\n")
-    assert str(LOGS) in answer.stdout

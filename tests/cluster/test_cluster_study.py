@@ -20,6 +20,7 @@ import pytest
 import yaml
 from checkout import ON_SLURM, Checkout, Ran
 from cluster import Cluster, queue, run, wait_until
+from hosts import PATIENCE
 
 from stallpoint.algorithms import rounds
 from stallpoint.charts import CHARTS
@@ -49,6 +50,12 @@ TIMED = [
 ]
 """Presets that do the same in each iteration; the others train to a target, or need several workers on a node."""
 ALGORITHMS = [name for name, one in PRESETS.items() if one.preset.communicates and not one.preset.exact]
+OF_EACH_FAMILY = (
+    ["wfbp", "ddp", "fsdp", "pipeline", "one-weird-trick", "gossip", "asynchronous"],
+    ["local-sgd", "dist-async"],
+)
+"""One preset of each family that is timed: data parallel by MPI and by PyTorch, sharded, pipeline, split outputs,
+averaging, servers; and of those that train to a target."""
 SMALL: dict[str, Any] = {
     "study": "small",
     "seed": 1,
@@ -68,7 +75,7 @@ SMALL: dict[str, Any] = {
             "nodes": 4,
             "batch": 16,
             "storage": "digits",
-            "sync": ALGORITHMS,
+            "sync": OF_EACH_FAMILY[1],
             "recipe": "sgd",
             "most_epochs": 1,
             "seeds": 1,
@@ -84,7 +91,7 @@ SMALL: dict[str, Any] = {
     "matrix": [
         {"network": "own", "hardware": "cpu", "nodes": 2, "batch": 16, "scaling": "weak", "sync": "ddp"},
         {**BLOCK, "nodes": 1, "sync": "wfbp"},
-        {**BLOCK, "nodes": 2, "sync": TIMED},
+        {**BLOCK, "nodes": 2, "sync": OF_EACH_FAMILY[0]},
         {**BLOCK, "nodes": 4, "sync": "naive"},
         {**BLOCK, "nodes": 4, "scaling": "compute"},
     ],
@@ -94,17 +101,18 @@ SMALL: dict[str, Any] = {
 }
 ELSEWHERE: dict[str, Any] = {
     **{key: SMALL[key] for key in ("study", "iterations", "warmup", "precision", "storage", "collectives")},
-    "visits": 2,
+    "networks": SMALL["networks"],
+    "visits": 1,
     "hardware": {
         "slow": {"device": "cpu", "nodes": 2, "workers_per_node": 2},
         "odd": {"device": "cpu", "nodes": 2, "workers_per_node": 2},
         "gpu": {"device": "cuda", "nodes": 1},
     },
     "matrix": [
-        {**BLOCK, "hardware": "slow", "nodes": [1, 2]},
-        {**BLOCK, "hardware": "slow", "nodes": 1, "scaling": "compute"},
-        {**BLOCK, "hardware": "odd", "nodes": 2},
-        {**BLOCK, "hardware": "gpu", "nodes": 1, "scaling": "compute"},
+        {**BLOCK, "network": "sleeper", "hardware": "slow", "nodes": [1, 2]},
+        {**BLOCK, "network": "sleeper", "hardware": "slow", "nodes": 1, "scaling": "compute"},
+        {**BLOCK, "network": "sleeper", "hardware": "odd", "nodes": 2},
+        {**BLOCK, "network": "sleeper", "hardware": "gpu", "nodes": 1, "scaling": "compute"},
     ],
 }
 SLEEPER = """
@@ -132,6 +140,9 @@ LONG_PATH = (
 MANY, ITERATIONS_OF_VISIT = 4, 30
 """Visits that take longer than a test needs to end their job, and how many iterations make one visit so long."""
 LONG_TARGET = f"results/small/raw/{LONG_PATH}"
+CONCLUSIONS = "results/small/conclusions.json"
+Presets = tuple[list[str], list[str]]
+"""Those that are timed, and those that train to a target."""
 
 
 @pytest.fixture(scope="session")
@@ -149,11 +160,24 @@ def new_checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def finished(new_checkout: Callable[..., Checkout]) -> Checkout:
-    """A checkout whose study has been run to the end, with the profile as it is shipped."""
+    """A checkout whose study has been run until it has its answer, with the profile as it is shipped."""
     checkout = new_checkout(SMALL)
-    ran = checkout.run_snakemake(*ON_SLURM)
+    ran = checkout.run_snakemake(*ON_SLURM, CONCLUSIONS)
     assert ran.status == 0, ran.text
     return checkout
+
+
+@pytest.fixture(scope="session", params=["of each family", pytest.param("all", marks=pytest.mark.night)])
+def trained(request: pytest.FixtureRequest, new_checkout: Callable[..., Checkout]) -> tuple[Checkout, Presets]:
+    """A checkout whose cells are measured, and the presets of its study: those timed, and those trained to a target."""
+    if request.param == "of each family":
+        return request.getfixturevalue("finished"), OF_EACH_FAMILY
+    timed = [{**BLOCK, "nodes": 2, "sync": TIMED}]
+    study = {**SMALL, "matrix": timed, "convergence": [{**SMALL["convergence"][0], "sync": ALGORITHMS}]}
+    checkout = new_checkout(study)
+    ran = checkout.run_snakemake(*ON_SLURM, "--until", "collect")
+    assert ran.status == 0, ran.text
+    return checkout, (TIMED, ALGORITHMS)
 
 
 @pytest.fixture
@@ -202,12 +226,11 @@ def test_every_kind_of_job_ran_on_one_two_and_four_nodes(finished: Checkout) -> 
     rows = runs(finished)
     assert set(rows["status"]) == {"ok"}
     assert rows.groupby("kind")["nodes"].apply(sorted).to_dict() == {
-        "train": [1, 1, *[2] * len(TIMED), 4],
+        "train": [1, 1, *[2] * len(OF_EACH_FAMILY[0]), 4],
         "command": [2],
-        "convergence": [4] * len(ALGORITHMS),
+        "convergence": [4] * len(OF_EACH_FAMILY[1]),
         "sgemm": [1],
-        # At 2 nodes: MPI's own choice, the same copied, ring, binary tree, one server, one on every rank, and Gloo.
-        "collectives": [*[2] * 7, 4],
+        "collectives": [2, 2, 2, 4],  # at 2 nodes: MPI's own choice, one server, and Gloo
         "storage": [1, 2, 4],
     }
 
@@ -242,22 +265,22 @@ def test_every_rank_was_on_a_node_of_its_own(finished: Checkout, cluster: Cluste
     assert set(ranks["node"]) == {node.name for node in cluster.nodes}
 
 
-def test_every_preset_trained_on_two_nodes_with_its_own_reduction(finished: Checkout) -> None:
-    layers = read(LAYERS, finished.results("tables/layers.parquet")).to_pandas()
+def test_presets_trained_on_two_nodes_with_their_own_reduction(trained: tuple[Checkout, Presets]) -> None:
+    study, (names, _) = trained
+    layers = read(LAYERS, study.results("tables/layers.parquet")).to_pandas()
     layers = layers.query("network == 'googlenet' and nodes == 2 and visit == 1")
     sent = layers[layers["gradient_bytes"] > 0].groupby("sync")["message_bytes"].agg(["size", "min"])
-    assert set(sent.index) == set(TIMED)
+    assert set(sent.index) == set(names)
     assert sent["size"].nunique() == 1
     travelled = {name: bool(least > 0) for name, least in sent["min"].items()}
-    presets_of = {name: PRESETS[name].preset for name in TIMED}
+    presets_of = {name: PRESETS[name].preset for name in names}
     expected = {name: preset.communicates and not preset.model_parallel for name, preset in presets_of.items()}
     assert travelled == expected, (
         "every layer's gradients, on every rank, but for no communication and model parallelism"
     )
-    timed = read(COLLECTIVES, finished.results("tables/collectives.parquet")).to_pandas().query("nodes == 2")
-    presets = [PRESETS[name].preset for name in TIMED if PRESETS[name].preset.communicates]
+    timed = read(COLLECTIVES, study.results("tables/collectives.parquet")).to_pandas().query("nodes == 2")
     assert set(zip(timed["backend"], timed["reduction"], strict=True)) == {
-        (preset.communicator, preset.scheme) for preset in presets
+        (preset.communicator, preset.scheme) for preset in presets_of.values() if preset.communicates
     }
 
 
@@ -269,29 +292,38 @@ def test_a_script_of_the_users_trained_on_two_nodes_under_srun(finished: Checkou
     assert probes["unseen"].eq("").all()
 
 
-def test_every_algorithm_trained_on_four_nodes_and_servers_say_how_stale_gradients_were(finished: Checkout) -> None:
-    ended = read(CONVERGENCE_RUNS, finished.results("tables/convergence_runs.parquet")).to_pandas()
-    assert dict(zip(ended["sync"], ended["ended"], strict=True)) == dict.fromkeys(ALGORITHMS, "most steps")
-    stale = read(STALENESS, finished.results("tables/staleness.parquet")).to_pandas()
+def test_algorithms_trained_on_four_nodes_and_servers_say_how_stale_gradients_were(
+    trained: tuple[Checkout, Presets],
+) -> None:
+    study, (_, names) = trained
+    ended = read(CONVERGENCE_RUNS, study.results("tables/convergence_runs.parquet")).to_pandas()
+    assert dict(zip(ended["sync"], ended["ended"], strict=True)) == dict.fromkeys(names, "most steps")
+    stale = read(STALENESS, study.results("tables/staleness.parquet")).to_pandas()
     servers = stale.query("nodes == 4").groupby("sync")["server"].nunique().to_dict()
-    expected = {name: PRESETS[name].preset for name in ALGORITHMS if PRESETS[name].preset.served}
+    expected = {name: PRESETS[name].preset for name in names if PRESETS[name].preset.served}
     assert servers == {name: preset.servers_among(4) for name, preset in expected.items() if rounds(preset) <= 4}
 
 
-def test_the_final_rule_made_everything(finished: Checkout) -> None:
+def test_what_was_measured_has_an_answer(finished: Checkout) -> None:
+    conclusions = json.loads((finished.folder / CONCLUSIONS).read_text())
+    assert {curve["network"] for curve in conclusions["curves"]} == {"googlenet", "own"}
+
+
+@pytest.mark.night
+def test_the_final_rule_makes_everything(finished: Checkout) -> None:
+    ran = finished.run_snakemake(*ON_SLURM)
+    assert ran.status == 0, ran.text
     for table in MODEL_TABLES:
         read(table, finished.results(f"models/{table.name}.parquet"))
     for chart in CHARTS:
         files = finished.results("figures").glob(f"{chart}.*")
         assert {file.suffix for file in files} == {".html", ".svg", ".pdf", ".png"}
-    conclusions = json.loads(finished.results("conclusions.json").read_text())
-    assert {curve["network"] for curve in conclusions["curves"]} == {"googlenet", "own"}
     assert finished.results("report.html").stat().st_size > 0
 
 
 @pytest.mark.parametrize("options", [(), ON_SLURM], ids=["here", "slurm"])
 def test_a_second_run_has_nothing_to_do(finished: Checkout, options: tuple[str, ...]) -> None:
-    ran = finished.snakemake(*options)
+    ran = finished.snakemake(*options, CONCLUSIONS)
     assert ran.status == 0
     assert "Nothing to be done" in ran.text
 
@@ -340,10 +372,12 @@ def has_begun(log: Path, times: int) -> bool:
     return log.exists() and log.read_text().count("iteration 1/") == times
 
 
-def test_a_job_that_can_never_start_is_cancelled_with_the_reason(new_checkout: Callable[..., Checkout]) -> None:
-    more = {"hardware": {"cpu": {"device": "cpu", "nodes": 8}}, "matrix": [{**LONG, "nodes": 8, "batch": 8}]}
+def test_a_job_that_can_never_start_is_cancelled_with_the_reason(with_long_cell: Checkout) -> None:
+    with_long_cell.write_study(
+        hardware={"cpu": {"device": "cpu", "nodes": 8}}, matrix=[{**LONG, "nodes": 8, "batch": 8}]
+    )
     target = LONG_TARGET.replace("nodes~2", "nodes~8").replace("batch~4", "batch~8")
-    ran = new_checkout({**SMALL, **more}).run_snakemake(*ON_SLURM, "--logger-stallpoint-patience", "5", "--", target)
+    ran = with_long_cell.run_snakemake(*ON_SLURM, "--logger-stallpoint-patience", "5", "--", target)
     assert ran.status != 0
     assert re.search(r"! job \d+ \(take_turns_cpu\) waits: Part\w+: .*its partition", ran.text), ran.text
     assert "will never start" in ran.text
@@ -357,9 +391,9 @@ def test_a_rank_that_dies_ends_its_job_and_the_others_rows_are_kept(with_long_ce
     folder = with_long_cell.results("raw", LONG_PATH)
     with running(with_long_cell) as (log, ending):
         for times in (1, 2):
-            wait_until(partial(has_begun, log, times), 300, "no iteration was logged")
+            wait_until(partial(has_begun, log, times), PATIENCE, "no iteration was logged")
             os.kill(process_of_rank(1), signal.SIGKILL)
-        wait_until(lambda: queue() == [], 300, "the job went on without its second rank")
+        wait_until(lambda: queue() == [], PATIENCE, "the job went on without its second rank")
     assert "nobody says why: once more" in log.read_text()
     assert ending.result().status == 0, "a cell that was killed twice is a result: the study goes on"
     (row,) = read(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
@@ -375,17 +409,17 @@ def test_a_job_that_ended_early_goes_on_and_makes_no_finished_visit_again(with_l
     with_long_cell.write_study(include=[{**LONG, "iterations": ITERATIONS_OF_VISIT}], visits=MANY)
     made: list[dict[str, int]] = [{}]
     with running(with_long_cell) as (log, ending):
-        wait_until(lambda: len(visits(with_long_cell)) > 0, 300, "no visit before it is cancelled")
+        wait_until(lambda: len(visits(with_long_cell)) > 0, PATIENCE, "no visit before it is cancelled")
         (job,) = queue()
         begun = log.read_text().count("iteration 1/")
-        wait_until(lambda: log.read_text().count("iteration 1/") > begun, 120, "no other visit")
+        wait_until(lambda: log.read_text().count("iteration 1/") > begun, PATIENCE, "no other visit")
         run("scancel", job)
-        wait_until(lambda: not runs_now(job), 300, "the job that was cancelled goes on")
+        wait_until(lambda: not runs_now(job), PATIENCE, "the job that was cancelled goes on")
         made.append(visits(with_long_cell))
         for rank in range(2):
             saved = with_long_cell.results("interrupted", LONG_PATH, f"rank~{rank}.iterations.parquet")
             # Slurm calls a job cancelled while its processes still write what they have.
-            wait_until(saved.exists, 300, f"rank {rank} saved nothing")
+            wait_until(saved.exists, PATIENCE, f"rank {rank} saved nothing")
             assert 0 < len(read(ITERATIONS, saved)) <= ITERATIONS_OF_VISIT
     ran = ending.result()
     assert ran.status == 0, ran.text
@@ -416,7 +450,7 @@ def test_jobs_of_a_run_that_was_killed_are_cancelled_by_the_next_one(with_long_c
 
     try:
         with with_long_cell.start_snakemake(*ON_SLURM, LONG_TARGET) as killed:
-            wait_until(lambda: len(visits(with_long_cell)) > 0, 300, "no visit before Snakemake is killed")
+            wait_until(lambda: len(visits(with_long_cell)) > 0, PATIENCE, "no visit before Snakemake is killed")
             jobs.append(queue())
             killed.kill()
         made = visits(with_long_cell)
@@ -424,9 +458,9 @@ def test_jobs_of_a_run_that_was_killed_are_cancelled_by_the_next_one(with_long_c
         assert f"  cpu: job {jobs[0][0]} is running; " in said
         assert with_long_cell.snakemake("--unlock").status == 0
         with with_long_cell.start_snakemake(*ON_SLURM, LONG_TARGET) as second:
-            wait_until(another_one_runs, 300, "no other job")
+            wait_until(another_one_runs, PATIENCE, "no other job")
             second.send_signal(signal.SIGINT)
-            text, _ = second.communicate(timeout=300)
+            text, _ = second.communicate()
     finally:
         cancel()
     assert f"job {jobs[0][0]} (take_turns_cpu) was left behind by an earlier run: cancelled" in text

@@ -9,7 +9,7 @@ import small_training
 from cluster import Cluster
 from mpi_libraries import INTEL_MPI, MPICH, MpiLibrary
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.night]
 
 REPOSITORY = Path(__file__).parents[2]
 START = """
@@ -28,7 +28,7 @@ def srun(library: MpiLibrary, plugin: str, *words: str) -> str:
     """What a Python program on four nodes printed, started through this plugin."""
     settings = [f"{name}={value}" for name, value in library.settings().items()]
     command = ["srun", "--chdir", str(REPOSITORY), "--nodes=4", "--ntasks=4", f"--mpi={plugin}", "env", *settings]
-    done = subprocess.run([*command, sys.executable, *words], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([*command, sys.executable, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,5 +1,6 @@
 """A checkout of the workflow in a folder of its own, and Snakemake run in it: what tests of whole studies share."""
 
+import compileall
 import os
 import re
 import shutil
@@ -46,7 +47,8 @@ class Ran:
 
 @cache
 def compile_once() -> None:
-    """Compile the kernel of `schedule` here, so that checkouts are copied with it: it takes longer than most plans."""
+    """Compile the library and the kernel of `schedule` here, so that each checkout is copied with what that gives."""
+    compileall.compile_dir(ROOT / "src", quiet=1)
     if not [*(ROOT / "src").rglob("*.nbi")]:
         schedule([Task("step", Kind.COMPUTE, "compute", np.ones(1 + WORTH_COMPILING))])
 
@@ -93,7 +95,9 @@ class Checkout:
             text, _ = process.communicate()
         return Ran(process.returncode, text)
 
-    def start_snakemake(self, *arguments: str, said: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
+    def start_snakemake(
+        self, *arguments: str, said: int | IO[str] = subprocess.PIPE, own_session: bool = False
+    ) -> subprocess.Popen[str]:
         """Start Snakemake as a user would; what it says goes to `said`."""
         program = IMPATIENT if "slurm" in arguments else [str(Path(sys.executable).with_name("snakemake"))]
         return subprocess.Popen(
@@ -103,6 +107,7 @@ class Checkout:
             stdout=said,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=own_session,
         )
 
     def results(self, *parts: str) -> Path:

@@ -63,7 +63,8 @@ State = dict[str, tuple[int, str]]
 """Name of a result -> how many rows or bytes it has, and a digest of it. Results that are half there have none."""
 HALF = ""
 VISITS_OF_EACH = 2
-PATIENCE = 120
+PATIENCE = 600
+"""Seconds after which a step counts as hanging, whatever else the machine does."""
 
 
 # --- made-up records, the same whenever they are asked for --------------------------------------------

@@ -48,7 +48,9 @@ from stallpoint.rates import read_rates
 from stallpoint.study import expand
 
 PATIENCE = 20
-"""Seconds after which reading one file counts as a hang."""
+"""Seconds of this process's CPU time after which reading one file counts as a hang, whatever else the machine does."""
+WAITING = 600
+"""Seconds after which it counts as one that only waits."""
 MEMORY = 2**30
 """Bytes that reading a file may take beyond what the process has."""
 MOST_CHARACTERS = 25_000
@@ -300,7 +302,8 @@ def fuzz(kind: Kind, trials: int, seed: int) -> Tally:
     """Read a valid file, which must be taken, and so many changed ones."""
     tally = Tally("fuzzing", kind.name)
     valid = kind.valid()
-    signal.signal(signal.SIGALRM, _too_long)
+    for ends in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(ends, _too_long)
     unchanged = Tally("fuzzing", kind.name)
     if wrong := _try(kind, valid[0], unchanged) or ("refused" if unchanged.refused else ""):
         tally.red.append(f"{kind.name}, unchanged: {wrong}")
@@ -334,7 +337,8 @@ def _read(kind: Kind, file: Path, tally: Tally) -> str:
     before = Path.cwd()
     _peak()
     had = _peak()
-    signal.alarm(PATIENCE)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+    signal.alarm(WAITING)
     try:
         os.chdir(file.parent)
         kind.read(file)
@@ -351,6 +355,7 @@ def _read(kind: Kind, file: Path, tally: Tally) -> str:
         tally.refused += 1
         return _where()
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
         os.chdir(before)
     took = _peak() - had

@@ -20,7 +20,7 @@ import yaml
 from tally import ROOT, Tally, environment, tell
 
 COPIED = ("src", "scripts", "workflow", "config", "resources", "tests", "LICENSE", "pyproject.toml")
-PATIENCE = 900
+PATIENCE = 3600
 """Seconds that a trial may take: one that does not end has found something, too."""
 
 

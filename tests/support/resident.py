@@ -48,6 +48,7 @@ def _become(call: Call) -> None:
     os.environ["PYTHONPATH"] = call.library
     sys.path.insert(0, call.library)
     sys.argv = ["snakemake", *call.arguments]
+    os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())  # calls are not for programs that it starts
     output = os.open(call.output, os.O_WRONLY | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(output, stream.fileno())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from checkout import TINY, Checkout
 
-CHECKOUTS = ("finished", "imported", "planned", "study", "folder", "measured")
+CHECKOUTS = ("finished", "imported", "planned", "study", "extended", "measured")
 """Fixtures in which several tests run studies."""
 
 
@@ -24,6 +24,12 @@ def finished(new_checkout: Callable[..., Checkout]) -> Checkout:
     assert ran.status == 0, ran.text
     checkout.said = ran.text
     return checkout
+
+
+@pytest.fixture(scope="session")
+def planned(new_checkout: Callable[..., Checkout]) -> Checkout:
+    """A checkout in which nothing is measured."""
+    return new_checkout()
 
 
 @pytest.fixture(scope="session")

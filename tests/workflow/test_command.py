@@ -20,7 +20,7 @@ STUDY = {
         "launched": {"run": "python examples/ddp.py --batch {worker_batch} --seed {seed}", "launch": "accelerate"},
         "printing": {"run": "python prints.py {ranks}00", "launch": "mpirun", "rate": r"(?P<rate>[\d.]+) images/s"},
     },
-    "matrix": [{"network": ["mine", "launched", "printing"], **BLOCK}],
+    "matrix": [{"network": ["mine", "printing"], **BLOCK}],
 }
 TARGETS = [f"results/tiny/{name}.parquet" for name in ("models/stalling", "networks/mine")]
 
@@ -36,13 +36,13 @@ def study(new_checkout: Callable[..., Checkout]) -> Checkout:
 
 def test_commands_are_measured_like_networks(study: Checkout) -> None:
     runs = read(RUNS, study.results("tables/runs.parquet")).to_pandas()
-    assert runs.groupby("kind").size().to_dict()["command"] == 6
+    assert runs.groupby("kind").size().to_dict()["command"] == 4
     assert set(runs["status"]) == {"ok"}
     iterations = read(ITERATIONS, study.results("tables/iterations.parquet")).to_pandas()
     printed = iterations[iterations["network"] == "printing"]
     assert (printed["iteration_time"] * 100 * printed["ranks"]).tolist() == pytest.approx([32.0] * len(printed))
     layers = read(LAYERS, study.results("tables/layers.parquet")).to_pandas()
-    assert set(layers["network"]) == {"mine", "launched"}
+    assert set(layers["network"]) == {"mine"}
     assert (layers.loc[layers["ranks"] == 2, "message"] >= 0).any()
     probes = read(PROBES, study.results("tables/probes.parquet")).to_pandas()
     assert set(probes["parallelism"]) == {"none", "ddp"}
@@ -50,6 +50,15 @@ def test_commands_are_measured_like_networks(study: Checkout) -> None:
 
 def test_they_have_answers(study: Checkout) -> None:
     stalling = read(STALLING, study.results("models/stalling.parquet")).to_pandas()
-    assert set(stalling["network"]) == {"mine", "launched", "printing"}
+    assert set(stalling["network"]) == {"mine", "printing"}
     described = read(NETWORK_LAYERS, study.results("networks/mine.parquet")).to_pandas()
     assert described["gradient_bytes"].sum() == 4 * (3 * 16 * 9 + 16 + 16 * 32 * 9 + 32 + 8192 * 256 + 256 + 2560 + 10)
+
+
+@pytest.mark.night
+def test_accelerate_starts_what_torchrun_does(new_checkout: Callable[..., Checkout]) -> None:
+    checkout = new_checkout(**{**STUDY, "matrix": [{"network": "launched", **BLOCK}]})
+    ran = checkout.snakemake("results/tiny/tables/probes.parquet")
+    assert ran.status == 0, ran.text
+    probes = read(PROBES, checkout.results("tables/probes.parquet")).to_pandas()
+    assert set(zip(probes["script_ranks"], probes["parallelism"], strict=True)) == {(1, "none"), (2, "ddp")}

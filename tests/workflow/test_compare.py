@@ -50,7 +50,6 @@ def test_nothing_else_is_made(beside: Checkout) -> None:
     [
         (["old=tiny"], "new is missing: snakemake compare --config old=OLD new=NEW"),
         (["old=tiny", "new=nothing"], "new: there is no study nothing"),
-        (["old=missing.zip", "new=tiny"], "old: there is no file missing.zip"),
     ],
 )
 def test_what_cannot_be_compared_is_named(beside: Checkout, entries: list[str], message: str) -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import yaml
-from checkout import ELSEWHERE, ROOT, TINY
+from checkout import ROOT, Checkout
 
 DEPLOYED = """from snakemake.utils import min_version
 
@@ -28,23 +28,36 @@ use rule * from stallpoint
 """What ``snakedeploy deploy-workflow`` writes; of a repository on this machine it leaves the folder out."""
 
 
-def snakemake(folder: Path, *targets: str) -> None:
-    command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", *targets]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
+REMADE = ("conclusions.*", "papers", "published", "report.html")
+"""What the workflow makes there of the tables of a study that was finished elsewhere."""
+
+
+def snakemake(folder: Path, *arguments: str) -> None:
+    command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", *arguments]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_an_empty_folder_gets_its_report(tmp_path: Path) -> None:
+def test_an_empty_folder_measures_and_gets_its_report(finished: Checkout, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "profiles", tmp_path / "profiles")
-    for folder in ("config", "workflow"):
-        (tmp_path / folder).mkdir()
-    study = {**TINY, "matrix": [{**TINY["matrix"][0], "scaling": "strong"}], "claims": ["papers"]}
-    (tmp_path / "config/config.yaml").write_text(yaml.safe_dump(study))
+    for name in ("config", "images", "results"):
+        shutil.copytree(finished.folder / name, tmp_path / name)
+    for name in ("elsewhere.csv", "claims.yaml"):
+        shutil.copy(finished.folder / name, tmp_path)
+    (tmp_path / "workflow").mkdir()
     (tmp_path / "workflow/Snakefile").write_text(DEPLOYED.format(root=ROOT))
-    (tmp_path / "elsewhere.csv").write_text(ELSEWHERE)
-    snakemake(tmp_path, "results/tiny/report.html")
-    assert (tmp_path / "results/tiny/report.html").stat().st_size > 0
-    assert (tmp_path / "results/tiny/turns/local.json").exists(), "what the module does before jobs start"
+    results = tmp_path / "results/tiny"
+    for pattern in REMADE:
+        for path in results.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    snakemake(tmp_path, "--rerun-triggers", "mtime", "--", "results/tiny/report.html")
+    assert (results / "report.html").stat().st_size > 0
+
+    (results / "turns/local.json").unlink()
+    cell = next((results / "raw/storage").rglob("repeat~1")).relative_to(tmp_path)
+    snakemake(tmp_path, "--rerun-triggers", "mtime", "--force", "--", str(cell))
+    assert (results / "turns/local.json").exists(), "what the module does before jobs start"
+    assert (tmp_path / cell / "runs.parquet").stat().st_mtime > (results / "report.html").stat().st_mtime
 
 
 def test_the_catalog_finds_what_it_asks_for() -> None:

@@ -5,46 +5,47 @@ line after ``$`` is run, and the lines below it are part of what it prints, in t
 """
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checkout import Checkout
+from checkout import Checkout, Ran
 from pages import PAGES, ROOT, Block, blocks, commands, shown_commands
 
 EXTENDING = sorted((ROOT / "docs/extending").glob("*.md"))
 
 
 @pytest.fixture(scope="module")
-def folder(new_checkout: Callable[..., Checkout]) -> Path:
+def extended(new_checkout: Callable[..., Checkout]) -> Checkout:
     """A checkout with the files of the page on networks, which other pages train."""
-    folder = new_checkout().folder
+    checkout = new_checkout()
     for block in blocks(ROOT / "docs/extending/network.md"):
         if block.title:
-            write(folder, block)
-    return folder
+            write(checkout.folder, block)
+    return checkout
 
 
 @pytest.mark.parametrize("page", EXTENDING, ids=lambda page: page.stem)
-def test_what_a_page_shows_is_what_happens(folder: Path, page: Path) -> None:
+def test_what_a_page_shows_is_what_happens(extended: Checkout, page: Path) -> None:
     for block in blocks(page):
         if block.title:
-            write(folder, block)
+            write(extended.folder, block)
         elif block.language == "console":
             for command, shown in commands(block.text):
-                ran = run(folder, command)
-                assert ran.returncode == 0, f"{command}\n{ran.stdout}"
-                assert_prints(ran.stdout, shown)
+                ran = run(extended, command)
+                assert ran.status == 0, f"{command}\n{ran.text}"
+                assert_prints(ran.text, shown)
 
 
-def test_targets_that_pages_name_can_be_planned(new_checkout: Callable[..., Checkout]) -> None:
+def test_targets_that_pages_name_can_be_planned(planned: Checkout) -> None:
     """All those of the default study together, in one dry run."""
     commands = [command for page in PAGES for command in shown_commands(page)]
     targets = {word for command in commands for word in command if word.startswith("results/default/")}
     assert targets
-    ran = new_checkout().snakemake("-n", *targets, "--configfile", str(ROOT / "config/config.yaml"))
+    ran = planned.snakemake("-n", *targets, "--configfile", str(ROOT / "config/config.yaml"))
     assert ran.status == 0, ran.text
 
 
@@ -67,19 +68,21 @@ def change(file: Path, lines: list[str]) -> None:
     file.write_text(text.replace(before, after))
 
 
-def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+def run(checkout: Checkout, command: str) -> Ran:
     """Run a command with the checkout's own library and the programs beside this Python."""
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        env={**os.environ, "PATH": programs, "PYTHONPATH": str(folder / "src")},
+    program, *arguments = shlex.split(command)
+    if program == "snakemake":
+        return checkout.snakemake(*arguments)
+    done = subprocess.run(
+        [sys.executable if program == "python" else program, *arguments],
+        cwd=checkout.folder,
+        env={**os.environ, "PYTHONPATH": str(checkout.folder / "src")},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=600,
     )
+    return Ran(done.returncode, done.stdout)
 
 
 def assert_prints(printed: str, shown: list[str]) -> None:

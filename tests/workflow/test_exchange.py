@@ -1,6 +1,7 @@
 """Records in and out by Snakemake: a study of imported files alone, and runs exported."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from planted_traces import Planted
 from table_vi import table_vi
 from trace_events import check_nesting, lanes
 
+from stallpoint.charts import CHARTS
 from stallpoint.exchange.layer_trace import TracedIteration, TracedLayer, from_text, to_text
 from stallpoint.parquet import read
 from stallpoint.records import MODEL_TABLES, NETWORK_LAYERS, RUNS, TABLES
@@ -78,9 +80,14 @@ def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
     (checkout.folder / "nobodys.txt").write_text(trace(0.0).replace("conv", "nobody"))
     (checkout.folder / "osu.txt").write_text(osu())
     (checkout.folder / "nccl.txt").write_text(nccl_tests(4))
-    ran = checkout.snakemake("--logger-stallpoint-plain", "--", "all")
+    ran = checkout.snakemake("--logger-stallpoint-plain", "--", "results/old/conclusions.md")
     assert ran.status == 0, ran.text
     assert "imported-train" in ran.text
+    checkout.results("figures").mkdir()
+    for chart in CHARTS:  # drawn in the night
+        checkout.results("figures", f"{chart}.svg").touch()
+    ran = checkout.snakemake("--", "results/old/report.html")
+    assert ran.status == 0, ran.text
     return checkout
 
 
@@ -100,6 +107,13 @@ def test_imported_files_alone_make_a_report(imported: Checkout) -> None:
     assert "## Imported" in text
     assert "on4.txt (SHA-256 " in text
     assert "on4.txt (SHA-256 " in imported.results("report.html").read_text()
+
+
+@pytest.mark.night
+def test_all_charts_of_imported_files_are_drawn(imported: Checkout) -> None:
+    shutil.rmtree(imported.results("figures"))
+    ran = imported.snakemake("--", "all")
+    assert ran.status == 0, ran.text
 
 
 def test_profiles_of_two_clusters_stand_in_one_report(imported: Checkout) -> None:

@@ -23,12 +23,6 @@ STUDIES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def planned(new_checkout: Callable[..., Checkout]) -> Checkout:
-    """A checkout in which nothing is measured."""
-    return new_checkout()
-
-
 @pytest.fixture
 def study(planned: Checkout) -> Iterator[Checkout]:
     """That checkout, with its configuration put back afterwards."""

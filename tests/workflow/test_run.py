@@ -3,11 +3,11 @@
 import json
 import math
 import re
+import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from checkout import Checkout
+from checkout import TINY, Checkout
 
 from stallpoint.charts import CHARTS
 from stallpoint.papers import PAPERS
@@ -69,6 +69,10 @@ def test_snakemakes_own_output_stays_possible(study: Checkout) -> None:
     plain = study.snakemake("--logger-stallpoint-plain", "--", "all").text
     assert "study tiny: 8 cells" in plain
     assert "Nothing to be done" in plain
+
+
+@pytest.mark.night
+def test_snakemake_can_be_quiet(study: Checkout) -> None:
     assert "Nothing to be done" not in study.snakemake("--quiet", "all", "--", "all").text
 
 
@@ -208,10 +212,6 @@ def test_an_external_table_that_changes_is_fitted_again_and_nothing_measured(stu
     }  # fmt: skip
 
 
-def test_a_second_run_has_nothing_to_do(study: Checkout) -> None:
-    assert "Nothing to be done" in study.snakemake("-n").text
-
-
 def test_editing_one_cell_reruns_that_cell_and_what_depends_on_it(study: Checkout) -> None:
     block = study.study["matrix"][0]
     study.write_study(include=[{**block, "nodes": 2, "scaling": "strong", "iterations": 3}])
@@ -280,20 +280,11 @@ def test_a_truncated_record_is_named_and_not_taken_for_whole(study: Checkout) ->
 def test_a_cell_that_cannot_run_is_recorded_and_the_study_goes_on(new_checkout: Callable[..., Checkout]) -> None:
     study = new_checkout(
         hardware={"local": {"device": "cpu", "nodes": 1}, "gpu": {"device": "cuda", "nodes": 1}},
-        matrix=[
-            {
-                "network": "alexnet",
-                "hardware": ["local", "gpu"],
-                "nodes": 1,
-                "batch": 2,
-                "storage": "jpeg",
-                "scaling": "compute",
-            }
-        ],
+        matrix=[{**study_block("jpeg"), "hardware": ["local", "gpu"], "nodes": 1, "scaling": "compute"}],
         iterations=1,
         sgemm={"batches": [1], "samples": 1},
     )
-    ran = study.snakemake("results/tiny/conclusions.md")
+    ran = study.snakemake("results/tiny/tables/runs.parquet")
     assert ran.status == 0, ran.text
     runs = read(RUNS, study.results("tables/runs.parquet")).to_pandas()
     on_gpu = runs[(runs["hardware"] == "gpu") & runs["kind"].isin(["train", "sgemm"])]
@@ -301,49 +292,32 @@ def test_a_cell_that_cannot_run_is_recorded_and_the_study_goes_on(new_checkout: 
     assert on_gpu["reason"].str.contains("cuda", case=False).all()
     assert len(on_gpu) == 2
     assert set(runs.loc[runs["hardware"] == "local", "status"]) == {"ok"}
-    assert on_gpu["reason"].iloc[0] in study.results("details.md").read_text()
 
 
-def break_an_image(folder: Path) -> Path:
-    image = sorted(folder.rglob("*.jpg"))[3]
-    image.write_bytes(image.read_bytes()[:200])
-    return image
+@pytest.fixture
+def own(new_checkout: Callable[..., Checkout]) -> Checkout:
+    """A study of images of the user's own, which are not there yet."""
+    return new_checkout(storage={"own": {"path": "own", "format": "files"}}, matrix=[study_block("own")])
 
 
-def test_an_unreadable_image_is_named(new_checkout: Callable[..., Checkout]) -> None:
-    study = new_checkout(
-        storage={"own": {"path": "own", "format": "files"}}, matrix=[{**study_block("own"), "nodes": 1}]
-    )
-    made = new_checkout()
-    assert made.snakemake("results/tiny/storage/jpeg.json").status == 0
-    (made.folder / "images").rename(study.folder / "own")
-    broken = break_an_image(study.folder / "own")
-    ran = study.snakemake("results/tiny/storage/own.json")
+def test_an_unreadable_image_is_named(own: Checkout, finished: Checkout) -> None:
+    shutil.copytree(finished.folder / "images", own.folder / "own")
+    broken = sorted((own.folder / "own").rglob("*.jpg"))[3]
+    broken.write_bytes(broken.read_bytes()[:200])
+    ran = own.snakemake("results/tiny/storage/own.json")
     assert ran.status != 0
-    assert str(broken.relative_to(study.folder)) in ran.text
-    assert not study.results("storage/own.json").exists()
+    assert str(broken.relative_to(own.folder)) in ran.text
+    assert not own.results("storage/own.json").exists()
+
+
+def test_a_storage_without_images_is_named(own: Checkout) -> None:
+    (own.folder / "own").mkdir()
+    ran = own.snakemake("results/tiny/storage/own.json")
+    assert ran.status != 0
+    message = "error: storage own: no images in own"
+    assert message in ran.text
+    assert "Traceback" not in ran.text[: ran.text.index(message)]
 
 
 def study_block(storage: str) -> dict[str, object]:
-    return {
-        "network": "alexnet",
-        "hardware": "local",
-        "nodes": [1, 2],
-        "batch": 2,
-        "storage": storage,
-        "scaling": "strong",
-    }
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [(False, "storage own: nowhere does not exist or is not a folder"), (True, "storage own: no images in nowhere")],
-)
-def test_a_storage_without_images_is_named(new_checkout: Callable[..., Checkout], make: bool, message: str) -> None:
-    study = new_checkout(storage={"own": {"path": "nowhere", "format": "files"}}, matrix=[study_block("own")])
-    if make:
-        (study.folder / "nowhere").mkdir()
-    ran = study.snakemake("results/tiny/storage/own.json")
-    assert ran.status != 0
-    assert f"error: {message}" in ran.text
-    assert "Traceback" not in ran.text[: ran.text.index(message)]
+    return {**TINY["matrix"][0], "storage": storage, "scaling": "strong"}

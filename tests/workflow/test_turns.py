@@ -1,9 +1,9 @@
 """Cells take turns in one job, and still are what Snakemake takes them for: each a target that is made when needed."""
 
 import os
+import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,6 +84,13 @@ TRAIN = [
 ]
 
 
+def run(checkout: Checkout, *arguments: str) -> dict[str, int]:
+    """Run Snakemake, which must end well; its jobs by rule."""
+    ran = checkout.snakemake("--logger-stallpoint-plain", *arguments)
+    assert ran.status == 0, ran.text
+    return ran.jobs
+
+
 def contents(checkout: Checkout) -> dict[str, tuple[bytes, int]]:
     """What is in the records of the cells, and when each of their files was written."""
     files = [*checkout.results("raw").rglob("*.parquet"), *checkout.results("visits").rglob("*/record/*")]
@@ -118,12 +125,9 @@ def cells_of_disk(checkout: Checkout) -> list[str]:
 def test_nothing_is_left_to_do_and_what_was_deleted_is_only_copied(study: Checkout) -> None:
     cells = cells_of_disk(study)
     assert len(cells) >= 4
-    assert "Nothing to be done" in study.snakemake("-n", *cells).text
     before = contents(study)
-    subprocess.run(["rm", "-r", study.folder / cells[0]], check=True)
-    ran = study.snakemake("--logger-stallpoint-plain", *cells)
-    assert ran.status == 0, ran.text
-    assert ran.jobs == {cells[0].split("/")[3]: 1}
+    shutil.rmtree(study.folder / cells[0])
+    assert run(study, *cells) == {cells[0].split("/")[3]: 1}
     assert {file: value[0] for file, value in contents(study).items()} == {
         file: value[0] for file, value in before.items()
     }
@@ -131,35 +135,27 @@ def test_nothing_is_left_to_do_and_what_was_deleted_is_only_copied(study: Checko
 
 def test_a_cell_is_measured_alone_again_with_its_kind_or_when_forced(study: Checkout) -> None:
     cells = cells_of_disk(study)
-    assert study.snakemake("-n", "-f", TRAIN[0]).jobs == {"take_turns_local": 1, "train": 1}
-    assert study.snakemake("-n", "-R", "train", "--", *cells).jobs == {"take_turns_local": 1, "train": 2}
     before = contents(study)
-    ran = study.snakemake("-f", TRAIN[0])
-    assert ran.status == 0, ran.text
+    assert run(study, "-R", "train", "--", *cells) == {"take_turns_local": 1, "train": 2}
     after = contents(study)
-    assert changed(before, after) == {TRAIN[0]}
-    assert "Nothing to be done" in study.snakemake("-n", *cells).text
+    assert changed(before, after) == set(TRAIN)
 
-    ran = study.snakemake("-R", "train", "--", *cells)
-    assert ran.status == 0, ran.text
-    assert changed(after, contents(study)) == set(TRAIN)
+    assert run(study, "-f", TRAIN[0]) == {"take_turns_local": 1, "train": 1}
+    assert changed(after, contents(study)) == {TRAIN[0]}
     assert "Nothing to be done" in study.snakemake("-n", *cells).text
 
 
 def test_cells_that_failed_are_measured_again_on_request(study: Checkout) -> None:
     cells, again = cells_of_disk(study), ("--config", "retry=failed")
-    runs = study.folder / TRAIN[1] / "runs.parquet"
+    runs = study.folder / TRAIN[0] / "runs.parquet"
     (row,) = read(RUNS, runs).to_pylist()
     write(RUNS, [{**row, "status": "failed", "reason": "no launcher"}], runs)
     before = contents(study)
     assert "Nothing to be done" in study.snakemake("-n", *cells).text, "a result like any other"
-    assert study.snakemake("-n", *cells, *again).jobs == {"take_turns_local": 1, "train": 1}
-    ran = study.snakemake(*cells, *again)
-    assert ran.status == 0, ran.text
-    assert changed(before, contents(study)) == {TRAIN[1]}
+    assert run(study, *cells, *again) == {"take_turns_local": 1, "train": 1}
+    assert changed(before, contents(study)) == {TRAIN[0]}
     assert read(RUNS, runs)["status"].to_pylist() == ["ok"]
-    for options in ((), again):
-        assert "Nothing to be done" in study.snakemake("-n", *cells, *options).text
+    assert "Nothing to be done" in study.snakemake("-n", *cells, *again).text
     assert "retry=failed measures failed cells again" in study.snakemake("-n", "--config", "retry=all").text
 
 
@@ -169,16 +165,14 @@ def test_a_damaged_storage_is_mended_and_finished_cells_stay(study: Checkout) ->
     for image in images:
         image.write_bytes(b"")
     assert images
-    subprocess.run(
-        ["rm", "-r", study.folder / TRAIN[1], *study.results("visits").glob(f"{place(TRAIN[1])}/*")], check=True
-    )
+    for folder in (study.folder / TRAIN[0], study.results("visits", place(TRAIN[0]))):
+        shutil.rmtree(folder)
     before = contents(study)
     ran = study.snakemake(*cells)
     assert ran.status != 0
     assert "snakemake -R prepare_storage" in ran.text
-    ran = study.snakemake("-R", "prepare_storage", "--", *cells)
-    assert ran.status == 0, ran.text
-    assert changed(before, contents(study)) == {TRAIN[1]}
+    run(study, "-R", "prepare_storage", "--", *cells)
+    assert changed(before, contents(study)) == {TRAIN[0]}
     assert "Nothing to be done" in study.snakemake("-n", *cells).text
 
 
@@ -189,15 +183,12 @@ def place(target: str) -> str:
 
 def test_editing_a_cell_measures_it_and_nothing_else(study: Checkout) -> None:
     cells, before = cells_of_disk(study), contents(study)
-    study.write_study(include=[{**BLOCK, "nodes": 2, "iterations": 3}])
-    assert study.snakemake("-n", *cells).jobs == {"take_turns_local": 1, "train": 1}
-    ran = study.snakemake(*cells)
-    assert ran.status == 0, ran.text
-    assert changed(before, contents(study)) == {TRAIN[1]}
-    assert len(set(read(ITERATIONS, study.folder / TRAIN[1] / "iterations.parquet")["iteration"].to_pylist())) >= 6
+    study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3}])
+    assert run(study, *cells) == {"take_turns_local": 1, "train": 1}
+    assert changed(before, contents(study)) == {TRAIN[0]}
+    assert len(set(read(ITERATIONS, study.folder / TRAIN[0] / "iterations.parquet")["iteration"].to_pylist())) >= 6
     study.write_study()
-    assert study.snakemake("-n", *cells).jobs == {"train": 1}, "its visits with the former settings are still there"
-    assert study.snakemake(*cells).status == 0
+    assert run(study, *cells) == {"train": 1}, "its visits with the former settings are still there"
     assert {file: value[0] for file, value in contents(study).items() if file.startswith("raw/")} == {
         file: value[0] for file, value in before.items() if file.startswith("raw/")
     }
@@ -208,28 +199,20 @@ def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signa
     """Ended while it measures: Ctrl-C, or everything is killed at once, as by a power failure."""
     study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3 + end}])
     (study.folder / "wait").touch()
-    command = [str(Path(sys.executable).with_name("snakemake")), "--nocolor", TRAIN[0]]
-    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-    run = subprocess.Popen(command, cwd=study.folder, start_new_session=True, **silent)
+    log = study.folder / "logs/tiny/turns/local.log"
+    log.unlink(missing_ok=True)
+    ended = study.start_snakemake(TRAIN[0], said=subprocess.DEVNULL, own_session=True)
     folder = study.results("visits") / Path(TRAIN[0]).relative_to(RAW)
     known = set(folder.iterdir())
-    log = study.folder / "logs/tiny/turns/local.log"
-
-    def waiting() -> bool:
-        return run.poll() is not None or (log.exists() and "iteration 1/" in log.read_text())
-
-    patience = time.monotonic() + 180
-    while not waiting() and time.monotonic() < patience:
+    while ended.poll() is None and not (log.exists() and "iteration 1/" in log.read_text()):
         time.sleep(0.05)
-    assert run.poll() is None
-    os.killpg(run.pid, end)
-    run.wait(180)
+    assert ended.poll() is None
+    os.killpg(ended.pid, end)
+    ended.wait()
     (study.folder / "wait").unlink()
     assert not [path for path in set(folder.iterdir()) - known if [*path.glob("done~*")]]
     if end == signal.SIGKILL:
         assert study.snakemake("--unlock").status == 0
-    ran = study.snakemake("--logger-stallpoint-plain", TRAIN[0])
-    assert ran.status == 0, ran.text
-    assert ran.jobs == {"take_turns_local": 1, "train": 1}
+    assert run(study, TRAIN[0]) == {"take_turns_local": 1, "train": 1}
     iterations = read(ITERATIONS, study.folder / TRAIN[0] / "iterations.parquet").to_pandas()
     assert {1, 2} <= set(iterations["visit"])

@@ -1,29 +1,47 @@
-"""Programs that are killed, or refused by the file system, lose nothing: some points here, more by make chaos."""
+"""Programs that are killed, or refused by the file system, lose nothing: some points here, more in the night."""
 
 import pytest
 from planted_defects import ROOT, defects
 from tally import tallies
 
+FAULTS = ("kill -9", "ENOSPC")
+PROGRAMS = {"job: train": 40, "job: cannot run": 20, "copy of a record": 20, "storage, again": 60, "collect": 150}
+"""Which operations of each are tried in the night: every so-many-th."""
 
-@pytest.mark.parametrize(
-    ("program", "every"),
-    [("job: train", 40), ("job: cannot run", 20), ("copy of a record", 20), ("storage, again", 60), ("collect", 150)],
-)
-def test_a_program_that_is_killed_or_refused_loses_nothing(program: str, every: int) -> None:
-    found = list(tallies("crash_points", program, "--every", str(every), "--faults", "kill -9", "ENOSPC"))
-    assert [tally["fault"] for tally in found] == ["kill -9", "ENOSPC"]
+
+def lose_nothing(*programs: str, every: int) -> None:
+    found = list(tallies("crash_points", *programs, "--every", str(every), "--faults", *FAULTS))
+    assert [(tally["of"], tally["fault"]) for tally in found] == [
+        (name, fault) for name in programs for fault in FAULTS
+    ]
     assert all(tally["trials"] > 0 for tally in found)
     assert [line for tally in found for line in tally["red"]] == []
 
 
-def test_whatever_happens_every_cell_is_recorded_once() -> None:
-    found = list(tallies("histories", "--examples", "30"))
-    assert sum(tally["trials"] for tally in found) >= 30
+def test_programs_that_are_killed_or_refused_lose_nothing() -> None:
+    lose_nothing(*PROGRAMS, every=max(PROGRAMS.values()))
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_that_is_killed_or_refused_more_often_loses_nothing(program: str) -> None:
+    lose_nothing(program, every=PROGRAMS[program])
+
+
+@pytest.mark.parametrize("examples", [4, pytest.param(30, marks=pytest.mark.night)])
+def test_whatever_happens_every_cell_is_recorded_once(examples: int) -> None:
+    found = list(tallies("histories", "--examples", str(examples)))
+    assert sum(tally["trials"] for tally in found) >= examples
     assert [line for tally in found for line in tally["red"]] == []
 
 
+@pytest.mark.night
+def test_every_defect_that_is_planted_is_found() -> None:
+    (found,) = tallies("planted_defects")
+    assert found["red"] == []
+
+
 def test_defects_can_be_planted() -> None:
-    # Whether each is found takes minutes: make chaos.
     assert len(defects()) >= 20
     for defect in defects():
         assert (ROOT / defect.file).read_text().count(defect.was) == 1, defect.name
