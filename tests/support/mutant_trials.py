@@ -38,11 +38,13 @@ def pytest_runtestloop(session: Any) -> bool | None:
         by_file[item.path.stem].append(item)
     trials.known()
     known = {test.partition("::")[0] for test in trials.plan["known"].values()}
-    for name in sorted(
-        by_file, key=lambda name: (name not in known, _order(by_file[name][0].path, trials.plan["names"]))
-    ):
-        if trials.sought() and trials.claimed(name):
-            trials.file(name, by_file[name])
+    words = {name: set(re.findall(r"\w+", items[0].path.read_text())) for name, items in by_file.items()}
+    names = trials.plan["names"]
+    order = sorted(by_file, key=lambda name: (name not in known, *_order(words[name], set(names.values()))))
+    for named, name in itertools.product((True, False), order):  # mutants whose module the file names come first
+        those = {number for number in trials.sought() if not named or names[str(number)] in words[name]}
+        if those and trials.claimed(f"{name}.{named}"):
+            trials.file(name, by_file[name], those, direct=named)
     return True
 
 
@@ -79,12 +81,9 @@ def failed(found: Outcomes, tests: list[str]) -> str:
     return next(iter([*wrong, *(test for test in tests if test not in found)]), "")
 
 
-def _order(file: Path, names: list[str]) -> tuple[int, int]:
+def _order(words: set[str], names: set[str]) -> tuple[int, int]:
     """Files that start few programs first, of those the ones that name most of the modules with mutants."""
-    words = set(re.findall(r"\w+", file.read_text()))
-    return len(words & {"subprocess", "start_job", "run_job", "playwright", "tallies", "Checkout"}), -len(
-        words & set(names)
-    )
+    return len(words & {"subprocess", "start_job", "run_job", "playwright", "tallies", "Checkout"}), -len(words & names)
 
 
 class _Trials:
@@ -114,25 +113,26 @@ class _Trials:
             if test in items and int(number) in self.sought() and self.claimed(number):
                 item = items[test]
                 if not failed(self.run([item], RECORDING, 600), [item.nodeid]):
-                    self.tried(int(number), "known", [item], 600)
+                    self.tried(int(number), [item], 600)
 
-    def file(self, name: str, items: list[Any]) -> None:
-        """Record which mutants a file of tests reaches, and try them on it."""
+    def file(self, name: str, items: list[Any], numbers: set[int], *, direct: bool) -> None:
+        """Record which mutants a file of tests reaches, and try some: on tests known to reach them, or on all."""
         records = (one for one in entries(self.journal) if (one.get("file"), one["lane"]) == (name, self.lane))
         record = next(records, None) or self.recorded(name, items)
         passing = {test: seconds for test, (outcome, seconds) in record["tests"].items() if outcome == "passed"}
-        for number in sorted(self.sought() & set(map(int, record["reached"]))):
+        for number in sorted(numbers & self.sought() & set(map(int, record["reached"]))):
             journal = [one for one in entries(self.journal) if one.get("mutant") == number]
-            if any((one["by"], one["lane"]) == (name, self.lane) for one in journal):
-                continue
+            done = {test for one in journal for test in one["tests"]}
+            reaching = record["reached"][str(number)]
+            chosen = [item for item in items if item.nodeid in passing and item.nodeid not in done]
+            if direct:
+                chosen = [item for item in chosen if item.nodeid in reaching]
+            chosen.sort(key=lambda item: (item.nodeid not in reaching, passing[item.nodeid]))
             patience = min(PATIENCE, IN_ALL - sum(one["seconds"] for one in journal))
-            direct = record["reached"][str(number)]
-            chosen = [item for item in items if item.nodeid in passing]
-            chosen.sort(key=lambda item: (item.nodeid not in direct, passing[item.nodeid]))
             until = list(itertools.accumulate(passing[item.nodeid] for item in chosen))
             chosen = [item for item, seconds in zip(chosen, until, strict=True) if seconds <= patience]
             if chosen:
-                self.tried(number, name, chosen, 120 + 10 * until[len(chosen) - 1])
+                self.tried(number, chosen, 120 + 10 * until[len(chosen) - 1])
 
     def recorded(self, name: str, items: list[Any]) -> dict[str, Any]:
         """Run a file of tests without any mutant."""
@@ -145,13 +145,13 @@ class _Trials:
         hits = {number: sorted(tests) for number, tests in reached.items()}
         return self.note({"file": name, "lane": self.lane, "tests": tests, "reached": hits})
 
-    def tried(self, number: int, by: str, items: list[Any], seconds: float) -> None:
+    def tried(self, number: int, items: list[Any], seconds: float) -> None:
         """Run tests with a mutant until one fails."""
         found = self.run(items, number, seconds)
         test = failed(found, [item.nodeid for item in items])
         taken = sum(seconds for _, seconds in found.values())
-        self.note({"mutant": number, "by": by, "lane": self.lane, "found": test, "late": test and test not in found,
-                   "seconds": taken})  # fmt: skip
+        self.note({"mutant": number, "lane": self.lane, "found": test, "late": bool(test) and test not in found,
+                   "seconds": taken, "tests": list(found)})  # fmt: skip
 
     def note(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Write down an entry, whole."""

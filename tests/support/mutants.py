@@ -31,6 +31,8 @@ from planted_defects import Defect, defects
 from tally import ROOT, environment
 
 KEPT = ROOT / "tests/support/data/mutants.json"
+REACHING = 40
+"""Tests, the quickest that reach it, that a planted defect is tried on."""
 LANES = ("unit=tests/unit -m 'not ranks'", "ranks=tests/unit -m ranks", "workflow=tests/workflow")
 _PYTEST = (sys.executable, "-m", "pytest", "-p", "mutant_trials", "-p", "no:cacheprovider", "-q", "--tb=no")
 
@@ -149,13 +151,18 @@ def table(mutants: list[Mutant], now: dict[int, str]) -> None:
     rooms: dict[str, list[int]] = defaultdict(list)
     for number, mutant in enumerate(mutants):
         rooms[mutant.room].append(number)
-    print("| room | mutants | found before | found now |\n| --- | ---: | ---: | ---: |")
-    for room, numbers in [*sorted(rooms.items()), ("all", list(range(len(mutants))))]:
+    print(
+        "| room | mutants | found before | found now | gone | not tried |\n| --- | ---: | ---: | ---: | ---: | ---: |"
+    )
+    for room, numbers in [*sorted(rooms.items()), ("all", list(now))]:
         before = sum("::" in mutants[number].before for number in numbers)
-        print(f"| {room} | {len(numbers)} | {before} | {sum('::' in now[number] for number in numbers)} |")
+        found = sum("::" in now[number] for number in numbers)
+        others = [sum(now[number] == state for number in numbers) for state in ("gone", "not tried")]
+        print("|", " | ".join(map(str, (room, len(numbers), before, found, *others))), "|")
     for number, mutant in enumerate(mutants):
-        if "::" in mutant.before and "::" not in now[number]:
-            print(f"{now[number]}: {described(mutant)}; found before by {mutant.before}")
+        if "::" not in now[number] and ("::" in mutant.before or now[number] != "not tried"):
+            before = f"; found before by {mutant.before}" if "::" in mutant.before else ""
+            print(f"{now[number]}: {described(mutant)}{before}")
 
 
 def described(mutant: Mutant) -> str:
@@ -163,23 +170,37 @@ def described(mutant: Mutant) -> str:
     return f"{mutant.module}, {mutant.function}: {mutant.was} -> {mutant.becomes} ({mutant.kind})"
 
 
-def verdicts(journal: Path, number_of_mutants: int, gone: set[int]) -> dict[int, str]:
+def verdicts(state: Path, mutants: list[Mutant], gone: set[int], sought: set[int]) -> dict[int, str]:
     """For each mutant the test that finds it, or why there is none."""
-    read = entries(journal)
-    reached = {int(number) for one in read for number in one.get("reached", ())}
-    now = {number: "not found" if number in reached else "not reached" for number in range(number_of_mutants)}
-    now |= {one["mutant"]: name_of(one["found"]) for one in read if one.get("found")}
-    return now | dict.fromkeys(gone, "gone")
+    journal = entries(state / "journal.jsonl")
+    reached = {int(number) for one in journal for number in one.get("reached", ())}
+    ended = (state / "ended").exists()
+    now = dict.fromkeys(range(len(mutants)), "open")
+    if ended:
+        now = {number: "not found" if number in reached else "not reached" for number in now}
+    now |= {number: "not tried" for number in now if number not in sought} | dict.fromkeys(gone, "gone")
+    return now | {one["mutant"]: name_of(one["found"]) for one in journal if one.get("found")}
 
 
-def reaching(journal: Path, number: int) -> list[str]:
-    """Passing tests that reach a planted defect's function, the quickest first."""
-    seconds: dict[str, float] = {}
-    for one in entries(journal):
-        for test in one.get("reached", {}).get(str(number), ()):
-            if one["tests"].get(test, ("", 0))[0] == "passed":
-                seconds[test] = one["tests"][test][1]
-    return sorted(seconds, key=lambda test: seconds[test])
+def defects_found(state: Path, before: dict[str, str]) -> dict[str, str]:
+    """For each planted defect the test that finds it: the one that did before, or of those that reach its function."""
+    found: dict[str, str] = {}
+    for number, defect in enumerate(defects(), DEFECTS):
+        file, _, name = before.get(defect.name, "").partition("::")
+        known = [f"{path.relative_to(ROOT)}::{name}" for path in (ROOT / "tests").rglob(f"{file or None}.py")]
+        reaching = {
+            test: one["tests"][test][1]
+            for one in entries(state / "journal.jsonl")
+            for test in one.get("reached", {}).get(str(number), ())
+            if one["tests"].get(test, ("", 0))[0] == "passed"
+        }
+        found[defect.name] = "not found"
+        for tests in filter(None, (known, sorted(reaching, key=lambda test: reaching[test])[:REACHING])):
+            if test := defect_found(defect, tests):
+                found[defect.name] = test
+                break
+        print(f"{defect.name}: {found[defect.name]}", file=sys.stderr, flush=True)
+    return found
 
 
 def main() -> None:
@@ -191,27 +212,33 @@ def main() -> None:
     parser.add_argument(
         "--draw", type=int, metavar="N", help="draw N others (with --seed) and keep what is found as `before`"
     )
+    parser.add_argument("--defects", action="store_true", help="also the planted defects (planted_defects.yaml)")
+    parser.add_argument("--report", action="store_true", help="only say what an interrupted run knows")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="what is found now is what was found `before` from now on")
     parser.add_argument("--folder", type=Path, default=ROOT / ".mutants", help="the copy, and what is known so far")
     given = parser.parse_args()
-    kept = [Mutant(**one) for one in json.loads(KEPT.read_text())] if KEPT.exists() else []
-    mutants = drawn(ROOT / "src", given.draw, given.seed) if given.draw else kept
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"mutants": [], "defects": {}}
+    mutants = drawn(ROOT / "src", given.draw, given.seed) if given.draw else [Mutant(**one) for one in kept["mutants"]]
     gone = prepared(given.folder, mutants, given.anew)
     state = given.folder / "state"
     known = {number: mutant.before for number, mutant in enumerate(mutants) if "::" in mutant.before}
-    everything = given.all or given.draw is not None
-    sought = set(range(len(mutants))) - gone if everything else known.keys() - gone
-    names = sorted({Path(mutants[number].module).stem for number in sought})
-    (state / "plan.json").write_text(json.dumps({"known": known, "sought": sorted(sought), "names": names}))
-    for lane in given.lane or LANES:
-        tried(given.folder, lane, given.workers)
-    now = verdicts(state / "journal.jsonl", len(mutants), gone)
-    now |= {number: "not tried" for number in now if number not in sought | gone}
+    sought = (set(range(len(mutants))) if given.all or given.draw else set(known)) - gone
+    if not given.report:
+        names = {number: Path(mutants[number].module).stem for number in sought}
+        (state / "plan.json").write_text(json.dumps({"known": known, "sought": sorted(sought), "names": names}))
+        (state / "ended").unlink(missing_ok=True)
+        for lane in given.lane or LANES:
+            tried(given.folder, lane, given.workers)
+        (state / "ended").touch()
+    now = verdicts(state, mutants, gone, sought)
     table(mutants, now)
+    found = defects_found(state, kept["defects"]) if given.defects else kept["defects"]
+    if given.defects:
+        print(f"planted defects found: {sum('::' in test for test in found.values())} of {len(found)}")
     if given.keep or given.draw:
         after = [asdict(replace(mutant, before=now[number])) for number, mutant in enumerate(mutants)]
-        KEPT.write_text(json.dumps(after, indent=1, ensure_ascii=False) + "\n")
+        KEPT.write_text(json.dumps({"mutants": after, "defects": found}, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
