@@ -1,9 +1,17 @@
-"""Starts jobs as the workflow does: a Python program under mpirun, on this machine."""
+"""Starts jobs as the workflow does, under mpirun on this machine, or lets ranks that are there already do them."""
 
+import io
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
+
+import little
+import pytest
+from resident_ranks import Ranks
 
 from stallpoint.cells import Cell
 
@@ -13,17 +21,54 @@ ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
+VISITING = {
+    **ENVIRONMENT,
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join([str(Path(little.__file__).with_name("at_start")), *filter(None, sys.path)]),
+}
+"""Of processes that take cells in turns, and measure quickly."""
+Measure = Callable[..., None]
+Plant = Callable[[pytest.MonkeyPatch], None]
+"""Changes what a job does, on each of its ranks."""
+
+
+def run_job(
+    ranks: Ranks, cell: Cell, folder: Path, *, plant: Plant | None = None, measure: Measure | None = None
+) -> tuple[int, str]:
+    """Run `cell` to its end on as many of the ranks as it has; exit status, and what they printed."""
+    ends = ranks(visit, cell, folder, plant, measure, count=cell.ranks)
+    (status,) = {status for status, _ in ends}
+    return status, "".join(printed for _, printed in ends)
+
+
+def visit(world: Any, cell: Cell, folder: Path, plant: Plant | None, measure: Measure | None) -> tuple[int, str]:
+    """One rank's part of a job: exit status, and what it printed."""
+    from stallpoint.kinds import kind_of
+    from stallpoint.measure import job, resident
+
+    resident._built.cache_clear()  # networks of the same name may be others' in each test
+    status = 0
+    with io.StringIO() as printed, redirect_stdout(printed), redirect_stderr(printed):
+        with pytest.MonkeyPatch.context() as patch:
+            if plant:
+                plant(patch)
+            try:
+                job.run(cell, measure or kind_of(cell).measure(), folder, world)
+            except SystemExit as end:
+                status = int(end.code or 0)
+        return status, printed.getvalue()
+
 
 JOB = """
 import sys
 from pathlib import Path
-from stallpoint.kinds import cell_from_json
+from stallpoint.kinds import cell_from_json, kind_of
 from stallpoint.errors import CannotRun, InputError
-from stallpoint.measure import collectives, job, storage_reads
+from stallpoint.measure import job
 from stallpoint.records import COLLECTIVES
 text, folder = sys.argv[1:]
 cell = cell_from_json(text)
-measure = collectives.measure if cell.kind == "collectives" else storage_reads.measure
+measure = kind_of(cell).measure()
 {body}
 job.run(cell, measure, Path(folder))
 """
@@ -38,8 +83,8 @@ def start_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> subpro
     )
 
 
-def run_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> tuple[int, str]:
-    """Run `cell` to its end; exit status and what it printed."""
+def end_of_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> tuple[int, str]:
+    """Start `cell` on processes of its own; their exit status and what they printed."""
     with start_job(cell, folder, ranks=ranks, body=body) as job:
         output, errors = job.communicate(timeout=600)
     return job.returncode, output + errors

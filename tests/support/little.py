@@ -1,9 +1,14 @@
 """Matrix products that tell about the machine, small: those that no cache holds take half a minute of a visit."""
 
-import pytest
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from stallpoint.measure import constants
 from stallpoint.measure.constants import MIB
+
+if TYPE_CHECKING:
+    import pytest
 
 CONSTANTS = {
     "PEAK_SIDE": {"cpu": 256},
@@ -11,6 +16,16 @@ CONSTANTS = {
     "BANDWIDTH_BYTES": {"cpu": (16 * MIB, 16 * MIB)},
 }
 """Values for `stallpoint.measure.constants`, where a test measures, but not how fast the machine is."""
+QUICK = {
+    "SENTINEL_SECONDS": 0.002,
+    "SENTINEL_PROBE": 0.0005,
+    "BURST_SECONDS": 0.01,
+    "ISOLATED_SECONDS": 0.04,
+    "BESIDE_PIECES": 10,
+    "TINY_LAYERS": 20,
+    "PAIRS": 3,
+}
+"""The same, of what is measured for longer than it takes, to be told from what disturbs it."""
 
 
 def source(module: str = "") -> str:
@@ -22,3 +37,9 @@ def put(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set them in this process."""
     for name, value in CONSTANTS.items():
         monkeypatch.setattr(constants, name, value)
+
+
+def be_quick() -> None:
+    """Set all of them in this process, for good."""
+    for name, value in {**CONSTANTS, **QUICK}.items():
+        setattr(constants, name, value)

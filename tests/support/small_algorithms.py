@@ -1,15 +1,11 @@
-"""Training of the small network by algorithms other than synchronous SGD; under mpirun on four ranks.
+"""Training of the small network by algorithms other than synchronous SGD, on four ranks."""
 
-``small_algorithms.py TARGET`` saves what rank 0 saw of each case.
-"""
-
-import sys
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
-from small_training import ITERATIONS, batches, network
+from small_training import ITERATIONS, batches, large_gradients, network
 from torch import nn
 
 from stallpoint.measure.clock import HostClock
@@ -79,7 +75,7 @@ def train(world: World, preset: Preset, optimiser: str, *, stop: int = ITERATION
         def make(parameters: list[nn.Parameter], *, loss_scale: float) -> RecipeOptimiser:
             return RecipeOptimiser(Recipe(optimiser, step_size=size), parameters, loss_scale=loss_scale)
 
-        with Trainer(small, world, preset, torch.device("cpu"), optimiser=make) as trainer:
+        with large_gradients(), Trainer(small, world, preset, torch.device("cpu"), optimiser=make) as trainer:
             if state:
                 small.load_state_dict(state[0])
                 trainer.restore(state[1])
@@ -108,21 +104,11 @@ def mixed(world: World) -> list[float]:
     return found
 
 
-def main(target: str) -> None:
-    """Train in every way."""
-    torch.set_num_threads(1)
-    world = World.start(WORKERS)
+def train_all(world: World) -> dict[str, Any]:
+    """Train in every way: what this rank saw of each case."""
     trained = {name: train(world, preset, optimiser) for name, (preset, optimiser) in CASES.items()}
     resumed = {
-        name: [(one.weights, one.own) for one in (train(world, *case, stop=stop) for stop in (ITERATIONS, 8))]
+        name: [(one.weights, one.own) for one in (train(world, *case, stop=stop) for stop in (ITERATIONS, 5))]
         for name, case in RESUMED.items()
     }
-    staleness = {name: world.comm.gather(one.staleness) for name, one in trained.items()}
-    mixes = world.comm.gather(mixed(world))
-    if world.rank == 0:
-        plain = {name: vars(one) for name, one in trained.items()}
-        torch.save({"trained": plain, "resumed": resumed, "staleness": staleness, "mixed": mixes}, target)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return {"trained": trained, "resumed": resumed, "mixed": mixed(world)}

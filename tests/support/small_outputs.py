@@ -1,10 +1,5 @@
-"""Training of a small network with split outputs; under mpirun on three ranks.
+"""Training of a small network with split outputs."""
 
-``small_outputs.py TARGET`` saves what trains on three ranks, on the first two of them and on one: the weights of each
-rank, columns of each iteration, and what a layer behind a dropout took.
-"""
-
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -124,21 +119,7 @@ def counted(trainer: Trainer) -> dict[str, list[int]]:
     return sent
 
 
-def main(target: str) -> None:
-    """Train in every way."""
-    torch.set_num_threads(1)
-    world = World.start(3)
-    part = World(world.comm.Split(world.rank // 2, world.rank), world.rank % 2, 2 - world.rank // 2)
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for name, (preset, classes) in WAYS.items():
-        every = world.comm.allgather(vars(train(world, preset, classes)))
-        parts = world.comm.allgather((part.size, vars(train(part, preset, classes))))
-        found[name, 3] = every
-        found |= {(name, size): [one for ranks, one in parts if ranks == size] for size in (2, 1)}
-    found["dropout", 3] = world.comm.allgather(vars(train(world, TRICK, CLASSES, 0.5)))
-    if world.rank == 0:
-        torch.save(found, target)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def train_all(world: World) -> dict[str, Trained]:
+    """Train in every way, and with a dropout before the last layer."""
+    found = {name: train(world, preset, classes) for name, (preset, classes) in WAYS.items()}
+    return {**found, "dropout": train(world, TRICK, CLASSES, 0.5)}

@@ -1,10 +1,5 @@
-"""Training of the small network through the stages of a pipeline; under mpirun on three ranks.
+"""Training of the small network through the stages of a pipeline."""
 
-``small_pipeline.py TARGET`` saves what trains through three stages, on the first two ranks through two, and on one rank
-without any: weights, the gradients of the first iteration, and columns of each iteration.
-"""
-
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,19 +63,3 @@ def train(world: World) -> Trained:
         [one.phases for one in found],
         [dict(one.layers) for one in found],
     )
-
-
-def main(target: str) -> None:
-    """Train in every way."""
-    torch.set_num_threads(1)
-    world = World.start(3)
-    trained = {3: world.comm.gather(vars(train(world)))}
-    part = World(world.comm.Split(world.rank // 2, world.rank), world.rank % 2, 2 - world.rank // 2)
-    ways = world.comm.gather((part.size, vars(train(part))))
-    if world.rank == 0:
-        trained |= {count: [one for size, one in ways if size == count] for count in (2, 1)}
-        torch.save(trained, target)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,9 +1,10 @@
-"""The report of a made-up study, which several files of tests read.
+"""The report of a made-up study, and four ranks, for several files of tests.
 
 Tests beside each other (pytest-xdist): each process computes on one core, or they would wait for each other.
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import once as once_for_all
 from report_samples import LEFT_OUT, Tables, study
+from resident_ranks import Ranks
 
 from stallpoint.conclusions.numbers import Conclusions, conclude
 from stallpoint.report import write_report
@@ -39,3 +41,11 @@ def report(tables: Tables, conclusions: Conclusions, tmp_path_factory: pytest.Te
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_report(conclusions, tables, path, study="laptop", left_out=LEFT_OUT)
     return path
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[Ranks]:
+    """Four ranks that wait for functions; started when the first test asks them."""
+    found = Ranks()
+    yield found
+    found.end()

@@ -3,7 +3,7 @@
 On a CPU these are two of the kernels of STREAM (McCalpin: Memory Bandwidth and Machine Balance in Current High
 Performance Computers, 1995), copy and triad, over arrays that no cache holds. On a GPU they are what dd and
 p2pBandwidthLatencyTest tell Shi et al. (2018), Table II: host to device from pageable and pinned memory, device to
-host, within the device, and to the other devices that the worker sees. The GPU's have not been run yet.
+host, within the device (run on one H100), and to the other devices that the worker sees (not run yet).
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from launching import run_job
+from little import QUICK
+from resident_ranks import Ranks
 
 from stallpoint.cells import CollectivesCell
 from stallpoint.measure import constants, contention
@@ -17,26 +19,35 @@ SIZES = [1024, 2**22]
 
 
 def measured(
-    folder: Path, *, backend: str = "mpi", ranks: int = 2, samples: int = 4, operations: list[str] | None = None
+    ranks: Ranks,
+    folder: Path,
+    *,
+    backend: str = "mpi",
+    workers: int = 2,
+    samples: int = 4,
+    operations: list[str] | None = None,
 ) -> dict[str, pd.DataFrame]:
     cell = CollectivesCell(
-        hardware="cpu", nodes=ranks, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=0,
+        hardware="cpu", nodes=workers, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=0,
         precision="float32", anonymise=True, backend=backend, reduction="library", message_bytes=SIZES, samples=samples,
         operations=operations,
     )  # fmt: skip
-    code, output = run_job(cell, folder, ranks=ranks)
+    code, output = run_job(ranks, cell, folder)
     assert code == 0, output
     return {name: pd.read_parquet(folder / f"{name}.parquet") for name in ("collectives", "contention")}
 
 
 @pytest.fixture(scope="module", params=["mpi", "torch"])
-def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
-    return measured(tmp_path_factory.mktemp(request.param), backend=request.param)
+def tables(
+    request: pytest.FixtureRequest, ranks: Ranks, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, pd.DataFrame]:
+    return measured(ranks, tmp_path_factory.mktemp(request.param), backend=request.param)
 
 
 @pytest.mark.parametrize("backend", ["mpi", "torch"])
-def test_every_operation_does_what_it_says_and_is_timed(backend: str, tmp_path: Path) -> None:
-    found = measured(tmp_path, backend=backend, ranks=3, samples=1, operations=list(OPERATIONS))  # which checks results
+def test_every_operation_does_what_it_says_and_is_timed(ranks: Ranks, backend: str, tmp_path: Path) -> None:
+    # Which checks results.
+    found = measured(ranks, tmp_path, backend=backend, workers=3, samples=1, operations=list(OPERATIONS))
     for rows in found.values():
         assert set(rows["operation"]) == set(OPERATIONS)
         assert set(rows.groupby(["operation", "message_bytes", "rank"]).size()) == {2}
@@ -67,7 +78,7 @@ def test_as_many_messages_follow_one_another_as_fill_the_time_of_a_row(tables: d
     rows = tables["collectives"]
     assert (rows[rows["warmup"]]["messages"] == 1).all()
     on_rank_0 = rows[rows["rank"] == 0].sort_values(["message_bytes", "sample"])
-    wanted = on_rank_0["messages"] * constants.BURST_SECONDS / on_rank_0["seconds"]
+    wanted = on_rank_0["messages"] * QUICK["BURST_SECONDS"] / on_rank_0["seconds"]
     following = on_rank_0["messages"].shift(-1)[on_rank_0["message_bytes"] == on_rank_0["message_bytes"].shift(-1)]
     assert (following == wanted.clip(1, constants.BURST_MESSAGES).round()[following.index]).all()
 
@@ -101,10 +112,10 @@ def test_computing_takes_one_piece_at_least() -> None:
 
 def test_each_rank_computes_alone_once_in_a_visit_for_as_long_as_a_pass_takes(tables: dict[str, pd.DataFrame]) -> None:
     rows = tables["contention"]
-    assert (rows["alone_computing"] >= constants.ISOLATED_SECONDS).all()
+    assert (rows["alone_computing"] >= QUICK["ISOLATED_SECONDS"]).all()
     assert (rows.groupby("rank")["alone_computing"].nunique() == 1).all()
     assert rows["alone_computing"].nunique() == rows["rank"].nunique()
 
 
-def test_a_rank_alone_has_nobody_to_talk_to(tmp_path: Path) -> None:
-    assert measured(tmp_path, ranks=1, samples=1)["contention"].empty
+def test_a_rank_alone_has_nobody_to_talk_to(ranks: Ranks, tmp_path: Path) -> None:
+    assert measured(ranks, tmp_path, workers=1, samples=1)["contention"].empty

@@ -11,14 +11,18 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from launching import run_job
+from launching import end_of_job, run_job
+from resident_ranks import Ranks
 
 from stallpoint import parquet
 from stallpoint.cells import ConvergenceCell
 from stallpoint.completeness import Record
+from stallpoint.errors import InputError
 from stallpoint.kinds import cell_from_json
+from stallpoint.measure import checkpoint
 from stallpoint.measure.convergence import split
 from stallpoint.measure.evaluation import InTurn
+from stallpoint.measure.world import World
 from stallpoint.presets import PRESETS
 from stallpoint.presets import to_values as preset_values
 from stallpoint.recipes import Recipe, to_values
@@ -27,7 +31,6 @@ from stallpoint.turns.ledger import Measurement
 
 SAMPLES = 250
 CLASSES = 5
-JOB = "from stallpoint.measure.convergence import measure\n"
 KILLED = """
 import os, signal
 from stallpoint.measure import convergence
@@ -73,25 +76,25 @@ def rows(folder: Path, table: Table) -> pd.DataFrame:
     return parquet.read(table, folder / f"{table.name}.parquet").to_pandas()
 
 
-Run = Callable[..., tuple[Path, str]]
+Run = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs a cell to its end; the folder of its tables, and what it printed."""
+def run(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a cell to its end; the folder of its tables."""
 
-    def run(cell: ConvergenceCell, body: str = "") -> tuple[Path, str]:
-        folder = tmp_path_factory.mktemp("visits") / cell.path / "settings~1" / "visit~1"
-        status, printed = run_job(cell, folder, ranks=cell.ranks, body=JOB + body)
+    def run(cell: ConvergenceCell, folder: Path | None = None) -> Path:
+        folder = folder or tmp_path_factory.mktemp("visits") / cell.path / "settings~1" / "visit~1"
+        status, printed = run_job(ranks, cell, folder)
         assert status == 0, printed
-        return folder, printed
+        return folder
 
     return run
 
 
 @pytest.fixture(scope="module")
 def serial(run: Run, cell: ConvergenceCell) -> Path:
-    return run(cell)[0]
+    return run(cell)
 
 
 @pytest.mark.ranks
@@ -111,7 +114,7 @@ def test_a_run_is_evaluated_from_its_first_weights_to_its_last_step(serial: Path
 
 @pytest.mark.ranks
 def test_two_workers_do_what_one_does(run: Run, cell: ConvergenceCell, serial: Path) -> None:
-    folder, _ = run(replace(cell, nodes=2))
+    folder = run(replace(cell, nodes=2))
     one, two = rows(serial, CONVERGENCE), rows(folder, CONVERGENCE)
     for column in ("train_loss", "validation_loss"):
         np.testing.assert_allclose(one[column], two[column], rtol=2e-3)
@@ -126,17 +129,15 @@ def test_two_workers_do_what_one_does(run: Run, cell: ConvergenceCell, serial: P
 
 @pytest.mark.ranks
 def test_a_run_that_was_killed_goes_on_from_its_checkpoint_and_ends_as_if_it_had_not_been(
-    tmp_path: Path, cell: ConvergenceCell, serial: Path
+    tmp_path: Path, run: Run, cell: ConvergenceCell, serial: Path
 ) -> None:
     folder = tmp_path / cell.path / "settings~1" / "visit~1"
-    status, _ = run_job(cell, folder, ranks=1, body=JOB + KILLED)
+    status, _ = end_of_job(cell, folder, ranks=1, body=KILLED)
     assert status == -signal.SIGKILL
     assert not folder.exists()
     measured = Measurement(cell, folder.parent)
     assert measured.checkpoint.exists()
-    status, printed = run_job(cell, folder, ranks=1, body=JOB)
-    assert status == 0, printed
-    assert "step 16/16" in printed
+    run(cell, folder)
     once, again = rows(serial, CONVERGENCE), rows(folder, CONVERGENCE)
     columns = ["step", "samples", "train_loss", "validation_loss", "validation_accuracy"]
     pd.testing.assert_frame_equal(once[columns], again[columns], rtol=1e-5)
@@ -153,13 +154,12 @@ def test_workers_with_a_server_go_on_where_they_were_killed_and_every_update_has
     preset = replace(PRESETS["stale-synchronous"].preset, staleness_bound=0)
     settings = {**cell.settings, "optimiser": "sgd"}
     served = replace(cell, nodes=2, sync="mine", preset=preset_values(preset), settings=settings)
-    whole, _ = run(served)
+    whole = run(served)
     folder = tmp_path / cell.path / "settings~1" / "visit~1"
-    status, _ = run_job(served, folder, ranks=2, body=JOB + KILLED)
+    status, _ = end_of_job(served, folder, ranks=2, body=KILLED)
     assert status != 0
     assert not folder.exists()
-    status, printed = run_job(served, folder, ranks=2, body=JOB)
-    assert status == 0, printed
+    run(served, folder)
     columns = ["step", "train_loss", "validation_loss", "validation_accuracy"]
     pd.testing.assert_frame_equal(rows(whole, CONVERGENCE)[columns], rows(folder, CONVERGENCE)[columns], rtol=1e-4)
     for stale in (rows(whole, STALENESS), rows(folder, STALENESS)):
@@ -170,53 +170,33 @@ def test_workers_with_a_server_go_on_where_they_were_killed_and_every_update_has
     Record(folder, served, failed=False).check(STALENESS, pq.ParquetFile(file))
 
 
-REFUSED = """
-import json, sys
-from dataclasses import replace
-from pathlib import Path
-from stallpoint.kinds import cell_from_json
-from stallpoint.measure import checkpoint
-from stallpoint.errors import InputError
-from stallpoint.measure.world import World
-cell, folder = cell_from_json(sys.argv[1]), Path(sys.argv[2])
-world = World.start(1)
-file = folder / "checkpoint"
-checkpoint.write(file, cell, {"step": 5})
-assert checkpoint.read(file, cell, world)["step"] == 5
-assert checkpoint.read(folder / "none", cell, world) is None
-def refused(cell):
-    try:
-        checkpoint.read(file, cell, world)
-    except InputError as error:
-        print(error)
-refused(replace(cell, target=0.5))
-now, checkpoint.FORMAT = checkpoint.FORMAT, 1
-checkpoint.write(file, cell, {"step": 5})
-checkpoint.FORMAT = now
-refused(cell)
-content = bytearray(file.read_bytes())
-content[-100] ^= 1
-file.write_bytes(content)
-refused(cell)
-sys.exit()
-"""
-
-
-@pytest.mark.ranks
 def test_a_checkpoint_that_is_damaged_or_of_other_settings_is_refused_by_name(
-    tmp_path: Path, cell: ConvergenceCell
+    tmp_path: Path, cell: ConvergenceCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status, printed = run_job(cell, tmp_path, ranks=1, body=REFUSED)
-    assert status == 0, printed
-    of_others, before, damaged = printed.splitlines()
-    assert before.startswith(f"{tmp_path}/checkpoint: a checkpoint of another version of stallpoint; delete it")
-    assert of_others.startswith(f"{tmp_path}/checkpoint: a checkpoint of other settings")
-    assert damaged.startswith(f"{tmp_path}/checkpoint: a checkpoint that is damaged")
+    world, file = World.start(1), tmp_path / "checkpoint"
+    assert checkpoint.read(file, cell, world) is None
+
+    def refused(cell: ConvergenceCell, because: str) -> None:
+        with pytest.raises(InputError) as error:
+            checkpoint.read(file, cell, world)
+        assert str(error.value).startswith(f"{file}: a checkpoint {because}")
+
+    checkpoint.write(file, cell, {"step": 5})
+    assert checkpoint.read(file, cell, world)["step"] == 5
+    refused(replace(cell, target=0.5), "of other settings")
+    with monkeypatch.context() as before:
+        before.setattr(checkpoint, "FORMAT", 1)
+        checkpoint.write(file, cell, {"step": 5})
+    refused(cell, "of another version of stallpoint; delete it")
+    content = bytearray(file.read_bytes())
+    content[-100] ^= 1
+    file.write_bytes(content)
+    refused(cell, "that is damaged")
 
 
 @pytest.mark.ranks
 def test_a_run_that_diverges_is_stopped_and_recorded(run: Run, cell: ConvergenceCell) -> None:
-    folder, _ = run(replace(cell, settings=to_values(Recipe("sgd", step_size=1e4)), target=0.99))
+    folder = run(replace(cell, settings=to_values(Recipe("sgd", step_size=1e4)), target=0.99))
     (end,) = rows(folder, CONVERGENCE_RUNS).to_dict("records")
     assert (end["ended"], end["reached"]) == ("diverged", False)
     assert rows(folder, CONVERGENCE)["step"].max() == 4
@@ -251,7 +231,7 @@ def by_itself():
     return ByItself()
 """)
     monkeypatch.chdir(tmp_path)
-    folder, _ = run(replace(cell, **wrong))
+    folder = run(replace(cell, **wrong))
     (row,) = rows(folder, RUNS).to_dict("records")
     assert row["status"] == "failed"
     assert reason in row["reason"]

@@ -6,10 +6,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from launching import run_job
+from resident_ranks import Ranks
 from synthetic import study
 
 from stallpoint import parquet
 from stallpoint.cells import CopiesCell
+from stallpoint.measure import copies
+from stallpoint.measure.caches import Caches
 from stallpoint.models.terms.copies import copy_rates
 from stallpoint.records import COPIES
 
@@ -17,17 +20,16 @@ pytestmark = pytest.mark.ranks
 
 CELL = CopiesCell("cpu", 1, 1, 1, "cpu", 1, 1, "float32", True, samples=2)
 CACHE = 2**25
-OF_SMALL_CACHES = f"""
-from stallpoint.measure import copies
-from stallpoint.measure.caches import Caches
-copies.caches = lambda device: Caches(core=None, largest={CACHE})  # those of a server take long to exceed
-measure = copies.measure
-"""
 
 
-def test_a_job_copies_with_one_thread_up_to_all_cores(tmp_path: Path) -> None:
+def small_caches(patch: pytest.MonkeyPatch) -> None:
+    """Those of a server take long to exceed."""
+    patch.setattr(copies, "caches", lambda _: Caches(core=None, largest=CACHE))
+
+
+def test_a_job_copies_with_one_thread_up_to_all_cores(ranks: Ranks, tmp_path: Path) -> None:
     folder = tmp_path / "raw" / CELL.path
-    status, printed = run_job(CELL, folder, ranks=1, body=OF_SMALL_CACHES)
+    status, printed = run_job(ranks, CELL, folder, plant=small_caches)
     assert status == 0, printed
     rows = parquet.read(COPIES, folder / "copies.parquet").to_pandas()
     cores = len(os.sched_getaffinity(0))

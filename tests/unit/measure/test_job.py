@@ -1,4 +1,5 @@
 import re
+import resource
 import signal
 import tempfile
 import time
@@ -10,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from launching import run_job, start_job
+from launching import end_of_job, run_job, start_job
+from resident_ranks import Ranks
 
 from stallpoint import parquet
 from stallpoint.cells import CollectivesCell, TrainCell
-from stallpoint.errors import EXIT_FAILED, CannotRun, InputError
-from stallpoint.measure import job
+from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError
+from stallpoint.measure import job, optimiser
 from stallpoint.measure.interruption import interrupted_folder, spare_folder
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
@@ -153,7 +155,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, folder: Path) -
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
     elsewhere = f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
     body = elsewhere + MEASURE_THEN.format(rows=5 * ROWS, then=limit)
-    status, output = run_job(a_cell(1), folder, ranks=1, body=body)
+    status, output = end_of_job(a_cell(1), folder, ranks=1, body=body)
     assert status == 2
     assert f"error: {folder}: no space left on the device; nothing was written" in output.splitlines()
     assert "Traceback" not in output
@@ -185,8 +187,15 @@ def test_spare_rows_of_two_studies_do_not_meet(tmp_path: Path) -> None:
     assert len(places) == 4
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("at_start", ["", NO_MORE_PROCESSES])
+@pytest.mark.parametrize(
+    ("number", "at_start"),
+    [
+        (signal.SIGTERM, ""),
+        (signal.SIGINT, NO_MORE_PROCESSES),
+        pytest.param(signal.SIGINT, "", marks=pytest.mark.night),
+        pytest.param(signal.SIGTERM, NO_MORE_PROCESSES, marks=pytest.mark.night),
+    ],
+)
 def test_an_interrupted_job_says_where_its_rows_are(
     tmp_path: Path, folder: Path, number: signal.Signals, at_start: str
 ) -> None:
@@ -230,24 +239,30 @@ def _rows_are_saved(place: Path) -> bool:
 def test_a_rank_that_fails_alone_ends_the_others_and_leaves_the_reason(folder: Path) -> None:
     then = "if world.rank == 1: raise CannotRun('this GPU is broken')\n    world.comm.recv()"
     body = "job._GRACE = 0.2\n" + MEASURE_THEN.format(rows=ROWS, then=then)
-    status, output = run_job(a_cell(2), folder, ranks=2, body=body)
+    status, output = end_of_job(a_cell(2), folder, ranks=2, body=body)
     assert status == EXIT_FAILED
     assert "error: this GPU is broken" in output
     assert failure(folder) == "this GPU is broken"
     assert rows_saved(a_cell(2), folder)["rank~1.collectives.parquet"] == ROWS
 
 
-def test_ranks_that_fail_together_end_the_job_normally(folder: Path) -> None:
-    status, output = run_job(a_cell(2), folder, ranks=2, body="def measure(*_): raise CannotRun('no GPU')")
+def no_gpu(*_: object) -> None:
+    raise CannotRun("no GPU")
+
+
+def test_ranks_that_fail_together_end_the_job_normally(ranks: Ranks, folder: Path) -> None:
+    status, output = run_job(ranks, a_cell(2), folder, measure=no_gpu)
     assert (status, output) == (0, "error: no GPU\nrank 0 had measured nothing yet\n")
     assert failure(folder) == "no GPU"
 
 
-def test_ranks_end_together_where_the_reason_cannot_be_written(folder: Path) -> None:
-    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
-    status, output = run_job(
-        a_cell(2), folder, ranks=2, body=f"def measure(*_):\n    {full}\n    raise CannotRun('no GPU')"
-    )
+def no_gpu_and_no_space(*_: object) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    raise CannotRun("no GPU")
+
+
+def test_ranks_end_together_where_the_reason_cannot_be_written(ranks: Ranks, folder: Path) -> None:
+    status, output = run_job(ranks, a_cell(2), folder, measure=no_gpu_and_no_space)
     assert status == 2
     assert [line for line in output.splitlines() if line.startswith("error: ")] == [
         "error: no GPU",
@@ -257,29 +272,28 @@ def test_ranks_end_together_where_the_reason_cannot_be_written(folder: Path) -> 
 
 
 def test_the_wrong_number_of_ranks_is_recorded(folder: Path) -> None:
-    status, _ = run_job(a_cell(3), folder, ranks=1)
-    assert status == 0
+    job.run(a_cell(3), no_gpu, folder)
     assert failure(folder).startswith("the job needs 3 MPI ranks and MPI started 1")
 
 
 def test_the_launcher_names_a_rank_that_was_killed(folder: Path) -> None:
     body = MEASURE_THEN.format(rows=1, then="import os; os.kill(os.getpid(), 9)")
-    end = End(*run_job(a_cell(2), folder, ranks=2, body=body))
+    end = End(*end_of_job(a_cell(2), folder, ranks=2, body=body))
     assert re.fullmatch(r"rank [01] was killed \(signal 9\)", end.killed)
     assert end.out_of_memory == "", "nobody says so"
     assert not folder.exists()
 
 
-TRAINING = """
+DYING = """
 import os
-from stallpoint.measure import optimiser, train
+from stallpoint.measure import train
 
-measure, step, done = train.measure, train.Trainer.step, []
+step, done = train.Trainer.step, []
 
 def dying(self, source):
     done.append(self)
     if len(done) == 3 and self._world.rank == 1:
-        {then}
+        os.kill(os.getpid(), 9)
     return step(self, source)
 
 train.Trainer.step = dying
@@ -299,28 +313,32 @@ def training(sync: str, folder: Path) -> TrainCell:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("sync", ["wfbp", "ddp"])
+@pytest.mark.parametrize("sync", ["wfbp", pytest.param("ddp", marks=pytest.mark.night)])
 def test_a_rank_that_dies_is_named_and_the_others_end(sync: str, tmp_path: Path) -> None:
     cell = training(sync, tmp_path)
     folder = tmp_path / "results" / "raw" / cell.path
-    body = TRAINING.format(then="os.kill(os.getpid(), 9)")
-    assert End(*run_job(cell, folder, ranks=2, body=body)).killed == "rank 1 was killed (signal 9)"
+    assert End(*end_of_job(cell, folder, ranks=2, body=DYING)).killed == "rank 1 was killed (signal 9)"
+
+
+def diverging(patch: pytest.MonkeyPatch) -> None:
+    """Take steps far too large."""
+    patch.setattr(optimiser, "STEP_SIZE", 1e30)
 
 
 @pytest.mark.parametrize("sync", ["wfbp", "ddp"])
-def test_a_loss_that_is_no_number_is_recorded_and_the_rows_are_kept(sync: str, tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_is_recorded_and_the_rows_are_kept(ranks: Ranks, sync: str, tmp_path: Path) -> None:
     cell = training(sync, tmp_path)
     folder = tmp_path / "results" / "raw" / cell.path
-    body = TRAINING.format(then="pass") + "optimiser.STEP_SIZE = 1e30\n"
-    status, output = run_job(cell, folder, ranks=2, body=body)
+    status, output = run_job(ranks, cell, folder, plant=diverging)
     assert status == 0, output
     assert failure(folder).startswith("the loss of iteration 1 is ")
     saved = [file.name for file in interrupted_folder(cell, folder).glob("*.iterations.parquet")]
     assert sorted(saved) == ["rank~0.iterations.parquet", "rank~1.iterations.parquet"]
 
 
-def test_a_bad_preset_is_refused_before_mpi_starts(tmp_path: Path) -> None:
+def test_a_bad_preset_is_refused_before_mpi_starts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     cell = replace(training("wfbp", tmp_path), preset={"reduction": "rings"})
-    status, output = run_job(cell, tmp_path / "raw" / cell.path, ranks=2)
-    assert status != 0
-    assert "reduction: 'rings' is not one of library, ring, recursive-doubling" in output
+    with pytest.raises(SystemExit) as ended:
+        job.run(cell, no_gpu, tmp_path / "raw" / cell.path)
+    assert ended.value.code == EXIT_BAD_INPUT
+    assert "reduction: 'rings' is not one of library, ring, recursive-doubling" in capfd.readouterr().err

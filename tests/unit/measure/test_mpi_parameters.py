@@ -120,8 +120,19 @@ IN_FORCE: dict[tuple[MpiLibrary, str], str] = {
 }
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("library", [OPEN_MPI, MPICH, INTEL_MPI], ids=lambda library: library.version)
+LIBRARIES = [
+    pytest.param(
+        library,
+        scheme,
+        id=f"{library.version}-{scheme}",
+        marks=() if library == OPEN_MPI or scheme == "ring" else pytest.mark.night,
+    )
+    for library in (OPEN_MPI, MPICH, INTEL_MPI)
+    for scheme in SCHEMES
+]
+
+
+@pytest.mark.parametrize(("library", "scheme"), LIBRARIES)
 def test_the_chosen_algorithm_really_runs(library: MpiLibrary, scheme: str) -> None:
     run = launch(scheme, library)
     assert run.returncode == 0, run.stderr

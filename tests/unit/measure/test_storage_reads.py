@@ -2,6 +2,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import run_job
+from launching import Plant, run_job
+from resident_ranks import Ranks
 
 from stallpoint import parquet
 from stallpoint.cells import StorageCell
 from stallpoint.errors import EXIT_BAD_INPUT
+from stallpoint.measure import storage_reads
 from stallpoint.measure.origin import Source
 from stallpoint.measure.storage_reads import DROP_CACHES, _fresh, _parts, drop, resident_share
 from stallpoint.records import RUNS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS, VISITS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import MARKER_FILE, prepare
-from stallpoint.storage.samples import INDEX_FILE, Extent
+from stallpoint.storage.samples import INDEX_FILE, Extent, SampleSet
 
 pytestmark = pytest.mark.ranks
 
@@ -44,19 +47,20 @@ def cold_share(folder: Path) -> float:
     return 1.0 if kind in ("tmpfs", "ramfs") else 0.0
 
 
-FIRST_IS_SLOW = """
-import os, time
-from stallpoint.storage.samples import SampleSet
-read = SampleSet.read
-def slow(self, index):
-    time.sleep(0.05 * (os.environ["OMPI_COMM_WORLD_RANK"] == "0"))
-    return read(self, index)
-SampleSet.read = slow
-"""
-"""A worker that still reads in one order when others are ready for the next."""
+def first_is_slow(patch: pytest.MonkeyPatch) -> None:
+    """A worker still reads in one order when others are ready for the next."""
+    read = SampleSet.read
+
+    def slow(samples: SampleSet, index: int) -> bytes:
+        time.sleep(0.05 * (os.environ["OMPI_COMM_WORLD_RANK"] == "0"))
+        return read(samples, index)
+
+    patch.setattr(SampleSet, "read", slow)
 
 
-def visited(tmp_path: Path, *, name: str, body: str = "", generate: int = 16, **settings: Any) -> Visited:
+def visited(
+    ranks: Ranks, tmp_path: Path, *, name: str, plant: Plant | None = None, generate: int = 16, **settings: Any
+) -> Visited:
     """Two workers visit a cell of a generated storage once."""
     storage = Storage("synthetic", tmp_path / "set", name)
     prepare(storage, generate=generate, seed=1)
@@ -65,7 +69,7 @@ def visited(tmp_path: Path, *, name: str, body: str = "", generate: int = 16, **
         storage="synthetic", storage_path=str(storage.path), storage_format=name, samples=6, **settings,
     )  # fmt: skip
     folder = tmp_path / "raw" / cell.path
-    status, printed = run_job(cell, folder, ranks=2, body=body)
+    status, printed = run_job(ranks, cell, folder, plant=plant)
     assert status == 0, printed
     reads = defaultdict(list)
     for row in parquet.read(STORAGE_READS, folder / "storage_reads.parquet").to_pylist():
@@ -78,12 +82,14 @@ def visited(tmp_path: Path, *, name: str, body: str = "", generate: int = 16, **
 
 
 @pytest.mark.parametrize(
-    ("name", "body"),
-    [("files", ""), ("files", FIRST_IS_SLOW), ("tar", ""), ("mapped", ""), ("tokens", "")],
+    ("name", "plant"),
+    [("files", None), ("files", first_is_slow), ("tar", None), ("mapped", None), ("tokens", None)],
     ids=["files", "files-slow", "tar", "mapped", "tokens"],
 )
-def test_two_workers_read_cold_and_warm_in_all_orders(tmp_path: Path, name: str, body: str) -> None:
-    found = visited(tmp_path, name=name, body=body)
+def test_two_workers_read_cold_and_warm_in_all_orders(
+    ranks: Ranks, tmp_path: Path, name: str, plant: Plant | None
+) -> None:
+    found = visited(ranks, tmp_path, name=name, plant=plant)
     assert re.fullmatch(r"(pass \d+/6 after .*\n)+", found.printed)
     assert len(found.reads) == 3 * 2 * 2
     for key, rows in found.reads.items():
@@ -105,8 +111,8 @@ def test_two_workers_read_cold_and_warm_in_all_orders(tmp_path: Path, name: str,
 
 
 @pytest.mark.parametrize("drop_caches", [False, True])
-def test_a_pass_says_where_its_bytes_came_from(tmp_path: Path, drop_caches: bool) -> None:
-    found = visited(tmp_path, name="files", drop_caches=drop_caches)
+def test_a_pass_says_where_its_bytes_came_from(ranks: Ranks, tmp_path: Path, drop_caches: bool) -> None:
+    found = visited(ranks, tmp_path, name="files", drop_caches=drop_caches)
     for (order, cache, _, _), row in found.passes.items():
         assert row["filesystem"] == Source(tmp_path).type
         assert row["source"] == ""  # anonymised
@@ -122,25 +128,24 @@ def test_a_pass_says_where_its_bytes_came_from(tmp_path: Path, drop_caches: bool
             assert row["process_bytes"] is None or row["process_bytes"] > 0
 
 
-ONE_IS_WARM = """
-from pathlib import Path
-from stallpoint.measure import storage_reads
-prepare = storage_reads._Visit._prepare
-def warm_on_rank_1(self, one):
-    found = prepare(self, one)
-    if one.cache == "untouched":
-        storage_reads.drop(storage_reads._files(self._stored, one.indices))
-        self._world.comm.Barrier()
-        if self._world.rank == 1:
-            [self._stored.read(index) for index in one.indices]
-    return found
-storage_reads._Visit._prepare = warm_on_rank_1
-"""
-"""A page cache that holds what one of two workers reads, before a pass that looks at nothing."""
+def one_is_warm(patch: pytest.MonkeyPatch) -> None:
+    """The page cache holds what one of two workers reads, before a pass that looks at nothing."""
+    prepare_pass = storage_reads._Visit._prepare
+
+    def warm_on_rank_1(visit: Any, one: Any) -> Any:
+        found = prepare_pass(visit, one)
+        if one.cache == "untouched":
+            drop(storage_reads._files(visit._stored, one.indices))
+            visit._world.comm.Barrier()
+            for index in one.indices if visit._world.rank == 1 else ():
+                visit._stored.read(index)
+        return found
+
+    patch.setattr(storage_reads._Visit, "_prepare", warm_on_rank_1)
 
 
-def test_a_page_cache_that_is_warm_for_one_worker_is_told(tmp_path: Path) -> None:
-    found = visited(tmp_path, name="files", generate=64, body=ONE_IS_WARM)
+def test_a_page_cache_that_is_warm_for_one_worker_is_told(ranks: Ranks, tmp_path: Path) -> None:
+    found = visited(ranks, tmp_path, name="files", generate=64, plant=one_is_warm)
     cold, warm = (found.passes["shuffled", "untouched", 1, rank] for rank in (0, 1))
     assert (cold["metadata"], cold["resident"]) == ("unknown", None)
     if cold_share(tmp_path) == 0:
@@ -168,8 +173,8 @@ def test_untouched_files_are_those_that_no_other_pass_or_visit_opens() -> None:
     assert _fresh(parts[0], len(rest) // 8 + 1, 0, 2) == []
 
 
-def test_several_readers_read_the_same_samples_beside_one(tmp_path: Path) -> None:
-    found = visited(tmp_path, name="files", readers=3)
+def test_several_readers_read_the_same_samples_beside_one(ranks: Ranks, tmp_path: Path) -> None:
+    found = visited(ranks, tmp_path, name="files", readers=3)
     assert {readers for _, _, readers, _ in found.passes} == {1, 3}
     for (order, cache, readers, rank), rows in found.reads.items():
         alone = found.reads[order, cache, 1, rank]
@@ -178,9 +183,9 @@ def test_several_readers_read_the_same_samples_beside_one(tmp_path: Path) -> Non
         assert readers > 1 or not any(together)
 
 
-def test_what_is_no_reading_is_timed_apart(tmp_path: Path) -> None:
+def test_what_is_no_reading_is_timed_apart(ranks: Ranks, tmp_path: Path) -> None:
     size = 3 * 2**20 + 17
-    found = visited(tmp_path, name="files", checkpoint_bytes=size)
+    found = visited(ranks, tmp_path, name="files", checkpoint_bytes=size)
     counts = Counter((row["operation"], row["metadata"], row["rank"]) for row in found.operations)
     for rank in (0, 1):
         assert counts["stat", "warm", rank] == counts["open", "warm", rank] == counts["decode", "warm", rank] == 6
@@ -195,22 +200,24 @@ def test_what_is_no_reading_is_timed_apart(tmp_path: Path) -> None:
     )
 
 
+def remounted(patch: pytest.MonkeyPatch) -> None:
+    """Nobody can write to the storage from the first read on."""
+    read = SampleSet.read
+
+    def after(samples: SampleSet, index: int) -> bytes:
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(samples.path)], check=True)
+        return read(samples, index)
+
+    patch.setattr(SampleSet, "read", after)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
-def test_a_storage_that_becomes_read_only_is_read_on_and_has_no_checkpoint(tmp_path: Path) -> None:
+def test_a_storage_that_becomes_read_only_is_read_on_and_has_no_checkpoint(ranks: Ranks, tmp_path: Path) -> None:
     folder = tmp_path / "set"
     prepare(Storage("synthetic", folder, "files"), generate=16, seed=1)
     subprocess.run(["mount", "--bind", folder, folder], check=True)
-    remount = f"""
-import subprocess
-from stallpoint.storage.samples import SampleSet
-read = SampleSet.read
-def after(self, index):
-    subprocess.run(["mount", "-o", "remount,ro,bind", {str(folder)!r}], check=True)
-    return read(self, index)
-SampleSet.read = after
-"""
     try:
-        found = visited(tmp_path, name="files", body=remount, checkpoint_bytes=2**20)
+        found = visited(ranks, tmp_path, name="files", plant=remounted, checkpoint_bytes=2**20)
     finally:
         subprocess.run(["umount", folder], check=True)
     assert len(found.reads) == 3 * 2 * 2
@@ -253,35 +260,35 @@ def cell_of(storage: Storage, nodes: int, samples: int) -> StorageCell:
     )  # fmt: skip
 
 
-def test_where_the_library_hides_extents_it_is_not_said_what_is_in_the_page_cache(tmp_path: Path) -> None:
+def test_where_the_library_hides_extents_it_is_not_said_what_is_in_the_page_cache(ranks: Ranks, tmp_path: Path) -> None:
     storage = Storage("synthetic", tmp_path / "set", "lmdb")
     prepare(storage, generate=6, seed=1)
     cell = cell_of(storage, 1, 6)
-    status, printed = run_job(cell, tmp_path / cell.path, ranks=1)
+    status, printed = run_job(ranks, cell, tmp_path / cell.path)
     assert status == 0, printed
     passes = parquet.read(STORAGE_PASSES, tmp_path / cell.path / "storage_passes.parquet").to_pylist()
     assert {row["resident"] for row in passes} == {None}
     assert parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").num_rows == len(passes) * 6
 
 
-def test_samples_that_were_left_out_are_in_the_record(tmp_path: Path) -> None:
+def test_samples_that_were_left_out_are_in_the_record(ranks: Ranks, tmp_path: Path) -> None:
     storage = Storage("synthetic", tmp_path / "set", "files")
     prepare(storage, generate=6, seed=1)
     storage.open().extent(4).path.write_bytes(b"no image")
     prepare(storage, generate=None, seed=1, most_corrupt=1)
     cell = cell_of(storage, 1, 6)
-    status, printed = run_job(cell, tmp_path / cell.path, ranks=1)
+    status, printed = run_job(ranks, cell, tmp_path / cell.path)
     assert status == 0, printed
     (visit,) = parquet.read(VISITS, tmp_path / cell.path / "visits.parquet").to_pylist()
     assert visit["left_out"] == 1
     assert parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").num_rows == 3 * 2 * 5
 
 
-def test_fewer_samples_than_workers_are_said_in_words(tmp_path: Path) -> None:
+def test_fewer_samples_than_workers_are_said_in_words(ranks: Ranks, tmp_path: Path) -> None:
     storage = Storage("synthetic", tmp_path / "set", "files")
     prepare(storage, generate=1, seed=1)
     cell = cell_of(storage, 2, 6)
-    status, printed = run_job(cell, tmp_path / cell.path, ranks=2)
+    status, printed = run_job(ranks, cell, tmp_path / cell.path)
     assert status == 0, printed
     (run,) = parquet.read(RUNS, tmp_path / cell.path / "runs.parquet").to_pylist()
     assert (run["status"], run["reason"]) == (
@@ -289,24 +296,24 @@ def test_fewer_samples_than_workers_are_said_in_words(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-GOES_AWAY = """
-import os
-from stallpoint.storage.samples import SampleSet
-read, done = SampleSet.read, []
-def once_more(self, index):
-    done.append(index)
-    if len(done) == 9:
-        os.rename(self.path, self.path.with_name("gone"))
-    return read(self, index)
-SampleSet.read = once_more
-"""
+def goes_away(patch: pytest.MonkeyPatch) -> None:
+    """The storage is gone before its ninth read."""
+    read, done = SampleSet.read, []
+
+    def once_more(samples: SampleSet, index: int) -> bytes:
+        done.append(index)
+        if len(done) == 9:
+            os.rename(samples.path, samples.path.with_name("gone"))
+        return read(samples, index)
+
+    patch.setattr(SampleSet, "read", once_more)
 
 
-def test_a_storage_that_goes_away_ends_the_job_in_words_and_is_no_cells_result(tmp_path: Path) -> None:
+def test_a_storage_that_goes_away_ends_the_job_in_words_and_is_no_cells_result(ranks: Ranks, tmp_path: Path) -> None:
     storage = Storage("synthetic", tmp_path / "set", "files")
     prepare(storage, generate=8, seed=1)
     cell = cell_of(storage, 1, 8)
-    status, printed = run_job(cell, tmp_path / cell.path, ranks=1, body=GOES_AWAY)
+    status, printed = run_job(ranks, cell, tmp_path / cell.path, plant=goes_away)
     assert status == EXIT_BAD_INPUT, printed
     assert not (tmp_path / cell.path / "runs.parquet").exists()
     assert re.search(r"set/class\d+/sample\d+.jpg: cannot be read \(No such file or directory\)", printed)

@@ -1,6 +1,4 @@
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,8 @@ import small_training
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from launching import ENVIRONMENT, MPIRUN, run_job
+from launching import run_job
+from resident_ranks import RankError, Ranks
 from small_training import EXAMPLES
 from torch import nn
 
@@ -25,17 +24,25 @@ from stallpoint.measure.world import World
 from stallpoint.networks import find
 from stallpoint.networks.layers import Loss, layers
 from stallpoint.parquet import read
-from stallpoint.presets import PRESETS, Preset, to_values
+from stallpoint.presets import PRESETS, Preset, forced, to_values
 from stallpoint.records import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 
 pytestmark = pytest.mark.ranks
 
-TRAIN = "from stallpoint.measure.train import measure"
+REPRESENTATIVES = (
+    "wfbp", "mg-wfbp", "segmented", "16-bit-copied", "8-bit", "top-k-torch", "checkpointing", "server-fused",
+    "two-servers", "ddp-accumulate", "ddp-powersgd", "zero-1-accumulate", "fsdp-accumulate", "hsdp",
+)  # fmt: skip
+"""Presets that together take every way that gradients go."""
+UNFORCED = [name for name, preset in EXAMPLES.items() if not forced(preset.scheme)]
+FORCED = sorted({preset.scheme for preset in EXAMPLES.values() if forced(preset.scheme)})
 
 
-SCHEMES = sorted({preset.reduction for preset in EXAMPLES.values()})
+def at_night(every: Iterable[str], but: Collection[str]) -> list[Any]:
+    """All of them as parameters of a test; those that are not in `but` wait for the night."""
+    return [pytest.param(name, marks=() if name in but else pytest.mark.night) for name in every]
 
 
 @pytest.fixture(scope="module")
@@ -44,27 +51,44 @@ def one_rank() -> dict[str, torch.Tensor]:
     return small_training.train(World.start(1), Preset())[0]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("name", at_night(UNFORCED, REPRESENTATIVES))
 def test_ranks_with_a_part_of_the_batch_each_train_the_network_one_rank_trains(
-    scheme: str, one_rank: dict[str, torch.Tensor], tmp_path: Path
+    name: str, one_rank: dict[str, torch.Tensor], ranks: Ranks
 ) -> None:
-    target = tmp_path / "trained.pt"
-    command = [*MPIRUN, "-n", "4", sys.executable, small_training.__file__, scheme, str(target)]
-    run = subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=600)
-    assert run.returncode == 0, run.stderr
-    trained: dict[tuple[str, int], small_training.Trained] = torch.load(target, weights_only=False)
-    presets = {name: preset for name, preset in EXAMPLES.items() if preset.reduction == scheme}
-    assert set(trained) == {(name, ranks) for name in presets for ranks in (2, 4)}
+    check_trained(ranks, [name], one_rank)
+
+
+@pytest.mark.parametrize("scheme", at_night(FORCED, ["ring"]))
+def test_ranks_train_the_same_where_the_library_is_told_how_to_reduce(
+    scheme: str, one_rank: dict[str, torch.Tensor]
+) -> None:
+    told = Ranks(scheme)
+    try:
+        check_trained(told, [name for name, preset in EXAMPLES.items() if preset.scheme == scheme], one_rank)
+    finally:
+        told.end()
+
+
+def test_weights_that_differ_between_ranks_are_noticed(ranks: Ranks) -> None:
+    with pytest.raises(RankError, match="ArithmeticError: the ranks' weights differ after training"):
+        ranks(small_training.train_with_a_weight_that_differs)
+
+
+def check_trained(ranks: Ranks, names: Collection[str], alone: dict[str, torch.Tensor]) -> None:
+    """What all ranks train, and pairs of them, has the weights that one rank `alone` finds."""
+    first, _, third, _ = ranks(small_training.train_all, names)
+    trained: dict[tuple[str, int], small_training.Trained] = {**third, **first}
+    assert set(trained) == {(name, size) for name in names for size in (2, 4)}
     start = small_training.network().state_dict()
-    for (name, ranks), (weights, iterations) in trained.items():
-        preset = presets[name]
+    for (name, size), (weights, iterations) in trained.items():
+        preset = EXAMPLES[name]
         # Values that travel in fewer bits, or later, leave the weights near those; the bounds are seen ones, doubled.
         tolerance = 1e-3 if preset.lossless else 0.6 if preset.top_k < 1 or preset.hook == "powersgd" else 0.1
-        for layer, expected in one_rank.items():
+        for layer, expected in alone.items():
             moved = (expected - start[layer]).norm()
-            assert (weights[layer] - expected).norm() <= tolerance * moved, (name, ranks, layer)
+            assert (weights[layer] - expected).norm() <= tolerance * moved, (name, size, layer)
             assert moved > 1e-4
-        check_messages(preset, ranks, iterations[-1].layers)
+        check_messages(preset, size, iterations[-1].layers)
 
 
 def check_messages(preset: Preset, ranks: int, columns: dict[str, Sequence[Any]]) -> None:
@@ -136,9 +160,9 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> TrainCell:
     )  # fmt: skip
 
 
-def measured(cell: TrainCell, folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+def measured(ranks: Ranks, cell: TrainCell, folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Run the cell as a job; its iterations and layers."""
-    status, printed = run_job(cell, folder, ranks=cell.ranks, body=TRAIN)
+    status, printed = run_job(ranks, cell, folder)
     assert status == 0, printed
     assert "iteration 2/2" in printed
     frames = [read(table, folder / f"{table.name}.parquet").to_pandas() for table in (ITERATIONS, LAYERS)]
@@ -167,8 +191,8 @@ def check_consistency(cell: TrainCell, iterations: pd.DataFrame, per_layer: pd.D
         assert (rows["gradient_ready"].notna() == (rows["gradient_bytes"] > 0)).all()
 
 
-def test_one_worker_has_nothing_to_communicate(cell: TrainCell, tmp_path: Path) -> None:
-    iterations, per_layer = measured(cell, tmp_path / "cell")
+def test_one_worker_has_nothing_to_communicate(ranks: Ranks, cell: TrainCell, tmp_path: Path) -> None:
+    iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     assert list(iterations["communication"]) == [0, 0]
     assert per_layer["all_reduce_start"].isna().all()
@@ -190,12 +214,12 @@ def test_one_worker_has_nothing_to_communicate(cell: TrainCell, tmp_path: Path) 
     assert [row["forward_closure"], row["backward_closure"]] == pytest.approx([of_pass.forward, of_pass.backward])
 
 
-@pytest.mark.parametrize("sync", ["naive", "wfbp", "ddp"])
+@pytest.mark.parametrize("sync", at_night(["naive", "wfbp", "ddp"], ["wfbp", "ddp"]))
 def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
-    cell: TrainCell, sync: str, tmp_path: Path
+    ranks: Ranks, cell: TrainCell, sync: str, tmp_path: Path
 ) -> None:
     cell = replace(cell, nodes=2, sync=sync, preset=asdict(PRESETS[sync].preset))
-    iterations, per_layer = measured(cell, tmp_path / "cell")
+    iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     learning = per_layer[per_layer["gradient_bytes"] > 0]
     assert (learning["all_reduce_end"] > learning["all_reduce_start"]).all()
@@ -219,10 +243,12 @@ def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
     assert (silent["message"] == -1).all()
 
 
-def test_workers_with_weights_of_their_own_exchange_them_after_the_update(cell: TrainCell, tmp_path: Path) -> None:
+def test_workers_with_weights_of_their_own_exchange_them_after_the_update(
+    ranks: Ranks, cell: TrainCell, tmp_path: Path
+) -> None:
     preset = replace(PRESETS["elastic-averaging"].preset, period=2)
     cell = replace(cell, nodes=2, sync="elastic", preset=to_values(preset))
-    iterations, per_layer = measured(cell, tmp_path / "cell")
+    iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     of_second = per_layer[(per_layer["gradient_bytes"] > 0) & (per_layer["iteration"] == 1)]
     assert (per_layer.loc[per_layer["iteration"] == 0, "message"] == -1).all()
@@ -234,9 +260,9 @@ def test_workers_with_weights_of_their_own_exchange_them_after_the_update(cell: 
     assert sorted(stale["worker"]) == [0, 1]
 
 
-def test_workers_that_do_not_communicate_train_on_their_own(cell: TrainCell, tmp_path: Path) -> None:
+def test_workers_that_do_not_communicate_train_on_their_own(ranks: Ranks, cell: TrainCell, tmp_path: Path) -> None:
     cell = replace(cell, nodes=2, sync="none", preset=asdict(PRESETS["none"].preset))
-    iterations, per_layer = measured(cell, tmp_path / "cell")
+    iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     assert (iterations[["communication"]] == 0).all(axis=None)
     assert (per_layer["message"] == -1).all()

@@ -1,8 +1,5 @@
-import subprocess
-import sys
-
 import pytest
-from launching import ENVIRONMENT, MPIRUN
+from resident_ranks import RANKS, Ranks
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.mpi import MPI
@@ -10,35 +7,25 @@ from stallpoint.measure.world import World, first_process
 
 pytestmark = pytest.mark.ranks
 
-PROGRAM = """
-import sys
-from stallpoint.errors import CannotRun
-from stallpoint.measure.mpi import MPI
-from stallpoint.measure.world import World, first_process
-try:
-    world = World.start(int(sys.argv[1]))
-    print(world.rank, world.size, world.comm.allreduce(1), MPI.Query_thread() == MPI.THREAD_MULTIPLE)
-except CannotRun as error:
-    print(first_process(), error)
-"""
+
+def met(world: World) -> tuple[int, int, int, bool]:
+    return world.rank, world.size, world.comm.allreduce(1), MPI.Query_thread() == MPI.THREAD_MULTIPLE
 
 
-def launch(expected: int, ranks: int) -> list[str]:
-    """Lines that `ranks` processes print, each expecting so many ranks."""
-    command = [*MPIRUN, "-n", str(ranks), sys.executable, "-c", PROGRAM, str(expected)]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=True)
-    return sorted(done.stdout.splitlines())
+def test_all_ranks_meet_and_threads_may_communicate(ranks: Ranks) -> None:
+    assert ranks(met) == [(rank, RANKS, RANKS, True) for rank in range(RANKS)]
 
 
-def test_all_ranks_meet_and_threads_may_communicate() -> None:
-    assert launch(2, ranks=2) == ["0 2 2 True", "1 2 2 True"]
+def started_for_three(_: World) -> tuple[bool, str]:
+    with pytest.raises(CannotRun) as error:
+        World.start(3)
+    return first_process(), str(error.value)
 
 
-def test_another_number_of_ranks_names_the_right_one() -> None:
-    others, first = launch(3, ranks=2)
-    message = "the job needs 3 MPI ranks and MPI started 2: mpirun or srun was told another number of processes"
-    assert first == f"True {message} (-n 3 would be right)"
-    assert others == first.replace("True", "False")
+def test_another_number_of_ranks_names_the_right_one(ranks: Ranks) -> None:
+    message = "the job needs 3 MPI ranks and MPI started 4: mpirun or srun was told another number of processes"
+    expected = f"{message} (-n 3 would be right)"
+    assert ranks(started_for_three) == [(rank == 0, expected) for rank in range(RANKS)]
 
 
 def test_one_rank_needs_no_launcher() -> None:

@@ -10,6 +10,7 @@ import little
 import pytest
 import torch
 from launching import run_job
+from resident_ranks import Ranks
 
 from stallpoint.cells import SgemmCell, TrainCell
 from stallpoint.errors import InputError
@@ -209,11 +210,13 @@ def train_cell(folder: Path, ranks: int) -> TrainCell:
     )  # fmt: skip
 
 
-def test_two_workers_train_a_users_network_on_tokens_and_all_reduce_shared_weights_once(here: Path) -> None:
+def test_two_workers_train_a_users_network_on_tokens_and_all_reduce_shared_weights_once(
+    ranks: Ranks, here: Path
+) -> None:
     write_synthetic(Storage("local", here / "text", "tokens"), 8, seed=1, shape=Sequences(6, 100))
     cell = train_cell(here / "text", 2)
     assert cell_from_json(cell.to_json()) == cell
-    status, printed = run_job(cell, here / "cell", ranks=2, body="from stallpoint.measure.train import measure")
+    status, printed = run_job(ranks, cell, here / "cell")
     assert status == 0, printed
     rows = read(LAYERS, here / "cell/layers.parquet").to_pandas()
     sizes = rows.groupby("layer")["gradient_bytes"].first()
@@ -237,10 +240,10 @@ def test_the_products_of_a_users_network_are_timed(monkeypatch: pytest.MonkeyPat
     assert rows.loc["output", ["m", "k", "n", "operations"]].tolist() == [2 * 6, 8, 100, 1]
 
 
-def test_a_storage_of_another_kind_is_refused(here: Path) -> None:
+def test_a_storage_of_another_kind_is_refused(ranks: Ranks, here: Path) -> None:
     write_synthetic(Storage("local", here / "images", "files"), 4, seed=1)
     values = json.loads(train_cell(here / "images", 1).to_json())
     cell = cell_from_json(json.dumps({**values, "storage_format": "files"}))
-    status, printed = run_job(cell, here / "cell", ranks=1, body="from stallpoint.measure.train import measure")
+    status, printed = run_job(ranks, cell, here / "cell")
     assert status == 2
     assert "holds images, but the network takes sequences of 6 tokens out of 100" in printed

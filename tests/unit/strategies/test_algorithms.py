@@ -1,12 +1,12 @@
 """Algorithms beside synchronous SGD: what they compute where that is known, and what servers find of staleness."""
 
-import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ import small_training
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launching import ENVIRONMENT, MPIRUN
+from launching import ENVIRONMENT
+from resident_ranks import Ranks
 from torch import nn
 
 from stallpoint.errors import CannotRun
@@ -40,16 +41,22 @@ TOKEN = b"t" * TOKEN_BYTES
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What four ranks found."""
-    target = tmp_path_factory.mktemp("algorithms") / "trained.pt"
-    command = [*MPIRUN, "-n", str(WORKERS), sys.executable, small_algorithms.__file__, str(target)]
-    run = subprocess.run(command, env=ENVIRONMENT, text=True, capture_output=True, timeout=300)
-    assert run.returncode == 0, run.stderr
-    everything: dict[str, Any] = torch.load(target, weights_only=False)
-    return everything
+def of_ranks(ranks: Ranks) -> list[dict[str, Any]]:
+    """What each of four ranks found."""
+    return ranks(small_algorithms.train_all)
 
 
+@pytest.fixture(scope="module")
+def found(of_ranks: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the first of them found."""
+    return of_ranks[0]
+
+
+def staleness(of_ranks: list[dict[str, Any]], case: str) -> list[dict[str, Any]]:
+    return [one["trained"][case].staleness for one in of_ranks]
+
+
+@cache
 def serial(optimiser: str) -> small_algorithms.Weights:
     """Weights of the network trained by one worker with the whole mini-batches."""
     return small_algorithms.train(World.start(1), Preset(), optimiser).weights
@@ -64,25 +71,25 @@ def serial(optimiser: str) -> small_algorithms.Weights:
 )  # fmt: skip
 def test_averaging_each_time_and_a_bound_of_0_are_synchronous_sgd(found: dict[str, Any], case: str) -> None:
     expected = serial(small_algorithms.CASES[case][1])
-    for name, values in found["trained"][case]["weights"].items():
+    for name, values in found["trained"][case].weights.items():
         torch.testing.assert_close(values, expected[name], rtol=1e-5, atol=1e-6)
 
 
 def test_between_averages_nothing_is_sent_and_workers_train_apart(found: dict[str, Any]) -> None:
     trained = found["trained"]["averaged every fifth time"]
-    assert trained["sent"] == [step % 5 == 4 for step in range(ITERATIONS)]
-    whole_way = found["trained"]["outer steps of the whole way"]["weights"]
+    assert trained.sent == [step % 5 == 4 for step in range(ITERATIONS)]
+    whole_way = found["trained"]["outer steps of the whole way"].weights
     expected = serial("sgd")
-    for name, values in trained["weights"].items():
+    for name, values in trained.weights.items():
         torch.testing.assert_close(values, whole_way[name], rtol=1e-5, atol=1e-6)
-    assert any((values - expected[name]).abs().max() > 1e-5 for name, values in trained["weights"].items())
+    assert any((values - expected[name]).abs().max() > 1e-5 for name, values in trained.weights.items())
 
 
 @pytest.mark.parametrize("case", small_algorithms.CASES)
 def test_every_algorithm_learns(found: dict[str, Any], case: str) -> None:
     start, trained = small_training.network().state_dict(), found["trained"][case]
-    assert np.isfinite(trained["losses"]).all()
-    moved = {name: (values - start[name]).norm() for name, values in trained["weights"].items()}
+    assert np.isfinite(trained.losses).all()
+    moved = {name: (values - start[name]).norm() for name, values in trained.weights.items()}
     assert all(torch.isfinite(way) and way > 1e-4 for way in moved.values())
 
 
@@ -93,17 +100,20 @@ def test_what_goes_on_from_a_state_finds_what_it_would_have_found_without(found:
             torch.testing.assert_close(values, again[name], rtol=1e-5, atol=1e-6)
 
 
-def test_a_ring_mixes_neighbours_and_keeps_the_mean(found: dict[str, Any]) -> None:
+def test_a_ring_mixes_neighbours_and_keeps_the_mean(of_ranks: list[dict[str, Any]]) -> None:
+    mixed = [one["mixed"] for one in of_ranks]
     ring = sum(np.roll(np.eye(WORKERS), shift, axis=0) for shift in (-1, 0, 1)) / 3
     ranks = np.arange(WORKERS)
     expected = [np.linalg.matrix_power(ring, times) @ ranks for times in (1, 2, 3)]
-    np.testing.assert_allclose(np.transpose(found["mixed"]), expected, rtol=1e-6)
-    assert np.mean(found["mixed"], axis=0) == pytest.approx([ranks.mean()] * 3)
+    np.testing.assert_allclose(np.transpose(mixed), expected, rtol=1e-6)
+    assert np.mean(mixed, axis=0) == pytest.approx([ranks.mean()] * 3)
 
 
-def test_every_update_has_its_staleness_and_the_mean_is_that_of_all_other_workers(found: dict[str, Any]) -> None:
+def test_every_update_has_its_staleness_and_the_mean_is_that_of_all_other_workers(
+    of_ranks: list[dict[str, Any]],
+) -> None:
     """Each worker's updates, and those of others in between, fill the time until its last one."""
-    (rows, *none) = found["staleness"]["asynchronous"]
+    (rows, *none) = staleness(of_ranks, "asynchronous")
     assert not any(one["update"] for one in none), "there is one server"
     update, worker, stale = (np.array(rows[name]) for name in ("update", "worker", "staleness"))
     assert update.tolist() == list(range(1, WORKERS * ITERATIONS + 1))
@@ -113,17 +123,17 @@ def test_every_update_has_its_staleness_and_the_mean_is_that_of_all_other_worker
     assert stale[worker == worker[-1]].mean() == WORKERS - 1
 
 
-def test_a_bound_holds_and_soft_synchronisation_counts_whole_sums(found: dict[str, Any]) -> None:
-    (rows, *_) = found["staleness"]["bound 0"]
+def test_a_bound_holds_and_soft_synchronisation_counts_whole_sums(of_ranks: list[dict[str, Any]]) -> None:
+    (rows, *_) = staleness(of_ranks, "bound 0")
     assert sorted(rows["staleness"]) == sorted(list(range(WORKERS)) * ITERATIONS)
-    (rows, *_) = found["staleness"]["bound 2"]
+    (rows, *_) = staleness(of_ranks, "bound 2")
     steps = np.zeros(WORKERS, int)
     for worker in rows["worker"]:
         steps[worker] += 1
         assert steps.max() - steps.min() <= 2 + 1
-    (rows, *_) = found["staleness"]["soft-synchronous"]
+    (rows, *_) = staleness(of_ranks, "soft-synchronous")
     assert np.bincount(rows["update"])[1:].tolist() == [WORKERS] * ITERATIONS
-    assert [len(one["update"]) for one in found["staleness"]["dist-async"]] == [WORKERS * ITERATIONS] * WORKERS
+    assert [len(one["update"]) for one in staleness(of_ranks, "dist-async")] == [WORKERS * ITERATIONS] * WORKERS
 
 
 # --- servers, without ranks -----------------------------------------------------------------------------------------
@@ -233,49 +243,55 @@ def test_who_is_gone_is_waited_for_no_more_and_a_stranger_is_sent_away() -> None
     assert threading.active_count() == threads, "processes make many visits"
 
 
+AIM = [1.0, -2.0, 3.0]
+
+
+def towards_the_aim(servers: Servers) -> None:
+    """One asynchronous step."""
+    servers.ask(Ask.PUSH, 0.1 * (servers.ask(Ask.PULL) - torch.tensor(AIM)))
+
+
 REPLICA = """
 import sys
-import torch
-from stallpoint.measure.synchronisation.served import Servers
-from stallpoint.measure.synchronisation.server import Ask
-port, worker, forever = map(int, sys.argv[1:])
-servers = Servers([("127.0.0.1", port)], b"t" * 16, worker, 3)
-aim = torch.tensor([1.0, -2.0, 3.0])
-step = 0
-while forever or step < 200:
-    weights = servers.ask(Ask.PULL)
-    servers.ask(Ask.PUSH, 0.1 * (weights - aim))
-    step += 1
+import test_algorithms
+servers = test_algorithms.Servers([("127.0.0.1", int(sys.argv[1]))], test_algorithms.TOKEN, 1, 3)
+for step in range(10**9):
+    test_algorithms.towards_the_aim(servers)
     if step == 5:
         print("trains", flush=True)
-print(servers.ask(Ask.PULL).tolist())
 """
 
 
 @pytest.fixture
-def replicas() -> Iterator[list[subprocess.Popen[str]]]:
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for one in started:
-        one.kill()
+def replica() -> Iterator[Callable[[int], subprocess.Popen[str]]]:
+    """Starts a replica that never ends by itself."""
+    with ExitStack() as ends:
+
+        def start(port: int) -> subprocess.Popen[str]:
+            command = [sys.executable, "-c", REPLICA, str(port)]
+            environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            one = ends.enter_context(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE))
+            ends.callback(one.kill)
+            return one
+
+        yield start
 
 
-def test_a_replica_that_is_killed_leaves_the_others_training(replicas: list[subprocess.Popen[str]]) -> None:
+def test_a_replica_that_is_killed_leaves_the_others_training(replica: Callable[[int], subprocess.Popen[str]]) -> None:
     one = server(Rules(workers=2))
     port = one.listen("127.0.0.1", TOKEN)
-    for worker, forever in ((0, False), (1, True)):
-        command = [sys.executable, "-c", REPLICA, str(port), str(worker), str(int(forever))]
-        replicas.append(subprocess.Popen(command, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE))
-        if forever:
-            assert replicas[1].stdout
-            assert replicas[1].stdout.readline() == "trains\n"
-            os.kill(replicas[1].pid, signal.SIGKILL)
-    output, _ = replicas[0].communicate(timeout=120)
-    assert replicas[0].returncode == 0
-    assert json.loads(output.splitlines()[-1]) == pytest.approx([1.0, -2.0, 3.0], abs=1e-3)
+    other = replica(port)
+    assert other.stdout
+    assert other.stdout.readline() == "trains\n"
+    other.kill()
+    own = Servers([("127.0.0.1", port)], TOKEN, 0, 3)
+    for _ in range(200):
+        towards_the_aim(own)
+    assert own.ask(Ask.PULL).tolist() == pytest.approx(AIM, abs=1e-3)
     of_worker = np.bincount([worker for _, worker, _ in one.staleness()])
     assert of_worker[0] == 200
     assert of_worker[1] >= 5
+    own.close()
     one.close(wait=True)
 
 

@@ -1,16 +1,14 @@
 """Pipelines: where networks are cut, that stages train as the whole does, and what is waiting and what transfer."""
 
-import subprocess
-import sys
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from launching import ENVIRONMENT, MPIRUN
+from resident_ranks import Ranks
+from small_pipeline import Trained, train
 from torch import nn
 
 from stallpoint.errors import CannotRun, InputError
@@ -27,36 +25,30 @@ HERE = Path(__file__).parents[2] / "support"
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
+def trained(ranks: Ranks) -> dict[int, list[Trained]]:
     """What each rank saw of training through 1, 2 and 3 stages."""
-    target = tmp_path_factory.mktemp("pipeline") / "trained.pt"
-    command = [*MPIRUN, "-n", "3", sys.executable, str(HERE / "small_pipeline.py"), str(target)]
-    subprocess.run(command, env=ENVIRONMENT, check=True, timeout=600)
-    found: dict[int, list[dict[str, Any]]] = torch.load(target, weights_only=False)
-    return found
+    return {stages: ranks(train, count=stages) for stages in (1, 2, 3)}
 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("stages", [2, 3])
-def test_stages_train_as_the_whole_network_does(trained: dict[int, list[dict[str, Any]]], stages: int) -> None:
+def test_stages_train_as_the_whole_network_does(trained: dict[int, list[Trained]], stages: int) -> None:
     (whole,) = trained[1]
     for of in ("gradients", "weights"):
-        parts = [rank[of] for rank in trained[stages]]
-        assert [name for part in parts for name in part] == list(whole[of]), "each layer is in one stage"
+        parts = [vars(rank)[of] for rank in trained[stages]]
+        assert [name for part in parts for name in part] == list(vars(whole)[of]), "each layer is in one stage"
         for name, values in (item for part in parts for item in part.items()):
-            torch.testing.assert_close(values, whole[of][name], rtol=1e-6, atol=1e-6)
+            torch.testing.assert_close(values, vars(whole)[of][name], rtol=1e-6, atol=1e-6)
     for rank in trained[stages]:
-        losses = [one["loss"] for one in rank["phases"]]
-        assert losses == pytest.approx([one["loss"] for one in whole["phases"]], rel=1e-5), "every rank knows it"
+        losses = [one["loss"] for one in rank.phases]
+        assert losses == pytest.approx([one["loss"] for one in whole.phases], rel=1e-5), "every rank knows it"
 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("stages", [2, 3])
-def test_waiting_for_a_stage_is_neither_computing_nor_transfer(
-    trained: dict[int, list[dict[str, Any]]], stages: int
-) -> None:
+def test_waiting_for_a_stage_is_neither_computing_nor_transfer(trained: dict[int, list[Trained]], stages: int) -> None:
     for number, rank in enumerate(trained[stages]):
-        for phases, columns in zip(rank["phases"], rank["layers"], strict=True):
+        for phases, columns in zip(rank.phases, rank.layers, strict=True):
             bubble = phases["iteration_time"] - sum(phases[name] for name in PHASES)
             assert bubble > 0, "the first stage waits for gradients, all others for what comes before"
             assert 0 < phases["communication"] <= phases["exposed_communication"] + 1e-9, "of which transfers are all"
@@ -64,7 +56,7 @@ def test_waiting_for_a_stage_is_neither_computing_nor_transfer(
             first, end = {2: (0, 4, 8), 3: (0, 4, 6, 8)}[stages][number : number + 2]
             assert computed == columns["layer"][first:end], "layers of other stages take nothing"
             assert sum(columns["backward"]) <= phases["backward"] + 1e-9
-            assert columns["gradient_bytes"] == trained[1][0]["layers"][0]["gradient_bytes"]
+            assert columns["gradient_bytes"] == trained[1][0].layers[0]["gradient_bytes"]
             assert max(columns["message"]) == -1, "no gradients of weights are sent"
 
 

@@ -1,15 +1,11 @@
 """Fully-connected layers split by their outputs: which those are, and that they train as the whole network does."""
 
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from launching import ENVIRONMENT, MPIRUN
-from small_outputs import CLASSES, SAMPLES, WAYS, WIDE, network
+from resident_ranks import Ranks
+from small_outputs import CLASSES, SAMPLES, WAYS, WIDE, Trained, network, train_all
 from torch import nn
 from torch.nn import functional
 
@@ -21,60 +17,52 @@ from stallpoint.networks.layers import Add, Classifier, WithLoss, layers
 from stallpoint.networks.splitting import splittable
 from stallpoint.records import PHASES
 
-HERE = Path(__file__).parents[2] / "support"
 SPLIT = ("wide.weight", "wide.bias", "fc.weight", "fc.bias")
-Ranks = list[dict[str, Any]]
+Found = Mapping[tuple[str, int], list[Trained]]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, int], Ranks]:
+def trained(ranks: Ranks) -> Found:
     """What each rank saw, of each way and number of ranks."""
-    target = tmp_path_factory.mktemp("outputs") / "trained.pt"
-    command = [*MPIRUN, "-n", "3", sys.executable, str(HERE / "small_outputs.py"), str(target)]
-    subprocess.run(command, env=ENVIRONMENT, check=True, timeout=600)
-    found: dict[tuple[str, int], Ranks] = torch.load(target, weights_only=False)
-    return found
+    found = {count: ranks(train_all, count=count) for count in (1, 2, 3)}
+    return {(way, count): [one[way] for one in found[count]] for count in found for way in found[count][0]}
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("way", WAYS)
-def test_split_layers_train_as_the_whole_network_does(
-    trained: Mapping[tuple[str, int], Ranks], way: str, ranks: int
-) -> None:
-    (whole,), parts = trained[way, 1], trained[way, ranks]
-    for name, values in whole["weights"].items():
-        of_ranks = [part["weights"][name] for part in parts]
+def test_split_layers_train_as_the_whole_network_does(trained: Found, way: str, count: int) -> None:
+    (whole,), parts = trained[way, 1], trained[way, count]
+    for name, values in whole.weights.items():
+        of_ranks = [part.weights[name] for part in parts]
         if name in SPLIT:
-            assert [len(part) for part in of_ranks] == shares(len(values), ranks)
+            assert [len(part) for part in of_ranks] == shares(len(values), count)
             torch.testing.assert_close(torch.cat(of_ranks), values, rtol=1e-5, atol=1e-6)
         else:
             for part in of_ranks:
                 torch.testing.assert_close(part, values, rtol=1e-5, atol=1e-6)
-    for iteration, phases in enumerate(whole["phases"]):
-        mean = sum(part["phases"][iteration]["loss"] for part in parts) / ranks
+    for iteration, phases in enumerate(whole.phases):
+        mean = sum(part.phases[iteration]["loss"] for part in parts) / count
         assert mean == pytest.approx(phases["loss"], rel=1e-5)
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_each_rank_holds_its_share_of_the_split_layers(trained: Mapping[tuple[str, int], Ranks], ranks: int) -> None:
+@pytest.mark.parametrize("count", [2, 3])
+def test_each_rank_holds_its_share_of_the_split_layers(trained: Found, count: int) -> None:
     sizes = {name: weights.nbytes for name, weights in network(CLASSES).named_parameters()}
     everywhere = sum(size for name, size in sizes.items() if name not in SPLIT)
-    for rank, part in enumerate(trained["layer by layer", ranks]):
-        own = [24 * 4 * shares(WIDE, ranks)[rank], WIDE * 4 * shares(CLASSES, ranks)[rank]]
-        biases = 4 * (shares(WIDE, ranks)[rank] + shares(CLASSES, ranks)[rank])
-        assert set(part["held"].values()) == {everywhere + sum(own) + biases}, "weights, gradients, momenta"
+    for rank, part in enumerate(trained["layer by layer", count]):
+        own = [24 * 4 * shares(WIDE, count)[rank], WIDE * 4 * shares(CLASSES, count)[rank]]
+        biases = 4 * (shares(WIDE, count)[rank] + shares(CLASSES, count)[rank])
+        assert set(part.held.values()) == {everywhere + sum(own) + biases}, "weights, gradients, momenta"
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_gradients_of_split_layers_are_not_sent_and_what_is_gathered_is_waited_for(
-    trained: Mapping[tuple[str, int], Ranks], ranks: int
-) -> None:
+@pytest.mark.parametrize("count", [2, 3])
+def test_gradients_of_split_layers_are_not_sent_and_what_is_gathered_is_waited_for(trained: Found, count: int) -> None:
     sizes = [layer.gradient_bytes for layer in layers(network(CLASSES))]
-    for part in trained["layer by layer", ranks]:
-        for phases, columns in zip(part["phases"], part["layers"], strict=True):
+    for part in trained["layer by layer", count]:
+        for phases, columns in zip(part.phases, part.layers, strict=True):
             of = dict(zip(columns["layer"], range(len(columns["layer"])), strict=True))
             assert columns["gradient_bytes"] == sizes, "of whole layers"
             sent = {name: columns["message_bytes"][place] for name, place in of.items()}
@@ -94,16 +82,16 @@ def test_gradients_of_split_layers_are_not_sent_and_what_is_gathered_is_waited_f
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_as_many_bytes_are_sent_as_the_layers_take(trained: Mapping[tuple[str, int], Ranks], ranks: int) -> None:
-    taken = [24 * SAMPLES * 4, *(ranks * max(shares(outputs, ranks)) * SAMPLES * 4 for outputs in (WIDE, CLASSES))]
-    for part in trained["layer by layer", ranks]:
-        assert part["sent"] == {"all_gather": [size // ranks for size in taken], "reduce_scatter": taken[::-1]}
+@pytest.mark.parametrize("count", [2, 3])
+def test_as_many_bytes_are_sent_as_the_layers_take(trained: Found, count: int) -> None:
+    taken = [24 * SAMPLES * 4, *(count * max(shares(outputs, count)) * SAMPLES * 4 for outputs in (WIDE, CLASSES))]
+    for part in trained["layer by layer", count]:
+        assert part.sent == {"all_gather": [size // count for size in taken], "reduce_scatter": taken[::-1]}
 
 
 @pytest.mark.ranks
-def test_a_dropped_value_is_dropped_on_all_workers(trained: Mapping[tuple[str, int], Ranks]) -> None:
-    first, *others = (part["seen"] for part in trained["dropout", 3])
+def test_a_dropped_value_is_dropped_on_all_workers(trained: Found) -> None:
+    first, *others = (part.seen for part in trained["dropout", 3])
     assert first.shape == (SAMPLES, WIDE)
     assert all(torch.equal(first, other) for other in others)
     dropped = (first == 0).float()
