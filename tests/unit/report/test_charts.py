@@ -394,7 +394,7 @@ def test_pauses_between_jobs_are_left_out(tables: Tables) -> None:
 
 
 def test_charts_do_not_grow_with_raw_rows(tables: Tables, specs: dict[str, Spec]) -> None:
-    raw = {"collectives", "sgemm", "runs"}
+    raw = {"collectives", "sgemm"}
     more = {**tables, **{name: pd.concat([tables[name]] * 4) for name in raw}}
     drawn = {name for name, chart in CHARTS.items() if raw & set(chart.tables)}
     assert drawn == {"all-reduce", "roofline"}  # others have model tables, and `turns` a bar for each visit
@@ -423,10 +423,10 @@ def test_all_charts_are_drawn_in_one_process_and_equal_tables_give_equal_files_i
     monkeypatch.setattr(rendering, "CHARTS", {name: CHARTS[name] for name in ("speedup", "turns", "overlap")})
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
-    rendering.render_all({**tables, "visits": tables["visits"].drop(columns="turn")}, here)
+    rendering.render_all({**tables, "visits": tables["visits"].drop(columns="began")}, here)
     said = (here / "turns.error").read_text(encoding="utf-8")
     assert said.startswith("Traceback")
-    assert said.endswith("\nerror: chart turns cannot be drawn: KeyError: 'turn'\n")
+    assert said.endswith("\nerror: chart turns cannot be drawn: KeyError: 'began'\n")
     (here / "turns.error").unlink()
     (tmp_path / "tables").write_bytes(pickle.dumps(tables))
     program = (
