@@ -294,7 +294,8 @@ for script, port in zip(sys.argv[2::2], sys.argv[3::2]):
     except SystemExit as end:
         assert not end.code, end.code
     sys.argv = before
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 """
 """Runs scripts in one process, which loads the libraries once: each has a folder and a port of its own."""
 
@@ -305,10 +306,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "same.py").write_text(SAME)
     (folder / "one_by_one.py").write_text(ONE_BY_ONE)
-    scripts = [folder / "same.py", *(EXAMPLES / f"{name}.py" for name in ("ddp", "fsdp", "trainer"))]
+    scripts = [folder / "same.py", *(EXAMPLES / f"{name}.py" for name in ("ddp", "fsdp", "trainer", "lightning_ddp"))]
     common = {
         "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
-        "STALLPOINT_PROBE_ITERATIONS": "4",
+        "LOCAL_WORLD_SIZE": "2", "STALLPOINT_PROBE_ITERATIONS": "4",
     }  # fmt: skip
     arguments = [part for script, port in zip(scripts, free_ports(), strict=False) for part in (str(script), str(port))]
     workers = [
@@ -322,7 +323,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for rank in range(2)
     ]
     try:
-        said = [worker.communicate(timeout=120)[0] for worker in workers]
+        said = [worker.communicate(timeout=600)[0] for worker in workers]
     finally:
         for worker in workers:
             worker.kill()
@@ -332,14 +333,16 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def free_ports() -> list[int]:
     with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(4)]
+        sockets = [held.enter_context(socket.socket()) for _ in range(5)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [int(one.getsockname()[1]) for one in sockets]
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize(("example", "parallelism"), [("ddp", "ddp"), ("fsdp", "fsdp2"), ("trainer", "ddp")])
+@pytest.mark.parametrize(
+    ("example", "parallelism"), [("ddp", "ddp"), ("fsdp", "fsdp2"), ("trainer", "ddp"), ("lightning_ddp", "ddp")]
+)
 def test_messages_of_two_workers_carry_every_gradient(example: str, parallelism: str, recorded: Path) -> None:
     for rank in range(2):
         of_rank = found(recorded / example, rank)
