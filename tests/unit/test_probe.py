@@ -408,12 +408,19 @@ trainer.fit(Module(), DataLoader(TensorDataset(torch.randn(10, 4), torch.randint
 
 
 def test_lightning_is_recorded_by_a_callback(tmp_path: Path) -> None:
-    # In a process of its own: Lightning looks for MPI, which other tests have started in this one.
-    subprocess.run([sys.executable, "-c", LIGHTNING, str(tmp_path)], check=True, capture_output=True)
+    # In a process of its own: Lightning looks for MPI, which other tests have started in this one. As one of two of
+    # torchrun's, which it does not know of with devices=1.
+    of_torchrun = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
+    subprocess.run(
+        [sys.executable, "-c", LIGHTNING, str(tmp_path)],
+        env={**os.environ, **of_torchrun, "TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "::1", "MASTER_PORT": "1"},
+        check=True,
+        capture_output=True,
+    )
     of_rank = found(tmp_path)
     assert (of_rank.probe["iterations"], of_rank.probe["ended"]) == (3, "complete"), (
         "updates of 2, 2 and 1 mini-batches"
     )
-    assert of_rank.probe["collectives"] == 0, "so one that believes to be alone, started twice, exchanges nothing"
+    assert (of_rank.probe["script_ranks"], of_rank.probe["collectives"]) == (2, 0), "it trains a model of its own"
     assert (rows(of_rank, "iterations")[["forward", "backward", "data_wait"]] > 0).all(axis=None)
     assert set(rows(of_rank, "layers")["layer"]) == {"network.0", "network.1", "network.2"}
