@@ -27,6 +27,7 @@ import listing
 import many_cells
 import memory
 import message_bursts
+import own_scripts
 import own_traces
 import pandas as pd
 import pipeline
@@ -61,6 +62,7 @@ BENCHMARKS = {
     "memory": memory.benchmark,
     "presets": presets.benchmark,
     "probe": probe.benchmark,
+    "own-scripts": own_scripts.benchmark,
     "predictions": predictions.benchmark,
     "cost-models": cost_models.benchmark,
     "scaling-laws": scaling_laws.benchmark,

@@ -46,6 +46,8 @@ def test_commands_are_measured_like_networks(study: Checkout) -> None:
     assert (layers.loc[layers["ranks"] == 2, "message"] >= 0).any()
     probes = read(PROBES, study.results("tables/probes.parquet")).to_pandas()
     assert set(probes["parallelism"]) == {"none", "ddp"}
+    assert set(probes["threads"]) == {1}, "those of the study, whatever Snakemake gives its shells"
+    assert ((probes["collectives"] > 0) == (probes["ranks"] > 1)).all()
 
 
 def test_they_have_answers(study: Checkout) -> None:

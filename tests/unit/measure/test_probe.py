@@ -294,7 +294,8 @@ for script, port in zip(sys.argv[2::2], sys.argv[3::2]):
     except SystemExit as end:
         assert not end.code, end.code
     sys.argv = before
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 """
 """Runs scripts in one process, which loads the libraries once: each has a folder and a port of its own."""
 
@@ -305,10 +306,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "same.py").write_text(SAME)
     (folder / "one_by_one.py").write_text(ONE_BY_ONE)
-    scripts = [folder / "same.py", *(EXAMPLES / f"{name}.py" for name in ("ddp", "fsdp", "trainer"))]
+    scripts = [folder / "same.py", *(EXAMPLES / f"{name}.py" for name in ("ddp", "fsdp", "trainer", "lightning_ddp"))]
     common = {
         "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
-        "STALLPOINT_PROBE_ITERATIONS": "4",
+        "LOCAL_WORLD_SIZE": "2", "STALLPOINT_PROBE_ITERATIONS": "4",
     }  # fmt: skip
     arguments = [part for script, port in zip(scripts, free_ports(), strict=False) for part in (str(script), str(port))]
     workers = [
@@ -322,7 +323,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for rank in range(2)
     ]
     try:
-        said = [worker.communicate(timeout=120)[0] for worker in workers]
+        said = [worker.communicate(timeout=600)[0] for worker in workers]
     finally:
         for worker in workers:
             worker.kill()
@@ -332,14 +333,16 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def free_ports() -> list[int]:
     with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(4)]
+        sockets = [held.enter_context(socket.socket()) for _ in range(5)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [int(one.getsockname()[1]) for one in sockets]
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize(("example", "parallelism"), [("ddp", "ddp"), ("fsdp", "fsdp2"), ("trainer", "ddp")])
+@pytest.mark.parametrize(
+    ("example", "parallelism"), [("ddp", "ddp"), ("fsdp", "fsdp2"), ("trainer", "ddp"), ("lightning_ddp", "ddp")]
+)
 def test_messages_of_two_workers_carry_every_gradient(example: str, parallelism: str, recorded: Path) -> None:
     for rank in range(2):
         of_rank = found(recorded / example, rank)
@@ -405,12 +408,19 @@ trainer.fit(Module(), DataLoader(TensorDataset(torch.randn(10, 4), torch.randint
 
 
 def test_lightning_is_recorded_by_a_callback(tmp_path: Path) -> None:
-    # In a process of its own: Lightning looks for MPI, which other tests have started in this one.
-    subprocess.run([sys.executable, "-c", LIGHTNING, str(tmp_path)], check=True, capture_output=True)
+    # In a process of its own: Lightning looks for MPI, which other tests have started in this one. As one of two of
+    # torchrun's, which it does not know of with devices=1.
+    of_torchrun = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
+    subprocess.run(
+        [sys.executable, "-c", LIGHTNING, str(tmp_path)],
+        env={**os.environ, **of_torchrun, "TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "::1", "MASTER_PORT": "1"},
+        check=True,
+        capture_output=True,
+    )
     of_rank = found(tmp_path)
     assert (of_rank.probe["iterations"], of_rank.probe["ended"]) == (3, "complete"), (
         "updates of 2, 2 and 1 mini-batches"
     )
-    assert of_rank.probe["collectives"] == 0, "so one that believes to be alone, started twice, exchanges nothing"
+    assert (of_rank.probe["script_ranks"], of_rank.probe["collectives"]) == (2, 0), "it trains a model of its own"
     assert (rows(of_rank, "iterations")[["forward", "backward", "data_wait"]] > 0).all(axis=None)
     assert set(rows(of_rank, "layers")["layer"]) == {"network.0", "network.1", "network.2"}
