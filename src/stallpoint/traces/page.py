@@ -23,6 +23,8 @@ WIDTH = 720
 LANE = 26
 _LEAST_RANGE = (0.9, 1.1)
 """Gains that the axis holds at least: what is no change shall look like none."""
+_SEEN = 1 / 1000
+"""Part of an iteration below which a bar of a cause cannot be seen."""
 _KINDS = {
     timeline.COMPUTE: theme.VERMILION, timeline.COMMUNICATION: theme.BLUE, timeline.COPIES: theme.LIME,
     timeline.HOST: theme.LILAC, timeline.WAIT: theme.GREY, timeline.DATA: theme.GREEN,
@@ -73,12 +75,12 @@ def _of_rank(rank: Rank | None, one: dict[str, Any]) -> Iterator[str | Spec]:
 def _ranks(told: Sequence[dict[str, Any]]) -> Spec:
     """What an iteration's time goes to on each of several ranks, a bar for each."""
     known = [one for one in told if one["seconds"]]
+    found = [name for name in CAUSES if any(one["seconds"][name] > _SEEN * one["iteration_seconds"] for one in known)]
     rows = pd.DataFrame(
         [(f"rank {one['rank']}", WORDS[name], place, 1e3 * one["seconds"][name])
-         for one in known for place, name in enumerate(CAUSES)],
+         for one in known for place, name in enumerate(CAUSES) if name in found],
         columns=["rank", "cause", "order", "ms"],
     )  # fmt: skip
-    found = [name for name in CAUSES if any(one["seconds"][name] for one in known)]
     colours = alt.Scale(domain=[WORDS[name] for name in found], range=[_CAUSES[name] for name in found])
     legend = alt.Legend(columns=2, labelLimit=320)
     chart = (
