@@ -33,6 +33,7 @@ json.dump(shares, open(sys.argv[3], "w"))
 """
 OURS, HTA = "stallpoint", "HolisticTraceAnalysis"
 KERNELS = 100_000
+MESSAGES = (404, 2_020, 10_000)
 LARGE_BYTES = 1_000_000_000
 """Of a trace that is read once, as it takes long: 1 GB, with 8.5 million events."""
 
@@ -50,8 +51,21 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Timing | Figure], list[st
     for file in files:
         found, said = _beside(file, scratch, count, peer)
         rows, lines = rows + found, lines + said
-    found, said = _large(scratch)
-    return rows + found, lines + said
+    for found, said in (_many(scratch), _large(scratch)):
+        rows, lines = rows + found, lines + said
+    return rows, lines
+
+
+def _many(scratch: Path) -> tuple[list[Timing | Figure], list[str]]:
+    """Seconds with ever more messages of other sizes in an iteration: in proportion, and not to the square."""
+    rows: list[Timing | Figure] = []
+    lines: list[str] = []
+    for messages in MESSAGES:
+        file, name = many(scratch / "many.json", messages), f"traces, {messages:,} all-reduces in an iteration"
+        took = rounds(name, {OURS: [sys.executable, "scripts/explain.py", str(file)]}, 1)
+        seconds = figure(name, OURS, "seconds", [one.seconds for one in took])
+        rows, lines = [*rows, *took, seconds], [*lines, name, seconds.line(digits=2)]
+    return rows, lines
 
 
 def _beside(file: Path, scratch: Path, count: int, peer: str | None) -> tuple[list[Timing | Figure], list[str]]:
@@ -110,6 +124,26 @@ def made_up(path: Path) -> Path:
         now += float(random.lognormal(3))
     head = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 2}, "traceEvents": events}
     path.write_bytes(gzip.compress(json.dumps(head, indent=1).encode(), 1))
+    return path
+
+
+def many(path: Path, messages: int) -> Path:
+    """A trace of three iterations, in each of which as many kernels as messages run."""
+    events, each = [], 50.0
+    for call in range(3 * messages):
+        now, host = call * each, {"ph": "X", "pid": 1, "tid": 1}
+        if call % messages == 0:
+            step = {"cat": "user_annotation", "name": f"ProfilerStep#{call // messages}", "dur": messages * each}
+            events.append({**host, **step, "ts": now})
+        size = {"Collective name": "allreduce", "In msg nelems": 1_000 + call % messages, "Group size": 2}
+        for at, (name, stream, more) in enumerate((("gemm", 7, {}), ("ncclDevKernel_AllReduce_RING_LL(x)", 20, size))):
+            told = {"correlation": 2 * call + at + 1}
+            launch = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": now + at, "dur": 0.5, "args": told}
+            own = {**told, "stream": stream, "dtype": "Float", **more}
+            kernel = {"cat": "kernel", "name": name, "ts": now + 5 + 30 * at, "dur": 25.0, "args": own}
+            events += [{**host, **launch}, {**host, **kernel}]
+    head = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 2}, "traceEvents": events}
+    path.write_text(json.dumps(head))
     return path
 
 

@@ -40,7 +40,11 @@ thead, .soft { color: $soft; }
 <h1>$title</h1>
 $parts
 <script>
-for (const [id, spec] of Object.entries($specs)) vegaEmbed("#" + id, spec, {renderer: "svg"}).catch(console.error);
+for (const [id, spec] of Object.entries($specs)) {
+  const draw = () => vegaEmbed("#" + id, spec, {renderer: "svg"}).catch(console.error);
+  const closed = document.getElementById(id).closest("details:not([open])");
+  if (closed) closed.addEventListener("toggle", draw, {once: true}); else draw();
+}
 </script>
 </body>
 </html>

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.traces.collectives import Collectives
+from stallpoint.traces.collectives import ALL_TO_ALL, SEND_RECEIVE, Collectives
+from stallpoint.traces.events import UNKNOWN
 
 Reals = npt.NDArray[np.float64]
 FEWEST = 3
@@ -43,10 +44,7 @@ def shared(ranks: Sequence[Collectives]) -> list[npt.NDArray[np.int64]]:
             rows[int(sent.iteration[place]), sent.group[place]].setdefault(rank, []).append(place)
     count = 0
     for of_rank in rows.values():
-        alike = {
-            rank: tuple((ranks[rank].kind[at], int(ranks[rank].bytes[at])) for at in places)
-            for rank, places in of_rank.items()
-        }
+        alike = {rank: tuple(_sent(ranks[rank], at) for at in places) for rank, places in of_rank.items()}
         usual, times = Counter(alike.values()).most_common(1)[0]
         size = max(int(ranks[rank].group_size[places].max()) for rank, places in of_rank.items())
         if times < 2 or 0 < size < len(of_rank):
@@ -56,6 +54,12 @@ def shared(ranks: Sequence[Collectives]) -> list[npt.NDArray[np.int64]]:
                 numbers[rank][places] = np.arange(count, count + len(places))
         count += len(usual)
     return numbers
+
+
+def _sent(sent: Collectives, at: int) -> tuple[str, int]:
+    """Kind and bytes; of an exchange the kind alone, as each rank may hand in another part."""
+    kind = sent.kind[at]
+    return kind, UNKNOWN if kind in (ALL_TO_ALL, SEND_RECEIVE) else int(sent.bytes[at])
 
 
 def least_seconds(ranks: Sequence[Collectives]) -> list[Reals]:

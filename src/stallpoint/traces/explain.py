@@ -18,7 +18,7 @@ from stallpoint.traces.collectives import ROUNDS, Collectives
 from stallpoint.traces.device import shares
 from stallpoint.traces.events import Trace
 from stallpoint.traces.groups import DATA, Group
-from stallpoint.traces.iterations import CAUSES, MARKED, blocked_by
+from stallpoint.traces.iterations import CAUSES, MARKED, PERIODIC, blocked_by
 from stallpoint.traces.rank import Rank
 
 WORDS = {
@@ -90,22 +90,29 @@ def _of_trace(
         "file": trace.path.name, "rank": trace.rank, "world_size": rank.workers if rank else trace.world_size,
         "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "blocked_by": [],
         "shares": of_device,
-        "collectives": [], "groups": [], "clock": None, "waits": None, "predicted": None, "lacks": [], "notes": notes,
+        "collectives": [], "groups": [], "clock": None, "waits": None, "predicted": None, "missing_ranks": 0,
+        "lacks": [], "notes": notes,
     }  # fmt: skip
     if rank is None:
         notes.append("no iterations were found: no ProfilerStep, no Optimizer.step, and nothing that is periodic")
         return told
     found, sent = rank.iterations, rank.collectives
     if found.found_by != MARKED:
-        notes.append(f"iterations are told apart by {found.found_by}, as no ProfilerStep is marked")
+        parts = ", and may be parts of one" if found.found_by == PERIODIC else ""
+        notes.append(f"iterations are told apart by {found.found_by}{parts}, as no ProfilerStep is marked")
     told |= {
         "iterations": len(found.seconds),
         "iteration_seconds": float(np.median(found.seconds)),
         "collectives": _table(sent, len(found.seconds)),
         "groups": [_group(group, len(found.seconds)) for group in rank.groups.groups],
+        "missing_ranks": rank.workers - (beside.ranks if beside else 1),
     }
+    if found.ahead:
+        notes.append("the host runs ahead of the device, which it does not wait for: iterations are the device's")
     if beside:
         told |= _waits(rank, beside)
+        if not told["waits"]:
+            notes.append("no collectives are the same on the ranks that are traced: clocks and waiting are not told")
         if beside.ranks < rank.workers:
             notes.append(
                 f"{beside.ranks} of {rank.workers} ranks are traced: what they wait for the others is taken for sending"
@@ -122,7 +129,9 @@ def _of_trace(
     }
     try:
         told["predicted"] = scaling.predictions(
-            scaling.learn(rank, link, beside.least if beside else None), batch, threshold
+            scaling.learn(rank, link, beside.least if beside else None, traced=beside.ranks if beside else 1),
+            batch,
+            threshold,
         )
     except scaling.NotTold as reason:
         notes.append(f"nothing is predicted: {reason}")
@@ -166,7 +175,11 @@ def _waits(rank: Rank, beside: _Beside) -> dict[str, Any]:
     some = known & (beside.most > beside.least + _WAITED)
     last = float((sent.seconds <= beside.least + _WAITED / 2)[some].mean()) if some.any() else 0.0
     return {
-        "waits": {"seconds": float(np.median(waited)), "last": last},
+        "waits": {
+            "seconds": float(np.median(waited)),
+            "last": last,
+            "share": float(waited.sum() / sent.seconds[known].sum()),
+        },
         "clock": {name: value if np.isfinite(value) else None for name, value in clock.items()},
     }
 
@@ -191,7 +204,25 @@ def _table(sent: Collectives, iterations: int) -> list[dict[str, Any]]:
 
 def in_words(told: Iterable[dict[str, Any]]) -> str:
     """The same for people, as Markdown."""
-    return "\n\n".join(block for one in told for block in _blocks(one)) + "\n"
+    ranks = list(told)
+    return "\n\n".join([*across(ranks), *(block for one in ranks for block in _blocks(one))]) + "\n"
+
+
+def across(told: Sequence[dict[str, Any]]) -> Iterable[str]:
+    """Which of several ranks comes last, and how much of their communication is waiting for others, in a sentence."""
+    known = [one for one in told if one["waits"]]
+    if len(known) < 2:
+        return
+    last = max(known, key=lambda one: float(one["waits"]["last"]))
+    waiting = np.mean([one["waits"]["share"] for one in known])
+    if not last["waits"]["last"]:
+        yield f"Of {len(known)} ranks none waits for another."
+        return
+    yield (
+        f"Of {len(known)} ranks rank {last['rank']} comes last most often, to "
+        f"{number(100 * last['waits']['last'], 2)} % of the collectives in which any rank waits; of communication "
+        f"{number(100 * waiting, 2)} % is waiting for other ranks."
+    )
 
 
 def _blocks(one: dict[str, Any]) -> Iterable[str]:
@@ -199,7 +230,7 @@ def _blocks(one: dict[str, Any]) -> Iterable[str]:
     if one["iterations"]:
         yield sentence(one)
     if one["seconds"]:
-        rows = [(WORDS[name], one["seconds"][name]) for name in CAUSES]
+        rows = [(cause(one, name), one["seconds"][name]) for name in CAUSES]
         whole = one["iteration_seconds"]
         yield "\n".join(f"- {what}: {_ms(seconds)}, {number(100 * seconds / whole, 2)} %" for what, seconds in rows)
     yield from blocked(one)
@@ -217,13 +248,19 @@ def _predicted(found: dict[str, Any]) -> Iterable[str]:
     for at in found["workers"]:
         seconds, rate, speedup = (_estimate(at, name) for name in ("iteration_seconds", "throughput", "speedup"))
         lines.append(f"| {at['workers']} | {interval(seconds, 1e3, ' ms')} | {interval(rate)} | {interval(speedup)} |")
-    each = found["batch_workers"]
-    who = "worker" if each == 1 else f"replica of {each} workers"
-    yield f"Predicted, each {who} with its mini-batch, over links like those traced:"
+    yield f"{basis(found)}:"
     yield "\n".join(lines)
+    yield link(found)
     yield _verdict(found)
     changes = [f"{at['change']}: × {interval(_estimate(at, 'throughput_factor'))}" for at in found["what_if"]]
     yield f"On {found['what_if_workers']} workers: {'; '.join(changes)}"
+
+
+def basis(found: dict[str, Any]) -> str:
+    """What predictions take for granted."""
+    each = found["batch_workers"]
+    who = "worker" if each == 1 else f"replica of {each} workers"
+    return f"Predicted, each {who} with its mini-batch, over links like those traced"
 
 
 def _verdict(found: dict[str, Any]) -> str:
@@ -231,6 +268,24 @@ def _verdict(found: dict[str, Any]) -> str:
     words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided from"}
     workers = stalling["workers"]
     return f"Weak scaling {words[stalling['verdict']]} {workers} worker{'' if workers == 1 else 's'}."
+
+
+def cause(one: dict[str, Any], name: str) -> str:
+    """What an iteration spends time on, in words; where other ranks are not traced waiting for them is in it."""
+    if name != "exposed_communication" or not one["seconds"][name] or (one["clock"] and not one["missing_ranks"]):
+        return WORDS[name]
+    return f"{WORDS[name]}: transfer and waiting, not told apart"
+
+
+def link(found: dict[str, Any]) -> str:
+    """Latency and bandwidth of the link, as far as the trace tells them."""
+    of = found["link"]
+    alpha, beta = (_estimate(of, name) for name in ("alpha_seconds", "beta_seconds_per_byte"))
+    why = {
+        scaling.LOG: "by the log", scaling.RANKS: "by the rank that came last",
+        scaling.ONE_RANK: "at most, as one rank's communication is transfer and waiting, not told apart",
+    }[of["told_by"]]  # fmt: skip
+    return f"Link: α {interval(alpha, 1e6, ' µs')} a round, β {interval(beta, 1e9, ' ns')} a byte; {why}."
 
 
 def sentence(one: dict[str, Any]) -> str:
@@ -283,7 +338,7 @@ def sentences(one: dict[str, Any]) -> Iterable[str]:
     whole = one["iteration_seconds"]
     most = max((name for name in CAUSES if name != "compute"), key=lambda name: one["seconds"][name])
     computing, lost = (f"{number(100 * one['seconds'][name] / whole, 2)} %" for name in ("compute", most))
-    yield (f"{sentence(one)} {computing} of it is computing; most of the rest ({lost}): {WORDS[most]}.")
+    yield (f"{sentence(one)} {computing} of it is computing; most of the rest ({lost}): {cause(one, most)}.")
     yield from blocked(one)
     yield from beside_others(one)
     if one["predicted"]:

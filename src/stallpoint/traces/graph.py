@@ -120,7 +120,7 @@ class _Trace:
 
     def graph(self, iteration: int) -> Graph:
         """The graph of the iteration at a place."""
-        begin, end = self._found.begin[iteration], self._found.end[iteration]
+        begin, end = self._found.host_begin[iteration], self._found.host_end[iteration]
         building = _Building(self._started, begin, self._last_before(iteration), self._latency, self._turn)
         first, last = np.searchsorted(self._times, [begin - _ROUNDING, end + _ROUNDING])
         # What starts something comes before it, and what waits for something after it.
@@ -142,7 +142,7 @@ class _Trace:
 
     def _last_before(self, iteration: int) -> set[int]:
         """The last task of each lane that earlier iterations started, as places."""
-        moment = self._found.begin[iteration]
+        moment = self._found.host_begin[iteration]
         counts = (int(np.searchsorted(self._started.launch[own], moment)) for own in self._of_lane)
         return {int(own[count - 1]) for own, count in zip(self._of_lane, counts, strict=True) if count}
 

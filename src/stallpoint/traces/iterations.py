@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from stallpoint.traces.device import STEP, Device
 from stallpoint.traces.events import CALL, KERNEL, MARK, OPERATOR, Events
 from stallpoint.traces.intervals import Intervals, length_within, union, without
+from stallpoint.traces.started import Started
 
 OPTIMIZER = re.compile(r"^Optimizer\.step#")
 """Marks that PyTorch sets around every optimiser's step."""
@@ -39,23 +40,63 @@ class Iterations:
     found_by: str
     """What tells them apart: `MARKED`, `OPTIMIZED` or `PERIODIC`."""
     begin: npt.NDArray[np.float64]
-    """s."""
+    """s; on the device where the host runs ahead of it."""
     end: npt.NDArray[np.float64]
+    host_begin: npt.NDArray[np.float64]
+    """When the host began to start them, s."""
+    host_end: npt.NDArray[np.float64]
+
+    @classmethod
+    def on_host(cls, found_by: str, begin: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> Iterations:
+        """Those that are where the host starts them."""
+        return cls(found_by, begin, end, begin, end)
 
     @property
     def seconds(self) -> npt.NDArray[np.float64]:
         """How long each took."""
         return self.end - self.begin
 
+    @property
+    def ahead(self) -> bool:
+        """Whether the host runs ahead of the device."""
+        return self.begin is not self.host_begin
+
     def part(self, first: int, last: int) -> Iterations:
         """Those from one place to another."""
-        return Iterations(self.found_by, self.begin[first:last], self.end[first:last])
+        own = slice(first, last)
+        return Iterations(self.found_by, self.begin[own], self.end[own], self.host_begin[own], self.host_end[own])
 
     def of(self, moments: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        """Place of the iteration in which each moment lies; -1 where that is none."""
-        place = np.searchsorted(self.begin, moments, side="right") - 1
-        inside = (place >= 0) & (moments < self.end[np.maximum(place, 0)])
+        """Place of the iteration in which the host did something at each moment; -1 where that is none."""
+        place = np.searchsorted(self.host_begin, moments, side="right") - 1
+        inside = (place >= 0) & (moments < self.host_end[np.maximum(place, 0)])
         return np.where(inside, place, -1)
+
+    def followed(self, started: Started) -> Iterations:
+        """The same, on the device where the host runs ahead of it: from the first kernel that an iteration started in
+        the stream that computes most to that of the next one."""
+        own = np.flatnonzero(started.computes & (self.of(started.launch) >= 0))
+        if not len(own):
+            return self
+        lanes, places = np.unique(started.lane[own], return_inverse=True)
+        own = own[places == np.bincount(places, started.events.seconds[own], len(lanes)).argmax()]
+        found, firsts = np.unique(self.of(started.launch[own]), return_index=True)
+        if len(found) < max(2, len(self.begin)):
+            return self
+        first = own[firsts]
+        begin = started.events.start[first]
+        end = np.append(begin[1:], started.events.end[own].max())
+        usual = float(np.median(self.seconds))
+        late = float(np.median(begin - started.launch[first])) > _LATE * usual
+        if not late or abs(float(np.median(end - begin)) - usual) <= _APART * usual:
+            return self
+        return replace(self, begin=begin, end=end)
+
+
+_LATE = 0.05
+"""Part of an iteration from which on the device begins it so much later that the host runs ahead."""
+_APART = 0.01
+"""Part of an iteration by which the device's then differ from the host's, where nothing lets one wait for the other."""
 
 
 def middle(seconds: npt.NDArray[np.float64]) -> int:
@@ -69,12 +110,12 @@ def iterations(events: Events) -> Iterations | None:
     steps = marks.where(marks.called(STEP))
     if len(steps):
         # A step ends where the next one begins; the last has its own end alone.
-        return Iterations(MARKED, steps.start, np.append(steps.start[1:], steps.end[-1]))
+        return Iterations.on_host(MARKED, steps.start, np.append(steps.start[1:], steps.end[-1]))
     ends = marks.end[marks.called(OPTIMIZER)]
     if len(ends) > 1:
-        return Iterations(OPTIMIZED, ends[:-1], ends[1:])
+        return Iterations.on_host(OPTIMIZED, ends[:-1], ends[1:])
     starts = _periods(events)
-    return None if starts is None else Iterations(PERIODIC, starts[:-1], starts[1:])
+    return None if starts is None else Iterations.on_host(PERIODIC, starts[:-1], starts[1:])
 
 
 def _periods(events: Events) -> npt.NDArray[np.float64] | None:

@@ -19,6 +19,10 @@ MIN_COMPUTING = 0.01
 _DATA_PARALLEL = (ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER)
 
 
+MAX_REPLAY_ERROR = 0.05
+"""Part of an iteration by which its replay may be off: what does not give back the trace predicts nothing."""
+
+
 def lacking(rank: Rank) -> list[str]:
     """What predictions need and the trace of `rank` does not hold, in words."""
     return list(_lacking(rank))
@@ -33,6 +37,12 @@ def _lacking(rank: Rank) -> Iterator[str]:
         yield (
             f"computing is {number(100 * computing, 2)} % of an iteration: neither a device's kernels nor the host's "
             "operators were traced"
+        )
+    off = replay_error(rank)
+    if abs(off) > MAX_REPLAY_ERROR:
+        yield (
+            f"its replay is {number(100 * abs(off), 2)} % {'longer' if off > 0 else 'shorter'} than what was traced, "
+            f"and at most {number(100 * MAX_REPLAY_ERROR)} % is believed"
         )
     sent, among_all = rank.collectives, rank.groups.data
     if rank.workers < 2:
@@ -51,3 +61,8 @@ def _lacking(rank: Rank) -> Iterator[str]:
     counts = np.bincount(sent.iteration[reduced], minlength=count)[list(rank.replays)]
     if reduced.any() and not np.bincount(counts).argmax():
         yield "most iterations send nothing"
+
+
+def replay_error(rank: Rank) -> float:
+    """By which part of it the replay of an iteration is too long, the median of all; 0 where none is replayed."""
+    return float(np.median(rank.replayed / rank.traced)) - 1 if rank.replays else 0.0

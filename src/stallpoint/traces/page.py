@@ -15,7 +15,7 @@ from stallpoint.comparison.page import grid, page
 from stallpoint.numerals import number
 from stallpoint.traces import timeline
 from stallpoint.traces.events import Trace
-from stallpoint.traces.explain import WORDS, sentences
+from stallpoint.traces.explain import WORDS, across, basis, cause, link, sentences
 from stallpoint.traces.iterations import CAUSES, middle
 from stallpoint.traces.rank import Rank
 
@@ -23,34 +23,78 @@ WIDTH = 720
 LANE = 26
 _LEAST_RANGE = (0.9, 1.1)
 """Gains that the axis holds at least: what is no change shall look like none."""
+_SEEN = 1 / 1000
+"""Part of an iteration below which a bar of a cause cannot be seen."""
 _KINDS = {
     timeline.COMPUTE: theme.VERMILION, timeline.COMMUNICATION: theme.BLUE, timeline.COPIES: theme.LIME,
     timeline.HOST: theme.LILAC, timeline.WAIT: theme.GREY, timeline.DATA: theme.GREEN,
 }  # fmt: skip
 
 
+_CAUSES = dict(zip(CAUSES, (
+    theme.VERMILION, theme.BLUE, theme.LIME, theme.GREEN, theme.GREY, theme.LILAC, theme.OLIVE,
+), strict=True))  # fmt: skip
+
+
 def to_html(ranks: Sequence[tuple[Trace, Rank | None]], told: Sequence[dict[str, Any]]) -> str:
-    """The page of what `explain` told of the ranks."""
-    parts = (
-        part for (_, rank), one in zip(ranks, told, strict=True) for part in _of_rank(rank, one)
-    )  # fmt: skip
-    return page("Where does this training stop getting faster, and why?", parts)
+    """The page of what `explain` told of the ranks: of several first what they show together, and each on demand."""
+    return page("Where does this training stop getting faster, and why?", _parts(ranks, told))
+
+
+def _parts(ranks: Sequence[tuple[Trace, Rank | None]], told: Sequence[dict[str, Any]]) -> Iterator[str | Spec]:
+    yield "".join(f"<p>{escape(sentence)}</p>" for sentence in across(told))
+    if sum(one["seconds"] is not None for one in told) > 1:
+        yield _ranks(told)
+    for (_, rank), one in zip(ranks, told, strict=True):
+        head = f"{escape(one['file'])}: rank {one['rank']} of {one['world_size']}"
+        if len(told) > 1:
+            yield f"<details><summary>{head}</summary>"
+            yield from _of_rank(rank, one)
+            yield "</details>"
+        else:
+            yield f"<h2>{head}</h2>"
+            yield from _of_rank(rank, one)
 
 
 def _of_rank(rank: Rank | None, one: dict[str, Any]) -> Iterator[str | Spec]:
-    yield f"<h2>{escape(one['file'])}: rank {one['rank']} of {one['world_size']}</h2>"
     yield "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(one))
     if rank:
         yield _timeline(rank)
     if one["seconds"]:
         yield _causes(one)
     if one["predicted"]:
+        yield f"<p>{escape(basis(one['predicted']))}. {escape(link(one['predicted']))}</p>"
         yield _workers(one)
         yield _gains(one["predicted"])
     if one["collectives"]:
         yield f"<details><summary>Collectives</summary>{_collectives(one['collectives'])}</details>"
     if one["notes"]:
         yield f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in one['notes'])}</ul>"
+
+
+def _ranks(told: Sequence[dict[str, Any]]) -> Spec:
+    """What an iteration's time goes to on each of several ranks, a bar for each."""
+    known = [one for one in told if one["seconds"]]
+    found = [name for name in CAUSES if any(one["seconds"][name] > _SEEN * one["iteration_seconds"] for one in known)]
+    rows = pd.DataFrame(
+        [(f"rank {one['rank']}", WORDS[name], place, 1e3 * one["seconds"][name])
+         for one in known for place, name in enumerate(CAUSES) if name in found],
+        columns=["rank", "cause", "order", "ms"],
+    )  # fmt: skip
+    colours = alt.Scale(domain=[WORDS[name] for name in found], range=[_CAUSES[name] for name in found])
+    legend = alt.Legend(columns=2, labelLimit=320)
+    chart = (
+        alt.Chart(rows[rows["ms"] > 0])
+        .mark_bar()
+        .encode(
+            x=alt.X("ms:Q", title="of an iteration, medians [ms]"),
+            y=alt.Y("rank:N", title=None, sort=list(dict.fromkeys(rows["rank"]))),
+            color=alt.Color("cause:N", title=None, scale=colours, legend=legend),
+            order="order:Q",
+        )
+        .properties(width=WIDTH - 60, height=alt.Step(max(6, min(22, 900 // len(known)))))
+    )
+    return _titled(chart, "What an iteration's time goes to, on each rank")
 
 
 def _titled(chart: alt.TopLevelMixin, title: str) -> Spec:
@@ -78,16 +122,16 @@ def _timeline(rank: Rank) -> Spec:
 
 def _causes(one: dict[str, Any]) -> Spec:
     rows = pd.DataFrame(
-        [(WORDS[name], 1e3 * one["seconds"][name]) for name in CAUSES if one["seconds"][name]],
+        [(cause(one, name), 1e3 * one["seconds"][name]) for name in CAUSES if one["seconds"][name]],
         columns=["cause", "ms"],
     )
     rows["share"] = [f"{number(ms / one['iteration_seconds'] / 10, 2)} %" for ms in rows["ms"]]
-    y = alt.Y("cause:N", title=None, sort=list(rows["cause"]), axis=alt.Axis(labelLimit=320, labelOverlap=False))
+    y = alt.Y("cause:N", title=None, sort=list(rows["cause"]), axis=alt.Axis(labelLimit=400, labelOverlap=False))
     x = alt.X("ms:Q", title="of an iteration, median [ms]")
     base = alt.Chart(rows).encode(y=y, x=x)
     chart = alt.layer(
         base.mark_bar(color=theme.BLUE), base.mark_text(align="left", dx=4).encode(text="share:N")
-    ).properties(width=WIDTH - 260, height=alt.Step(22))
+    ).properties(width=WIDTH - 340, height=alt.Step(22))
     return _titled(chart, "What an iteration's time goes to")
 
 

@@ -47,7 +47,7 @@ def phases(
     backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
     # Events stand by their starts, what was started by its launch, and collectives by their starts.
     ends = backward.end
-    firsts, lasts = np.searchsorted(backward.start, found.begin), np.searchsorted(backward.start, found.end)
+    firsts, lasts = (np.searchsorted(backward.start, moments) for moments in (found.host_begin, found.host_end))
     order = np.argsort(sent.iteration, kind="stable")
     of_iteration = np.split(order, np.searchsorted(sent.iteration[order], np.arange(1, len(found.seconds))))
     columns: dict[str, list[float]] = {name: [] for name in Phases.__dataclass_fields__}

@@ -44,6 +44,7 @@ class Rank:
         if found is None:
             return None
         started = Started.of(trace.events)
+        found = found.followed(started) if trace.computing else found
         sent = collectives(trace.events, started, found)
         causes = seconds_by_cause(trace.events, found)
         replays = _replays(trace.events, found, started) if trace.computing else {}
@@ -78,7 +79,7 @@ def _replays(events: Events, found: Iterations, started: Started) -> dict[int, R
     first = (len(counts) - many) // 2
     own = found.part(first, first + many)
     # What was started in the iteration before is what the first one waits for.
-    begin, end = found.begin[max(0, first - 1)] if first else -np.inf, own.end[-1]
+    begin, end = found.host_begin[max(0, first - 1)] if first else -np.inf, own.host_end[-1]
     if first + many == len(counts):
         end = np.inf
     low, high = np.searchsorted(started.launch, [begin, end])

@@ -77,6 +77,30 @@ class Link:
 
     alpha: Ensemble
     beta: Ensemble
+    told_by: str = ""
+    """`LOG`, `RANKS` or `ONE_RANK`."""
+
+    def doubted(self, share: float, count: int) -> Link:
+        """The same, as sure as `share` of the ranks and `count` iterations make it.
+
+        Only the rank that comes last waits for none. With the probability that this is one of those traced, what
+        waited least did not wait; else anything less may be the transfer. Few iterations show little of how far
+        transfers differ.
+        """
+        random = generator(0, "link", count, share)
+        last = random.random(REPLICATES) < max(share, _LEAST_LAST)
+        transfer = np.append(1.0, np.where(last, 1.0, random.random(REPLICATES)))
+        few = Scatter(TRANSFERS.deviation / np.sqrt(count), TRANSFERS.freedom + count - 1)
+        alpha, beta = (of * transfer * _scattered(few, "link", name)
+                       for name, of in (("alpha", self.alpha), ("beta", self.beta)))  # fmt: skip
+        return replace(self, alpha=alpha, beta=beta)
+
+
+LOG, RANKS, ONE_RANK = "log", "ranks", "one rank"
+TRANSFERS = Scatter(0.05, 4.0)
+"""How far transfers of one size lie apart from iteration to iteration, as far as few iterations do not show it."""
+_LEAST_LAST = 0.1
+"""Probability that a traced rank came last, at least: the frontier stays in the interval."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +144,7 @@ class Known:
 
     def iteration(self, workers: int, change: Change | None = None) -> Ensemble:
         """Seconds of an iteration among so many workers."""
-        return self.iterations([(workers, change or Change())])[0]
+        return np.asarray(self.iterations([(workers, change or Change())])[0])
 
     def iterations(self, cases: Sequence[tuple[int, Change]]) -> Reals:
         """The same of several counts and changes at once, [cases, 1 + REPLICATES]."""
@@ -230,10 +254,13 @@ def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
     return np.asarray(computed - forward)
 
 
-def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed: int = 0) -> Known:
+def learn(
+    rank: Rank, link: Link | None = None, least: Reals | None = None, seed: int = 0, traced: int | None = None
+) -> Known:
     """Learn from the collectives of a data-parallel training; raises `NotTold` where the trace lacks what that needs.
 
-    `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took.
+    `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took,
+    `traced` of them (None: of all where `least` is given, else of one).
     """
     if lacks := lacking(rank):
         raise NotTold(lacks)
@@ -262,21 +289,24 @@ def learn(rank: Rank, link: Link | None = None, least: Reals | None = None, seed
     without_waiting = np.isfinite(np.concatenate([of.least[of.rounds > 0] for of in messages]))
     if link is None and without_waiting.mean() >= _ENOUGH:
         own = without_waiting
-        link = _fitted(turns[own], moved[own], seconds[own], workers, random)
-    link = link or _frontier(turns, moved, seconds, workers, _most_latency(sent.where(among_all), workers), random)
+        link = replace(_fitted(turns[own], moved[own], seconds[own], workers, random), told_by=RANKS)
+        link = link.doubted((traced or rank.workers) / rank.workers, len(chosen))
+    if link is None:
+        link = _frontier(turns, moved, seconds, workers, _most_latency(sent.where(among_all), workers), random)
+        link = replace(link, told_by=ONE_RANK).doubted(1 / rank.workers, len(chosen))
     rings = all(name == "RING" for name, of_it in zip(sent.algorithm, rounds > 0, strict=True) if of_it)
     trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
     if not rank.on_device:
         trees[:] = False  # Gloo goes round a ring
-    traced = rank.iterations.seconds[chosen]
-    picked = np.concatenate([[middle(traced)], random.integers(len(chosen), size=REPLICATES)])
+    took = rank.iterations.seconds[chosen]
+    picked = np.concatenate([[middle(took)], random.integers(len(chosen), size=REPLICATES)])
     replays = [rank.replays[place] for place in chosen]
     together = _overlap(sent, rounds > 0)
     forward = rank.phases.forward[chosen]
     each = rank.workers // workers
     groups = rank.groups
     return Known(
-        workers, each, groups.shards, groups.sharded, together, traced, forward, replays, messages, link, picked, trees
+        workers, each, groups.shards, groups.sharded, together, took, forward, replays, messages, link, picked, trees
     )
 
 
@@ -317,7 +347,8 @@ def _frontier(
 def link_of(rows: Sequence[AllReduce], workers: int, seed: int = 0) -> Link:
     """α and β of a ring from another program's log of all-reduces, as `_fitted`."""
     sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
-    return _fitted(np.full(len(rows), 2.0), sizes, seconds, workers, generator(seed, "log", len(rows)))
+    found = _fitted(np.full(len(rows), 2.0), sizes, seconds, workers, generator(seed, "log", len(rows)))
+    return replace(found, told_by=LOG)
 
 
 def _fitted(rounds: Reals, sizes: Reals, seconds: Reals, workers: int, random: np.random.Generator) -> Link:
@@ -369,6 +400,10 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
             {"change": name, **columns("throughput_factor", known.few_iterations(name) * seconds[most] / changed)}
             for name, changed in zip(changes, found[len(counts) :], strict=True)
         ],
+        "link": {
+            **columns("alpha_seconds", known.link.alpha), **columns("beta_seconds_per_byte", known.link.beta),
+            "told_by": known.link.told_by,
+        },
         "what_if_workers": most * known.each, "replica_workers": known.each,
         "batch_workers": known.each // known.shards,
     }  # fmt: skip

@@ -111,8 +111,9 @@ def test_waiting_for_other_ranks_is_not_taken_for_the_link(tmp_path: Path) -> No
     assert at[16] == pytest.approx(late.seconds(16), rel=0.02)
 
 
-def test_latency_of_a_ring_stalls_and_trees_may_not_where_large_messages_scale(tmp_path: Path) -> None:
-    # Rounds of a ring grow with the workers, those of trees do not, and NCCL may turn to them: speedup stays open.
+def test_latency_of_a_ring_may_stall_and_large_messages_do_not(tmp_path: Path) -> None:
+    # Rounds of a ring grow with the workers, those of trees do not, and NCCL may turn to them; and of one rank's
+    # messages any part may be waiting: this stays open.
     latency = Planted(
         message_bytes=(4_000, 40_000, 400_000) * 50, backward=3e-3, forward=1e-3, loading=0.0, iterations=3
     )
@@ -121,7 +122,8 @@ def test_latency_of_a_ring_stalls_and_trees_may_not_where_large_messages_scale(t
         only(planted.write(tmp_path / f"{name}.json"))["predicted"]
         for name, planted in (("latency", latency), ("large", large))
     ]
-    assert (stalling["stalling"]["verdict"], stalling["stalling"]["workers"]) == ("stalls", 2)
+    assert stalling["stalling"]["verdict"] == "undecided"
+    assert 0.01 < stalling["stalling"]["probabilities"][32] < 0.8
     of_two, of_most = stalling["workers"][1], stalling["workers"][-1]
     assert of_two["iteration_seconds"] == pytest.approx(latency.seconds(2), rel=1e-3)
     assert of_most["speedup_high"] > 3 * of_most["speedup_low"]
@@ -244,7 +246,7 @@ def test_what_is_no_trace_is_refused_by_name(content: bytes, said: str, tmp_path
 
 
 def test_folders_are_searched_and_missing_files_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no file ends in"):
+    with pytest.raises(InputError, match="no file, in subfolders neither, ends in"):
         trace_files([str(tmp_path)])
     with pytest.raises(InputError, match="there is no such file"):
         trace_files([str(tmp_path / "missing.json")])

@@ -59,18 +59,19 @@ def _may_be(file: Path) -> bool:
 
 
 def trace_files(named: Sequence[str]) -> list[Path]:
-    """The files that are named, and the traces in folders that are; `InputError` where there is none."""
+    """The files that are named, and the traces in folders that are and in their subfolders; `InputError` where there
+    is none."""
     suffixes = tuple(dict.fromkeys(suffix for format in FORMATS.values() for suffix in format.suffixes))
     found: list[Path] = []
     for name in named:
         path = Path(name)
         if path.is_dir():
-            listed = sorted(file for file in path.iterdir() if file.name.lower().endswith(suffixes))
+            listed = sorted(file for file in path.rglob("*") if file.name.lower().endswith(suffixes) and file.is_file())
             found += [file for file in listed if _may_be(file)]
         elif path.is_file():
             found.append(path)
         else:
             raise InputError(f"{name}: there is no such file or folder")
     if not found:
-        raise InputError(f"{', '.join(named)}: no file ends in {' or '.join(suffixes)}")
+        raise InputError(f"{', '.join(named)}: no file, in subfolders neither, ends in {' or '.join(suffixes)}")
     return found
