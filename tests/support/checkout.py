@@ -27,6 +27,8 @@ ON_SLURM = (
 """Options of Snakemake for the test cluster, where a study is small: jobs that have ended are soon noticed."""
 IMPATIENT = (sys.executable, "-P", str(Path(__file__).with_name("impatient.py")))
 """Snakemake that follows them throughout."""
+PATIENT_MINUTES = 120
+"""Minutes that a job in a checkout asks for at least: on a busy machine it takes longer than its plan says."""
 PARTS = ("Snakefile", "workflow", "scripts", "profiles", "slurm", "config", "resources", "examples", "src")
 
 
@@ -73,6 +75,8 @@ class Checkout:
                 shutil.copy(source, folder / part, follow_symlinks=False)
         with (folder / "src/stallpoint/measure/constants.py").open("a") as constants:
             constants.write(little.source())
+        with (folder / "src/stallpoint/planning/plan.py").open("a") as plan:
+            plan.write(f"\nLEAST_MINUTES = {PATIENT_MINUTES}\n")
         (folder / "elsewhere.csv").write_text(ELSEWHERE)
         (folder / "claims.yaml").write_text(CLAIMS)
         self.study = study

@@ -19,7 +19,7 @@ TIME_TO_ACCURACY = ("goyal-2017", "shallue-2019", "mccandlish-2018", "fernandez-
     ("study", "paper", "files"),
     [
         ("shi-2018", "shi-2018", ("shi-2018",)),
-        ("time-to-accuracy", "", TIME_TO_ACCURACY),
+        pytest.param("time-to-accuracy", "", TIME_TO_ACCURACY, marks=pytest.mark.night),
         pytest.param("keuper-2016", "keuper-2016", ("keuper-2016",), marks=pytest.mark.night),
         pytest.param("dlbs", "", ("serebryakov-2017",), marks=pytest.mark.night),
         pytest.param("guide", "", ("survey",), marks=pytest.mark.night),
