@@ -1,14 +1,19 @@
-"""Networks that sleep where a test plants it, trained in turns by real workers, and the tidy tables of that."""
+"""Networks that sleep where a test plants it, trained in turns by real workers, and the tidy tables of that.
 
+They sleep by `virtual_time.sleep`: iterations take minutes by the clocks of the workers, and next to nothing by ours.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from launching import ENVIRONMENT
+from launching import VISITING
 from visiting_cells import agenda
 
+from stallpoint import disturbances
 from stallpoint.cells import Cell
 from stallpoint.collect import collect
 from stallpoint.networks.described import cuts_of
@@ -30,8 +35,9 @@ def measured(cells: Sequence[Cell], place: Path, planted: str, *, samples: int) 
     write_synthetic(Storage("local", place / "images", "files"), samples, seed=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        for name, value in {**ENVIRONMENT, "OMP_NUM_THREADS": "1"}.items():
+        for name, value in {**VISITING, "VIRTUAL_TIME": "1"}.items():
             patch.setenv(name, value)
+        patch.setattr(disturbances, "SLOW", math.inf)  # where no time is real, a slow machine is none
         take_turns(agenda(list(cells), place / "visits"), launcher=THIS_MACHINE, log=place / "turns.log")
     folders = [Measurement(one, round_folder(one, place / "visits" / one.path, again=False)).folder for one in cells]
     found = {}
@@ -52,8 +58,5 @@ def cuts_of_planted(network: str, own: Mapping[str, Any], place: Path) -> Cuts:
 
 
 def near(low: float, high: float, seconds: float) -> bool:
-    """Whether an interval meets what lies nearer to `seconds` than to nothing and to twice as much.
-
-    What other programs take of a few iterations makes it wider: then less is told, but nothing wrong.
-    """
-    return high > 0.6 * seconds and low < 1.4 * seconds
+    """Whether an interval is about those `seconds`, beside which nothing counts that really takes time."""
+    return 0.75 * seconds < low <= high < 1.25 * seconds

@@ -39,16 +39,16 @@ class Ranks:
 
     def __init__(self, scheme: str = "library") -> None:
         self._scheme = scheme
-        self._started: _Started | None = None
+        self._connections: dict[int, Connection] = {}
 
     def __call__(self, function: Callable[..., Any], *arguments: Any, count: int = RANKS) -> list[Any]:
         """What `function` returned on each of the first `count` ranks."""
-        self._started = self._started or _Started(self._scheme)
         try:
-            answers = self._started.answers((os.getcwd(), sys.path), (function, arguments), count)
+            if not self._connections:
+                self._start()
+            answers = self._answers(pickle.dumps((function, arguments)), count)
         except BaseException:
-            self._started.kill()
-            self._started = None
+            self._kill()
             raise
         if wrong := [f"rank {rank}: {text}" for rank, (well, text) in enumerate(answers) if not well]:
             raise RankError("\n".join(wrong))
@@ -56,44 +56,35 @@ class Ranks:
 
     def end(self) -> None:
         """End the processes, which wait for a function."""
-        if self._started:
-            self._started.end()
-        self._started = None
+        if self._connections:
+            self._disconnect()
+            with suppress(subprocess.TimeoutExpired):
+                self._job.wait(STARTING)
+            self._kill()
 
-
-class _Started:
-    """The processes, and a connection to each."""
-
-    def __init__(self, scheme: str) -> None:
+    def _start(self) -> None:
         from launching import ENVIRONMENT, MPIRUN
 
         self._folder = Path(tempfile.mkdtemp(prefix="ranks"))
         self._log, address = self._folder / "log", str(self._folder / "socket")
         environment = {**ENVIRONMENT, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [*MPIRUN, "-n", str(RANKS), sys.executable, "-m", "resident_ranks", address, scheme]
-        self._ranks: dict[int, Connection] = {}
-        with socket.socket(socket.AF_UNIX) as server:
+        command = [*MPIRUN, "-n", str(RANKS), sys.executable, "-m", "resident_ranks", address, self._scheme]
+        with socket.socket(socket.AF_UNIX) as server, self._log.open("w") as log:
             server.bind(address)
             server.listen(RANKS)
             server.settimeout(STARTING)
-            with self._log.open("w") as log:
-                self._job = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            try:
-                while len(self._ranks) < RANKS:
-                    accepted, _ = server.accept()
-                    accepted.setblocking(True)
-                    connection = Connection(accepted.detach())
-                    self._ranks[connection.recv()] = connection
-            except BaseException:
-                self.kill()
-                raise
+            self._job = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            while len(self._connections) < RANKS:
+                accepted, _ = server.accept()
+                accepted.setblocking(True)
+                connection = Connection(accepted.detach())
+                self._connections[connection.recv()] = connection
 
-    def answers(self, place: tuple[str, list[str]], task: Any, count: int) -> list[tuple[bool, Any]]:
+    def _answers(self, order: bytes, count: int) -> list[tuple[bool, Any]]:
         """From each rank whether all went well, and the result or traceback."""
-        order = pickle.dumps(task)
-        awaited = {self._ranks[rank]: rank for rank in range(count)}
+        awaited = {self._connections[rank]: rank for rank in range(count)}
         for connection in awaited:
-            connection.send((*place, order, count))
+            connection.send((os.getcwd(), sys.path, order, count))
         found: dict[int, tuple[bool, Any]] = {}
         deadline = time.monotonic() + WORKING
         while awaited:
@@ -111,20 +102,19 @@ class _Started:
                     deadline = min(deadline, time.monotonic() + ENDING)
         return [found[rank] for rank in range(count)]
 
-    def end(self) -> None:
-        for connection in self._ranks.values():
+    def _disconnect(self) -> None:
+        for connection in self._connections.values():
             connection.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._job.wait(STARTING)
-        self.kill()
+        self._connections.clear()
 
-    def kill(self) -> None:
+    def _kill(self) -> None:
+        self._disconnect()
         self._job.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._job.wait(ENDING)
         self._job.kill()
         self._job.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder)
 
 
 def serve(address: str, scheme: str) -> None:

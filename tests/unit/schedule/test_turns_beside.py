@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from launching import ENVIRONMENT
+from launching import VISITING
 from visiting_cells import agenda, collectives, sgemm, train
 
+from stallpoint import disturbances
 from stallpoint.parquet import read
 from stallpoint.records import ITERATIONS, VISITS
 from stallpoint.storage import Storage
@@ -106,15 +107,16 @@ def test_cells_move_from_node_to_node() -> None:
     assert all(len(set(nodes)) == 2 for nodes in places)
 
 
-@pytest.mark.parametrize("within", [math.inf, 0.0])
+@pytest.mark.parametrize("within", [math.inf, pytest.param(0.0, marks=pytest.mark.night)])
 def test_a_session_visits_side_by_side_what_its_trial_allows(
     within: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(beside, "TRIALS", 2)
     monkeypatch.setattr(beside, "WITHIN", within)
-    for name, value in {**ENVIRONMENT, "OMP_NUM_THREADS": "1"}.items():
+    for name, value in VISITING.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(disturbances, "SLOW", math.inf)  # what is measured so quickly is told from nothing
     Path("nets.py").write_text(NETWORK)
     write_synthetic(Storage("local", tmp_path / "images", "files"), 16, seed=1)
     entry = {"build": "nets.py:build", "image_size": 8}

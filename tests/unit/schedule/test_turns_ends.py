@@ -6,8 +6,6 @@ import pytest
 
 from stallpoint.turns.ends import End, oom_kills
 
-pytestmark = pytest.mark.ranks
-
 OOM_OF_SLURM = (
     "slurmstepd: error: Detected 1 oom_kill event in StepId=34.0. Some of the step tasks have been OOM Killed."
 )

@@ -12,24 +12,23 @@ from stallpoint.presets import ALL_GATHER, ALL_REDUCE, PRESETS, REDUCE_SCATTER, 
 
 pytestmark = pytest.mark.ranks
 
-CONVOLUTION, SPLIT, SAMPLES, WORKERS = 0.01, 0.03, 8, 2
-"""s for a sample in a layer's forward pass, and in its backward pass."""
+CONVOLUTION, SPLIT, SAMPLES, WORKERS = 1.0, 3.0, 8, 2
+"""Virtual s for a sample in a layer's forward pass, and in its backward pass."""
 NETWORK = f"""
-import time
-
 from torch import autograd, nn
+from virtual_time import sleep
 
 
 class Slow(autograd.Function):
     @staticmethod
     def forward(context, values, seconds):
         context.seconds = seconds
-        time.sleep(seconds * len(values))
+        sleep(seconds * len(values))
         return values.clone()
 
     @staticmethod
     def backward(context, gradients):
-        time.sleep(context.seconds * len(gradients))
+        sleep(context.seconds * len(gradients))
         return gradients, None
 
 

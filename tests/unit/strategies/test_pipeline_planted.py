@@ -13,24 +13,23 @@ from stallpoint.presets import ALL_REDUCE, PRESETS, SEND_RECEIVE, to_values
 
 pytestmark = pytest.mark.ranks
 
-EACH, LAYERS, SAMPLES, MICRO_BATCHES, STAGES = 0.03, 4, 8, 2, 2
-"""s for a sample in a layer's forward pass, and in its backward pass."""
+EACH, LAYERS, SAMPLES, MICRO_BATCHES, STAGES = 3.0, 4, 8, 2, 2
+"""Virtual s for a sample in a layer's forward pass, and in its backward pass."""
 NETWORK = f"""
-import time
-
 import torch
 from torch import nn
+from virtual_time import sleep
 
 
 class Slow(torch.autograd.Function):
     @staticmethod
     def forward(context, values):
-        time.sleep({EACH} * len(values))
+        sleep({EACH} * len(values))
         return values.clone()
 
     @staticmethod
     def backward(context, gradients):
-        time.sleep({EACH} * len(gradients))
+        sleep({EACH} * len(gradients))
         return gradients
 
 
