@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import synthetic
+from once import Once
 from synthetic import NETWORK, Layer, Truth
 from test_claims_language import documented
 
@@ -43,9 +44,8 @@ FACTS: Facts = {
 }
 
 
-@pytest.fixture(scope="module")
-def tables() -> dict[str, pd.DataFrame]:
-    """Model tables of one network, fitted; and the same rows again under the names of the others."""
+def tables(read: set[str]) -> dict[str, pd.DataFrame]:
+    """Those that are `read` of the tables of one network, and the same rows again under the names of the others."""
     layers = (*NETWORK, Layer("norm1", "lrn", 0.1e-3, 0.01e-3), Layer("drop6", "dropout", 0.3e-3, 0.001e-3))
     records = synthetic.study(
         Truth(layers=layers), batch=128, compute_batches=(128, 64, 32, 16, 8, 4, 1), repeats=1, iterations=3, visits=3,
@@ -58,7 +58,8 @@ def tables() -> dict[str, pd.DataFrame]:
         rated={hardware: {"link": 1e15} for hardware in records["runs"]["hardware"].unique()},
     )
     described = layers_of(layers)
-    renamed = {name: under_all_names(frame) for name, frame in {**fitted, "network_layers": described}.items()}
+    renamed = {name: under_all_names(fitted[name]) for name in read & set(fitted)}
+    renamed["network_layers"] = under_all_names(described)
     empty = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in EXTRAPOLATED_TABLES}
     of_records = {table.name: records[table.name] for table in (INSTRUMENTATION, CONVERGENCE_RUNS)}
     # Some runs have no target, and go on to their last step.
@@ -111,10 +112,15 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
+def judged_claims() -> list[Judged]:
+    claims = read_claims(claim_files([PAPERS], SHIPPED), documented())
+    sides = [side for claim in claims if (of := claim.quantity) for side in (of.selection, of.other) if side]
+    return judge(claims, Evidence(tables({"controls", *(side.table for side in sides)}), FACTS))
+
+
 @pytest.fixture(scope="module")
-def judged(tables: dict[str, pd.DataFrame]) -> dict[str, Judged]:
-    claims = judge(read_claims(claim_files([PAPERS], SHIPPED), documented()), Evidence(tables, FACTS))
-    return {claim["id"]: claim for claim in claims}
+def judged(once: Once) -> dict[str, Judged]:
+    return {claim["id"]: claim for claim in once(judged_claims)}
 
 
 def test_every_claim_selects_something(judged: dict[str, Judged]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from once import Once
 from sample_cells import TRAIN
 from synthetic import CRITICAL, Layer, Truth, study
 
@@ -41,8 +42,14 @@ def concluded(records: dict[str, pd.DataFrame], nodes: list[int]) -> dict[str, A
 
 
 @pytest.fixture(scope="module")
-def conclusions() -> dict[str, Any]:
-    return concluded(study(), nodes=[1, 2, 4, 8, 16, 32, 64, 128])
+def conclusions(once: Once) -> dict[str, Any]:
+    return once(lambda: concluded(study(), nodes=[1, 2, 4, 8, 16, 32, 64, 128]))
+
+
+SMALL: dict[str, Any] = {
+    "nodes": (1, 2), "storages": ("local",), "syncs": ("wfbp",), "prefetches": (0,), "repeats": 1,
+}  # fmt: skip
+"""A study with one curve of each scaling."""
 
 
 def test_conclusions_are_valid_json(conclusions: dict[str, Any]) -> None:
@@ -109,7 +116,7 @@ def test_storages_are_told_apart_only_by_their_intervals(conclusions: dict[str, 
 
 
 def test_timing_is_judged_by_its_worst_cell() -> None:
-    records = study(nodes=(1, 2), repeats=1)
+    records = study(**SMALL)
     fine = concluded(records, nodes=[])
     assert [entry["warnings"] for entry in fine["instrumentation"]] == [[]]
     assert "warning" not in details(fine).lower()
@@ -208,7 +215,7 @@ def test_the_page_is_short_and_says_what_was_measured_first(conclusions: dict[st
 
 def test_unbounded_is_not_a_number() -> None:
     layers = (Layer("conv", "convolution", 0, 1e-3, 1000),)
-    found = concluded(study(Truth(layers=layers), nodes=(1, 2), repeats=1), nodes=[])
+    found = concluded(study(Truth(layers=layers), **SMALL), nodes=[])
     json.dumps(found, allow_nan=False)
     row = next(row for row in found["amdahl"] if row["layer_type"] == "convolution")
     assert row["speedup_limit"]["high"] is None
@@ -278,20 +285,20 @@ def test_what_storages_answer_stands_in_details_with_a_table_each(conclusions: d
 
 
 def test_a_study_without_runs_to_a_target_says_nothing_of_them() -> None:
-    records = study(nodes=(1, 2), storages=("local",), repeats=1)
+    records = study(**SMALL)
     nothing = {name: records[name].iloc[:0] for name in ("convergence_runs", "gradient_noise")}
     assert "Training to a target" not in details(concluded({**records, **nothing}, nodes=[]))
 
 
 def test_one_node_count_is_no_curve() -> None:
-    text = details(concluded(study(nodes=(1,), repeats=1), nodes=[]))
+    text = details(concluded(study(**SMALL | {"nodes": (1,)}), nodes=[]))
     assert "not known: needs two worker counts that were measured or can be predicted" in text
     assert "No prediction could be compared" in text
 
 
 @pytest.mark.parametrize("column", ["data_wait", "update", "exposed_communication", "forward"])
 def test_a_part_that_was_not_timed_is_not_known(column: str) -> None:
-    records = study(storages=("local",), syncs=("wfbp",), prefetches=(0,), repeats=1)
+    records = study(**SMALL)
     records["iterations"][column] = float("nan")
     found = concluded(records, nodes=[8])
     json.dumps(found, allow_nan=False)
@@ -301,7 +308,7 @@ def test_a_part_that_was_not_timed_is_not_known(column: str) -> None:
 
 
 def test_an_empty_study_has_conclusions() -> None:
-    nothing = {name: table.iloc[:0] for name, table in study(nodes=(1,), repeats=1).items()}
+    nothing = {name: table.iloc[:0] for name, table in study(**SMALL).items()}
     found = concluded(nothing, nodes=[1, 2])
     assert found["curves"] == found["failed"] == []
     assert list(summary(found)) == []
@@ -471,7 +478,7 @@ def test_nothing_is_said_of_counts_that_nobody_measured_but_apart() -> None:
 
 
 def test_what_was_imported_is_not_called_measured() -> None:
-    tables = study()
+    tables = study(**SMALL)
     runs = tables["runs"].assign(kind="imported-train", source="traces.txt", ended="")
     found = concluded({**tables, "runs": runs, "environments": tables["environments"][:0]}, nodes=[8])
     (machine,) = found["machines"]
