@@ -282,6 +282,7 @@ def test_a_database_that_does_not_start_is_named(stopped: Cluster, monkeypatch: 
     with pytest.raises(ClusterError, match=r"the database of the accounts does not start, see .*/mariadbd\.log"):
         stopped.up()
     assert "mysql.db' doesn't exist" in (LOGS / "mariadbd.log").read_text()
+    stopped.down()
 
 
 def test_down_removes_half_an_up(stopped: Cluster) -> None:
