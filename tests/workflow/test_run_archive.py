@@ -36,6 +36,7 @@ def unpacked(archive: Path, new_checkout: Callable[..., Checkout]) -> Checkout:
     return elsewhere
 
 
+@pytest.mark.night
 def test_it_validates(archive: Path, tmp_path: Path) -> None:
     assert problems(archive, tmp_path / "cache") == []
 

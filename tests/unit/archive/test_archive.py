@@ -49,10 +49,12 @@ def members(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.is_file())
 
 
+@pytest.mark.night  # takes a minute; by day another archive is validated, below
 def test_it_validates_as_a_provenance_run_crate(archived: Path, tmp_path: Path) -> None:
     assert problems(archived, tmp_path / "cache") == []
 
 
+@pytest.mark.night  # takes a minute; by day another archive is validated, below
 def test_the_validator_finds_what_is_missing(archived: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(archived) as whole, zipfile.ZipFile(tmp_path / "part.zip", "w") as part:
         for name in whole.namelist():
