@@ -1,9 +1,9 @@
 """Run the tests in lanes: ``make test`` all that must hold before a change lands, ``make test-all`` repetitions too.
 
 As root on Debian or Ubuntu it first installs what the cluster and the browser need; elsewhere those tests are skipped,
-and the summary says so. With CI=true a skipped test fails. Two lanes run at a time, each with one busy process for each
-half of the cores; tests with MPI ranks never run beside the Slurm cluster, whose ranks they would starve. At the end:
-each lane's time and CPU beside its budget, the slowest folders, and what failed with the command that runs just that.
+and the summary says so. With CI=true a skipped test fails. Two lanes run at a time, each on half of the cores; tests with
+MPI ranks never run beside the Slurm cluster, whose ranks they would starve. At the end: each lane's time and CPU beside
+its budget, the slowest folders, and what failed with the command that runs just that.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -47,17 +48,15 @@ class Lane:
         return [sys.executable, "-m", "pytest", *self.options, *marked, *shared, *output]
 
 
-TOGETHER = (
+QUEUES = (
     (
         Lane("cluster", ("tests/cluster",), "", 300),
-        Lane("unit", ("tests/unit", "--dist", "worksteal"), "not ranks", 650),
-    ),
-    (
-        Lane("ranks", ("tests/unit",), "ranks", 350),
+        Lane("ranks", ("tests/unit",), "ranks", 400),
         Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 300),
     ),
+    (Lane("unit", ("tests/unit", "--dist", "worksteal"), "not ranks", 600),),
 )
-"""Lanes that run beside each other, one row after the other."""
+"""Lanes that run one after the other, in queues beside each other."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def summary(ran: list[Ran], wall: float, night: bool) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--night", action="store_true", help="repetitions, too (make test-all)")
-    parser.add_argument("--lane", action="append", choices=[lane.name for row in TOGETHER for lane in row])
+    parser.add_argument("--lane", action="append", choices=[lane.name for queue in QUEUES for lane in queue])
     arguments = parser.parse_args()
     began = time.monotonic()
     shutil.rmtree(RESULTS, ignore_errors=True)
@@ -165,10 +164,11 @@ def main() -> None:
             installing.result()
             if checked:
                 sys.exit("make check failed: no test was run")
-        ran: list[Ran] = []
-        for row in TOGETHER:
-            chosen = [lane for lane in row if not arguments.lane or lane.name in arguments.lane]
-            ran += pool.map(lambda lane: run(lane, workers, arguments.night), chosen)
+        ran = list(chain.from_iterable(pool.map(
+            lambda queue: [run(lane, workers, arguments.night) for lane in queue
+                           if not arguments.lane or lane.name in arguments.lane],
+            QUEUES,
+        )))  # fmt: skip
     print(*summary(ran, time.monotonic() - began, arguments.night), sep="\n")
     sys.exit(any(each.status for each in ran))
 
