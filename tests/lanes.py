@@ -1,9 +1,9 @@
 """Run the tests in lanes: ``make test`` all that must hold before a change lands, ``make test-all`` repetitions too.
 
 As root on Debian or Ubuntu it first installs what the cluster and the browser need; elsewhere those tests are skipped,
-and the summary says so. With CI=true a skipped test fails. Two lanes run at a time, each on half of the cores; tests with
-MPI ranks never run beside the Slurm cluster, whose ranks they would starve. At the end: each lane's time and CPU beside
-its budget, the slowest folders, and what failed with the command that runs just that.
+and the summary says so. With CI=true a skipped test fails. Two lanes run at a time, each on half of the cores; tests
+with MPI ranks never run beside the Slurm cluster, whose ranks they would starve. At the end: each lane's time and CPU
+beside its budget, the slowest folders, and what failed with the command that runs just that.
 """
 
 from __future__ import annotations
