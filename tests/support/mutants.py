@@ -225,7 +225,10 @@ def main() -> None:
     known = {number: mutant.before for number, mutant in enumerate(mutants) if "::" in mutant.before}
     sought = (set(range(len(mutants))) if given.all or given.draw else set(known)) - gone
     if not given.report:
-        names = {number: Path(mutants[number].module).stem for number in sought}
+        names = {
+            number: ".".join(Path(mutants[number].module.removesuffix("/__init__.py")).with_suffix("").parts)
+            for number in sought
+        }
         (state / "plan.json").write_text(json.dumps({"known": known, "sought": sorted(sought), "names": names}))
         (state / "ended").unlink(missing_ok=True)
         for lane in given.lane or LANES:
