@@ -16,10 +16,11 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
@@ -101,6 +102,11 @@ def install() -> None:
             subprocess.run(chromium, check=True, stdout=subprocess.DEVNULL)
 
 
+def check() -> bool:
+    """Return whether ``make check`` fails."""
+    return subprocess.run(["make", "--no-print-directory", "check"], cwd=ROOT, check=False).returncode != 0
+
+
 def run(lane: Lane, workers: int, night: bool) -> Ran:
     """Run the lane to its end; its output goes to the screen, once it is there as a whole, and to its log."""
     began = time.monotonic()
@@ -151,26 +157,26 @@ def summary(ran: list[Ran], wall: float, night: bool) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--night", action="store_true", help="repetitions, too (make test-all)")
-    parser.add_argument("--lane", action="append", choices=[lane.name for queue in QUEUES for lane in queue])
+    parser.add_argument("--lane", choices=[lane.name for queue in QUEUES for lane in queue])
     arguments = parser.parse_args()
     began = time.monotonic()
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
     workers = max(1, len(os.sched_getaffinity(0)) // 2)
-    with ThreadPoolExecutor(2) as pool:
-        if not arguments.lane:
-            installing = pool.submit(install)
-            checked = subprocess.run(["make", "--no-print-directory", "check"], cwd=ROOT, check=False).returncode
-            installing.result()
-            if checked:
-                sys.exit("make check failed: no test was run")
-        ran = list(chain.from_iterable(pool.map(
-            lambda queue: [run(lane, workers, arguments.night) for lane in queue
-                           if not arguments.lane or lane.name in arguments.lane],
-            QUEUES,
-        )))  # fmt: skip
+    chosen = [[lane for lane in queue if arguments.lane in (None, lane.name)] for queue in QUEUES]
+
+    def in_turn(queue: list[Lane], first: Iterable[Future[Any]]) -> list[Ran]:
+        wait(first)
+        return [run(lane, workers, arguments.night) for lane in queue]
+
+    with ThreadPoolExecutor() as pool:
+        installing, checking = (pool.submit(step) for step in (install, check))
+        ran = [*chain(*pool.map(in_turn, chosen, [[installing], [installing, checking]]))]
     print(*summary(ran, time.monotonic() - began, arguments.night), sep="\n")
-    sys.exit(any(each.status for each in ran))
+    if wrong := checking.result():
+        print("FAILED make check")
+    installing.result()
+    sys.exit(wrong or any(each.status for each in ran))
 
 
 if __name__ == "__main__":
