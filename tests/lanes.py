@@ -170,7 +170,8 @@ def main() -> None:
         return [run(lane, workers, arguments.night) for lane in queue]
 
     with ThreadPoolExecutor() as pool:
-        installing, checking = (pool.submit(step) for step in (install, check))
+        steps = (install, check) if arguments.lane is None else (bool, bool)  # a lane by itself runs as things are
+        installing, checking = map(pool.submit, steps)
         ran = [*chain(*pool.map(in_turn, chosen, [[installing], [installing, checking]]))]
     print(*summary(ran, time.monotonic() - began, arguments.night), sep="\n")
     if wrong := checking.result():
