@@ -45,6 +45,8 @@ def _parts(ranks: Sequence[tuple[Trace, Rank | None]], told: Sequence[dict[str, 
     yield "".join(f"<p>{escape(sentence)}</p>" for sentence in across(told))
     if sum(one["seconds"] is not None for one in told) > 1:
         yield _ranks(told)
+    if len(told) > 1:
+        yield _notes([note for note in told[0]["notes"] if all(note in one["notes"] for one in told)])
     for (_, rank), one in zip(ranks, told, strict=True):
         head = f"{escape(one['file'])}: rank {one['rank']} of {one['world_size']}"
         if len(told) > 1:
@@ -68,8 +70,11 @@ def _of_rank(rank: Rank | None, one: dict[str, Any]) -> Iterator[str | Spec]:
         yield _gains(one["predicted"])
     if one["collectives"]:
         yield f"<details><summary>Collectives</summary>{_collectives(one['collectives'])}</details>"
-    if one["notes"]:
-        yield f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in one['notes'])}</ul>"
+    yield _notes(one["notes"])
+
+
+def _notes(notes: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
 
 
 def _ranks(told: Sequence[dict[str, Any]]) -> Spec:
