@@ -47,7 +47,9 @@ def test_commands_are_measured_like_networks(study: Checkout) -> None:
     probes = read(PROBES, study.results("tables/probes.parquet")).to_pandas()
     assert set(probes["parallelism"]) == {"none", "ddp"}
     assert set(probes["threads"]) == {1}, "those of the study, whatever Snakemake gives its shells"
-    assert ((probes["collectives"] > 0) == (probes["ranks"] > 1)).all()
+    together = probes[probes["ranks"] > 1]
+    assert (together["collectives"] > 0).all()
+    assert together["checksum"].nunique() == 1
 
 
 def test_they_have_answers(study: Checkout) -> None:
