@@ -19,6 +19,8 @@ pytestmark = pytest.mark.ranks
 
 RANKS = 4
 VALUES = 4000
+FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "support")]
+"""Where the program finds this file and what it imports."""
 
 PROGRAM = """
 import json, sys
@@ -27,7 +29,7 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure import mpi_parameters
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.world import World
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_mpi_parameters import NAN, RANKS, VALUES, summands
 
 def reduce(own):
@@ -83,7 +85,7 @@ def orders(values: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]
 
 
 def launch(scheme: str, library: MpiLibrary = OPEN_MPI) -> subprocess.CompletedProcess[str]:
-    command = [*library.launch(RANKS), sys.executable, "-c", PROGRAM, scheme, str(Path(__file__).parent)]
+    command = [*library.launch(RANKS), sys.executable, "-c", PROGRAM, scheme, *FOLDERS]
     return subprocess.run(command, env=library.environment(), text=True, capture_output=True, timeout=600)
 
 
