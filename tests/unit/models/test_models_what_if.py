@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from synthetic import Layer, Truth, study
 
-from stallpoint.models.answers.what_if import AS_MEASURED, Link, Scenario, scenarios
+from stallpoint.models.answers.what_if import AS_MEASURED, Link, Scenario, _with_launches, scenarios
 from stallpoint.models.fitting import fit
+from stallpoint.models.terms.compute import Times
 from stallpoint.presets import PRESETS
 
 ONE: dict[str, Any] = {"storages": ("local",), "prefetches": (0,), "compute_batches": (64, 32, 16, 8, 4, 2, 1)}
@@ -150,3 +151,14 @@ def test_presets_of_the_study_can_be_named() -> None:
     table = fit(records, nodes=NODES, scenarios=grid, known_presets=presets)
     halved = rows(table["what_if"], "half")["iteration"].to_numpy()
     assert halved == pytest.approx(rows(table["what_if"], "gradient bytes × 0.5")["iteration"].to_numpy(), rel=1e-3)
+
+
+def test_starting_kernels_takes_no_more_than_the_pass() -> None:
+    layers, passed = (
+        np.array([[1e-3, 2e-3]]),
+        np.array([2.5e-3]),
+    )  # as disturbed records have it: shorter than its layers
+    times = Times(layers, layers, passed, passed, np.zeros(1), np.zeros(1), "measured at b")
+    started = _with_launches(times, times, np.array(["relu", "relu"]), 0.0)
+    for name in ("layers_forward", "layers_backward", "forward", "backward"):
+        assert (getattr(started, name) == 0).all(), name

@@ -235,7 +235,8 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
         usual = np.median(fixed[:, others], axis=-1, keepdims=True) if others.any() else np.zeros((len(here), 1))
         started = (1 - factor) * np.where(matrix, np.minimum(fixed, usual), fixed)
         changed[f"layers_{name}"] = here - started
-        saved[name] = getattr(times, name) - started.sum(-1)
+        # Of disturbed records a pass may be shorter than its layers together.
+        saved[name] = np.maximum(getattr(times, name) - started.sum(-1), 0.0)
     return replace(times, **changed, **saved)
 
 
