@@ -7,6 +7,7 @@
 #   make chaos   programs killed and refused at every so-many-th operation on a file; CHAOS="--every 1" takes hours
 #   make gpu     all that one GPU can show, on a machine without a network too (docs/gpu-site.md); GPU="PART ..." for some
 #   make mutants small defects planted in the source, and which of them tests find; MUTANTS="--all" takes an hour
+#   make house   the library's rooms: order, circles, sizes
 #   make docs    the documentation as a site, in site/
 PYTHON ?= python3
 VENV := .venv
@@ -21,7 +22,7 @@ UV := $(BIN)/uv pip install --python $(BIN)/python -c $(VENV)/requirements.txt
 INSTALL = { test -z "$(SITE_PACKAGES)" && $(PIP) uv && $(PIP) torch numpy && $(UV) -e '.[$(EXTRAS)]'; } || $(PIP) -e '.[$(EXTRAS)]'
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup run test test-all check bench chaos mutants gpu docs cluster-up cluster-down lock clean
+.PHONY: help setup run test test-all check bench chaos mutants house gpu docs cluster-up cluster-down lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -62,6 +63,9 @@ gpu:  # with the environment, where there is one, or whatever PYTHON has; instal
 
 mutants: setup
 	PYTHONPATH=tests/support $(BIN)/python -m mutants $(MUTANTS)
+
+house: setup
+	@PYTHONPATH=tests/support $(BIN)/python -m house
 
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

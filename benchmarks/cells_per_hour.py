@@ -25,9 +25,9 @@ import yaml
 from paired import Figure, figure
 from slow_nodes import NotHere, cluster_up
 
-from stallpoint.accounting import command, from_sacct
-from stallpoint.cells import Cell
-from stallpoint.study import expand
+from stallpoint.slurm.accounting import command, from_sacct
+from stallpoint.study.cells import Cell
+from stallpoint.study.study import expand
 
 NAME = "cells-per-hour"
 WANTED = "at least 10"

@@ -12,13 +12,13 @@ import yaml
 from paired import Figure, Timing
 from slow_nodes import NotHere, slow_nodes
 
-from stallpoint import accuracy
-from stallpoint.cells import Cell
-from stallpoint.parquet import read
-from stallpoint.records import VALIDATION
-from stallpoint.study import Study, expand
-from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.targets import measured_with, measurement
+from stallpoint.models.answers import accuracy
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import VALIDATION
+from stallpoint.schedule.agenda import Agenda, Limits
+from stallpoint.schedule.requested import measured_with, measurement
+from stallpoint.study.cells import Cell
+from stallpoint.study.study import Study, expand
 
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "study.schema.yaml"
 # Snakemake measures nothing here: it copies the records of cells that took turns, whatever is newer than these.

@@ -16,8 +16,8 @@ def write_records(folder: Path, files: int) -> None:
     """`files` cells with `ROWS` layer rows each, values at random."""
     import numpy as np
 
-    from stallpoint.parquet import write_cell
-    from stallpoint.records import FLAG, INT, LAYERS, TEXT
+    from stallpoint.records.parquet import write_cell
+    from stallpoint.records.tables import FLAG, INT, LAYERS, TEXT
 
     generator = np.random.default_rng(0)
     names = np.array(["conv1", "relu1", "pool1", "fc6"] * (ROWS // 4))
@@ -36,8 +36,8 @@ def write_records(folder: Path, files: int) -> None:
 
 
 def stallpoint(folder: Path, output: Path) -> None:
-    from stallpoint.collect import collect
-    from stallpoint.records import LAYERS
+    from stallpoint.records.tables import LAYERS
+    from stallpoint.study.collect import collect
 
     collect(LAYERS, sorted(folder.iterdir()), output)
 

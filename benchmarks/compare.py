@@ -19,9 +19,9 @@ from noises import Noise
 from paired import Figure
 from planted import amdahl, steps
 
-from stallpoint.comparison import visits
-from stallpoint.comparison.answers import MOVED, rows_of
-from stallpoint.comparison.change import WORSE, paired
+from stallpoint.archive.comparison import visits
+from stallpoint.archive.comparison.change import WORSE, paired
+from stallpoint.archive.comparison.changes import MOVED, rows_of
 from stallpoint.models.base.measured import POINT
 
 EQUAL, SLOWED = 300, 100

@@ -24,9 +24,9 @@ import pandas as pd
 from paired import Figure
 from scipy.stats import beta
 
-from stallpoint.disturbances import disturbed, together
-from stallpoint.measure.sensors import Sensors
+from stallpoint.measure.machine.sensors import Sensors
 from stallpoint.models.base.statistics import generator
+from stallpoint.records.disturbances import disturbed, together
 
 RANKS = 2
 IMAGES = (4, 16, 64)
@@ -60,16 +60,16 @@ def train(images: int, seconds: float, output: str) -> pd.DataFrame:
     import torch
     from torch import nn
 
-    from stallpoint.measure import memory
-    from stallpoint.measure.pipeline import MiniBatch
-    from stallpoint.measure.sensors import Sensors, between, kernel_id
-    from stallpoint.measure.train import Trainer
+    from stallpoint.measure.jobs.train import Trainer
+    from stallpoint.measure.machine.sensors import Sensors, between, kernel_id
+    from stallpoint.measure.training import allocator
+    from stallpoint.measure.training.pipeline import MiniBatch
     from stallpoint.measure.world import World
     from stallpoint.networks.layers import Classifier
-    from stallpoint.presets import PRESETS
+    from stallpoint.strategies.presets import PRESETS
 
     torch.set_num_threads(1)
-    memory.keep_freed()
+    allocator.keep_freed()
     world, cpu = World.start(RANKS), torch.device("cpu")
     torch.manual_seed(1)
     network = Classifier(

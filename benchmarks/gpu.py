@@ -28,24 +28,24 @@ import numpy as np
 import pandas as pd
 import torch
 
-from stallpoint import parquet, presets
-from stallpoint.cells import Cell, CollectivesCell, CopiesCell, SgemmCell, TrainCell
-from stallpoint.kinds import kind_of
-from stallpoint.measure import collectives, contention, job, memory, resident, synchronisation
+from stallpoint.measure import job, resident, synchronisation
 from stallpoint.measure.clock import host_mark
 from stallpoint.measure.device import device_of
-from stallpoint.measure.operations import Operations
-from stallpoint.measure.pipeline import MiniBatch
-from stallpoint.measure.precision import allow_only
+from stallpoint.measure.jobs import co_running as contention
+from stallpoint.measure.jobs import collectives
+from stallpoint.measure.jobs.operations import Operations
+from stallpoint.measure.jobs.train import Trainer
+from stallpoint.measure.machine.sensors import gpu_max_clock
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.sensors import gpu_max_clock
 from stallpoint.measure.synchronisation.assembly import communicating
 from stallpoint.measure.synchronisation.communicator import communicator
-from stallpoint.measure.train import Trainer
+from stallpoint.measure.training import allocator as memory
+from stallpoint.measure.training.pipeline import MiniBatch
+from stallpoint.measure.training.precision import allow_only
 from stallpoint.measure.world import World
 from stallpoint.networks import find
-from stallpoint.presets import PRESETS, Preset, to_values
-from stallpoint.records import (
+from stallpoint.records import parquet
+from stallpoint.records.tables import (
     COLLECTIVES,
     CONTENTION,
     COPIES,
@@ -60,6 +60,10 @@ from stallpoint.records import (
     VISITS,
     Table,
 )
+from stallpoint.strategies import presets
+from stallpoint.strategies.presets import PRESETS, Preset, to_values
+from stallpoint.study.cells import Cell, CollectivesCell, CopiesCell, SgemmCell, TrainCell
+from stallpoint.study.kinds import kind_of
 
 MIB = 2**20
 ROOT = Path(__file__).parents[1]

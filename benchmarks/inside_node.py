@@ -17,9 +17,9 @@ import yaml
 from paired import Figure, Timing
 from slow_nodes import NotHere, cluster_up
 
-from stallpoint.parquet import read
-from stallpoint.records import PREDICTIONS
-from stallpoint.workers import place_in_words
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import PREDICTIONS
+from stallpoint.study.workers import place_in_words
 
 COMMON: dict[str, Any] = {
     "seed": 2018, "visits": 4, "iterations": 4, "warmup": 1,

@@ -45,8 +45,8 @@ def _renamed(rows: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def collect(folder: Path) -> None:
     """As the rule collect does."""
-    from stallpoint.collect import collect
-    from stallpoint.records import RUNS, TIDY_TABLES
+    from stallpoint.records.tables import RUNS, TIDY_TABLES
+    from stallpoint.study.collect import collect
 
     cells = sorted(file.parent for file in (folder / "raw").rglob(f"{RUNS.name}.parquet"))
     for table in TIDY_TABLES:
@@ -57,8 +57,8 @@ def fit(folder: Path) -> None:
     """As the rule fit does."""
     import scale
 
-    from stallpoint.parquet import write
-    from stallpoint.records import MODEL_TABLES
+    from stallpoint.records.parquet import write
+    from stallpoint.records.tables import MODEL_TABLES
 
     fitted = scale.fit(folder)
     for table in MODEL_TABLES:
@@ -67,10 +67,10 @@ def fit(folder: Path) -> None:
 
 def report(folder: Path) -> None:
     """As the rules conclude and report_page do."""
-    from stallpoint.conclusions.numbers import conclude
-    from stallpoint.models.scaling.tables import MEASURED, extrapolated
-    from stallpoint.parquet import read_frames
-    from stallpoint.records import (
+    from stallpoint.findings.conclusions.numbers import conclude
+    from stallpoint.models.scaling.scaling_tables import MEASURED, extrapolated
+    from stallpoint.records.parquet import read_frames
+    from stallpoint.records.tables import (
         COLLECTIVES,
         CONTENTION,
         ENVIRONMENTS,
@@ -80,7 +80,7 @@ def report(folder: Path) -> None:
         SGEMM,
         VISITS,
     )
-    from stallpoint.report import write_report
+    from stallpoint.report.report import write_report
 
     names = (*MODEL_TABLES, RUNS, ENVIRONMENTS, INSTRUMENTATION, COLLECTIVES, CONTENTION, VISITS, SGEMM)
     tables = read_frames(names, {table.name: folder / f"{table.name}.parquet" for table in names})

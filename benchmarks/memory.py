@@ -20,15 +20,16 @@ from typing import Any
 import torch
 from paired import Figure, figure
 
-from stallpoint.cells import TrainCell
-from stallpoint.measure import peak_memory, train
+from stallpoint.measure.jobs import train
+from stallpoint.measure.machine import peak_memory
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.models.base.statistics import generator
-from stallpoint.presets import Preset
-from stallpoint.records import PEAK_MEMORY
+from stallpoint.records.tables import PEAK_MEMORY
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
+from stallpoint.strategies.presets import Preset
+from stallpoint.study.cells import TrainCell
 
 CELLS = (
     ("alexnet", 2), ("alexnet", 8), ("alexnet", 24), ("googlenet", 1), ("googlenet", 4), ("googlenet", 8),

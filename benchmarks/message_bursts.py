@@ -22,15 +22,15 @@ import torch
 from paired import Figure
 from slow_nodes import SRUN, NotHere, slow_nodes
 
-from stallpoint.measure.bursts import send, send_row
-from stallpoint.measure.contention import backward_of_convolution
-from stallpoint.measure.operations import Operations
+from stallpoint.measure.jobs.bursts import send, send_row
+from stallpoint.measure.jobs.co_running import backward_of_convolution
+from stallpoint.measure.jobs.operations import Operations
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
-from stallpoint.messages import messages
 from stallpoint.models.base.statistics import estimate, generator, resampled
 from stallpoint.networks.layers import layers
-from stallpoint.presets import ALL_REDUCE, PRESETS
+from stallpoint.strategies.messages import messages
+from stallpoint.strategies.presets import ALL_REDUCE, PRESETS
 
 NODES = (2, 4, 8)
 SIZES = [4**power for power in range(5, 13)]

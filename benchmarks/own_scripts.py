@@ -25,12 +25,12 @@ from typing import Any
 import yaml
 from paired import Figure, Timing, figure, interleaved
 
-from stallpoint.cells import CommandCell
-from stallpoint.commands import THREADS
-from stallpoint.parquet import read
-from stallpoint.records import ITERATIONS
-from stallpoint.study import expand
-from stallpoint.turns.processes import THIS_MACHINE, Order, Processes
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import ITERATIONS
+from stallpoint.schedule.processes import THIS_MACHINE, Order, Processes
+from stallpoint.study.cells import CommandCell
+from stallpoint.study.commands import THREADS
+from stallpoint.study.study import expand
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = {
@@ -162,7 +162,7 @@ def _timed(file: Path, updates: int, script: str, arguments: Sequence[str]) -> N
 
     stallpoint.probe = lambda *_, **__: nullcontext(SimpleNamespace(step=lambda: None))
     stubs = {"huggingface": {"probe": lambda _: None}, "pytorch_lightning": {"ProbeCallback": callback}}
-    sys.modules |= {f"stallpoint.probing.{name}": SimpleNamespace(**stub) for name, stub in stubs.items()}
+    sys.modules |= {f"stallpoint.measure.probe.{name}": SimpleNamespace(**stub) for name, stub in stubs.items()}
     ends: list[float] = []
 
     def updated(*_: Any) -> None:

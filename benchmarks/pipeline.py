@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from stallpoint.measure.decoding import decoder
-from stallpoint.measure.pipeline import InputPipeline, SampleOrder
+from stallpoint.measure.training.decoding import decoder
+from stallpoint.measure.training.pipeline import InputPipeline, SampleOrder
 from stallpoint.networks.inputs import Images
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare

@@ -15,20 +15,19 @@ from typing import Any
 import yaml
 from paired import Figure, Timing, figure
 
-from stallpoint.kinds import MEASURED
 from stallpoint.networks.description import describe
 from stallpoint.networks.own import own_network
-from stallpoint.parquet import write
-from stallpoint.planning import durations
-from stallpoint.planning.plan import Job, planned
-from stallpoint.records import NETWORK_LAYERS
+from stallpoint.records.parquet import write
+from stallpoint.records.tables import NETWORK_LAYERS
+from stallpoint.schedule import requested, visit_durations
+from stallpoint.schedule.agenda import Agenda, Limits
+from stallpoint.schedule.plan import Job, planned
+from stallpoint.schedule.processes import THIS_MACHINE
+from stallpoint.schedule.session import take_turns
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
-from stallpoint.study import expand
-from stallpoint.turns import targets
-from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.processes import THIS_MACHINE
-from stallpoint.turns.session import take_turns
+from stallpoint.study.kinds import MEASURED
+from stallpoint.study.study import expand
 
 NAME = "planned against used"
 SCHEMA = Path(__file__).parents[1] / "workflow/schemas/study.schema.yaml"
@@ -135,14 +134,14 @@ def measured(name: str, config: Mapping[str, Any], folder: Path, *, again: bool)
     for network, entry in study.config["networks"].items():
         write(NETWORK_LAYERS, describe(own_network(network, entry)), folder / "networks" / f"{network}.parquet")
     cells = [cell for cell in study.cells.values() if cell.kind in MEASURED]
-    measurements = [targets.measurement(cell, folder / "visits", again=again) for cell in cells]
-    ((block, orders),) = targets.blocks(measurements, targets.Asked(), str(folder)).items()
+    measurements = [requested.measurement(cell, folder / "visits", again=again) for cell in cells]
+    ((block, orders),) = requested.blocks(measurements, requested.Asked(), str(folder)).items()
     limits = Limits(study.config["precision"])
     (job,) = planned(name, {block: orders}, limits, folder, storages=study.config["storage"], cores=os.cpu_count()).jobs
     agenda = Agenda.of(orders, limits, study.config["seed"])
-    took = folder / "turns" / durations.FOLDER / f"{block}.json"
+    took = folder / "turns" / visit_durations.FOLDER / f"{block}.json"
     take_turns(agenda, launcher=THIS_MACHINE, log=folder / "log", took=took)
-    found = durations.Durations.read(took)
+    found = visit_durations.Durations.read(took)
     within = []
     for order in job.orders:
         low, _, high = order.seconds.values()

@@ -16,7 +16,7 @@ from paired import Figure, figure, interleaved, report
 
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.taskgraph import Costs, Message, iteration_tasks, schedule
-from stallpoint.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS
 
 LAYERS, WORKERS, FEW = 161, 1024, 16
 WFBP = PRESETS["wfbp"].preset

@@ -33,18 +33,18 @@ def candidates(network: str, batch: int) -> dict[str, Callable[[], float]]:
     import torch
     from torch import nn
 
-    from stallpoint.measure import memory
+    from stallpoint.measure.jobs.train import Trainer
     from stallpoint.measure.mpi import MPI
-    from stallpoint.measure.optimiser import Sgd
-    from stallpoint.measure.pipeline import MiniBatch
     from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
-    from stallpoint.measure.train import Trainer
+    from stallpoint.measure.training import allocator
+    from stallpoint.measure.training.optimiser import Sgd
+    from stallpoint.measure.training.pipeline import MiniBatch
     from stallpoint.measure.world import World
     from stallpoint.networks import find
-    from stallpoint.presets import PRESETS
+    from stallpoint.strategies.presets import PRESETS
 
     torch.set_num_threads(1)
-    memory.keep_freed()
+    allocator.keep_freed()
     world, cpu = World.start(RANKS), torch.device("cpu")
     torch.manual_seed(world.rank)
     inputs, labels = find(network).takes.example(batch, cpu)

@@ -27,9 +27,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import profile
 
 import stallpoint
+from stallpoint.measure.probe import Probe
+from stallpoint.measure.probe.probe import SECONDS_AT_ONCE
 from stallpoint.networks import find
-from stallpoint.probing import Probe
-from stallpoint.probing.probe import SECONDS_AT_ONCE
 
 CASES = (("lenet", 64, 50), ("googlenet", 4, 2))
 """Network, samples of a worker's mini-batch, and iterations of a round."""

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from paired import Figure, Timing, figure, interleaved
 
-from stallpoint.measure.storage_reads import drop
+from stallpoint.measure.jobs.storage_reads import drop
 from stallpoint.storage import SampleSet, Storage
 
 NAME = "reading"

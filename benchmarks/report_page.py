@@ -35,8 +35,8 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
     from playwright.sync_api import sync_playwright
     from report_samples import study
 
-    from stallpoint.conclusions.numbers import conclude
-    from stallpoint.report import write_report
+    from stallpoint.findings.conclusions.numbers import conclude
+    from stallpoint.report.report import write_report
 
     tables = study()
     tables = many(tables, -(-CURVES // len(tables["stalling"])))

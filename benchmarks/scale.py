@@ -40,10 +40,10 @@ def write(tidy: dict, folder: Path, times: int) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from stallpoint import parquet
     from stallpoint.models.terms.trainings import COLUMNS
-    from stallpoint.records import TABLES
-    from stallpoint.seal import seal
+    from stallpoint.records import parquet
+    from stallpoint.records.seal import seal
+    from stallpoint.records.tables import TABLES
 
     folder.mkdir()
     for name, every in tidy.items():
@@ -91,8 +91,8 @@ def fit(folder: Path) -> dict:
     """Model tables of the tidy ones in a folder, read as the rule fit reads them."""
     from stallpoint.models import fitting
     from stallpoint.models.terms.trainings import COLUMNS
-    from stallpoint.parquet import cells_at_once, read_frames
-    from stallpoint.records import TIDY_TABLES
+    from stallpoint.records.parquet import cells_at_once, read_frames
+    from stallpoint.records.tables import TIDY_TABLES
 
     files = {table.name: folder / f"{table.name}.parquet" for table in TIDY_TABLES}
     tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)

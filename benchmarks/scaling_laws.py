@@ -1,6 +1,6 @@
 """Scaling laws: fitted up to a quarter of the largest count, how far off are they at the largest?
 
-Tables of rates (see `stallpoint.rates`) are read from the folder that SCALING_TABLES names, else from
+Tables of rates (see `stallpoint.inputs.rates`) are read from the folder that SCALING_TABLES names, else from
 resources/published (what the papers print: one series). Peers: the last rate per worker carried forward, and the
 best of six bases, T(n) = a + b·f(n) by least squares, chosen by the error of the fit itself. As a program:
 ``scaling_laws.py [FOLDER]``.

@@ -22,19 +22,21 @@ import numpy as np
 import torch
 from paired import Figure, figure
 
-from stallpoint.cells import CollectivesCell
-from stallpoint.measure import collectives, constants, memory, sgemm
-from stallpoint.measure.instrumentation import timing_cost
-from stallpoint.measure.pipeline import MiniBatch
+from stallpoint.measure import constants
+from stallpoint.measure.jobs import collectives, sgemm
+from stallpoint.measure.jobs.train import Trainer
+from stallpoint.measure.machine.sentinel import Sentinel
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.resident import network
-from stallpoint.measure.sentinel import Sentinel
-from stallpoint.measure.train import Trainer
+from stallpoint.measure.training import allocator as memory
+from stallpoint.measure.training.instrumentation import timing_cost
+from stallpoint.measure.training.pipeline import MiniBatch
 from stallpoint.measure.world import World
 from stallpoint.networks import find
 from stallpoint.networks.products import Product
-from stallpoint.presets import PRESETS
-from stallpoint.records import COLLECTIVES, CONTENTION
+from stallpoint.records.tables import COLLECTIVES, CONTENTION
+from stallpoint.strategies.presets import PRESETS
+from stallpoint.study.cells import CollectivesCell
 
 RANKS = 2
 AGAIN = "again"

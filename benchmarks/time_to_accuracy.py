@@ -21,13 +21,13 @@ import pandas as pd
 from judging import COVERAGE
 from paired import Figure, figure
 
-from stallpoint.cells import TrainCell
-from stallpoint.kinds import cell_from_json
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.convergence.steps import steps_of
 from stallpoint.models.fitting import fit
-from stallpoint.presets import PRESETS
-from stallpoint.records import TABLES
+from stallpoint.records.tables import TABLES
+from stallpoint.strategies.presets import PRESETS
+from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds import cell_from_json
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/support"))
 import synthetic

@@ -15,9 +15,9 @@ from judging import shares
 from noises import NOISES, Noise
 from paired import Figure
 
-from stallpoint.claims.judge import judge
-from stallpoint.claims.reading import own_claims
-from stallpoint.claims.verdict import FAILS, HOLDS
+from stallpoint.findings.claims.claim_files import own_claims
+from stallpoint.findings.claims.judge import judge
+from stallpoint.findings.claims.verdict import FAILS, HOLDS
 from stallpoint.models.base.statistics import bootstrap, columns, generator
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))

@@ -15,7 +15,7 @@ from paired import Figure
 
 from stallpoint.models.scaling.extrapolation import extrapolate
 from stallpoint.models.scaling.laws import LAWS, Law, Model
-from stallpoint.models.scaling.places import Places
+from stallpoint.models.scaling.series_placement import Places
 
 TRIALS = 40
 NOISES = (0.01, 0.02, 0.05, 0.1)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from stallpoint.probing.pytorch_lightning import ProbeCallback
+from stallpoint.measure.probe.pytorch_lightning import ProbeCallback
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch", type=int, default=16, help="samples of one worker's mini-batch")

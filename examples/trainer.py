@@ -7,7 +7,7 @@ import tempfile
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
-from stallpoint.probing import huggingface
+from stallpoint.measure.probe import huggingface
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch", type=int, default=4, help="samples of one worker's mini-batch")

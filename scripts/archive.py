@@ -10,13 +10,13 @@ from typing import Any
 
 import yaml
 
-from stallpoint import accounting
 from stallpoint.archive.further import further
 from stallpoint.archive.making import make_archive
-from stallpoint.parquet import read
-from stallpoint.program import program
-from stallpoint.records import ENVIRONMENTS
-from stallpoint.study import expand
+from stallpoint.errors import program
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import ENVIRONMENTS
+from stallpoint.slurm import accounting
+from stallpoint.study.study import expand
 
 
 def users() -> set[str]:

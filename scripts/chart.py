@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from stallpoint.charts import PAPERS
-from stallpoint.charts.render import FORMATS, render
-from stallpoint.parquet import read_frames
-from stallpoint.program import program
-from stallpoint.records import TABLES
+from stallpoint.errors import program
+from stallpoint.records.parquet import read_frames
+from stallpoint.records.tables import TABLES
+from stallpoint.report.charts import PAPERS
+from stallpoint.report.charts.render import FORMATS, render
 
 with program(Path(snakemake.log[0])):
     (name,) = snakemake.wildcards

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from stallpoint.archive.further import record_folders
-from stallpoint.collect import collect_all
-from stallpoint.program import program
-from stallpoint.records import TIDY_TABLES
+from stallpoint.errors import program
+from stallpoint.records.tables import TIDY_TABLES
+from stallpoint.study.collect import collect_all
 
 with program(Path(snakemake.log[0])):
     folders = [Path(folder) for folder in snakemake.input.folders]

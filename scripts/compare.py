@@ -11,12 +11,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from stallpoint.comparison.answers import FAIL_ON, compare, fails
-from stallpoint.comparison.places import FORMATS, name_of
-from stallpoint.comparison.reading import read_results
-from stallpoint.comparison.words import summary
-from stallpoint.comparison.writing import write_comparison
-from stallpoint.program import program
+from stallpoint.archive.comparison.changes import FAIL_ON, compare, fails
+from stallpoint.archive.comparison.compared_results import read_results
+from stallpoint.archive.comparison.comparison_files import FORMATS, name_of
+from stallpoint.archive.comparison.comparison_words import summary
+from stallpoint.archive.comparison.writing import write_comparison
+from stallpoint.errors import program
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("old")

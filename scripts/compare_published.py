@@ -4,12 +4,12 @@ from pathlib import Path
 
 import yaml
 
-from stallpoint.atomic import atomic
+from stallpoint.errors import program
 from stallpoint.networks.described import descriptions
-from stallpoint.parquet import read_frames, to_arrow, write
-from stallpoint.program import program
-from stallpoint.published import compare, to_markdown
-from stallpoint.records import NETWORK_LAYERS, PUBLISHED
+from stallpoint.records.atomic import atomic
+from stallpoint.records.parquet import read_frames, to_arrow, write
+from stallpoint.records.tables import NETWORK_LAYERS, PUBLISHED
+from stallpoint.report.exhibits.published import compare, to_markdown
 
 with program(Path(snakemake.log[0])):
     published = yaml.safe_load(Path(snakemake.input.published).read_text())

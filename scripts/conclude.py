@@ -3,18 +3,18 @@
 import json
 from pathlib import Path
 
-from stallpoint.atomic import atomic
-from stallpoint.claims.facts import facts
-from stallpoint.claims.judge import judge, rows
-from stallpoint.claims.quantity import Evidence
-from stallpoint.claims.reading import read_claims
-from stallpoint.conclusions.details import details
-from stallpoint.conclusions.numbers import conclude
-from stallpoint.conclusions.page import page
-from stallpoint.conclusions.systems import systems
-from stallpoint.parquet import read_frames, write
-from stallpoint.program import program
-from stallpoint.records import (
+from stallpoint.errors import program
+from stallpoint.findings.claims.claim_files import read_claims
+from stallpoint.findings.claims.facts import facts
+from stallpoint.findings.claims.judge import judge, rows
+from stallpoint.findings.claims.quantity import Evidence
+from stallpoint.findings.conclusions.conclusions_page import page
+from stallpoint.findings.conclusions.details import details
+from stallpoint.findings.conclusions.numbers import conclude
+from stallpoint.findings.conclusions.systems import systems
+from stallpoint.records.atomic import atomic
+from stallpoint.records.parquet import read_frames, write
+from stallpoint.records.tables import (
     CLAIMS,
     CONVERGENCE_RUNS,
     ENVIRONMENTS,

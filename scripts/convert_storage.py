@@ -8,7 +8,7 @@ A conversion that was interrupted goes on when it is started again; DEST appears
 import argparse
 from pathlib import Path
 
-from stallpoint.program import program
+from stallpoint.errors import program
 from stallpoint.storage import Storage
 from stallpoint.storage.convert import convert
 

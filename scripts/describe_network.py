@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from stallpoint.exchange.importing import describe_traced
+from stallpoint.errors import program
+from stallpoint.explain.importing import describe_traced
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.networks.own import own_network
 from stallpoint.networks.recorded import describe_recorded
-from stallpoint.parquet import to_arrow, write
-from stallpoint.program import program
-from stallpoint.records import NETWORK_LAYERS
+from stallpoint.records.parquet import to_arrow, write
+from stallpoint.records.tables import NETWORK_LAYERS
 
 with program(Path(snakemake.log[0])):
     name, own = snakemake.wildcards.network, snakemake.params.own

@@ -29,7 +29,7 @@ regenerated from that, theirs beside ours with each difference explained (`resul
 report).
 
 A *layer* is a leaf module, or a container with parameters of its own, of any network.
-`stallpoint/measure/layer_timing.py` says exactly whose time is whose."""
+`stallpoint/measure/training/layer_timing.py` says exactly whose time is whose."""
 
 
 def lines() -> Iterator[str]:

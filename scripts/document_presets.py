@@ -1,4 +1,4 @@
-"""Write docs/presets.md, what each preset does and where that comes from, from `stallpoint.presets`.
+"""Write docs/presets.md, what each preset does and where that comes from, from `stallpoint.strategies.presets`.
 
 usage: document_presets.py > docs/presets.md
 """
@@ -6,8 +6,8 @@ usage: document_presets.py > docs/presets.md
 from collections.abc import Iterator
 from dataclasses import fields
 
-from stallpoint.presets import CHOICES, PRESETS, Preset
-from stallpoint.sentences import listed
+from stallpoint.strategies.presets import CHOICES, PRESETS, Preset
+from stallpoint.text import listed
 
 HEAD = """# Synchronisation presets
 
@@ -31,7 +31,7 @@ each worker's mini-batch in four parts and sends gradients after the last. So do
 products are computed in is said by the hardware entry (`precision`). All of it is predicted, but PowerSGD:
 [Sharding](models/sharding.md), [Pipeline](models/pipeline.md), [One weird trick](models/one-weird-trick.md).
 
-(Generated from `src/stallpoint/presets.py` by `scripts/document_presets.py`.)
+(Generated from `src/stallpoint/strategies/presets.py` by `scripts/document_presets.py`.)
 """
 
 

@@ -1,4 +1,4 @@
-"""Write docs/records.md, every table and column of the records, from `stallpoint.records`.
+"""Write docs/records.md, every table and column of the records, from `stallpoint.records.tables`.
 
 usage: document_records.py > docs/records.md
 """
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from stallpoint import records
-from stallpoint.kinds import KINDS
-from stallpoint.records import Column, Table
+from stallpoint.records import tables as records
+from stallpoint.records.tables import Column, Table
+from stallpoint.study.kinds import KINDS
 
 HEAD = f"""# Records
 
@@ -32,7 +32,7 @@ Cells are measured in several *visits*, in turns with other cells ([How it measu
 Rows say which visit they are from; iterations and samples are counted on from visit to visit. Disturbed iterations are
 in the raw records and the collected tables, listed in [disturbances](#disturbances), and left out of model tables.
 
-(Generated from `src/stallpoint/records.py` by `scripts/document_records.py`.)
+(Generated from `src/stallpoint/records/tables.py` by `scripts/document_records.py`.)
 """
 
 TYPES = {

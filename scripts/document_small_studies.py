@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stallpoint.claims.words import combinations, decides, verdict_in_words
-from stallpoint.markdown import plain
+from stallpoint.findings.claims.claim_words import combinations, decides, verdict_in_words
+from stallpoint.text import plain
 
 SHOWN = {
     ("shi-2018-small", "shi-2018"): ("Fig. 2", "Fig. 3", "Fig. 4", "Table V"),

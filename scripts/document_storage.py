@@ -13,9 +13,15 @@ from typing import Any
 
 import yaml
 
-from stallpoint.conclusions.storages import Answered, break_even, came_in_words, saturation, starving_in_words
-from stallpoint.conclusions.words import markdown_table, percent
-from stallpoint.numerals import interval
+from stallpoint.findings.conclusions.conclusion_words import markdown_table, percent
+from stallpoint.findings.conclusions.storage_tables import (
+    Answered,
+    break_even,
+    came_in_words,
+    saturation,
+    starving_in_words,
+)
+from stallpoint.text import interval
 
 STUDY = Path("benchmarks/storage_volume.yaml")
 PICTURE = Path("docs/images/storage-volume-fig-13.svg")

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from stallpoint.atomic import atomic
-from stallpoint.charts import CHARTS
-from stallpoint.charts.render import render_all
+from stallpoint.errors import program
 from stallpoint.networks.described import descriptions
-from stallpoint.parquet import read_frames
-from stallpoint.program import program
-from stallpoint.records import NETWORK_LAYERS, TABLES
+from stallpoint.records.atomic import atomic
+from stallpoint.records.parquet import read_frames
+from stallpoint.records.tables import NETWORK_LAYERS, TABLES
+from stallpoint.report.charts import CHARTS
+from stallpoint.report.charts.render import render_all
 
 with program(Path(snakemake.log[0])):
     files = dict(snakemake.input.items())

@@ -5,12 +5,12 @@ import json
 import sys
 from pathlib import Path
 
-from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
-from stallpoint.exchange.all_reduce_logs import FORMATS, lines_of, read_log
-from stallpoint.traces.explain import explain, in_words
-from stallpoint.traces.rank import read_ranks
-from stallpoint.traces.readers import trace_files
+from stallpoint.explain.rank import read_ranks
+from stallpoint.explain.trace_answers import explain, in_words
+from stallpoint.inputs.all_reduce_logs import FORMATS, lines_of, read_log
+from stallpoint.inputs.trace_formats import trace_files
+from stallpoint.records.atomic import atomic
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("traces", nargs="+", help="traces of one training's ranks, or folders of them")
@@ -40,7 +40,7 @@ except InputError as error:
     sys.exit(str(error))
 print(in_words(told), end="")
 if arguments.page:
-    from stallpoint.traces.page import to_html  # Altair takes as long to load as a trace to explain
+    from stallpoint.report.trace_page import to_html  # Altair takes as long to load as a trace to explain
 
     with atomic(arguments.page) as scratch:
         scratch.write_text(to_html(ranks, told), encoding="utf-8")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from stallpoint.exchange.timeline import export_timeline
-from stallpoint.program import program
+from stallpoint.archive.exports.timeline_export import export_timeline
+from stallpoint.errors import program
 
 with program(Path(snakemake.log[0])):
     export_timeline(Path(snakemake.input.records), Path(snakemake.output.timeline))

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from stallpoint.exchange.export_trace import export_trace
-from stallpoint.program import program
+from stallpoint.archive.exports.export_trace import export_trace
+from stallpoint.errors import program
 
 with program(Path(snakemake.log[0])):
     export_trace(Path(snakemake.input.records), Path(snakemake.output.folder))

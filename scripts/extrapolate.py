@@ -12,12 +12,11 @@ second, and the law, or why there is no prediction.
 import argparse
 from pathlib import Path
 
-from stallpoint.errors import InputError
+from stallpoint.errors import InputError, program
+from stallpoint.inputs.rates import read_rates
 from stallpoint.models.scaling.extrapolation import extrapolate
-from stallpoint.parquet import write
-from stallpoint.program import program
-from stallpoint.rates import read_rates
-from stallpoint.records import EXTRAPOLATION
+from stallpoint.records.parquet import write
+from stallpoint.records.tables import EXTRAPOLATION
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("table", type=Path)

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from stallpoint.models.scaling.tables import MEASURED, extrapolated
-from stallpoint.parquet import read, write
-from stallpoint.program import program
-from stallpoint.rates import read_rates
-from stallpoint.records import EXTRAPOLATED_TABLES, RATES
+from stallpoint.errors import program
+from stallpoint.inputs.rates import read_rates
+from stallpoint.models.scaling.scaling_tables import MEASURED, extrapolated
+from stallpoint.records.parquet import read, write
+from stallpoint.records.tables import EXTRAPOLATED_TABLES, RATES
 
 with program(Path(snakemake.log[0])):
     external = zip(snakemake.params.names, snakemake.input.external, strict=True)

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+from stallpoint.errors import program
 from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.terms.trainings import COLUMNS
 from stallpoint.networks.described import cuts_of, descriptions
-from stallpoint.parquet import cells_at_once, read, read_frames, write
-from stallpoint.presets import presets_of
-from stallpoint.program import program
-from stallpoint.records import MODEL_TABLES, NETWORK_LAYERS, TIDY_TABLES
+from stallpoint.records.parquet import cells_at_once, read, read_frames, write
+from stallpoint.records.tables import MODEL_TABLES, NETWORK_LAYERS, TIDY_TABLES
+from stallpoint.strategies.presets import presets_of
 
 with program(Path(snakemake.log[0])):
     networks = descriptions(snakemake.input.networks, snakemake.input.archives)

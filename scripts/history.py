@@ -9,11 +9,11 @@ history.json to FOLDER. Ends with status 0, or with 2 and a message that says wh
 import argparse
 from pathlib import Path
 
-from stallpoint.atomic import atomic
-from stallpoint.comparison.history import history
-from stallpoint.comparison.history_page import summary, to_html, to_json
-from stallpoint.comparison.reading import read_results
-from stallpoint.program import program
+from stallpoint.archive.comparison.compared_results import read_results
+from stallpoint.archive.comparison.history import history
+from stallpoint.archive.comparison.history_page import summary, to_html, to_json
+from stallpoint.errors import program
+from stallpoint.records.atomic import atomic
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("studies", nargs="+", metavar="STUDY")

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import cast
 
-from stallpoint.cells import ImportedCollectivesCell, ImportedTrainCell
-from stallpoint.exchange.importing import import_cell
-from stallpoint.kinds import cell_from_json
-from stallpoint.program import program
+from stallpoint.errors import program
+from stallpoint.explain.importing import import_cell
+from stallpoint.study.cells import ImportedCollectivesCell, ImportedTrainCell
+from stallpoint.study.kinds import cell_from_json
 
 with program(Path(snakemake.log[0])):
     cell = cast(ImportedTrainCell | ImportedCollectivesCell, cell_from_json(snakemake.params.cell))

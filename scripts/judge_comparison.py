@@ -4,8 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-from stallpoint.comparison.answers import fails
-from stallpoint.program import program
+from stallpoint.archive.comparison.changes import fails
+from stallpoint.errors import program
 
 with program(Path(snakemake.log[0])):
     found = json.loads(Path(snakemake.input.json).read_text())

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import yaml
 
+from stallpoint.errors import program
 from stallpoint.models.answers.paper_figures import figures
-from stallpoint.parquet import write
-from stallpoint.program import program
-from stallpoint.records import PAPER_FIGURES
+from stallpoint.records.parquet import write
+from stallpoint.records.tables import PAPER_FIGURES
 
 with program(Path(snakemake.log[0])):
     paper = yaml.safe_load(Path(snakemake.input.paper).read_text())

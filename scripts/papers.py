@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from stallpoint.papers import PAPERS, Material
-from stallpoint.papers.make import make, published
-from stallpoint.parquet import read_frames
-from stallpoint.program import program
-from stallpoint.records import TABLES
+from stallpoint.errors import program
+from stallpoint.records.parquet import read_frames
+from stallpoint.records.tables import TABLES
+from stallpoint.report.exhibits import PAPERS, Material
+from stallpoint.report.exhibits.make import make, published
 
 with program(Path(snakemake.log[0])):
     paper = PAPERS[snakemake.wildcards.publication]

@@ -13,15 +13,15 @@ from pathlib import Path
 import yaml
 
 from stallpoint.archive.further import further
-from stallpoint.configuration import load_yaml
-from stallpoint.kinds import MEASURED
-from stallpoint.planning.budget import check_budget
-from stallpoint.planning.plan import planned
-from stallpoint.planning.plan_text import text
-from stallpoint.program import program
-from stallpoint.study import expand
-from stallpoint.turns import targets
-from stallpoint.turns.agenda import Limits
+from stallpoint.errors import program
+from stallpoint.schedule import requested
+from stallpoint.schedule.agenda import Limits
+from stallpoint.schedule.budget import check_budget
+from stallpoint.schedule.plan import planned
+from stallpoint.schedule.plan_text import text
+from stallpoint.study.configuration import load_yaml
+from stallpoint.study.kinds import MEASURED
+from stallpoint.study.study import expand
 
 with program():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -34,10 +34,10 @@ with program():
     results = Path("results", study.name)
     kinds = () if study.config["archived"] else MEASURED
     cells = [cell for cell in study.cells.values() if cell.kind in kinds]
-    measurements = [targets.measurement(cell, results / "visits", again=False) for cell in cells]
+    measurements = [requested.measurement(cell, results / "visits", again=False) for cell in cells]
     plan = planned(
         study.name,
-        targets.blocks(measurements, targets.Asked(), str(results)),
+        requested.blocks(measurements, requested.Asked(), str(results)),
         Limits(study.config["precision"], **study.config["budget"]),
         results,
         storages=study.config["storage"],

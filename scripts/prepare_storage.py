@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from stallpoint.atomic import atomic
-from stallpoint.program import program
+from stallpoint.errors import program
+from stallpoint.records.atomic import atomic
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
-from stallpoint.study import shape
+from stallpoint.study.study import shape
 
 with program(Path(snakemake.log[0])):
     entry, source = snakemake.params.entry, snakemake.params.source

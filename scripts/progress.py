@@ -9,13 +9,13 @@ from pathlib import Path
 
 import yaml
 
-from stallpoint import slurm_queue
 from stallpoint.archive.further import further
-from stallpoint.configuration import load_yaml
-from stallpoint.program import program
-from stallpoint.progress import states, summary
-from stallpoint.study import expand
-from stallpoint.turns.targets import measured_with
+from stallpoint.errors import program
+from stallpoint.schedule.progress import states, summary
+from stallpoint.schedule.requested import measured_with
+from stallpoint.slurm import slurm_queue
+from stallpoint.study.configuration import load_yaml
+from stallpoint.study.study import expand
 
 
 def queue() -> str | None:

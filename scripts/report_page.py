@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
+from stallpoint.errors import program
 from stallpoint.networks.described import descriptions
-from stallpoint.parquet import read_frames
-from stallpoint.program import program
-from stallpoint.records import (
+from stallpoint.records.parquet import read_frames
+from stallpoint.records.tables import (
     COLLECTIVES,
     CONTENTION,
     ENVIRONMENTS,
@@ -18,8 +18,8 @@ from stallpoint.records import (
     SGEMM,
     VISITS,
 )
-from stallpoint.report import write_report
-from stallpoint.study import LeftOut
+from stallpoint.report.report import write_report
+from stallpoint.study.study import LeftOut
 
 with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, SGEMM)

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from stallpoint.parquet import read_frames
-from stallpoint.program import program
-from stallpoint.records import PREDICTIONS, STALLING
+from stallpoint.errors import program
+from stallpoint.records.parquet import read_frames
+from stallpoint.records.tables import PREDICTIONS, STALLING
 from stallpoint.report.slides import write_slides
 
 with program(Path(snakemake.log[0])):

@@ -9,12 +9,11 @@ import socket
 import sys
 from pathlib import Path
 
-from stallpoint.commands import CONTAINER
-from stallpoint.planning import durations
-from stallpoint.program import program
-from stallpoint.turns import alone
-from stallpoint.turns.agenda import Agenda
-from stallpoint.turns.session import take_turns
+from stallpoint.errors import program
+from stallpoint.schedule import one_job, visit_durations
+from stallpoint.schedule.agenda import Agenda
+from stallpoint.schedule.session import take_turns
+from stallpoint.study.commands import CONTAINER
 
 # As Ctrl-C does: the processes are told to end, and save what they have.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -25,7 +24,7 @@ job = os.environ.get("SLURM_JOB_ID")
 who = f"{f'Slurm job {job}' if job else f'process {os.getpid()}'} on {socket.gethostname()}"
 with program(log, "a"):
     try:
-        with alone.alone(alone.file_of(agenda), who):
-            take_turns(Agenda.read(agenda), launcher=launcher, log=log, took=durations.file_of(agenda))
+        with one_job.alone(one_job.file_of(agenda), who):
+            take_turns(Agenda.read(agenda), launcher=launcher, log=log, took=visit_durations.file_of(agenda))
     except KeyboardInterrupt:
         sys.exit("interrupted: finished visits are kept, and the next run goes on with them")

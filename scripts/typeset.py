@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from stallpoint import typeset
-from stallpoint.atomic import atomic
-from stallpoint.parquet import read_frames
-from stallpoint.program import program
-from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES
+from stallpoint.errors import program
+from stallpoint.records.atomic import atomic
+from stallpoint.records.parquet import read_frames
+from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES
+from stallpoint.report import typeset
 
 with program(Path(snakemake.log[0])):
     tables = (*MODEL_TABLES, *EXTRAPOLATED_TABLES)

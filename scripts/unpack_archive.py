@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stallpoint.archive.further import unpack
-from stallpoint.program import program
+from stallpoint.errors import program
 
 with program(Path(snakemake.log[0])):
     unpack(snakemake.wildcards.archive, Path(snakemake.input.archive), Path(snakemake.output.folder))

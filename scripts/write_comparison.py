@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from stallpoint.comparison.answers import compare
-from stallpoint.comparison.places import FORMATS
-from stallpoint.comparison.reading import read_results
-from stallpoint.comparison.writing import write_comparison
-from stallpoint.program import program
+from stallpoint.archive.comparison.changes import compare
+from stallpoint.archive.comparison.compared_results import read_results
+from stallpoint.archive.comparison.comparison_files import FORMATS
+from stallpoint.archive.comparison.writing import write_comparison
+from stallpoint.errors import program
 
 with program(Path(snakemake.log[0])):
     old, new = (read_results(snakemake.params[entry], entry) for entry in ("old", "new"))

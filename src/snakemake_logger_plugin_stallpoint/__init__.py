@@ -1,4 +1,4 @@
-"""Snakemake's terminal output for studies: progress of the measuring, warnings, the answer (`stallpoint.terminal`).
+"""Snakemake's terminal output for studies: progress, warnings, the answer (`stallpoint.schedule.terminal`).
 
 ``--logger stallpoint``; the profile in profiles/default asks for it. Dry runs, ``--quiet``, ``--verbose`` and other
 options about what is printed get Snakemake's own output, and so does ``--logger-stallpoint-plain``.
@@ -23,8 +23,9 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
-from stallpoint import slurm_queue, terminal
-from stallpoint.program import CAUSES
+from stallpoint.errors import CAUSES
+from stallpoint.schedule import terminal
+from stallpoint.slurm import slurm_queue
 
 LOOK, ASK = 1.0, 20.0
 """Seconds between two looks at the logs of the turns, and at Slurm's queue."""
@@ -45,7 +46,7 @@ class LogHandlerSettings(LogHandlerSettingsBase):
 
 
 class LogHandler(LogHandlerBase):
-    """Prints what `stallpoint.terminal` makes of Snakemake's events."""
+    """Prints what `stallpoint.schedule.terminal` makes of Snakemake's events."""
 
     settings: LogHandlerSettings
 
@@ -252,7 +253,9 @@ class LogHandler(LogHandlerBase):
         elsewhere = self.phases and "report_page" not in self.phases
         if elsewhere or not results or not (conclusions.exists() and report.exists()):
             return [], ""
-        from stallpoint.conclusions.summary import summary  # slow to import, and this module comes with every job
+        from stallpoint.findings.conclusions.summary import (
+            summary,  # slow to import, and this module comes with every job
+        )
 
         return list(summary(json.loads(conclusions.read_text()))), str(report)
 

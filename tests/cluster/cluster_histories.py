@@ -27,8 +27,8 @@ from checkout import ON_SLURM, Checkout
 from cluster import Cluster, ClusterError, Host, processes_in, queue, run, start, wait_until
 from tally import Tally, tell
 
-from stallpoint.parquet import read
-from stallpoint.records import RUNS, VISITS
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import RUNS, VISITS
 
 NETWORK = """
 from torch import nn

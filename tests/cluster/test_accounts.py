@@ -9,7 +9,7 @@ import pytest
 from cluster import Cluster, run, wait_until
 from hosts import PATIENCE
 
-from stallpoint.accounting import command, from_sacct
+from stallpoint.slurm.accounting import command, from_sacct
 
 pytestmark = pytest.mark.cluster
 

@@ -16,8 +16,8 @@ from hosts import PATIENCE, Host
 from storage_node import VOLUME
 from test_cluster import remains
 
-from stallpoint.parquet import read
-from stallpoint.records import BREAK_EVEN, ITERATIONS, RUNS, STAGING, STORAGE_READS
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import BREAK_EVEN, ITERATIONS, RUNS, STAGING, STORAGE_READS
 
 pytestmark = pytest.mark.cluster
 

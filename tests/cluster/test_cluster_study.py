@@ -22,11 +22,8 @@ from checkout import ON_SLURM, Checkout, Ran
 from cluster import Cluster, queue, run, wait_until
 from hosts import PATIENCE
 
-from stallpoint.algorithms import rounds
-from stallpoint.charts import CHARTS
-from stallpoint.parquet import read
-from stallpoint.presets import PRESETS
-from stallpoint.records import (
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import (
     COLLECTIVES,
     CONVERGENCE_RUNS,
     ENVIRONMENTS,
@@ -39,6 +36,9 @@ from stallpoint.records import (
     STALENESS,
     VISITS,
 )
+from stallpoint.report.charts import CHARTS
+from stallpoint.strategies.algorithms import rounds
+from stallpoint.strategies.presets import PRESETS
 
 pytestmark = pytest.mark.cluster
 

@@ -11,13 +11,13 @@ import yaml
 
 from stallpoint.archive.further import further
 from stallpoint.archive.making import make_archive
-from stallpoint.cells import Cell
-from stallpoint.collect import collect
 from stallpoint.measure.recorder import Recorder
-from stallpoint.parquet import write_cell
-from stallpoint.records import COLLECTIVES, ENVIRONMENTS, RUNS, SLURM_JOBS
-from stallpoint.runs import run_row
-from stallpoint.study import Study, expand
+from stallpoint.records.parquet import write_cell
+from stallpoint.records.tables import COLLECTIVES, ENVIRONMENTS, RUNS, SLURM_JOBS
+from stallpoint.study.cells import Cell
+from stallpoint.study.collect import collect
+from stallpoint.study.runs import run_row
+from stallpoint.study.study import Study, expand
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())

@@ -1,6 +1,6 @@
 """Rows of model tables for claims; and tables that give a claim a wanted verdict, written from the claim itself.
 
-Of a claim the planter knows its language alone (`stallpoint.claims.language`): each side of the quantity becomes rows
+Of a claim the planter knows its language alone (`findings.claims.language`): each side of the quantity becomes rows
 that meet its conditions, with numbers that come out in or out of the claim's condition.
 """
 
@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from stallpoint.claims.conditions import is_end, meets
-from stallpoint.claims.facts import Facts
-from stallpoint.claims.language import Claim, Condition, Quantity, Selection
-from stallpoint.claims.quantity import Evidence
-from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR
+from stallpoint.findings.claims.facts import Facts
+from stallpoint.findings.claims.language import Claim, Condition, Quantity, Selection
+from stallpoint.findings.claims.quantity import Evidence
+from stallpoint.findings.claims.row_choice import is_end, meets
+from stallpoint.findings.claims.verdict import FAILS, HOLDS, UNCLEAR
 from stallpoint.models.base.frames import frame
-from stallpoint.records import TABLES
+from stallpoint.records.tables import TABLES
 
 Interval: TypeAlias = tuple[float, float, float]
 """Value, lower and upper end."""

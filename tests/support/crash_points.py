@@ -39,23 +39,22 @@ from tally import Tally, tell
 from tracing import Fault, Outcome, traced, undisturbed
 
 import stallpoint.archive.making
-import stallpoint.collect
-import stallpoint.exchange.importing
+import stallpoint.explain.importing
 import stallpoint.storage.generate
+import stallpoint.study.collect
 from stallpoint.archive.further import further
-from stallpoint.cells import Cell, ImportedCollectivesCell
-from stallpoint.errors import InputError
-from stallpoint.kinds import cell_from_json, kind_of
+from stallpoint.errors import InputError, program
 from stallpoint.measure import job
 from stallpoint.models import fitting
-from stallpoint.parquet import read, write
-from stallpoint.program import program
-from stallpoint.records import MODEL_TABLES, SLURM_JOBS, TABLES, TIDY_TABLES, Table
-from stallpoint.runs import run_row
-from stallpoint.turns import session
-from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.ledger import RECORD, Measurement, round_folder
-from stallpoint.turns.processes import THIS_MACHINE, Order
+from stallpoint.records.parquet import read, write
+from stallpoint.records.tables import MODEL_TABLES, SLURM_JOBS, TABLES, TIDY_TABLES, Table
+from stallpoint.schedule import session
+from stallpoint.schedule.agenda import Agenda, Limits
+from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
+from stallpoint.schedule.processes import THIS_MACHINE, Order
+from stallpoint.study.cells import Cell, ImportedCollectivesCell
+from stallpoint.study.kinds import cell_from_json, kind_of
+from stallpoint.study.runs import run_row
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path("results/tiny")
@@ -180,7 +179,7 @@ JOURNAL = "STALLPOINT_TEST_JOURNAL"
 
 
 class VisitingHere:
-    """Stands for `stallpoint.turns.processes.Processes`: visits are made in this process."""
+    """Stands for `stallpoint.schedule.processes.Processes`: visits are made in this process."""
 
     ended, killed = False, ""
 
@@ -211,8 +210,8 @@ def made_up() -> Iterator[None]:
         mock.patch.object(session, "Processes", VisitingHere),
         mock.patch.object(job._Visit, "_measure", lambda self, measure: measure()),
         mock.patch.object(job, "run_row", same_row),
-        mock.patch("stallpoint.runs.run_row", same_row),
-        mock.patch("stallpoint.exchange.importing.run_row", same_row),
+        mock.patch("stallpoint.study.runs.run_row", same_row),
+        mock.patch("stallpoint.explain.importing.run_row", same_row),
     ):
         yield
 
@@ -384,14 +383,14 @@ def page_of_report() -> None:
 
 
 def _page_of_report() -> None:
-    import stallpoint.report
+    import stallpoint.report.report
 
     networks = synthetic.network_layers(tidy()["layers"])
     write(TABLES["network_layers"], pa.Table.from_pandas(networks, TABLES["network_layers"].schema, False),
           Path("described/alexnet.parquet"))  # fmt: skip
     text = "<p>" + "report " * 100_000 + "</p>"
     with mock.patch.multiple(
-        stallpoint.report, page=lambda *_, **__: text, answer=lambda *_: ("", {}), evidence=lambda *_: ([], {}),
+        stallpoint.report.report, page=lambda *_, **__: text, answer=lambda *_: ("", {}), evidence=lambda *_: ([], {}),
         sliders=lambda *_: ([], {}), raw_tables=lambda *_: ("", {}), sure=_nothing, curves=_nothing, filters=_nothing,
         interventions=_nothing, validation=_nothing, networks=_nothing, papers_section=_nothing, timing=_nothing,
         not_measured=_nothing, environment=_nothing, _lead=lambda *_: "",
@@ -449,7 +448,7 @@ def session_ended() -> None:
 
 
 def archive() -> None:
-    with mock.patch("stallpoint.archive.staging.WORKFLOW", ("LICENSE",)), program(Path("logs/archive.log")):
+    with mock.patch("stallpoint.archive.archive_contents.WORKFLOW", ("LICENSE",)), program(Path("logs/archive.log")):
         stallpoint.archive.making.make_archive(
             archived.study_of(), Path("archives/secret.zip"), workflow=ROOT, users=[archived.USER],
             accounts=[archived.ACCOUNT], drawn=archived.DRAWN, draw=archived.draw,

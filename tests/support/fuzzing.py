@@ -36,16 +36,16 @@ from tally import Tally, tell
 from stallpoint.archive.further import further, read_zip_index, unpack
 from stallpoint.archive.index import INDEX
 from stallpoint.archive.packing import write_checksums
-from stallpoint.cells import ImportedTrainCell
-from stallpoint.claims.judge import judge
-from stallpoint.claims.reading import read_claims
-from stallpoint.configuration import load_yaml
 from stallpoint.errors import InputError
-from stallpoint.exchange.importing import describe_traced, import_cell
-from stallpoint.kinds import cell_from_json
+from stallpoint.explain.importing import describe_traced, import_cell
+from stallpoint.findings.claims.claim_files import read_claims
+from stallpoint.findings.claims.judge import judge
+from stallpoint.inputs.rates import read_rates
 from stallpoint.models.scaling.extrapolation import extrapolate
-from stallpoint.rates import read_rates
-from stallpoint.study import expand
+from stallpoint.study.cells import ImportedTrainCell
+from stallpoint.study.configuration import load_yaml
+from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.study import expand
 
 PATIENCE = 20
 """Seconds of this process's CPU time after which reading one file counts as a hang, whatever else the machine does."""

@@ -34,14 +34,14 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from tally import Tally, tell
 from tracing import Fault, Outcome, traced, undisturbed
 
-from stallpoint.cells import Cell
-from stallpoint.collect import collect_all
-from stallpoint.parquet import read
-from stallpoint.program import program
-from stallpoint.records import RUNS, TIDY_TABLES, VISITS, Table
-from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.ledger import Measurement
-from stallpoint.turns.targets import Asked, blocks, measurement
+from stallpoint.errors import program
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import RUNS, TIDY_TABLES, VISITS, Table
+from stallpoint.schedule.agenda import Agenda, Limits
+from stallpoint.schedule.ledger import Measurement
+from stallpoint.schedule.requested import Asked, blocks, measurement
+from stallpoint.study.cells import Cell
+from stallpoint.study.collect import collect_all
 
 FAULTS: dict[str, Callable[[int], Fault]] = {
     "kill": Fault,

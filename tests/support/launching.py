@@ -13,7 +13,7 @@ import little
 import pytest
 from resident_ranks import Ranks
 
-from stallpoint.cells import Cell
+from stallpoint.study.cells import Cell
 
 MPIRUN = [str(Path(sys.executable).with_name("mpirun")), "--oversubscribe", "--bind-to", "none"]
 ENVIRONMENT = {
@@ -43,8 +43,8 @@ def run_job(
 
 def visit(world: Any, cell: Cell, folder: Path, plant: Plant | None, measure: Measure | None) -> tuple[int, str]:
     """One rank's part of a job: exit status, and what it printed."""
-    from stallpoint.kinds import kind_of
     from stallpoint.measure import job, resident
+    from stallpoint.study.kinds import kind_of
 
     resident._built.cache_clear()  # networks of the same name may be others' in each test
     status = 0
@@ -62,10 +62,10 @@ def visit(world: Any, cell: Cell, folder: Path, plant: Plant | None, measure: Me
 JOB = """
 import sys
 from pathlib import Path
-from stallpoint.kinds import cell_from_json, kind_of
+from stallpoint.study.kinds import cell_from_json, kind_of
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure import job
-from stallpoint.records import COLLECTIVES
+from stallpoint.records.tables import COLLECTIVES
 text, folder = sys.argv[1:]
 cell = cell_from_json(text)
 measure = kind_of(cell).measure()

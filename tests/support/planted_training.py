@@ -13,20 +13,20 @@ import pytest
 from launching import VISITING
 from visiting_cells import agenda
 
-from stallpoint import disturbances
-from stallpoint.cells import Cell
-from stallpoint.collect import collect
 from stallpoint.networks.described import cuts_of
 from stallpoint.networks.description import describe
 from stallpoint.networks.own import own_network
-from stallpoint.parquet import read, write
-from stallpoint.records import NETWORK_LAYERS, TIDY_TABLES
-from stallpoint.stages import Cuts
+from stallpoint.records import disturbances
+from stallpoint.records.parquet import read, write
+from stallpoint.records.tables import NETWORK_LAYERS, TIDY_TABLES
+from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
+from stallpoint.schedule.processes import THIS_MACHINE
+from stallpoint.schedule.session import take_turns
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.turns.ledger import RECORD, Measurement, round_folder
-from stallpoint.turns.processes import THIS_MACHINE
-from stallpoint.turns.session import take_turns
+from stallpoint.strategies.division import Cuts
+from stallpoint.study.cells import Cell
+from stallpoint.study.collect import collect
 
 
 def measured(cells: Sequence[Cell], place: Path, planted: str, *, samples: int) -> dict[str, pd.DataFrame]:

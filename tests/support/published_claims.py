@@ -11,10 +11,10 @@ from typing import Any
 
 from claim_tables import Interval, Rows, evidence
 
-from stallpoint.claims.facts import Facts
-from stallpoint.claims.quantity import Evidence, ratio
-from stallpoint.exchange.layer_trace import from_text
-from stallpoint.presets import PRESETS
+from stallpoint.findings.claims.facts import Facts
+from stallpoint.findings.claims.quantity import Evidence, ratio
+from stallpoint.inputs.layer_trace import from_text
+from stallpoint.strategies.presets import PRESETS
 
 TABLE_VI = Path(__file__).parents[2] / "resources/published/shi-2018-table-vi.txt"
 FACTS: Facts = {

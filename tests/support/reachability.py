@@ -16,21 +16,21 @@ import synthetic
 import yaml
 from checkout import ROOT
 
-from stallpoint.charts import NoData
-from stallpoint.claims.facts import facts
-from stallpoint.claims.judge import judge
-from stallpoint.claims.quantity import Evidence
-from stallpoint.claims.reading import read_claims
-from stallpoint.claims.verdict import UNTESTED
+from stallpoint.findings.claims.claim_files import read_claims
+from stallpoint.findings.claims.facts import facts
+from stallpoint.findings.claims.judge import judge
+from stallpoint.findings.claims.quantity import Evidence
+from stallpoint.findings.claims.verdict import UNTESTED
 from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
-from stallpoint.papers import PAPERS, Material, Missing
-from stallpoint.papers.make import published
-from stallpoint.records import EXTRAPOLATED_TABLES, NETWORK_LAYERS, TABLES
-from stallpoint.study import Study, expand
+from stallpoint.records.tables import EXTRAPOLATED_TABLES, NETWORK_LAYERS, TABLES
+from stallpoint.report.charts import NoData
+from stallpoint.report.exhibits import PAPERS, Material, Missing
+from stallpoint.report.exhibits.make import published
+from stallpoint.study.study import Study, expand
 
 SCHEMA = ROOT / "workflow/schemas/study.schema.yaml"
 FEWER = {"warmup": 0, "visits": 1}

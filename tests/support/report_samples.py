@@ -5,11 +5,11 @@ from typing import TypeAlias
 import pandas as pd
 import synthetic
 
-from stallpoint.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.numbers import Conclusions
 from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
-from stallpoint.models.scaling.tables import extrapolated
-from stallpoint.study import LeftOut
+from stallpoint.models.scaling.scaling_tables import extrapolated
+from stallpoint.study.study import LeftOut
 
 Tables: TypeAlias = dict[str, pd.DataFrame]
 

@@ -1,6 +1,6 @@
 """A cell of each kind, which tests change."""
 
-from stallpoint.cells import CollectivesCell, ConvergenceCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.study.cells import CollectivesCell, ConvergenceCell, SgemmCell, StorageCell, TrainCell
 
 COMMON = {
     "hardware": "cpu", "repeat": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1, "seed": 1,

@@ -9,14 +9,14 @@ from small_training import ITERATIONS, batches, large_gradients, network
 from torch import nn
 
 from stallpoint.measure.clock import HostClock
-from stallpoint.measure.optimisers import RecipeOptimiser
+from stallpoint.measure.jobs.train import Trainer
 from stallpoint.measure.synchronisation.gossip import Gossip
 from stallpoint.measure.synchronisation.interface import Replica
-from stallpoint.measure.train import Trainer
+from stallpoint.measure.training.optimisers import RecipeOptimiser
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import layers
-from stallpoint.presets import PRESETS, Preset
-from stallpoint.recipes import Recipe
+from stallpoint.strategies.presets import PRESETS, Preset
+from stallpoint.study.recipes import Recipe
 
 WORKERS = 4
 Weights = dict[str, torch.Tensor]

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from stallpoint.measure.pipeline import MiniBatch
-from stallpoint.measure.train import Trainer
+from stallpoint.measure.jobs.train import Trainer
+from stallpoint.measure.training.pipeline import MiniBatch
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Classifier, initialise
 from stallpoint.networks.splitting import splittable
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset
 
 ITERATIONS, SAMPLES = 5, 12
 WIDE, CLASSES = 61, 5

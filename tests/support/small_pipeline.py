@@ -7,11 +7,11 @@ import torch
 from small_training import ITERATIONS, SAMPLES, batches, network
 from torch import nn
 
-from stallpoint.measure.optimiser import Sgd
-from stallpoint.measure.substitutes import NothingToRead
-from stallpoint.measure.train import Trainer
+from stallpoint.measure.jobs.train import Trainer
+from stallpoint.measure.training.optimiser import Sgd
+from stallpoint.measure.training.substitutes import NothingToRead
 from stallpoint.measure.world import World
-from stallpoint.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS
 
 STARTS = {1: (), 2: (0, 4), 3: (0, 4, 6)}
 """The first layers of so many stages: conv, wide and fc."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from stallpoint.study import Study, expand
+from stallpoint.study.study import Study, expand
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from stallpoint.measure import constants
-from stallpoint.measure.pipeline import MiniBatch
-from stallpoint.measure.train import Iteration, Trainer
+from stallpoint.measure.jobs.train import Iteration, Trainer
+from stallpoint.measure.training.pipeline import MiniBatch
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Classifier, initialise
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset
 
 ITERATIONS = 12
 SAMPLES = 8

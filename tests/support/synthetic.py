@@ -16,7 +16,10 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from stallpoint.cells import (
+from stallpoint.records.parquet import write_cell
+from stallpoint.records.tables import TABLES, TIDY_TABLES
+from stallpoint.strategies.presets import PRESETS, Preset, preset_from
+from stallpoint.study.cells import (
     Cell,
     CollectivesCell,
     ConvergenceCell,
@@ -26,12 +29,9 @@ from stallpoint.cells import (
     StorageCell,
     TrainCell,
 )
-from stallpoint.kinds import KINDS
-from stallpoint.outcome import MOST_STEPS, TARGET, outcome
-from stallpoint.parquet import write_cell
-from stallpoint.presets import PRESETS, Preset, preset_from
-from stallpoint.recipes import RECIPES, recipe_from, to_values
-from stallpoint.records import TABLES, TIDY_TABLES
+from stallpoint.study.kinds import KINDS
+from stallpoint.study.outcome import MOST_STEPS, TARGET, outcome
+from stallpoint.study.recipes import RECIPES, recipe_from, to_values
 
 LEAST_STEPS, CRITICAL = 4.0, 512.0
 """Steps to a target, but for a factor, however large B is; and B from which it needs half of them."""

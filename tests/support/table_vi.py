@@ -5,9 +5,9 @@ from typing import Any
 import yaml
 from small_study import ROOT, SCHEMA
 
-from stallpoint.cells import ImportedTrainCell
-from stallpoint.exchange.layer_trace import TracedIteration, from_text
-from stallpoint.study import expand
+from stallpoint.inputs.layer_trace import TracedIteration, from_text
+from stallpoint.study.cells import ImportedTrainCell
+from stallpoint.study.study import expand
 
 TABLE_VI = ROOT / "resources/published/shi-2018-table-vi.txt"
 

@@ -3,10 +3,10 @@
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from stallpoint.cells import Cell, CollectivesCell, SgemmCell, TrainCell
-from stallpoint.presets import PRESETS
-from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.ledger import Measurement, round_folder
+from stallpoint.schedule.agenda import Agenda, Limits
+from stallpoint.schedule.ledger import Measurement, round_folder
+from stallpoint.strategies.presets import PRESETS
+from stallpoint.study.cells import Cell, CollectivesCell, SgemmCell, TrainCell
 
 COMMON = {
     "hardware": "cpu", "nodes": 1, "repeat": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1,

@@ -16,8 +16,8 @@ import once as once_for_all
 from report_samples import LEFT_OUT, Tables, study
 from resident_ranks import Ranks
 
-from stallpoint.conclusions.numbers import Conclusions, conclude
-from stallpoint.report import write_report
+from stallpoint.findings.conclusions.numbers import Conclusions, conclude
+from stallpoint.report.report import write_report
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from checkout import Checkout
 
-from stallpoint.parquet import read
-from stallpoint.records import ITERATIONS, LAYERS, NETWORK_LAYERS, PROBES, RUNS, STALLING
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import ITERATIONS, LAYERS, NETWORK_LAYERS, PROBES, RUNS, STALLING
 
 PRINTS = """
 import sys

@@ -14,10 +14,10 @@ from planted_traces import Planted
 from table_vi import table_vi
 from trace_events import check_nesting, lanes
 
-from stallpoint.charts import CHARTS
-from stallpoint.exchange.layer_trace import TracedIteration, TracedLayer, from_text, to_text
-from stallpoint.parquet import read
-from stallpoint.records import MODEL_TABLES, NETWORK_LAYERS, RUNS, TABLES
+from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, from_text, to_text
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import MODEL_TABLES, NETWORK_LAYERS, RUNS, TABLES
+from stallpoint.report.charts import CHARTS
 
 
 def trace(share: float) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from checkout import Checkout
 
-from stallpoint.parquet import read
-from stallpoint.records import ITERATIONS, MACHINE, MODEL_TABLES, NETWORK_LAYERS, RUNS, SGEMM
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import ITERATIONS, MACHINE, MODEL_TABLES, NETWORK_LAYERS, RUNS, SGEMM
 
 SOURCE = """
 from torch import nn

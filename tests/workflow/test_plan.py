@@ -8,11 +8,11 @@ import pytest
 import yaml
 from checkout import ROOT, Checkout
 
-from stallpoint.charts import PAPERS
-from stallpoint.parquet import read, write
-from stallpoint.planning import durations
-from stallpoint.records import NEXT_CELLS, PAPER_FIGURES
-from stallpoint.study import expand
+from stallpoint.records.parquet import read, write
+from stallpoint.records.tables import NEXT_CELLS, PAPER_FIGURES
+from stallpoint.report.charts import PAPERS
+from stallpoint.schedule import visit_durations
+from stallpoint.study.study import expand
 
 STUDIES = [
     ("gpu-site", "a100"),
@@ -69,9 +69,11 @@ def test_what_is_to_be_measured_is_expected_to_take_as_long_as_it_took_before(
     study = new_checkout(visits=3, precision=0)
     schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
     cells = expand({**study.study, "visits": 3}, schema).cells.values()
-    took = [durations.Took(cell, [19.0, 20.0, 21.0], []) for cell in cells]
-    sitting = durations.Sitting("2026-01-01T00:00:00+00:00", 2, 3 * len(took), 600.0, 630.0, starts=1, starting=30.0)
-    durations.add(study.results("turns", durations.FOLDER, "local.json"), took, sitting)
+    took = [visit_durations.Took(cell, [19.0, 20.0, 21.0], []) for cell in cells]
+    sitting = visit_durations.Sitting(
+        "2026-01-01T00:00:00+00:00", 2, 3 * len(took), 600.0, 630.0, starts=1, starting=30.0
+    )
+    visit_durations.add(study.results("turns", visit_durations.FOLDER, "local.json"), took, sitting)
     text = study.snakemake("-n", "results/tiny/tables/runs.parquet").text
     assert re.search(r"train +local +2 +1 +3  1 min 0 s \[46 s, 1 min 17 s\] +0.033 \[0.026, 0.043\]", text), text
     assert f"expected from earlier visits to the same cell ({len(took)} cells)" in text

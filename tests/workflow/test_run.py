@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from checkout import TINY, Checkout
 
-from stallpoint.charts import CHARTS
-from stallpoint.papers import PAPERS
-from stallpoint.parquet import read
-from stallpoint.records import (
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import (
     CLAIMS,
     ENVIRONMENTS,
     EXTRAPOLATED_TABLES,
@@ -22,13 +20,15 @@ from stallpoint.records import (
     RUNS,
     TIDY_TABLES,
 )
+from stallpoint.report.charts import CHARTS
+from stallpoint.report.exhibits import PAPERS
 
 LAST = {"paper": 2, "report_page": 1, "slides": 1, "all": 1}
 DRAWN = {"draw": 1, "chart": len(CHARTS)}
 DERIVED = {"collect": 1, "fit": 1, "extrapolate": 1, "typeset": 1, "conclude": 1, **DRAWN, **LAST}
 
 
-EDITED = ("charts/speedup.py", "models/taskgraph/tasks.py")
+EDITED = ("report/charts/speedup_chart.py", "models/taskgraph/tasks.py")
 """Modules that tests edit."""
 
 
@@ -224,7 +224,7 @@ def test_naming_a_network_of_ones_own_leaves_the_cells_of_others_alone(study: Ch
 
 
 def test_editing_a_chart_draws_again_and_measures_nothing(study: Checkout) -> None:
-    module = study.folder / "src/stallpoint/charts/speedup.py"
+    module = study.folder / "src/stallpoint/report/charts/speedup_chart.py"
     module.write_text(module.read_text() + "\n# edited\n")
     assert study.snakemake("-n").jobs == {**DRAWN, **LAST}
 

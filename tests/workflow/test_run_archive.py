@@ -10,8 +10,8 @@ from checkout import Checkout
 from rocrate_community import problems
 
 from stallpoint.archive.search import find, texts
-from stallpoint.parquet import read
-from stallpoint.records import ENVIRONMENTS, MODEL_TABLES, RUNS, TIDY_TABLES
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import ENVIRONMENTS, MODEL_TABLES, RUNS, TIDY_TABLES
 
 FIGURE = "results/tiny/figures/causes.svg"
 DRAWN = [

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from checkout import Checkout
 
-from stallpoint.parquet import read, write
-from stallpoint.records import COLLECTIVES, ITERATIONS, RUNS, SGEMM
+from stallpoint.records.parquet import read, write
+from stallpoint.records.tables import COLLECTIVES, ITERATIONS, RUNS, SGEMM
 
 SOURCE = """
 import os

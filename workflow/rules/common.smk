@@ -15,24 +15,24 @@ from snakemake.common import overwrite_function_params
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-from stallpoint import study as studies
+from stallpoint.study import study as studies
 from stallpoint.archive.further import further
-from stallpoint.cells import Cell
-from stallpoint.charts import CHARTS, PAPERS
-from stallpoint.claims.reading import PAPERS_FILES, claim_files, read_claims
-from stallpoint.configuration import check_keys, load_yaml
+from stallpoint.study.cells import Cell
+from stallpoint.report.charts import CHARTS, PAPERS
+from stallpoint.findings.claims.claim_files import PAPERS_FILES, claim_files, read_claims
+from stallpoint.study.configuration import check_keys, load_yaml
 from stallpoint.errors import InputError
-from stallpoint.kinds import KINDS, MEASURED
+from stallpoint.study.kinds import KINDS, MEASURED
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.own import file_of
-from stallpoint.planning import next_round
-from stallpoint.planning import plan as plans
-from stallpoint.planning.budget import check_budget
-from stallpoint.planning.plan_text import text as plan_text
-from stallpoint.sources import sources_of
-from stallpoint.turns import targets
-from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.processes import THIS_MACHINE, Shape
+from stallpoint.schedule import next_round
+from stallpoint.schedule import plan as plans
+from stallpoint.schedule.budget import check_budget
+from stallpoint.schedule.plan_text import text as plan_text
+from stallpoint.study.sources import sources_of
+from stallpoint.schedule import requested
+from stallpoint.schedule.agenda import Agenda, Limits
+from stallpoint.schedule.processes import THIS_MACHINE, Shape
 
 SCHEMA_FILE = file_of_workflow("workflow/schemas/study.schema.yaml")
 SCHEMA = load_yaml(Path(SCHEMA_FILE).read_text(), SCHEMA_FILE)
@@ -91,7 +91,7 @@ try:
     CLAIM_FILES = claim_files(STUDY.config["claims"], PAPERS_CLAIMS)
     # What is misspelt in a claim is found before anything is measured.
     if workflow.is_main_process:
-        read_claims(CLAIM_FILES, STUDY.config["claims"])
+        read_claims(CLAIM_FILES, STUDY.config["claims"], CHARTS)
 except InputError as error:
     raise WorkflowError(f"The study is not valid.\n{error}") from None
 
@@ -184,20 +184,20 @@ def on_cluster():
 def asked():
     """What the command line asks for."""
     if not (arguments := command_line()):
-        return targets.Asked()
+        return requested.Asked()
     forced = set(arguments.forcerun) | set(arguments.targets if arguments.force else ())
-    return targets.Asked(frozenset(arguments.targets), frozenset(forced), arguments.forceall)
+    return requested.Asked(frozenset(arguments.targets), frozenset(forced), arguments.forceall)
 
 
 def measurements():
     """Where the visits to each cell that is measured are, by path."""
     visits, question = Path(RESULTS, "visits"), asked()
-    also_of = targets.measured_with(STUDY.config)
+    also_of = requested.measured_with(STUDY.config)
 
     def measurement(cell):
         record = f"{RESULTS}/raw/{cell.path}"
-        again = question.again(cell.kind, record) or (RETRY is not None and targets.has_failed(record))
-        return targets.measurement(cell, visits, again=again, also=also_of(cell))
+        again = question.again(cell.kind, record) or (RETRY is not None and requested.has_failed(record))
+        return requested.measurement(cell, visits, again=again, also=also_of(cell))
 
     kinds = [] if ARCHIVED else MEASURED
     return {cell.path: measurement(cell) for kind in kinds for cell in STUDY.of_kind(kind)}
@@ -206,8 +206,8 @@ def measurements():
 def blocks():
     """The measurements that are to be made now, by job. A job itself goes by what the workflow wrote down for it."""
     if workflow.is_main_process:
-        return targets.blocks(MEASUREMENTS.values(), asked(), RESULTS)
-    names = {targets.block_of(one.cell) for one in MEASUREMENTS.values()}
+        return requested.blocks(MEASUREMENTS.values(), asked(), RESULTS)
+    names = {requested.block_of(one.cell) for one in MEASUREMENTS.values()}
     called = {name for name in names if any(f"take_turns_{name}:" in word for word in sys.argv)}
     return {name: list(Agenda.read(agenda_file(name)).measurements()) for name in called}
 

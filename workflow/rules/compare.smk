@@ -1,6 +1,6 @@
 # What changed from one study to another: `snakemake compare --config old=OLD new=NEW [fail_on=slower]`. It needs no
 # study of its own: OLD and NEW are archives, or finished studies in results/.
-from stallpoint.comparison.places import FORMATS, name_of
+from stallpoint.archive.comparison.comparison_files import FORMATS, name_of
 
 
 localrules:

@@ -1,5 +1,5 @@
 # Records in and out: what other programs measured becomes raw records; runs become files that other programs read.
-from stallpoint.kinds import IMPORTED
+from stallpoint.study.kinds import IMPORTED
 
 
 localrules:

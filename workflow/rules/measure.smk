@@ -14,8 +14,8 @@
 # or preempted) leaves its visits: on a cluster it is submitted again and goes on from there.
 import subprocess
 
-from stallpoint import left_jobs
-from stallpoint.kinds import MEASURED
+from stallpoint.slurm import left_jobs
+from stallpoint.study.kinds import MEASURED
 
 MEASUREMENTS = measurements()
 BLOCKS = blocks()

@@ -1,5 +1,5 @@
 # Raw records -> tidy tables -> model tables.
-from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES, TIDY_TABLES
+from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, TIDY_TABLES
 
 
 localrules:

@@ -1,5 +1,5 @@
 # The papers' figures and tables from this study (docs/papers.md), and every model table typeset.
-from stallpoint.papers import PAPERS as PUBLICATIONS
+from stallpoint.report.exhibits import PAPERS as PUBLICATIONS
 
 
 localrules:

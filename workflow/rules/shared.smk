@@ -7,9 +7,9 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 import stallpoint
-from stallpoint.comparison.places import files_of
+from stallpoint.archive.comparison.comparison_files import files_of
 from stallpoint.errors import InputError
-from stallpoint.sources import sources_of
+from stallpoint.study.sources import sources_of
 
 # Where the workflow is, if that is a folder: one that is deployed from a Git host is fetched file by file.
 ROOT = Path(workflow.snakefile).parents[2]

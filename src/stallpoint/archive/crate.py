@@ -23,9 +23,9 @@ from stallpoint.archive.index import CHECKSUMS
 from stallpoint.archive.packing import files_in, sha256
 from stallpoint.archive.provenance import Provenance
 from stallpoint.errors import InputError
-from stallpoint.parquet import files_of, read
-from stallpoint.records import ENVIRONMENTS, RUNS
-from stallpoint.study import Study
+from stallpoint.records.parquet import files_of, read
+from stallpoint.records.tables import ENVIRONMENTS, RUNS
+from stallpoint.study.study import Study
 
 METADATA = "ro-crate-metadata.json"
 MAIN = "Snakefile"
@@ -56,7 +56,7 @@ _SOFTWARE = {
     "torch": ("PyTorch", "https://pytorch.org/"),
     "mpi4py": ("mpi4py", "https://mpi4py.readthedocs.io/"),
 }
-"""Columns of `records.ENVIRONMENTS` with versions of software: name and home page."""
+"""Columns of `tables.ENVIRONMENTS` with versions of software: name and home page."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Run:
     """When the study was measured, and on what."""
 
     cells: Sequence[Mapping[str, Any]]
-    """A row of `records.RUNS` for each cell, and its ``folder``."""
+    """A row of `tables.RUNS` for each cell, and its ``folder``."""
     environments: pa.Table
 
     @property

@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from stallpoint.archive.index import CHECKSUMS, INDEX, Index, from_json, read_index
-from stallpoint.atomic import atomic
-from stallpoint.cells import Cell
 from stallpoint.errors import InputError
-from stallpoint.parquet import open_file, whole, write
-from stallpoint.records import TABLES
-from stallpoint.study import Archive
+from stallpoint.records.atomic import atomic
+from stallpoint.records.parquet import open_file, whole, write
+from stallpoint.records.tables import TABLES
+from stallpoint.study.cells import Cell
+from stallpoint.study.study import Archive
 
 SMALL = 16 * 2**20
 """Bytes up to which a member may be compressed to any size."""

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import stallpoint
-from stallpoint.cell_values import LONGEST, NAME
-from stallpoint.cells import Cell
-from stallpoint.configuration import check
 from stallpoint.errors import InputError
-from stallpoint.kinds import cell_from_json
-from stallpoint.records import SCHEMA_VERSION
+from stallpoint.records.tables import SCHEMA_VERSION
+from stallpoint.study.cell_values import LONGEST, NAME
+from stallpoint.study.cells import Cell
+from stallpoint.study.configuration import check
+from stallpoint.study.kinds import cell_from_json
 
 INDEX = "archive.json"
 CHECKSUMS = "checksums.sha256"

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from stallpoint.archive.names import Names
-from stallpoint.cells import Cell
-from stallpoint.claims.reading import is_file
-from stallpoint.kinds import cell_from_json
-from stallpoint.parquet import read, write
-from stallpoint.records import ACCOUNTING, ENVIRONMENTS, PROBES, RUNS, SLURM_JOBS, STORAGE_PASSES, TABLES
+from stallpoint.records.parquet import read, write
+from stallpoint.records.tables import ACCOUNTING, ENVIRONMENTS, PROBES, RUNS, SLURM_JOBS, STORAGE_PASSES, TABLES
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.paths import is_file
 
 _COMMAND = ("run", "launch")
 """What a command of the user's is started by: texts that can name paths."""

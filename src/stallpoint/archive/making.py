@@ -9,16 +9,16 @@ from typing import Any
 
 import stallpoint
 from stallpoint.archive import citation, guide
+from stallpoint.archive.archive_contents import WORKFLOW, names_in, stage
 from stallpoint.archive.crate import run_of, write_metadata
 from stallpoint.archive.index import read_index
 from stallpoint.archive.leaving_out import without_names
 from stallpoint.archive.names import Names, expand_nodes
 from stallpoint.archive.packing import files_in, pack, write_checksums
 from stallpoint.archive.search import find
-from stallpoint.archive.staging import WORKFLOW, names_in, stage
-from stallpoint.parquet import to_arrow, write
-from stallpoint.records import ACCOUNTING
-from stallpoint.study import Study
+from stallpoint.records.parquet import to_arrow, write
+from stallpoint.records.tables import ACCOUNTING
+from stallpoint.study.study import Study
 
 
 def make_archive(
@@ -34,7 +34,7 @@ def make_archive(
     """Write the zip `target`; returns words that were to be left out and are still in some files (file -> words).
 
     Run from the folder with the results. `workflow` is where the workflow is, `users` are names to be left out,
-    `accounts` rows of `records.ACCOUNTING`. `drawn` are the results that hold names: `draw` is called with the folder
+    `accounts` rows of `tables.ACCOUNTING`. `drawn` are the results that hold names: `draw` is called with the folder
     in which they are to be drawn again.
     """
     about = study.config["archive"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stallpoint.archive.index import CHECKSUMS
-from stallpoint.atomic import atomic
+from stallpoint.records.atomic import atomic
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 """Time of every entry: the earliest that a zip can hold."""

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from stallpoint.archive.entities import Entity, refer, slug
-from stallpoint.kinds import KINDS
-from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES
+from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES
+from stallpoint.study.kinds import KINDS
 
 ENGINE: Entity = {
     "@id": "https://snakemake.github.io",
@@ -64,7 +64,7 @@ _ANALYSIS = (
 class Provenance:
     """The steps of one study's run.
 
-    `runs` are rows of `records.RUNS`, each with its ``folder``; `files` are all that the archive holds, `machines`
+    `runs` are rows of `tables.RUNS`, each with its ``folder``; `files` are all that the archive holds, `machines`
     identifiers of what it ran on.
     """
 

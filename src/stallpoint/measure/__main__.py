@@ -2,8 +2,8 @@
 
 import sys
 
+from stallpoint.errors import program
 from stallpoint.measure.visiting import serve
-from stallpoint.program import program
 
 if __name__ == "__main__":
     with program():

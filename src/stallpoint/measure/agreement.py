@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import torch
 
-from stallpoint.cells import TrainCell
 from stallpoint.errors import CannotRun
-from stallpoint.measure import available_memory
+from stallpoint.measure.machine import available_memory
 from stallpoint.measure.world import World
 from stallpoint.networks import Network
 from stallpoint.networks.description import split_of
 from stallpoint.networks.layers import layers
-from stallpoint.presets import preset_from, to_values
+from stallpoint.strategies.presets import preset_from, to_values
+from stallpoint.study.cells import TrainCell
 
 COPIES = 3
 """Weights, gradients and momenta: what SGD keeps of each value."""

@@ -1,7 +1,7 @@
 """What was set by hand for measuring, each with its reason; what the machine tells is derived from it, by these.
 
 None of them is a quantity of a result: `benchmarks/sensitivity.py` and its test show what half and twice as much do.
-Rules by which records are judged stand beside the rule (`stallpoint.disturbances`, models).
+Rules by which records are judged stand beside the rule (`stallpoint.records.disturbances`, models).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import torch
 
-from stallpoint.cells import Cell
+from stallpoint.study.cells import Cell
 
 set_device = getattr(torch.accelerator, "set_device_index", None) or torch.accelerator.set_device_idx
 current_device = getattr(torch.accelerator, "current_device_index", None) or torch.accelerator.current_device_idx

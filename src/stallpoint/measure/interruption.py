@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from stallpoint import parquet
-from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.measure.recorder import Recorder
-from stallpoint.records import ENVIRONMENTS, SLURM_JOBS
+from stallpoint.records import parquet
+from stallpoint.records.tables import ENVIRONMENTS, SLURM_JOBS
+from stallpoint.study.cells import Cell
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PATIENCE = 60

@@ -5,7 +5,7 @@ How a visit can end:
 - *ok*: the folder holds every table of the cell's kind.
 - *failed*: the cell cannot run here (`CannotRun`, out of memory); the folder holds `runs` with the reason, and the
   ranks go on to the next visit. Where a rank fails while others wait for it inside MPI, the ranks can only be ended
-  by force; `stallpoint.turns.ends` tells that apart from other ends.
+  by force; `stallpoint.schedule.ends` tells that apart from other ends.
 - *error* (`InputError`, a defect): a message, an exit status, no folder. Rows measured until then go where those
   of an interrupted job go (`interruption`).
 """
@@ -26,21 +26,24 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import torch
 
-from stallpoint import parquet
-from stallpoint.cells import Cell
 from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, refusal
-from stallpoint.kinds import kind_of
-from stallpoint.measure import environment, kernels, precision, slurm
 from stallpoint.measure.device import device_of
 from stallpoint.measure.interruption import Interruption, save_rows
+from stallpoint.measure.machine import environment
+from stallpoint.measure.machine.sensors import Sensors, kernel_id
+from stallpoint.measure.machine.sentinel import sentinel_of
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.sensors import Sensors, kernel_id
-from stallpoint.measure.sentinel import sentinel_of
+from stallpoint.measure.training import kernel_library as kernels
+from stallpoint.measure.training import precision
 from stallpoint.measure.world import World, first_process
-from stallpoint.records import CONVERSIONS, ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, STALENESS, VISITS, Table
-from stallpoint.runs import run_row, write_failure
-from stallpoint.turns.ledger import checkpoint_of
+from stallpoint.records import parquet
+from stallpoint.records.tables import CONVERSIONS, ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, STALENESS, VISITS, Table
+from stallpoint.schedule.ledger import checkpoint_of
+from stallpoint.slurm import own_job
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds import kind_of
+from stallpoint.study.runs import run_row, write_failure
 
 EXIT_DEFECT = 1
 _GRACE = 10.0
@@ -129,8 +132,8 @@ class _Visit:
         torch.set_num_threads(self.cell.threads_per_worker)
         precision.allow_only(self.cell.precision)
         kernels.choose(self.cell)
-        job = slurm.own_job() if self.world.rank == 0 else None
-        given = self.world.comm.bcast(slurm.memory_of_node(job))
+        job = own_job.own_job() if self.world.rank == 0 else None
+        given = self.world.comm.bcast(own_job.memory_of_node(job))
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, given))
         if job:
             self.recorder.add(SLURM_JOBS, **job)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stallpoint.cells import Cell, TrainCell
-from stallpoint.parquet import to_arrow
-from stallpoint.records import TABLES, Table
+from stallpoint.records.parquet import to_arrow
+from stallpoint.records.tables import TABLES, Table
+from stallpoint.study.cells import Cell, TrainCell
 
 _Block = tuple[int, dict[str, Any]]
 

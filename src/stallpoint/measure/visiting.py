@@ -1,7 +1,7 @@
 """Processes that visit one cell after another: ``python -m stallpoint.measure RANKS PER_NODE REDUCTION``.
 
 Started once, or once for each rank by an MPI launcher, they import what they need and initialise MPI; then rank 0 takes
-orders from its standard input, and answers on its standard output (`stallpoint.turns.processes` is at the other end of
+orders from its standard input, and answers on its standard output (`schedule.processes` is at the other end of
 both). A line holds the orders for visits that begin at the same moment; the answer comes when the last of them ended.
 Those who are not needed for a visit sleep.
 """
@@ -16,13 +16,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from stallpoint.cells import Cell
 from stallpoint.errors import CannotRun
-from stallpoint.kinds import cell_from_json, kind_of
 from stallpoint.measure import job
-from stallpoint.measure.staging import Staging
+from stallpoint.measure.training.staging import Staging
 from stallpoint.measure.world import World, first_process
-from stallpoint.turns.processes import CANNOT_RUN, ENDED, READY
+from stallpoint.schedule.processes import CANNOT_RUN, ENDED, READY
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds import cell_from_json, kind_of
 
 
 def serve(ranks: int, per_node: int, reduction: str) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from stallpoint.errors import CannotRun
-from stallpoint.measure import mpi_parameters
+from stallpoint.measure.jobs import mpi_parameters
 from stallpoint.measure.mpi import MPI
-from stallpoint.presets import forced
+from stallpoint.strategies.presets import forced
 
 # In Open MPI 5 a message that reaches a rank still inside MPI_Init crashes it, about once in 100 starts on several
 # nodes (open-mpi/ompi issue 12495); waiting, in s, lets all ranks arrive before the first message.
@@ -33,7 +33,7 @@ class World:
     def start(cls, expected_ranks: int, reduction: str = "library") -> Self:
         """Initialise MPI (``MPI_THREAD_MULTIPLE``: a thread may communicate during the backward pass).
 
-        The library is told to reduce by scheme `reduction` of `stallpoint.presets.CHOICES`. Also works without a
+        The library is told to reduce by scheme `reduction` of `strategies.presets.CHOICES`. Also works without a
         launcher when one rank is expected. Raises `CannotRun` where MPI and the launcher disagree about the number
         of ranks, or the library does not serve threads or this scheme.
         """

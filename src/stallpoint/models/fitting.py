@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from stallpoint import disturbances
 from stallpoint.models.answers import (
     amdahl,
     attribution,
@@ -24,7 +23,6 @@ from stallpoint.models.answers import (
     grid,
     halvings,
     hidden_communication,
-    interventions,
     largest_batch,
     median_iterations,
     next_cells,
@@ -40,22 +38,25 @@ from stallpoint.models.answers import (
     validation,
     what_if,
 )
+from stallpoint.models.answers import intervention_savings as interventions
 from stallpoint.models.answers.median_iterations import MedianIteration
 from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import Rows, Tables, of_types
 from stallpoint.models.base.measured import Measured, measured, over_ranks, point_key, presets, trained
 from stallpoint.models.base.statistics import groups
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
-from stallpoint.models.iteration import tables as predictions
+from stallpoint.models.iteration import prediction_tables as predictions
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.prediction import DagModel, learning
-from stallpoint.models.scaling import curves as scaling_curves
-from stallpoint.models.terms import communication, copies, data, matrix_products, pace, peaks, storage
+from stallpoint.models.scaling import study_curves as scaling_curves
+from stallpoint.models.terms import communication, data, matrix_products, pace, peaks, storage_rates
+from stallpoint.models.terms import copy_rates as copies
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
-from stallpoint.presets import PRESETS, Preset, preset_from
-from stallpoint.records import MODEL_TABLES, TABLES
-from stallpoint.stages import Cuts
+from stallpoint.records import disturbances
+from stallpoint.records.tables import MODEL_TABLES, TABLES
+from stallpoint.strategies.division import Cuts
+from stallpoint.strategies.presets import PRESETS, Preset, preset_from
 
 
 def fit(
@@ -77,7 +78,7 @@ def fit(
     epoch_samples: int = utilisation.IMAGENET,
     seed: int = 0,
 ) -> Mapping[str, pd.DataFrame]:
-    """All model tables, by name, with the columns of `records.MODEL_TABLES`; each is computed when it is first read.
+    """All model tables, by name, with the columns of `tables.MODEL_TABLES`; each is computed when it is first read.
 
     `tidy` holds every tidy table by name, empty ones included; those of `trainings.COLUMNS` may come as `parts`
     instead, with whole cells each, so that they need not fit into memory. `nodes` are the node counts to predict beside
@@ -179,8 +180,8 @@ def fit(
         "next_cells": lambda: next_cells.table(
             training, jobs, links, cluster.presets, threshold, available or {}, seed
         ),
-        "storage_rates": lambda: storage.storage_rates(tidy["storage_reads"], tidy["storage_passes"], seed),
-        "storage_operation_rates": lambda: storage.storage_operation_rates(tidy["storage_operations"], seed),
+        "storage_rates": lambda: storage_rates.storage_rates(tidy["storage_reads"], tidy["storage_passes"], seed),
+        "storage_operation_rates": lambda: storage_rates.storage_operation_rates(tidy["storage_operations"], seed),
         "data_share": lambda: data.data_share(placed),
         "feeding": lambda: feeding.table(training, runs),
         "saturation": lambda: saturation.table(reading.together(), nodes, threshold),

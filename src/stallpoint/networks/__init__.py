@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stallpoint.errors import InputError
 from stallpoint.networks.inputs import FASHION_CLASSES, IMAGENET_CLASSES, Images, Inputs, Tokens
@@ -19,8 +19,6 @@ from stallpoint.networks.own import own_network
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from stallpoint.cells import ConvergenceCell, SgemmCell, TrainCell
 
 
 class Network(Protocol):
@@ -395,7 +393,21 @@ NETWORKS: dict[str, RegisteredNetwork] = {
 }
 
 
-def network_of(cell: TrainCell | SgemmCell | ConvergenceCell) -> Network:
+class Trained(Protocol):
+    """A cell that has a network: one of the registry, or (`own_network`) the study's own."""
+
+    @property
+    def network(self) -> str:
+        """The name of the network."""
+        ...
+
+    @property
+    def own_network(self) -> dict[str, Any] | None:
+        """The description of a network of the study's own."""
+        ...
+
+
+def network_of(cell: Trained) -> Network:
     """The network of a cell: one of the registry, or the study's own."""
     return find(cell.network) if cell.own_network is None else own_network(cell.network, cell.own_network)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stallpoint.stages import Cuts
+from stallpoint.strategies.division import Cuts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ def descriptions(own: Iterable[str | Path], archives: Iterable[str | Path]) -> l
 
 
 def cuts_of(layers: pd.DataFrame) -> Cuts:
-    """Where a network can be cut or split, of which these are rows of `records.NETWORK_LAYERS`."""
+    """Where a network can be cut or split, of which these are rows of `tables.NETWORK_LAYERS`."""
     work = layers["multiply_adds"].fillna(0).astype(int)
     handed_on, outputs = (
         tuple(int(size) if size > 0 else None for size in layers[name].fillna(0)) for name in ("handed_on", "outputs")

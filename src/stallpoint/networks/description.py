@@ -15,14 +15,14 @@ from stallpoint.networks.cutting import Cutting
 from stallpoint.networks.layers import layers
 from stallpoint.networks.products import products
 from stallpoint.networks.splitting import splittable
-from stallpoint.stages import Cuts
+from stallpoint.strategies.division import Cuts
 
 _SAMPLES = 2
 """Some networks cannot run on one."""
 
 
 def describe(network: Network) -> list[dict[str, Any]]:
-    """Rows of `records.NETWORK_LAYERS`."""
+    """Rows of `tables.NETWORK_LAYERS`."""
     outline = network.outline()
     try:
         handed_on = Cutting(outline).handed_on(network.takes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from stallpoint.charts.frames import FILTERS
+from stallpoint.report.charts.labels import FILTERS
 
 MOST_ROWS = 500
 """Rows of a table on the page: it grows with the number of charts, not of rows."""

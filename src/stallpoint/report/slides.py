@@ -8,13 +8,8 @@ from textwrap import wrap
 
 import vl_convert as vlc
 
-from stallpoint.atomic import atomic
-from stallpoint.charts import Tables, theme, verdict
-from stallpoint.charts.render import Spec, to_spec
-from stallpoint.charts.web_page import VEGA_LITE
-from stallpoint.conclusions.answers import Answer
-from stallpoint.conclusions.numbers import Conclusions
-from stallpoint.conclusions.words import (
+from stallpoint.findings.conclusions.answers import Answer
+from stallpoint.findings.conclusions.conclusion_words import (
     batch_in_words,
     beyond_in_words,
     cause_in_words,
@@ -26,7 +21,12 @@ from stallpoint.conclusions.words import (
     throughput_in_words,
     trust_in_words,
 )
-from stallpoint.report.answer import places
+from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.records.atomic import atomic
+from stallpoint.report.charts import Tables, theme, verdict_chart
+from stallpoint.report.charts.render import Spec, to_spec
+from stallpoint.report.charts.web_page import VEGA_LITE
+from stallpoint.report.sections.answer_section import places
 
 WIDTH, HEIGHT = 1280, 720
 """Of a slide, pixels."""
@@ -50,7 +50,7 @@ def write_slides(conclusions: Conclusions, tables: Tables, folder: Path) -> None
 def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
     """The slide of one answer as a Vega-Lite spec: what the card says, and the speedup over workers."""
     lines = list(_lines(answer, conclusions))
-    chart = to_spec(verdict.draw(tables, answer["network"], answer["hardware"]))
+    chart = to_spec(verdict_chart.draw(tables, answer["network"], answer["hardware"]))
     config = theme.config()
     letters = {"labelFontSize": _TEXT - 3, "titleFontSize": _TEXT - 2}
     return {

@@ -15,8 +15,8 @@ from stallpoint.storage.files import ImageFiles
 from stallpoint.storage.idx import IdxImages
 from stallpoint.storage.lmdb import LmdbImages
 from stallpoint.storage.mapped import MappedImages
-from stallpoint.storage.memory import OneBatch
-from stallpoint.storage.parquet import ParquetImages
+from stallpoint.storage.memory_format import OneBatch
+from stallpoint.storage.parquet_format import ParquetImages
 from stallpoint.storage.raw import RawImages
 from stallpoint.storage.samples import SampleSet
 from stallpoint.storage.sounds import SoundFiles

@@ -22,14 +22,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
-from stallpoint.measure.progress import Progress
+from stallpoint.records.atomic import atomic
 from stallpoint.storage import FORMATS, Storage
 from stallpoint.storage.files import SmallFiles
 from stallpoint.storage.images import EncodedImages, ImageSet
 from stallpoint.storage.raw import Squares
 from stallpoint.storage.samples import PART, Made, SampleSet, Shape
+from stallpoint.text import Progress
 
 CONVERSION_FILE = "stallpoint-converted.json"
 """Says of a folder what it was made of, and of how many samples."""

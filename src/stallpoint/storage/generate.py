@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from stallpoint.atomic import atomic
 from stallpoint.errors import InputError, Unreadable
-from stallpoint.measure.progress import Progress
+from stallpoint.records.atomic import atomic
 from stallpoint.storage import Storage
 from stallpoint.storage.convert import check_conversion, convert, converted_samples
 from stallpoint.storage.raw import Squares
 from stallpoint.storage.samples import SampleSet, Shape
+from stallpoint.text import Progress
 
 MARKER_FILE = "stallpoint-generated.json"
 """Says which synthetic set a folder holds; folders without it are never overwritten."""

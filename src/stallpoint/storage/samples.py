@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stallpoint.atomic import atomic
 from stallpoint.errors import InputError, Unreadable, reason
 from stallpoint.networks.inputs import Inputs
+from stallpoint.records.atomic import atomic
 
 INDEX_FILE = "stallpoint-index.parquet"
 INDEXES = Path(".stallpoint", "indexes")

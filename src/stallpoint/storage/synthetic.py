@@ -10,8 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.storage.tokens import Sequences
-
 CLASSES = 10
 SOUND_RATE = 16_000
 """Values of a second of sound."""
@@ -44,18 +42,18 @@ def _synthetic_image(random: np.random.Generator) -> bytes:
     return data.getvalue()
 
 
-def synthetic_sequences(samples: int, seed: int, shape: Sequences) -> Iterator[npt.NDArray[np.int64]]:
-    """Sequences of one token more than have a label; each begins with the last token of the one before, as a cut text.
+def synthetic_sequences(samples: int, seed: int, length: int, vocabulary: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield sequences of `length` tokens with a label and one more; each begins with the last token of the one before.
 
     The token of rank r (its number, from 0) has frequency 1 / (r + 1 + `_ZIPF_SHIFT`), the law of Zipf and Mandelbrot,
     and does not depend on those before it.
     """
-    weights = 1 / (np.arange(shape.vocabulary) + 1 + _ZIPF_SHIFT)
+    weights = 1 / (np.arange(vocabulary) + 1 + _ZIPF_SHIFT)
     ends = np.cumsum(weights) / weights.sum()
     last = np.zeros(1, np.int64)
     for number in range(samples):
-        drawn = np.searchsorted(ends, np.random.default_rng([seed, number]).random(shape.sequence_length), side="right")
-        sequence = np.concatenate([last, drawn.clip(max=shape.vocabulary - 1)])
+        drawn = np.searchsorted(ends, np.random.default_rng([seed, number]).random(length), side="right")
+        sequence = np.concatenate([last, drawn.clip(max=vocabulary - 1)])
         last = sequence[-1:]
         yield sequence
 

@@ -11,8 +11,8 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
+from stallpoint.records.atomic import atomic
 from stallpoint.storage.images import IMAGE_SUFFIXES, EncodedImages, suffix_of
 from stallpoint.storage.samples import PART, Entry, Made
 from stallpoint.storage.shards import shards

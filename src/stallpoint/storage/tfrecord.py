@@ -17,10 +17,10 @@ from pathlib import Path
 
 import crc32c
 
-from stallpoint.atomic import atomic
 from stallpoint.errors import InputError
-from stallpoint.protobuf import Buffer, Span, fields, integer, integers, message
+from stallpoint.records.atomic import atomic
 from stallpoint.storage.images import EncodedImages
+from stallpoint.storage.protobuf import Buffer, Span, fields, integer, integers, message
 from stallpoint.storage.samples import PART, Entry, Made
 from stallpoint.storage.shards import shards
 

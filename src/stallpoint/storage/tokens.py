@@ -17,6 +17,7 @@ from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Inputs, Tokens
 from stallpoint.storage.arrays import array, new_array, write_rows
 from stallpoint.storage.samples import Entry, Made, SampleSet, Shape
+from stallpoint.storage.synthetic import synthetic_sequences
 
 FILE = "tokens.npy"
 
@@ -90,10 +91,8 @@ class TokenSequences(SampleSet):
     @classmethod
     def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterator[Made]:
         """A text whose tokens are as frequent as words are, cut into sequences."""
-        from stallpoint.storage.synthetic import synthetic_sequences
-
         assert isinstance(shape, Sequences)
-        for sequence in synthetic_sequences(samples, seed, shape):
+        for sequence in synthetic_sequences(samples, seed, shape.sequence_length, shape.vocabulary):
             yield sequence.astype(shape.dtype).tobytes(), 0
 
     @classmethod

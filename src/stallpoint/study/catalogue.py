@@ -10,19 +10,19 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stallpoint import commands
-from stallpoint.configuration import unknown
 from stallpoint.errors import InputError
-from stallpoint.exchange.all_reduce_logs import FORMATS as LOG_FORMATS
-from stallpoint.exchange.all_reduce_logs import PROFILER
+from stallpoint.inputs.all_reduce_logs import FORMATS as LOG_FORMATS
+from stallpoint.inputs.all_reduce_logs import PROFILER
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.own import own_network
-from stallpoint.presets import CHOICES, COMMUNICATORS, OPERATIONS, Preset, presets_of
-from stallpoint.recipes import CHOICES as RECIPE_CHOICES
-from stallpoint.recipes import Search, recipes_of
 from stallpoint.storage import FORMATS
+from stallpoint.strategies.presets import CHOICES, COMMUNICATORS, OPERATIONS, Preset, presets_of
+from stallpoint.study import commands
+from stallpoint.study.configuration import unknown
 from stallpoint.study.paths import check_paths
+from stallpoint.study.recipes import CHOICES as RECIPE_CHOICES
+from stallpoint.study.recipes import Search, recipes_of
 from stallpoint.study.storages import check_storage, shape
 
 REGISTRIES: dict[str, Collection[str]] = {

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from stallpoint.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.errors import InputError
-from stallpoint.exchange.all_reduce_logs import FORMATS, PROFILER
+from stallpoint.inputs.all_reduce_logs import FORMATS, PROFILER
 from stallpoint.networks import NETWORKS
-from stallpoint.presets import NONE, Preset, preset_from, to_values
+from stallpoint.strategies.presets import NONE, Preset, preset_from, to_values
 from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
 
 _COMMON = tuple(one.name for one in fields(Cell))
 

@@ -8,14 +8,14 @@ from functools import partial
 from itertools import count, product, takewhile
 from typing import Any
 
-from stallpoint.algorithms import rounds
-from stallpoint.cells import CommandCell, TrainCell
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
-from stallpoint.presets import NONE, Preset, to_values
+from stallpoint.strategies.algorithms import rounds
+from stallpoint.strategies.presets import NONE, Preset, to_values
 from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue, as_list
+from stallpoint.study.cells import CommandCell, TrainCell
 from stallpoint.study.conditions import Row, condition
-from stallpoint.study.interventions import intervention_cells
+from stallpoint.study.intervention_cells import intervention_cells
 from stallpoint.study.storages import staging
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stallpoint.claims.reading import is_file
 from stallpoint.errors import InputError
 from stallpoint.networks.own import file_of
 
 LONGEST, LONGEST_PART = 4095, 255
 """Bytes that file systems take of a path, and of each name in it."""
+PAPERS = "papers"
+"""Under ``claims`` of a study: all files of resources/claims."""
 _NO_CHARACTER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -36,6 +37,11 @@ def check_paths(config: Mapping[str, Any]) -> None:
         wrong = [f"{where}: {path} is a folder; a file is expected" for where, path in files if os.path.isdir(path)]
     if wrong:
         raise InputError("\n".join(wrong))
+
+
+def is_file(entry: Any) -> bool:
+    """Return whether an entry of a study's ``claims`` names a file of the study's own."""
+    return isinstance(entry, str) and entry != PAPERS
 
 
 def _path(entry: str | Mapping[str, str]) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from stallpoint.cells import (
+from stallpoint.storage import FORMATS
+from stallpoint.strategies.presets import ALL_REDUCE, OPERATIONS
+from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.cells import (
     Cell,
     CollectivesCell,
     CommandCell,
@@ -15,9 +18,6 @@ from stallpoint.cells import (
     StorageCell,
     TrainCell,
 )
-from stallpoint.presets import ALL_REDUCE, OPERATIONS
-from stallpoint.storage import FORMATS
-from stallpoint.study.catalogue import Catalogue, as_list
 from stallpoint.study.storages import staging
 
 

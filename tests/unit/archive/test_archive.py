@@ -16,8 +16,8 @@ from rocrate.rocrate import ROCrate
 from rocrate_community import problems
 
 from stallpoint.archive.search import find, texts
-from stallpoint.parquet import read
-from stallpoint.records import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS
 
 RAW = "results/secret/raw"
 

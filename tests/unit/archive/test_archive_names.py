@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.archive.names import Names, expand_nodes
-from stallpoint.measure.slurm import own_job
+from stallpoint.slurm.own_job import own_job
 
 NAMES = {"nodes": ["n10.site", "n2.site"], "users": ["jdoe"], "root": "/home/jdoe/work"}
 

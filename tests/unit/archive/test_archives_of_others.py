@@ -13,16 +13,16 @@ from archived import ROOT, archive, inside, results, study_of
 
 from stallpoint.archive.further import record_folders, unpack
 from stallpoint.archive.making import make_archive
-from stallpoint.cells import ImportedTrainCell
-from stallpoint.collect import collect
 from stallpoint.errors import InputError
-from stallpoint.exchange.importing import import_cell
-from stallpoint.kinds import cell_from_json
+from stallpoint.explain.importing import import_cell
 from stallpoint.models import fitting
 from stallpoint.networks.described import descriptions
-from stallpoint.parquet import read, read_frames, write
-from stallpoint.records import ENVIRONMENTS, NETWORK_LAYERS, RUNS, TIDY_TABLES
-from stallpoint.study import Study
+from stallpoint.records.parquet import read, read_frames, write
+from stallpoint.records.tables import ENVIRONMENTS, NETWORK_LAYERS, RUNS, TIDY_TABLES
+from stallpoint.study.cells import ImportedTrainCell
+from stallpoint.study.collect import collect
+from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.study import Study
 
 ALONE: dict[str, Any] = {"hardware": {}, "matrix": [], "storage": {}}
 

@@ -17,20 +17,30 @@ import pyarrow.parquet as pq
 import pytest
 from synthetic import Truth, study
 
-from stallpoint.comparison.answers import FAIL_ON, MOVED, compare, fails, records
-from stallpoint.comparison.change import BETTER, LEVEL, SAME, WORSE, beside_others, changes, judged, paired, together
-from stallpoint.comparison.history import STEADY, fitted, history
-from stallpoint.comparison.history_page import to_html as history_html
-from stallpoint.comparison.history_page import to_json as history_json
-from stallpoint.comparison.places import FOLDER, FORMATS
-from stallpoint.comparison.reading import NEEDED, Results, read_results
-from stallpoint.comparison.words import summary
-from stallpoint.comparison.writing import write_comparison
+from stallpoint.archive.comparison.change import (
+    BETTER,
+    LEVEL,
+    SAME,
+    WORSE,
+    beside_others,
+    changes,
+    judged,
+    paired,
+    together,
+)
+from stallpoint.archive.comparison.changes import FAIL_ON, MOVED, compare, fails, records
+from stallpoint.archive.comparison.compared_results import NEEDED, Results, read_results
+from stallpoint.archive.comparison.comparison_files import FOLDER, FORMATS
+from stallpoint.archive.comparison.comparison_words import summary
+from stallpoint.archive.comparison.history import STEADY, fitted, history
+from stallpoint.archive.comparison.history_page import to_html as history_html
+from stallpoint.archive.comparison.history_page import to_json as history_json
+from stallpoint.archive.comparison.writing import write_comparison
 from stallpoint.errors import InputError
 from stallpoint.models.base.frames import frame
 from stallpoint.models.base.measured import POINT, SERIES
-from stallpoint.parquet import read, write
-from stallpoint.records import COMPARISON, DISTURBANCES, ENVIRONMENTS, STALLING
+from stallpoint.records.parquet import read, write
+from stallpoint.records.tables import COMPARISON, DISTURBANCES, ENVIRONMENTS, STALLING
 
 ROOT = Path(__file__).parents[3]
 LAYER = ("layer",)

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import yaml
 
-from stallpoint.claims.language import Claim
-from stallpoint.claims.reading import PAPERS, PAPERS_FILES, claim_files, own_claims, read_claims
 from stallpoint.errors import InputError
-from stallpoint.records import SERIES
+from stallpoint.findings.claims.claim_files import PAPERS_FILES, claim_files, own_claims, read_claims
+from stallpoint.findings.claims.language import Claim
+from stallpoint.records.tables import SERIES
+from stallpoint.report.charts import CHARTS
+from stallpoint.study.paths import PAPERS
 
 SHIPPED = Path(__file__).parents[3] / "resources/claims"
 QUANTITY: dict[str, Any] = {
@@ -29,12 +31,12 @@ ENTRY: dict[str, Any] = {
 def own(quantity: Mapping[str, Any] | None = None, **changes: Any) -> Claim:
     """The example as a claim of a study, with some entries changed; None takes an entry away."""
     entry = {**ENTRY, "quantity": {**QUANTITY, **(quantity or {})}, **changes}
-    (claim,) = own_claims([{key: value for key, value in entry.items() if value is not None}])
+    (claim,) = own_claims([{key: value for key, value in entry.items() if value is not None}], CHARTS)
     return claim
 
 
 def test_every_shipped_file_is_valid_and_ids_are_unique() -> None:
-    claims = read_claims(claim_files([PAPERS], [str(SHIPPED / name) for name in PAPERS_FILES]))
+    claims = read_claims(claim_files([PAPERS], [str(SHIPPED / name) for name in PAPERS_FILES]), charts=CHARTS)
     by_paper = {paper: [claim for claim in claims if claim.paper == paper] for paper in {c.paper for c in claims}}
     assert len(by_paper) == len(PAPERS_FILES)
     assert min(len(by_paper["Keuper & Pfreundt (2016)"]), len(by_paper["Shi et al. (2018)"])) >= 20
@@ -166,7 +168,7 @@ def test_what_is_wrong_is_refused_by_name(quantity: dict[str, Any], changes: dic
 
 def test_the_message_names_the_entry_of_the_study() -> None:
     with pytest.raises(InputError, match=r"^claims\[2\] \(stalls-early\)\.chart: unknown chart"):
-        own_claims([PAPERS, "other.yaml", {**ENTRY, "chart": "none"}])
+        own_claims([PAPERS, "other.yaml", {**ENTRY, "chart": "none"}], CHARTS)
 
 
 def test_the_message_names_the_file(tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_the_message_names_the_file(tmp_path: Path) -> None:
     }.items():
         path.write_text(content)
         with pytest.raises(InputError, match=f"^{path}: .*{message}"):
-            read_claims([path])
+            read_claims([path], charts=CHARTS)
     with pytest.raises(InputError, match="no such file of claims"):
         read_claims([tmp_path / "absent.yaml"])
 

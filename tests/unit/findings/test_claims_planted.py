@@ -6,11 +6,12 @@ import pytest
 from claim_tables import another, conditions, is_exact, one_side, planted, targets, together
 from test_claims_language import documented
 
-from stallpoint.claims.judge import judge
-from stallpoint.claims.language import Claim, where_in_words
-from stallpoint.claims.quantity import Evidence
-from stallpoint.claims.reading import PAPERS, claim_files, read_claims
-from stallpoint.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED
+from stallpoint.findings.claims.claim_files import claim_files, read_claims
+from stallpoint.findings.claims.judge import judge
+from stallpoint.findings.claims.language import Claim, where_in_words
+from stallpoint.findings.claims.quantity import Evidence
+from stallpoint.findings.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED
+from stallpoint.study.paths import PAPERS
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))
 CLAIMS = [claim for claim in read_claims(claim_files([PAPERS], SHIPPED), documented()) if claim.quantity]

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from published_claims import published
 
-from stallpoint.claims.judge import Judged, judge
-from stallpoint.claims.reading import PAPERS, claim_files, read_claims
-from stallpoint.claims.verdict import HOLDS, UNCLEAR, UNTESTED
+from stallpoint.findings.claims.claim_files import claim_files, read_claims
+from stallpoint.findings.claims.judge import Judged, judge
+from stallpoint.findings.claims.verdict import HOLDS, UNCLEAR, UNTESTED
+from stallpoint.study.paths import PAPERS
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))
 PICTURE = "the figure is a picture, the text gives no number"

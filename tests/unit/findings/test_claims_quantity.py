@@ -9,13 +9,13 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.claims.facts import Facts, facts
-from stallpoint.claims.judge import judge, rows
-from stallpoint.claims.language import Claim, Quantity
-from stallpoint.claims.quantity import Evidence, Number, difference, numbers, ratio
-from stallpoint.claims.reading import own_claims
-from stallpoint.parquet import to_arrow
-from stallpoint.records import CLAIMS, TABLES
+from stallpoint.findings.claims.claim_files import own_claims
+from stallpoint.findings.claims.facts import Facts, facts
+from stallpoint.findings.claims.judge import judge, rows
+from stallpoint.findings.claims.language import Claim, Quantity
+from stallpoint.findings.claims.quantity import Evidence, Number, difference, numbers, ratio
+from stallpoint.records.parquet import to_arrow
+from stallpoint.records.tables import CLAIMS, TABLES
 
 FACTS: Facts = {"hardware.device": {"xeon": "cpu", "k80": "cuda"}}
 

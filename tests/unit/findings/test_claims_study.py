@@ -11,18 +11,19 @@ from once import Once
 from synthetic import NETWORK, Layer, Truth
 from test_claims_language import documented
 
-from stallpoint.claims import words
-from stallpoint.claims.facts import Facts
-from stallpoint.claims.judge import Judged, judge
-from stallpoint.claims.quantity import Evidence
-from stallpoint.claims.reading import OWN, PAPERS, claim_files, read_claims
-from stallpoint.claims.verdict import UNTESTED
-from stallpoint.markdown import plain
+from stallpoint.findings.claims import claim_words
+from stallpoint.findings.claims.claim_files import OWN, claim_files, read_claims
+from stallpoint.findings.claims.facts import Facts
+from stallpoint.findings.claims.judge import Judged, judge
+from stallpoint.findings.claims.quantity import Evidence
+from stallpoint.findings.claims.verdict import UNTESTED
 from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
-from stallpoint.presets import PRESETS
-from stallpoint.records import CONVERGENCE_RUNS, EXTRAPOLATED_TABLES, INSTRUMENTATION
-from stallpoint.report.claims import claims_section
+from stallpoint.records.tables import CONVERGENCE_RUNS, EXTRAPOLATED_TABLES, INSTRUMENTATION
+from stallpoint.report.sections.claims_section import claims_section
+from stallpoint.strategies.presets import PRESETS
+from stallpoint.study.paths import PAPERS
+from stallpoint.text import plain
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))
 DEVICES = {"xeon": "cpu", "k80-4gpu": "cuda", "v100-4gpu": "cuda"}
@@ -124,7 +125,9 @@ def judged(once: Once) -> dict[str, Judged]:
 
 
 def test_every_claim_selects_something(judged: dict[str, Judged]) -> None:
-    untested = {name: words.combinations(claim)[1] for name, claim in judged.items() if claim["verdict"] == UNTESTED}
+    untested = {
+        name: claim_words.combinations(claim)[1] for name, claim in judged.items() if claim["verdict"] == UNTESTED
+    }
     assert set(untested) == NO_TABLE, untested
 
 
@@ -150,7 +153,7 @@ def test_verdicts_whose_answer_is_known(judged: dict[str, Judged]) -> None:
 def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str, Judged]) -> None:
     claims = list(judged.values())
     assert json.loads(json.dumps(claims, allow_nan=False)) == claims
-    markdown, html = "\n\n".join(words.blocks(claims)), claims_section(claims).html
+    markdown, html = "\n\n".join(claim_words.blocks(claims)), claims_section(claims).html
     for claim in claims:
         assert f"| {plain(claim['sentence'])} | " in markdown
         assert f'id="claim-{claim["id"]}"' in html
@@ -162,16 +165,16 @@ def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str,
 def test_claims_of_papers_and_of_the_study_are_counted_apart(judged: dict[str, Judged]) -> None:
     claims = list(judged.values())
     own = [claim for claim in claims if claim["paper"] == OWN]
-    papers, this_study = words.summary_lines(claims)
+    papers, this_study = claim_words.summary_lines(claims)
     assert papers.startswith("of papers: ")
     assert f"{len(NO_TABLE)} not tested" in papers
     assert this_study.startswith("of this study: ")
-    assert list(words.summary_lines(own)) == [this_study]
+    assert list(claim_words.summary_lines(own)) == [this_study]
 
 
 def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -> None:
     claim = {**judged["lrn-negligible"], "sentence": "a | b <script>", "paper": "A & B <i>"}
-    markdown = "\n".join(words.blocks([claim]))
+    markdown = "\n".join(claim_words.blocks([claim]))
     assert "a \\| b &lt;script>" in markdown
     assert "### A & B &lt;i>" in markdown
     html = claims_section([claim]).html
@@ -180,4 +183,4 @@ def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -
 
 
 def test_without_claims_nothing_is_said_of_them() -> None:
-    assert list(words.blocks([])) == list(words.summary_lines([])) == []
+    assert list(claim_words.blocks([])) == list(claim_words.summary_lines([])) == []

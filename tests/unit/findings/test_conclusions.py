@@ -9,14 +9,9 @@ from once import Once
 from sample_cells import TRAIN
 from synthetic import CRITICAL, Layer, Truth, study
 
-from stallpoint.conclusions.alike import alike
-from stallpoint.conclusions.answers import answers, leading
-from stallpoint.conclusions.details import details
-from stallpoint.conclusions.numbers import _left_out, _slow_nodes, conclude
-from stallpoint.conclusions.page import page
-from stallpoint.conclusions.storages import answered, saturation, starving_in_words
-from stallpoint.conclusions.summary import summary
-from stallpoint.conclusions.words import (
+from stallpoint.findings.conclusions.alike import alike
+from stallpoint.findings.conclusions.answers import answers, leading
+from stallpoint.findings.conclusions.conclusion_words import (
     beyond_in_words,
     cause_in_words,
     gain_in_words,
@@ -31,9 +26,14 @@ from stallpoint.conclusions.words import (
     verdict_in_short,
     verdict_in_words,
 )
+from stallpoint.findings.conclusions.conclusions_page import page
+from stallpoint.findings.conclusions.details import details
+from stallpoint.findings.conclusions.numbers import _left_out, _slow_nodes, conclude
+from stallpoint.findings.conclusions.storage_tables import answered, saturation, starving_in_words
+from stallpoint.findings.conclusions.summary import summary
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.fitting import fit
-from stallpoint.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS
 
 
 def concluded(records: dict[str, pd.DataFrame], nodes: list[int]) -> dict[str, Any]:

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pandas as pd
 
-from stallpoint.conclusions.target_words import lead, lines
-from stallpoint.conclusions.targets import targets
+from stallpoint.findings.conclusions.target_findings import targets
+from stallpoint.findings.conclusions.target_words import lead, lines
 
 PLACE = {"network": "lenet", "hardware": "local", "storage": "train", "target": 0.8, "workers_per_node": 1}
 

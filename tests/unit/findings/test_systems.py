@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from stallpoint.conclusions.systems import COLUMNS, systems
+from stallpoint.findings.conclusions.systems import COLUMNS, systems
 from stallpoint.report.slides import slide, write_slides
 
 ROOT = Path(__file__).parents[3]

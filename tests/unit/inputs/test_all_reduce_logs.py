@@ -8,7 +8,7 @@ import pytest
 from all_reduce_samples import SIZES, microseconds, nccl_tests, osu
 
 from stallpoint.errors import InputError
-from stallpoint.exchange.all_reduce_logs import FORMATS, AllReduce, read_log
+from stallpoint.inputs.all_reduce_logs import FORMATS, AllReduce, read_log
 
 LINE = "        1024           256     float     sum      -1    "
 

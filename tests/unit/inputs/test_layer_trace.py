@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from table_vi import TABLE_VI, table_vi
 
 from stallpoint.errors import InputError
-from stallpoint.exchange.layer_trace import TracedIteration, TracedLayer, from_text, to_text
+from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, from_text, to_text
 from stallpoint.networks import find
 from stallpoint.networks.layers import layers
 

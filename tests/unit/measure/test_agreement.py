@@ -7,7 +7,7 @@ from visiting_cells import train
 from stallpoint.errors import CannotRun
 from stallpoint.measure import agreement
 from stallpoint.networks import find
-from stallpoint.presets import PRESETS, to_values
+from stallpoint.strategies.presets import PRESETS, to_values
 
 WFBP = to_values(PRESETS["wfbp"].preset)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from stallpoint.measure import available_memory
-from stallpoint.measure.slurm import memory_of_node
+from stallpoint.measure.machine import available_memory
+from stallpoint.slurm.own_job import memory_of_node
 
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 MOUNTS = {

@@ -9,9 +9,10 @@ from launching import run_job
 from little import QUICK
 from resident_ranks import Ranks
 
-from stallpoint.cells import CollectivesCell
-from stallpoint.measure import constants, contention
-from stallpoint.presets import OPERATIONS
+from stallpoint.measure import constants
+from stallpoint.measure.jobs import co_running
+from stallpoint.strategies.presets import OPERATIONS
+from stallpoint.study.cells import CollectivesCell
 
 pytestmark = pytest.mark.ranks
 
@@ -101,13 +102,13 @@ def test_computing_goes_on_as_long_as_messages_are_under_way(tables: dict[str, p
 def test_computing_ends_with_the_piece_in_which_the_last_message_returned() -> None:
     returned = iter([False, False, True])
     pieces: list[None] = []
-    count, seconds = contention._computed(lambda: pieces.append(None), lambda: next(returned))
+    count, seconds = co_running._computed(lambda: pieces.append(None), lambda: next(returned))
     assert count == len(pieces) == 3
     assert seconds > 0
 
 
 def test_computing_takes_one_piece_at_least() -> None:
-    assert contention._computed(lambda: None, lambda: True)[0] == 1
+    assert co_running._computed(lambda: None, lambda: True)[0] == 1
 
 
 def test_each_rank_computes_alone_once_in_a_visit_for_as_long_as_a_pass_takes(tables: dict[str, pd.DataFrame]) -> None:

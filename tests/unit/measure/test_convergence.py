@@ -14,20 +14,20 @@ import pytest
 from launching import end_of_job, run_job
 from resident_ranks import Ranks
 
-from stallpoint import parquet
-from stallpoint.cells import ConvergenceCell
-from stallpoint.completeness import Record
 from stallpoint.errors import InputError
-from stallpoint.kinds import cell_from_json
-from stallpoint.measure import checkpoint
-from stallpoint.measure.convergence import split
-from stallpoint.measure.evaluation import InTurn
+from stallpoint.measure.jobs.convergence import split
+from stallpoint.measure.training import checkpoint
+from stallpoint.measure.training.evaluation import InTurn
 from stallpoint.measure.world import World
-from stallpoint.presets import PRESETS
-from stallpoint.presets import to_values as preset_values
-from stallpoint.recipes import Recipe, to_values
-from stallpoint.records import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, RUNS, STALENESS, Table
-from stallpoint.turns.ledger import Measurement
+from stallpoint.records import parquet
+from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, RUNS, STALENESS, Table
+from stallpoint.schedule.ledger import Measurement
+from stallpoint.strategies.presets import PRESETS
+from stallpoint.strategies.presets import to_values as preset_values
+from stallpoint.study.cells import ConvergenceCell
+from stallpoint.study.completeness import Record
+from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.recipes import Recipe, to_values
 
 SAMPLES = 250
 CLASSES = 5

@@ -9,12 +9,12 @@ from launching import run_job
 from resident_ranks import Ranks
 from synthetic import study
 
-from stallpoint import parquet
-from stallpoint.cells import CopiesCell
-from stallpoint.measure import copies
-from stallpoint.measure.caches import Caches
-from stallpoint.models.terms.copies import copy_rates
-from stallpoint.records import COPIES
+from stallpoint.measure.jobs import copies
+from stallpoint.measure.machine.caches import Caches
+from stallpoint.models.terms.copy_rates import copy_rates
+from stallpoint.records import parquet
+from stallpoint.records.tables import COPIES
+from stallpoint.study.cells import CopiesCell
 
 pytestmark = pytest.mark.ranks
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from stallpoint.cells import CollectivesCell
 from stallpoint.errors import CannotRun
-from stallpoint.measure.environment import choose_gpu, cpu_model, describe, git_state
+from stallpoint.measure.machine.environment import choose_gpu, cpu_model, describe, git_state
 from stallpoint.measure.world import World
-from stallpoint.records import ENVIRONMENTS
+from stallpoint.records.tables import ENVIRONMENTS
+from stallpoint.study.cells import CollectivesCell
 
 
 def cell(*, anonymise: bool) -> CollectivesCell:

@@ -12,19 +12,19 @@ from report_samples import NOTHING
 from synthetic import Truth, study
 from visiting_cells import train
 
-from stallpoint.cells import InterventionCell, TrainCell
-from stallpoint.interventions import INTERVENTIONS
-from stallpoint.measure.pipeline import InputPipeline
-from stallpoint.measure.substitutes import FixedMiniBatch, SyntheticData
+from stallpoint.measure.training.pipeline import InputPipeline
+from stallpoint.measure.training.substitutes import FixedMiniBatch, SyntheticData
 from stallpoint.models.answers.critical_path import CAUSE_OF
 from stallpoint.models.fitting import fit
 from stallpoint.networks import find
-from stallpoint.presets import PRESETS
-from stallpoint.report.interventions import interventions as section
+from stallpoint.report.sections.interventions_section import interventions as section
+from stallpoint.schedule.next_visit import series_of
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.study.interventions import intervention_cells
-from stallpoint.turns.choice import series_of
+from stallpoint.strategies.presets import PRESETS
+from stallpoint.study.cells import InterventionCell, TrainCell
+from stallpoint.study.intervention_cells import intervention_cells
+from stallpoint.study.interventions import INTERVENTIONS
 
 pytestmark = pytest.mark.ranks
 

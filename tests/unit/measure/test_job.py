@@ -14,18 +14,19 @@ import torch
 from launching import end_of_job, run_job, start_job
 from resident_ranks import Ranks
 
-from stallpoint import parquet
-from stallpoint.cells import CollectivesCell, TrainCell
 from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError
-from stallpoint.measure import job, optimiser
+from stallpoint.measure import job
 from stallpoint.measure.interruption import interrupted_folder, spare_folder
 from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.training import optimiser
 from stallpoint.measure.world import World
-from stallpoint.presets import PRESETS
-from stallpoint.records import COLLECTIVES, RUNS
+from stallpoint.records import parquet
+from stallpoint.records.tables import COLLECTIVES, RUNS
+from stallpoint.schedule.ends import End
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.turns.ends import End
+from stallpoint.strategies.presets import PRESETS
+from stallpoint.study.cells import CollectivesCell, TrainCell
 
 pytestmark = pytest.mark.ranks
 

@@ -10,10 +10,10 @@ from sample_cells import TRAIN
 from torch.autograd.profiler import profile
 
 from stallpoint.errors import CannotRun
-from stallpoint.kinds import cell_from_json
-from stallpoint.measure import kernels
-from stallpoint.measure.libraries import blas, cudnn_version, driver_version, libraries
-from stallpoint.measure.rated_clocks import cpu_clocks
+from stallpoint.measure.machine.libraries import blas, cudnn_version, driver_version, libraries
+from stallpoint.measure.machine.rated_clocks import cpu_clocks
+from stallpoint.measure.training import kernel_library
+from stallpoint.study.kinds import cell_from_json
 
 CPU = torch.device("cpu")
 
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     yield
-    kernels.choose(TRAIN)
+    kernel_library.choose(TRAIN)
 
 
 def convolves_with_onednn() -> bool:
@@ -33,14 +33,14 @@ def convolves_with_onednn() -> bool:
 
 @pytest.mark.parametrize("chosen", [True, False, None])
 def test_a_convolution_takes_onednn_where_the_record_says_so(chosen: bool | None) -> None:
-    kernels.choose(replace(TRAIN, onednn=chosen))
+    kernel_library.choose(replace(TRAIN, onednn=chosen))
     assert libraries(CPU)["onednn_in_force"] == convolves_with_onednn() == (chosen is not False)
 
 
 @pytest.mark.skipif(torch.backends.cudnn.is_available(), reason="this PyTorch has cuDNN, so that it can be asked for")
 def test_a_library_that_pytorch_has_not_cannot_be_asked_for() -> None:
     with pytest.raises(CannotRun, match=r"no cuDNN.*\(cudnn: true\)"):
-        kernels.choose(replace(TRAIN, device="cuda", cudnn=True))
+        kernel_library.choose(replace(TRAIN, device="cuda", cudnn=True))
 
 
 def test_a_cell_that_leaves_libraries_to_pytorch_says_nothing_of_them() -> None:

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import HostClock
-from stallpoint.measure.layer_timing import LayerTimer, LayerTimes
+from stallpoint.measure.training.layer_timing import LayerTimer, LayerTimes
 from stallpoint.networks.layers import Add, Concat, Loss, layers
 
 

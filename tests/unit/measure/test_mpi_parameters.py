@@ -12,7 +12,7 @@ import pytest
 from mpi_libraries import INTEL_MPI, MPICH, OPEN_MPI, MpiLibrary
 
 from stallpoint.errors import CannotRun
-from stallpoint.measure import mpi_parameters
+from stallpoint.measure.jobs import mpi_parameters
 from stallpoint.measure.world import World
 
 pytestmark = pytest.mark.ranks

@@ -18,11 +18,11 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, dataloader
 
 import stallpoint
 from stallpoint.errors import InputError
-from stallpoint.measure.sensors import cpu_list
-from stallpoint.probing import files
-from stallpoint.probing.exchange import checksum
-from stallpoint.probing.ranks import rank_and_size
-from stallpoint.records import PHASES
+from stallpoint.measure.machine.sensors import cpu_list
+from stallpoint.measure.probe import probe_files
+from stallpoint.measure.probe.gradient_evidence import checksum
+from stallpoint.measure.probe.ranks import rank_and_size
+from stallpoint.records.tables import PHASES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SLEEP = 0.02
@@ -36,13 +36,13 @@ def loader(batches: int) -> DataLoader[tuple[torch.Tensor, ...]]:
     return DataLoader(TensorDataset(torch.randn(2 * batches, 4), torch.randint(0, 2, (2 * batches,))), 2)
 
 
-def found(folder: Path, rank: int = 0) -> files.Found:
-    of_rank = files.read(folder, rank)
+def found(folder: Path, rank: int = 0) -> probe_files.Found:
+    of_rank = probe_files.read(folder, rank)
     assert of_rank is not None
     return of_rank
 
 
-def rows(of_rank: files.Found, table: str) -> pd.DataFrame:
+def rows(of_rank: probe_files.Found, table: str) -> pd.DataFrame:
     frame: pd.DataFrame = of_rank.tables[table].to_pandas()
     return frame
 
@@ -180,8 +180,8 @@ def test_an_exception_leaves_every_iteration_and_its_name(tmp_path: Path) -> Non
 
 
 KILLED = """
-import os, sys, signal, torch, stallpoint, stallpoint.probing.probe
-stallpoint.probing.probe.ITERATIONS_AT_ONCE = 5
+import os, sys, signal, torch, stallpoint, stallpoint.measure.probe.probe
+stallpoint.measure.probe.probe.ITERATIONS_AT_ONCE = 5
 model = torch.nn.Linear(2, 2)
 with stallpoint.probe(model, folder=sys.argv[1]) as probe:
     for number in range(12):
@@ -386,7 +386,7 @@ LIGHTNING = """
 import sys, lightning, torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from stallpoint.probing.pytorch_lightning import ProbeCallback
+from stallpoint.measure.probe.pytorch_lightning import ProbeCallback
 
 class Module(lightning.LightningModule):
     def __init__(self):

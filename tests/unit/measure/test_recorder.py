@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from stallpoint.cells import SgemmCell, TrainCell
+from stallpoint.measure.machine.sensors import Reading, between
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.sensors import Reading, between
-from stallpoint.records import GATHERS, ITERATIONS, LAYERS, SGEMM, Table
+from stallpoint.records.tables import GATHERS, ITERATIONS, LAYERS, SGEMM, Table
+from stallpoint.study.cells import SgemmCell, TrainCell
 
 CELL = TrainCell(
     hardware="cpu", nodes=2, repeat=3, workers_per_node=2, device="cpu", threads_per_worker=1, seed=1,

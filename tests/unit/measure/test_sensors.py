@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.disturbances import members
-from stallpoint.measure.sensors import (
+from stallpoint.measure.machine.sensors import (
     COUNTERS,
     STAT_ERROR,
     STATES,
@@ -27,6 +26,7 @@ from stallpoint.measure.sensors import (
     quota_files,
     usage_of,
 )
+from stallpoint.records.disturbances import members
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 STAT = b"""cpu  80 6 16 900 4 2 2 10 3 1

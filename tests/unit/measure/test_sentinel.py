@@ -4,9 +4,10 @@ import pytest
 import torch
 from resident_ranks import Ranks
 
-from stallpoint.measure import constants, sentinel
-from stallpoint.measure.caches import Caches
-from stallpoint.measure.sentinel import Sentinel
+from stallpoint.measure import constants
+from stallpoint.measure.machine import sentinel
+from stallpoint.measure.machine.caches import Caches
+from stallpoint.measure.machine.sentinel import Sentinel
 from stallpoint.measure.world import World
 
 pytestmark = pytest.mark.ranks

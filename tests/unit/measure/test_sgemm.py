@@ -8,15 +8,16 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from stallpoint.cells import SgemmCell
-from stallpoint.measure import constants, sgemm
-from stallpoint.measure.caches import Caches, of_cpus
+from stallpoint.measure import constants
+from stallpoint.measure.jobs import sgemm
+from stallpoint.measure.machine.caches import Caches, of_cpus
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks import NETWORKS, find
 from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.networks.products import Product, products
-from stallpoint.records import MACHINE, SGEMM
+from stallpoint.records.tables import MACHINE, SGEMM
+from stallpoint.study.cells import SgemmCell
 
 
 def products_of(name: str, batch: int) -> list[Product]:

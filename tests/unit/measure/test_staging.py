@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from visiting_cells import train
 
-from stallpoint.cells import TrainCell
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.staging import Staging
+from stallpoint.measure.training.staging import Staging
 from stallpoint.measure.world import World
-from stallpoint.records import STAGING
+from stallpoint.records.tables import STAGING
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
+from stallpoint.study.cells import TrainCell
 
 SAMPLES = 20  # more than are copied at once
 
 STAGE = """
 import os, sys, time
 from pathlib import Path
-from stallpoint.kinds import cell_from_json
+from stallpoint.study.kinds import cell_from_json
 from stallpoint.measure import staging
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World

@@ -13,16 +13,16 @@ import pytest
 from launching import Plant, run_job
 from resident_ranks import Ranks
 
-from stallpoint import parquet
-from stallpoint.cells import StorageCell
 from stallpoint.errors import EXIT_BAD_INPUT
-from stallpoint.measure import storage_reads
-from stallpoint.measure.origin import Source
-from stallpoint.measure.storage_reads import DROP_CACHES, _fresh, _parts, drop, resident_share
-from stallpoint.records import RUNS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS, VISITS
+from stallpoint.measure.jobs import storage_reads
+from stallpoint.measure.jobs.storage_reads import DROP_CACHES, _fresh, _parts, drop, resident_share
+from stallpoint.measure.machine.origin import Source
+from stallpoint.records import parquet
+from stallpoint.records.tables import RUNS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS, VISITS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import MARKER_FILE, prepare
 from stallpoint.storage.samples import INDEX_FILE, Extent, SampleSet
+from stallpoint.study.cells import StorageCell
 
 pytestmark = pytest.mark.ranks
 

@@ -12,18 +12,19 @@ import torch
 from fake_device import CPU, FakeDevice, Layer
 from torch import nn
 
-from stallpoint.measure import constants, contention
-from stallpoint.measure.bursts import send
+from stallpoint.measure import constants
 from stallpoint.measure.clock import EventClock, clock_for
 from stallpoint.measure.device import in_stream
-from stallpoint.measure.device_prefetch import DevicePrefetch
-from stallpoint.measure.operations import Operation
-from stallpoint.measure.optimiser import Sgd
-from stallpoint.measure.pipeline import MiniBatch
+from stallpoint.measure.jobs import co_running
+from stallpoint.measure.jobs.bursts import send
+from stallpoint.measure.jobs.operations import Operation
+from stallpoint.measure.jobs.train import Iteration, Trainer
 from stallpoint.measure.synchronisation import assembly
-from stallpoint.measure.train import Iteration, Trainer
+from stallpoint.measure.training.device_prefetch import DevicePrefetch
+from stallpoint.measure.training.optimiser import Sgd
+from stallpoint.measure.training.pipeline import MiniBatch
 from stallpoint.measure.world import World
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 SECONDS = {"0": 1.0, "1": 2.0, "2": 4.0}
 """Forward passes; backward passes take twice as long."""
@@ -217,7 +218,7 @@ def test_a_piece_of_computing_waits_for_the_stream_it_is_in(
     device: FakeDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(constants.PIECE_IMAGES, "cpu", 1)
-    compute = contention.backward_of_convolution(CPU)
+    compute = co_running.backward_of_convolution(CPU)
     device.work("before", 3.0)
     compute()
     assert device.asked("synchronize") == [("MainThread", "synchronize", "default")]

@@ -14,20 +14,22 @@ from resident_ranks import RankError, Ranks
 from small_training import EXAMPLES
 from torch import nn
 
-from stallpoint.cells import TrainCell
 from stallpoint.errors import CannotRun, InputError
-from stallpoint.measure import STEP_SIZE, optimiser, train
-from stallpoint.measure.pipeline import MiniBatch
-from stallpoint.measure.precision import in_force
+from stallpoint.measure import STEP_SIZE
+from stallpoint.measure.jobs import train
 from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.training import optimiser
+from stallpoint.measure.training.pipeline import MiniBatch
+from stallpoint.measure.training.precision import in_force
 from stallpoint.measure.world import World
 from stallpoint.networks import find
 from stallpoint.networks.layers import Loss, layers
-from stallpoint.parquet import read
-from stallpoint.presets import PRESETS, Preset, forced, to_values
-from stallpoint.records import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
+from stallpoint.strategies.presets import PRESETS, Preset, forced, to_values
+from stallpoint.study.cells import TrainCell
 
 pytestmark = pytest.mark.ranks
 

@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 from synthetic import Truth, study
 
-from stallpoint.charts import overlap
-from stallpoint.conclusions.details import details
-from stallpoint.conclusions.numbers import conclude
+from stallpoint.findings.conclusions.details import details
+from stallpoint.findings.conclusions.numbers import conclude
 from stallpoint.models.answers import comparisons, traffic
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.base.measured import Measured, measured, over_ranks
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms.trainings import trainings
-from stallpoint.numerals import interval, number
+from stallpoint.report.charts import overlap_chart
+from stallpoint.text import interval, number
 
 RECORDS = study(nodes=(1, 2), prefetches=(0, 2), repeats=2)
 EPOCH = 640_000
@@ -90,7 +90,7 @@ def test_the_cost_of_communication_is_said_in_words_and_on_the_chart(quiet: dict
     more = interval({"value": -row["hidden"], "low": -row["hidden_high"], "high": -row["hidden_low"]}, 1e3, " ms")
     (line,) = (line for line in page.splitlines() if f"wfbp, no prefetch, local: n = 2: {cost}; its isolated" in line)
     assert line.endswith(f", of which nothing is hidden: training loses {more} more")
-    assert f"communicating costs {number(row['cost'])} s (" in json.dumps(overlap.draw(tables).to_dict())
+    assert f"communicating costs {number(row['cost'])} s (" in json.dumps(overlap_chart.draw(tables).to_dict())
     unknown = quiet["hidden_communication"].assign(isolated=float("nan"), hidden=float("nan"))
     page = details(conclude({**tables, "hidden_communication": unknown}))
     assert any(line.endswith(f"wfbp, no prefetch, local: n = 2: {cost}") for line in page.splitlines())

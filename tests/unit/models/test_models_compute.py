@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 from synthetic import NETWORK, Layer, Truth, study
 
-from stallpoint.disturbances import counts
 from stallpoint.errors import InputError
 from stallpoint.models.terms.batch_law import Kernel
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import trainings
+from stallpoint.records.disturbances import counts
 
 OPTIONS = {"nodes": (1, 2), "storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 NONE_DISTURBED = pd.DataFrame({"cell": [], "iteration": []})

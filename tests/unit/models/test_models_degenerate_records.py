@@ -8,7 +8,7 @@ import pytest
 from synthetic import study
 
 from stallpoint.models import fitting
-from stallpoint.records import TABLES
+from stallpoint.records.tables import TABLES
 
 Tidy = dict[str, pd.DataFrame]
 PARTS = ("data_wait", "read", "decode", "forward", "backward", "communication", "exposed_communication", "update")

@@ -11,7 +11,7 @@ from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.communication import all_reduce_parts, nominal
 from stallpoint.models.terms.effects import Messages
 from stallpoint.models.terms.exchanges import of_iteration
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset
 
 ALPHA, BETA = 1e-3, 1e-8
 SIZE = 1e6

@@ -8,13 +8,13 @@ import pytest
 from once import Once
 from synthetic import CRITICAL, study
 
-from stallpoint import parquet
 from stallpoint.models import fitting
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.base.frames import Tables
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.terms.trainings import COLUMNS
-from stallpoint.records import MODEL_TABLES, TABLES
+from stallpoint.records import parquet
+from stallpoint.records.tables import MODEL_TABLES, TABLES
 
 NODES = [1, 2, 4, 8]
 

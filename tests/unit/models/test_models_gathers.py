@@ -11,8 +11,8 @@ from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.contention import Seen, gathering
 from stallpoint.models.terms.effects import CoRunCost, IsolatedTimes, Messages
 from stallpoint.models.terms.observed import Observed, observe, sending
-from stallpoint.presets import PRESETS
-from stallpoint.records import PHASES
+from stallpoint.records.tables import PHASES
+from stallpoint.strategies.presets import PRESETS
 
 RANDOM = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ from synthetic import Truth, study
 from stallpoint.models.answers.grid import INTERPOLATED, interpolated
 from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.fitting import fit
-from stallpoint.records import WHAT_IF_GRID
+from stallpoint.records.tables import WHAT_IF_GRID
 
 OFF_GRID = {
     "bandwidth": [3, 0.3],

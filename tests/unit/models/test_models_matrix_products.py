@@ -4,10 +4,10 @@ import pytest
 from made_up_products import BANDWIDTH, CALIBRATED, PEAK, TRUE, changing, curves, rows, seconds
 from synthetic import study
 
-from stallpoint.cells import SgemmCell
 from stallpoint.errors import InputError
 from stallpoint.models.terms import matrix_products
-from stallpoint.records import MACHINE
+from stallpoint.records.tables import MACHINE
+from stallpoint.study.cells import SgemmCell
 
 
 @pytest.fixture(scope="module")

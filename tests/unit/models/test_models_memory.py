@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import Truth, study
 
-from stallpoint.cells import TrainCell
-from stallpoint.kinds import cell_from_json
 from stallpoint.models.answers import fits, largest_batch
 from stallpoint.models.base.measured import Point
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms import peaks
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.presets import PRESETS, Preset
-from stallpoint.records import LARGEST_BATCH, MEMORY
-from stallpoint.stages import Cuts
+from stallpoint.records.tables import LARGEST_BATCH, MEMORY
+from stallpoint.strategies.division import Cuts
+from stallpoint.strategies.presets import PRESETS, Preset
+from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds import cell_from_json
 
 TRUTH = Truth()
 AVAILABLE = 2**33

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from synthetic import NETWORK, Truth, study
 
-from stallpoint.cells import TrainCell
 from stallpoint.models.fitting import fit
+from stallpoint.study.cells import TrainCell
 
 NODES = [1, 2, 4, 8, 16, 64, 128]
 AXES = ["scaling", "storage", "sync", "prefetch", "nodes"]

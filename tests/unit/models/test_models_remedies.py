@@ -13,13 +13,13 @@ import yaml
 from planted_problems import FAST, ONE, PROBLEMS, fixed
 from synthetic import Truth, study
 
-from stallpoint.cells import TrainCell
 from stallpoint.models.answers import remedies
 from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.fitting import fit
-from stallpoint.presets import PRESETS, presets_of, to_values
-from stallpoint.study import expand
+from stallpoint.strategies.presets import PRESETS, presets_of, to_values
+from stallpoint.study.cells import TrainCell
+from stallpoint.study.study import expand
 
 SCHEMA = yaml.safe_load((Path(__file__).parents[3] / "workflow/schemas/study.schema.yaml").read_text())
 

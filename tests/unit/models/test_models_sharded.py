@@ -16,8 +16,8 @@ from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.terms.communication import WhileComputing, all_reduce_parts, nominal
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.presets import ALL_GATHER, ALL_REDUCE, OPERATIONS, PRESETS, Preset
-from stallpoint.stages import Cuts
+from stallpoint.strategies.division import Cuts
+from stallpoint.strategies.presets import ALL_GATHER, ALL_REDUCE, OPERATIONS, PRESETS, Preset
 
 NAMES = ("block1.fc", "block2.fc", "block3.fc", "block4.fc")
 BYTES, HANDED_ON = 4_000_000, 100_000

@@ -14,7 +14,7 @@ from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.models.scaling.curves import underlying
+from stallpoint.models.scaling.study_curves import underlying
 
 SIX, NINE = tuple(2**power for power in range(6)), tuple(2**power for power in range(9))
 draws = st.lists(st.lists(st.floats(-0.5, 0.7), min_size=20, max_size=20), min_size=1, max_size=5)

@@ -22,7 +22,7 @@ from stallpoint.models.convergence.steps import (
     steps_of,
     table,
 )
-from stallpoint.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS
 
 PRESETS_KNOWN = {name: known.preset for name, known in PRESETS.items()}
 BATCHES = [8, 16, 32, 64, 128, 256, 512, 1024]

@@ -6,7 +6,7 @@ import pytest
 from synthetic import OPERATIONS, Truth, study
 
 from stallpoint.errors import InputError
-from stallpoint.models.terms.storage import storage_operation_rates, storage_rates
+from stallpoint.models.terms.storage_rates import storage_operation_rates, storage_rates
 
 TRUTH = Truth()
 

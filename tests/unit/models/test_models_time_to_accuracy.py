@@ -14,7 +14,7 @@ from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.convergence.steps import Steps, steps_of
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 NODES = (1, 2, 4, 8)
 BATCH = 16

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from synthetic import Truth, study
 
-from stallpoint.cells import TrainCell
-from stallpoint.kinds import cell_from_json
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import all_reduce_seconds
+from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds import cell_from_json
 
 INSIDE = [(1, 1), (1, 2), (1, 4), (1, 8)]
 OPTIONS = {

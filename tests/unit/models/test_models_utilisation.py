@@ -5,7 +5,7 @@ import pytest
 from synthetic import NETWORK, Truth, study
 
 from stallpoint.models.fitting import fit
-from stallpoint.presets import NONE
+from stallpoint.strategies.presets import NONE
 
 WORK, EPOCH, TOKENS = 7.0e8, 500_000, 1024
 RATED = {"flops": 1.0e12, "link": 1.25e9, "power": 400.0}

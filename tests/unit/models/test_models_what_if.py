@@ -10,7 +10,7 @@ from synthetic import Layer, Truth, study
 from stallpoint.models.answers.what_if import AS_MEASURED, Link, Scenario, _with_launches, scenarios
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms.compute import Times
-from stallpoint.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS
 
 ONE: dict[str, Any] = {"storages": ("local",), "prefetches": (0,), "compute_batches": (64, 32, 16, 8, 4, 2, 1)}
 TRUTH = Truth(noise=0.001)

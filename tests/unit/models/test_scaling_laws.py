@@ -12,13 +12,13 @@ from synthetic import Truth, study
 from stallpoint.errors import InputError
 from stallpoint.models.fitting import fit
 from stallpoint.models.scaling import noise
-from stallpoint.models.scaling.choice import choose
 from stallpoint.models.scaling.extrapolation import extrapolate
 from stallpoint.models.scaling.laws import LAWS, Law, Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood
-from stallpoint.models.scaling.places import MOST_PLACES, Places, Series
 from stallpoint.models.scaling.posterior import posterior
-from stallpoint.models.scaling.tables import DOUBLINGS, MEASURED, extrapolated
+from stallpoint.models.scaling.scaling_law_choice import choose
+from stallpoint.models.scaling.scaling_tables import DOUBLINGS, MEASURED, extrapolated
+from stallpoint.models.scaling.series_placement import MOST_PLACES, Places, Series
 
 BY_NAME = {law.name: law for law in LAWS}
 COUNTS = [1, 2, 4, 8, 16, 32]

@@ -29,21 +29,21 @@ from planted import curves as planted_curves
 from synthetic import NETWORK, Layer, Truth, study
 from visiting_cells import train
 
-from stallpoint import disturbances
 from stallpoint.measure import constants
-from stallpoint.measure.sgemm import settled
+from stallpoint.measure.jobs.sgemm import settled
 from stallpoint.measure.synchronisation.merging import calibrated
-from stallpoint.merging import end, merged
 from stallpoint.models.answers import next_cells
 from stallpoint.models.answers.attribution import DOMINANT, losses, verdicts
 from stallpoint.models.answers.stalling import tables as stalling
 from stallpoint.models.base import statistics
 from stallpoint.models.base.measured import measured
 from stallpoint.models.fitting import fit
-from stallpoint.models.scaling import choice, extrapolation, laws, places, posterior
-from stallpoint.models.scaling import curves as scaling_curves
+from stallpoint.models.scaling import extrapolation, laws, posterior
+from stallpoint.models.scaling import scaling_law_choice as choice
+from stallpoint.models.scaling import series_placement as places
+from stallpoint.models.scaling import study_curves as scaling_curves
 from stallpoint.models.scaling.laws import LAWS, Law, Model, Prior
-from stallpoint.models.scaling.places import Places
+from stallpoint.models.scaling.series_placement import Places
 from stallpoint.models.terms import (
     batch_law,
     communication,
@@ -58,11 +58,13 @@ from stallpoint.models.terms.batch_law import Kernel
 from stallpoint.models.terms.communication import all_reduce_seconds
 from stallpoint.models.terms.contention import USUAL
 from stallpoint.models.terms.effects import FAIR_SHARE
-from stallpoint.records import MACHINE
-from stallpoint.turns import beside
-from stallpoint.turns import choice as turns_choice
-from stallpoint.turns.beside import SideBySide
-from stallpoint.turns.choice import Speedup, Visited
+from stallpoint.records import disturbances
+from stallpoint.records.tables import MACHINE
+from stallpoint.schedule import beside
+from stallpoint.schedule import next_visit as turns_choice
+from stallpoint.schedule.beside import SideBySide
+from stallpoint.schedule.next_visit import Speedup, Visited
+from stallpoint.strategies.mg_wfbp import end, merged
 
 
 @dataclass(frozen=True)

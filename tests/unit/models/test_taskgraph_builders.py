@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.messages import messages
 from stallpoint.models.taskgraph import (
     Costs,
     Kind,
@@ -18,7 +17,8 @@ from stallpoint.models.taskgraph import (
     iteration_tasks,
     schedule,
 )
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.strategies.messages import messages
+from stallpoint.strategies.presets import PRESETS, Preset
 
 SENT = [Message((layer,), seconds) for layer, seconds in ((2, 3), (1, 3), (0, 1))]
 COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), messages=SENT, update=1)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stallpoint.models.taskgraph import Costs, Message, equation, iteration_tasks, schedule
-from stallpoint.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS
 
 times = st.floats(0, 10)
 LAYERS = st.integers(1, 6)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models.taskgraph import StageCosts, pipeline_tasks, schedule
-from stallpoint.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS
 
 PIPELINE = PRESETS["pipeline"].preset
 SECONDS = st.floats(0.1, 5)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stallpoint.models.taskgraph import Message, ShardedCosts, runs_of, schedule, sharded_tasks
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset
 
 FSDP = PRESETS["fsdp"].preset
 UPDATE = 0.5

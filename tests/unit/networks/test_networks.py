@@ -277,8 +277,8 @@ def test_an_unknown_network_is_named_beside_the_known_ones() -> None:
 def test_names_are_known_without_loading_a_tensor_library_or_mpi() -> None:
     program = """
 import sys
-import stallpoint.measure, stallpoint.networks, stallpoint.presets
-assert stallpoint.networks.NETWORKS and stallpoint.presets.PRESETS
+import stallpoint.measure, stallpoint.networks, stallpoint.strategies.presets
+assert stallpoint.networks.NETWORKS and stallpoint.strategies.presets.PRESETS
 sys.exit(", ".join({"torch", "mpi4py", "numpy"} & set(sys.modules)) or None)
 """
     subprocess.run([sys.executable, "-c", program], check=True)

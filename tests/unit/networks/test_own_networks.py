@@ -12,21 +12,21 @@ import torch
 from launching import run_job
 from resident_ranks import Ranks
 
-from stallpoint.cells import SgemmCell, TrainCell
 from stallpoint.errors import InputError
-from stallpoint.kinds import cell_from_json
-from stallpoint.measure import sgemm
+from stallpoint.measure.jobs import sgemm
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks.description import describe
 from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.networks.layers import layers
 from stallpoint.networks.own import own_network
-from stallpoint.parquet import read
-from stallpoint.records import ITERATIONS, LAYERS, MACHINE, SGEMM
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import ITERATIONS, LAYERS, MACHINE, SGEMM
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.storage.tokens import Sequences
+from stallpoint.study.cells import SgemmCell, TrainCell
+from stallpoint.study.kinds import cell_from_json
 
 pytestmark = pytest.mark.ranks
 

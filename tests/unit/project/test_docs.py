@@ -12,7 +12,7 @@ import yaml
 from pages import PAGES, ROOT, anchors, blocks, links, prose, shown_commands
 from snakemake.cli import get_argument_parser
 
-from stallpoint.study import expand
+from stallpoint.study.study import expand
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 PYTHON = [block for page in PAGES for block in blocks(page) if block.language == "python"]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from reachability import unreachable
 
-from stallpoint.claims.reading import read_claims
-from stallpoint.papers import PAPERS
+from stallpoint.findings.claims.claim_files import read_claims
+from stallpoint.report.exhibits import PAPERS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/papers.md").read_text()

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from stallpoint.charts import CHARTS
-from stallpoint.charts import PAPERS as PAPER_CHARTS
-from stallpoint.papers import PAPERS
-from stallpoint.sources import sources_of
+from stallpoint.report.charts import CHARTS
+from stallpoint.report.charts import PAPERS as PAPER_CHARTS
+from stallpoint.report.exhibits import PAPERS
+from stallpoint.study.sources import sources_of
 
 ROOT = Path(__file__).parents[3]
 LIBRARY = ROOT / "src/stallpoint"
+SENT = {"models/taskgraph/tasks.py", *(f"strategies/{name}.py" for name in ("mg_wfbp", "messages", "presets"))}
+"""Files of the task graph and of what is sent."""
 
 NOT_DERIVED = {
     "prepare_storage.py", "describe_network.py", "import_records.py", "unpack_archive.py",  # what measures, and records
@@ -205,22 +207,22 @@ def parts(script: str, also: tuple[str, ...] = ()) -> set[str]:
 
 def test_the_fit_depends_on_the_whole_model() -> None:
     found = parts("fit.py")
-    assert {"models/taskgraph/tasks.py", "merging.py", "messages.py", "presets.py", "models/scaling/laws.py"} <= found
-    assert {"models/taskgraph/tasks.py", "merging.py", "messages.py", "presets.py"} <= parts("paper_figures.py")
-    assert not [file for file in found if file.startswith(("charts/", "report/", "measure/"))]
+    assert {*SENT, "models/scaling/laws.py"} <= found
+    assert parts("paper_figures.py") >= SENT
+    assert not [file for file in found if file.startswith(("report/", "measure/"))]
 
 
 def test_charts_depend_on_themselves_and_what_they_share() -> None:
     found = parts("chart.py", (PAPER_CHARTS["paper-speedup"].module,))
-    assert {"charts/paper_speedup.py", "charts/theme.py", "charts/axes.py"} <= found
-    assert "charts/storage.py" not in found
+    assert {"report/charts/paper_speedup_chart.py", "report/charts/theme.py", "report/charts/axes.py"} <= found
+    assert not [file for file in found if "storage_chart" in file or "sections" in file]
     found = parts("draw.py", tuple(chart.module for chart in CHARTS.values()))
-    assert {f"charts/{name.replace('-', '_')}.py" for name in CHARTS} <= found
+    assert {f"report/charts/{name.replace('-', '_')}_chart.py" for name in CHARTS} <= found
 
 
 def test_data_of_the_library_are_inputs_and_bytecode_is_none() -> None:
-    assert "claims/schema.yaml" in parts("conclude.py")
-    assert {"report/assets/page.css", "report/assets/inter.woff2"} <= parts("report_page.py")
+    assert "findings/claims/schema.yaml" in parts("conclude.py")
+    assert {"report/sections/assets/page.css", "report/sections/assets/inter.woff2"} <= parts("report_page.py")
     for script in derived():
         assert "__pycache__" not in str(parts(script))
 

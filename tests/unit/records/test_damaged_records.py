@@ -12,11 +12,11 @@ import synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stallpoint.atomic import atomic
-from stallpoint.collect import collect
 from stallpoint.errors import InputError
-from stallpoint.parquet import read, write
-from stallpoint.records import LAYERS
+from stallpoint.records.atomic import atomic
+from stallpoint.records.parquet import read, write
+from stallpoint.records.tables import LAYERS
+from stallpoint.study.collect import collect
 
 ROWS = pa.Table.from_pandas(synthetic.study()["layers"], schema=LAYERS.schema, preserve_index=False)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint import parquet
 from stallpoint.errors import InputError
-from stallpoint.records import FLAG, ITERATIONS, LAYERS, REAL, TEXT, Table
+from stallpoint.records import parquet
+from stallpoint.records.tables import FLAG, ITERATIONS, LAYERS, REAL, TEXT, Table
 
 CELLS = ["a", "b", "c", "d"]
 

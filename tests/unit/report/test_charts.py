@@ -23,16 +23,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from once import Once
 
-from stallpoint.charts import CHARTS, PAPERS, axes, frames, journal, theme, web_page
-from stallpoint.charts import render as rendering
-from stallpoint.charts.render import FORMATS, Spec, missing, render, spec
-from stallpoint.charts.web_page import VEGA_LITE
 from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
 from stallpoint.models.answers.what_if import scenarios
-from stallpoint.models.scaling.tables import MEASURED, extrapolated
-from stallpoint.presets import PRESETS
-from stallpoint.records import EXTRAPOLATED_TABLES, MODEL_TABLES, TABLES
+from stallpoint.models.scaling.scaling_tables import MEASURED, extrapolated
+from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, TABLES
+from stallpoint.report.charts import CHARTS, PAPERS, axes, journal, theme, web_page
+from stallpoint.report.charts import labels as frames
+from stallpoint.report.charts import render as rendering
+from stallpoint.report.charts.render import FORMATS, Spec, missing, render, spec
+from stallpoint.report.charts.web_page import VEGA_LITE
+from stallpoint.strategies.presets import PRESETS
 
 Tables: TypeAlias = dict[str, pd.DataFrame]
 
@@ -430,7 +431,7 @@ def test_all_charts_are_drawn_in_one_process_and_equal_tables_give_equal_files_i
     (here / "turns.error").unlink()
     (tmp_path / "tables").write_bytes(pickle.dumps(tables))
     program = (
-        "import pickle, sys; from pathlib import Path; from stallpoint.charts.render import FORMATS, render\n"
+        "import pickle, sys; from pathlib import Path; from stallpoint.report.charts.render import FORMATS, render\n"
         "folder = Path(sys.argv[1]); tables = pickle.loads((folder.parent / 'tables').read_bytes())\n"
         "for name in sys.argv[2:]:\n"
         "    render(name, tables, {format: folder / f'{name}.{format}' for format in FORMATS})\n"
@@ -500,7 +501,9 @@ def test_texts_cannot_end_the_script_of_a_page() -> None:
 
 
 def test_the_registry_is_cheap_to_import() -> None:
-    program = "import sys, stallpoint.charts; print({'altair', 'pandas', 'numpy', 'vl_convert'} & set(sys.modules))"
+    program = (
+        "import sys, stallpoint.report.charts; print({'altair', 'pandas', 'numpy', 'vl_convert'} & set(sys.modules))"
+    )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
 

@@ -12,9 +12,9 @@ from torch import nn
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.networks.products import products
-from stallpoint.parquet import to_arrow
-from stallpoint.published import PASSES, PROPERTIES, UNEXPLAINED, compare, to_markdown
-from stallpoint.records import NETWORK_LAYERS, PUBLISHED
+from stallpoint.records.parquet import to_arrow
+from stallpoint.records.tables import NETWORK_LAYERS, PUBLISHED
+from stallpoint.report.exhibits.published import PASSES, PROPERTIES, UNEXPLAINED, compare, to_markdown
 
 ROOT = Path(__file__).parents[3]
 TABLE_II = yaml.safe_load((ROOT / "resources/published/keuper-2016-table-ii.yaml").read_text())

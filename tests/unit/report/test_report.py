@@ -7,20 +7,20 @@ import pytest
 from report_samples import LEFT_OUT, NOTHING, Tables
 from table_vi import TABLE_VI
 
-from stallpoint.charts import CHARTS
-from stallpoint.charts.frames import with_interval
-from stallpoint.charts.time_to_target import best
-from stallpoint.conclusions.numbers import Conclusions
-from stallpoint.conclusions.target_words import lead
-from stallpoint.exchange.importing import describe_traced
+from stallpoint.explain.importing import describe_traced
+from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.target_words import lead
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
-from stallpoint.numerals import interval
-from stallpoint.published import compare
-from stallpoint.report import answer, curves, networks, not_measured, sure, timing, write_report
-from stallpoint.report.evidence import bounded
+from stallpoint.report.charts import CHARTS
+from stallpoint.report.charts.labels import with_interval
+from stallpoint.report.charts.time_to_target_chart import best
+from stallpoint.report.exhibits.published import compare
 from stallpoint.report.html import MOST_ROWS, table
-from stallpoint.report.raw_tables import raw_tables
+from stallpoint.report.report import answer, curves, networks, not_measured, sure, timing, write_report
+from stallpoint.report.sections.evidence_section import bounded
+from stallpoint.report.sections.raw_tables_section import raw_tables
+from stallpoint.text import interval
 
 
 def words(page: str) -> str:

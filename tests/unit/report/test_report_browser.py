@@ -18,10 +18,10 @@ import pytest
 from playwright.sync_api import Browser, Download, Page, sync_playwright
 from report_samples import NOTHING, Tables
 
-from stallpoint.charts import CHARTS
-from stallpoint.charts.render import FORMATS, render
 from stallpoint.models.answers.grid import interpolated
-from stallpoint.report import write_report
+from stallpoint.report.charts import CHARTS
+from stallpoint.report.charts.render import FORMATS, render
+from stallpoint.report.report import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint import typeset
-from stallpoint.records import AMDAHL, MODEL_TABLES
-from stallpoint.typeset import ROWS, Typeset, escape, estimate, of_records, to_csv, to_latex, to_markdown
+from stallpoint.records.tables import AMDAHL, MODEL_TABLES
+from stallpoint.report import typeset
+from stallpoint.report.typeset import ROWS, Typeset, escape, estimate, of_records, to_csv, to_latex, to_markdown
 
 REVERSED = {shown: character for character, shown in typeset._ESCAPES.items()}
 TOKEN = re.compile("|".join(map(re.escape, sorted(REVERSED, key=len, reverse=True))) + r"|[^\\{}$&#%_^~]", re.DOTALL)

@@ -6,13 +6,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from stallpoint.cells import TrainCell
 from stallpoint.errors import InputError
-from stallpoint.parquet import write
-from stallpoint.planning.next_round import FILE, Round, added, next_round, with_cells
-from stallpoint.planning.next_round import write as write_round
-from stallpoint.records import NEXT_CELLS
-from stallpoint.study import expand
+from stallpoint.records.parquet import write
+from stallpoint.records.tables import NEXT_CELLS
+from stallpoint.schedule.next_round import FILE, Round, added, next_round, with_cells
+from stallpoint.schedule.next_round import write as write_round
+from stallpoint.study.cells import TrainCell
+from stallpoint.study.study import expand
 
 from small_study import CONFIG, SCHEMA  # isort: skip
 

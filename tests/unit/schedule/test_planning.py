@@ -15,21 +15,22 @@ from hypothesis import strategies as st
 from sample_cells import COLLECTIVES, SGEMM, STORAGE, TO_TARGET, TRAIN
 from scipy.stats import t as student_t
 
-from stallpoint.cells import Cell, TrainCell
 from stallpoint.errors import InputError
 from stallpoint.models.terms.peaks import BESIDE_BATCH
-from stallpoint.parquet import write, write_cell
-from stallpoint.planning import durations, precision, work
-from stallpoint.planning.budget import check_budget
-from stallpoint.planning.durations import Durations, Sitting, Took
-from stallpoint.planning.expected import DEFAULTS, Expectations, Expected, Interval
-from stallpoint.planning.plan import FILE, LEAST_MINUTES, Plan, planned, read
-from stallpoint.planning.plan_text import text
-from stallpoint.records import LARGEST_BATCH, RUNS
-from stallpoint.runs import run_row
-from stallpoint.turns.agenda import Limits
-from stallpoint.turns.ledger import Measurement
-from stallpoint.turns.targets import block_of
+from stallpoint.records.parquet import write, write_cell
+from stallpoint.records.tables import LARGEST_BATCH, RUNS
+from stallpoint.schedule import visit_durations, work
+from stallpoint.schedule import visits_for_precision as precision
+from stallpoint.schedule.agenda import Limits
+from stallpoint.schedule.budget import check_budget
+from stallpoint.schedule.expected import DEFAULTS, Expectations, Expected, Interval
+from stallpoint.schedule.ledger import Measurement
+from stallpoint.schedule.plan import FILE, LEAST_MINUTES, Plan, planned, read
+from stallpoint.schedule.plan_text import text
+from stallpoint.schedule.requested import block_of
+from stallpoint.schedule.visit_durations import Durations, Sitting, Took
+from stallpoint.study.cells import Cell, TrainCell
+from stallpoint.study.runs import run_row
 
 ALL = [TRAIN, SGEMM, COLLECTIVES, STORAGE]
 SITTING = Sitting("2026-01-01T00:00:00+00:00", nodes=4, visits=8, visiting=80.0, wall=96.0, starts=1, starting=12.0)
@@ -58,7 +59,7 @@ def a_plan(
 
 
 def knows(results: Path, *took: Took) -> None:
-    durations.add(results / "turns" / durations.FOLDER / "cpu.json", took, SITTING)
+    visit_durations.add(results / "turns" / visit_durations.FOLDER / "cpu.json", took, SITTING)
 
 
 # -- Rates
@@ -357,8 +358,8 @@ def test_what_fits_or_has_no_budget_or_was_begun_is_not_refused(tmp_path: Path) 
 
 def test_durations_are_kept_and_the_last_ones_count(tmp_path: Path) -> None:
     file = tmp_path / "cpu.json"
-    durations.add(file, [Took(TRAIN, [1.0], [0.1]), Took(SGEMM, [], [])], SITTING)
-    durations.add(file, [Took(TRAIN, [2.0], [0.2]), Took(STORAGE, [3.0], [])], SITTING)
+    visit_durations.add(file, [Took(TRAIN, [1.0], [0.1]), Took(SGEMM, [], [])], SITTING)
+    visit_durations.add(file, [Took(TRAIN, [2.0], [0.2]), Took(STORAGE, [3.0], [])], SITTING)
     found = Durations.read(file)
     assert found.cells == {one.cell.path: one for one in (Took(TRAIN, [2.0], [0.2]), Took(STORAGE, [3.0], []))}
     assert found.sittings == [SITTING, SITTING]

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from stallpoint import left_jobs
-from stallpoint.cells import Cell, SgemmCell, StorageCell
-from stallpoint.durations import in_words
-from stallpoint.measure.progress import INTERVAL, Progress
-from stallpoint.parquet import write_cell
-from stallpoint.progress import states, summary
-from stallpoint.records import RUNS
-from stallpoint.runs import run_row
-from stallpoint.turns import alone
-from stallpoint.turns.ledger import Measurement
-from stallpoint.turns.targets import measured_with, measurement
+from stallpoint.records.parquet import write_cell
+from stallpoint.records.tables import RUNS
+from stallpoint.schedule import one_job
+from stallpoint.schedule.ledger import Measurement
+from stallpoint.schedule.progress import states, summary
+from stallpoint.schedule.requested import measured_with, measurement
+from stallpoint.slurm import left_jobs
+from stallpoint.study.cells import Cell, SgemmCell, StorageCell
+from stallpoint.study.runs import run_row
+from stallpoint.text import PROGRESS_INTERVAL, Progress, in_words
 
 COMMON = {
     "hardware": "cpu", "nodes": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1, "seed": 1,
@@ -46,7 +45,7 @@ def test_a_job_tells_after_the_first_step_now_and_then_and_after_the_last(capsys
     clock = Clock()
     progress = Progress("iteration", [1] * 40, now=clock)
     for step in range(40):
-        clock.time += INTERVAL / 10
+        clock.time += PROGRESS_INTERVAL / 10
         progress.tell(step + 1)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
@@ -130,7 +129,7 @@ def of_turns(folder: Path, queue: str | None = None) -> str:
 def test_turns_that_go_on_here_are_told_from_those_that_ended(tmp_path: Path) -> None:
     assert of_turns(tmp_path) == ""
     log("cpu", tmp_path / "logs", "visit 7: sgemm/a in 9.9 s\n")
-    with alone.alone(alone.file_of(tmp_path / "turns" / "cpu.json"), "process 5 on here"):
+    with one_job.alone(one_job.file_of(tmp_path / "turns" / "cpu.json"), "process 5 on here"):
         assert of_turns(tmp_path) == "  cpu: running, process 5 on here; visit 7: sgemm/a in 9.9 s"
     assert of_turns(tmp_path) == "  cpu: ended; visit 7: sgemm/a in 9.9 s"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stallpoint.errors import InputError
-from stallpoint.turns.alone import alone, file_of, holder
+from stallpoint.schedule.one_job import alone, file_of, holder
 
 STALE = 0.3
 

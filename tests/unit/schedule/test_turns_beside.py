@@ -9,15 +9,15 @@ import pytest
 from launching import VISITING
 from visiting_cells import agenda, collectives, sgemm, train
 
-from stallpoint import disturbances
-from stallpoint.parquet import read
-from stallpoint.records import ITERATIONS, VISITS
+from stallpoint.records import disturbances
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import ITERATIONS, VISITS
+from stallpoint.schedule import beside
+from stallpoint.schedule.beside import TRIALS, SideBySide
+from stallpoint.schedule.next_visit import Visited, due
+from stallpoint.schedule.session import take_turns
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.turns import beside
-from stallpoint.turns.beside import TRIALS, SideBySide
-from stallpoint.turns.choice import Visited, due
-from stallpoint.turns.session import take_turns
 
 pytestmark = pytest.mark.ranks
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from visiting_cells import collectives, sgemm, train
 
-from stallpoint.cells import Cell, TrainCell
-from stallpoint.turns.agenda import Limits
-from stallpoint.turns.choice import MOST, Visited, choose, half_width, speedups
-from stallpoint.turns.session import _widths as words_of_widths
+from stallpoint.schedule.agenda import Limits
+from stallpoint.schedule.next_visit import MOST, Visited, choose, half_width, speedups
+from stallpoint.schedule.session import _widths as words_of_widths
+from stallpoint.study.cells import Cell, TrainCell
 
 Find = Callable[[Visited], tuple[float, float]]
 """Median iteration time and duration that a visit finds."""

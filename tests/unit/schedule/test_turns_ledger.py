@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 from visiting_cells import agenda, collectives, sgemm
 
-from stallpoint.cells import Cell
 from stallpoint.errors import InputError
 from stallpoint.measure.recorder import Recorder
-from stallpoint.parquet import read, write_cell
-from stallpoint.records import COLLECTIVES, RUNS
-from stallpoint.runs import run_row
-from stallpoint.turns.agenda import Agenda, Limits
-from stallpoint.turns.ledger import RECORD, Measurement, round_folder
-from stallpoint.turns.targets import Asked, block_of, blocks, measurement
+from stallpoint.records.parquet import read, write_cell
+from stallpoint.records.tables import COLLECTIVES, RUNS
+from stallpoint.schedule.agenda import Agenda, Limits
+from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
+from stallpoint.schedule.requested import Asked, block_of, blocks, measurement
+from stallpoint.study.cells import Cell
+from stallpoint.study.runs import run_row
 
 CELL = collectives()
 STARTED = datetime(2030, 1, 1, tzinfo=UTC)

@@ -15,18 +15,18 @@ import pytest
 from launching import VISITING
 from visiting_cells import agenda, collectives, sgemm, train
 
-from stallpoint import disturbances
-from stallpoint.cells import Cell, TrainCell
 from stallpoint.errors import InputError
 from stallpoint.measure.visiting import members
-from stallpoint.parquet import read
-from stallpoint.records import COLLECTIVES, ITERATIONS, RUNS, VISITS
+from stallpoint.records import disturbances
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import COLLECTIVES, ITERATIONS, RUNS, VISITS
+from stallpoint.schedule.agenda import Limits
+from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
+from stallpoint.schedule.processes import THIS_MACHINE
+from stallpoint.schedule.session import take_turns
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.turns.agenda import Limits
-from stallpoint.turns.ledger import RECORD, Measurement, round_folder
-from stallpoint.turns.processes import THIS_MACHINE
-from stallpoint.turns.session import take_turns
+from stallpoint.study.cells import Cell, TrainCell
 
 pytestmark = pytest.mark.ranks
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from stallpoint.accounting import command, from_sacct
 from stallpoint.errors import InputError
-from stallpoint.parquet import to_arrow
-from stallpoint.records import ACCOUNTING
+from stallpoint.records.parquet import to_arrow
+from stallpoint.records.tables import ACCOUNTING
+from stallpoint.slurm.accounting import command, from_sacct
 
 GPU = {
     "JobID": "7", "Partition": "gpu", "State": "COMPLETED", "ExitCode": "0:0", "Submit": "2026-01-02T03:04:05",

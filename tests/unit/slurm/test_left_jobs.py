@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stallpoint import left_jobs
-from stallpoint.left_jobs import FILE, Run, cancel, known
+from stallpoint.slurm import left_jobs
+from stallpoint.slurm.left_jobs import FILE, Run, cancel, known
 
 DEAD = Run("dead", "elsewhere", 1, "5")
 QUEUE = """7|RUNNING|dead|rule_take_turns_cpu_wildcards_cpu|None

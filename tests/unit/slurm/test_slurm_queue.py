@@ -1,6 +1,6 @@
 """What Slurm's queue says of a run's jobs is told once, and what cannot end well is noticed."""
 
-from stallpoint.slurm_queue import GONE, SILENT, Queue
+from stallpoint.slurm.slurm_queue import GONE, SILENT, Queue
 
 
 def queue() -> Queue:

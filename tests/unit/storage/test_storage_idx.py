@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from stallpoint.errors import InputError
-from stallpoint.measure.decoding import decoder
+from stallpoint.measure.training.decoding import decoder
 from stallpoint.networks import find
 from stallpoint.storage import Storage
 from stallpoint.storage.convert import convert

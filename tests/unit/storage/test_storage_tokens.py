@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from stallpoint.errors import InputError
-from stallpoint.measure.pipeline import InputPipeline
+from stallpoint.measure.training.pipeline import InputPipeline
 from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
@@ -40,14 +40,14 @@ def test_a_sample_is_a_sequence_of_16_bit_tokens(storage: Storage) -> None:
     assert (manifest["samples"], manifest["sequence_length"], manifest["files"]) == (12, 10, 1)
     assert manifest["bytes"] == 12 * manifest["median_bytes"] == 12 * 2 * (10 + 1)
     text = storage.open()
-    expected = list(synthetic_sequences(12, 3, SHAPE))
+    expected = list(synthetic_sequences(12, 3, SHAPE.sequence_length, SHAPE.vocabulary))
     for index in range(12):
         assert np.frombuffer(text.read(index), np.uint16).tolist() == expected[index].tolist()
     text.close()
 
 
 def test_the_generated_text_is_one_text_and_as_frequent_as_words_are() -> None:
-    sequences = list(synthetic_sequences(200, 1, Sequences(1000, 5000)))
+    sequences = list(synthetic_sequences(200, 1, 1000, 5000))
     assert all(one[-1] == next_one[0] for one, next_one in pairwise(sequences))
     counts = np.bincount(np.concatenate([sequence[1:] for sequence in sequences]), minlength=5000)
     shares = counts / counts.sum()
@@ -72,7 +72,10 @@ def test_large_vocabularies_take_32_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefetch", [0, 2])
 @pytest.mark.parametrize("length", [10, 7])
 def test_the_label_of_each_token_is_the_one_that_follows(storage: Storage, length: int, prefetch: int) -> None:
-    known = {tuple(sequence[: length + 1].tolist()) for sequence in synthetic_sequences(12, 3, SHAPE)}
+    known = {
+        tuple(sequence[: length + 1].tolist())
+        for sequence in synthetic_sequences(12, 3, SHAPE.sequence_length, SHAPE.vocabulary)
+    }
     read = set()
     with pipeline(storage, Tokens(length, 40), prefetch) as batches:
         for _ in range(3):

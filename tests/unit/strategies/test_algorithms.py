@@ -22,17 +22,17 @@ from torch import nn
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.clock import HostClock
-from stallpoint.measure.optimisers import Adagrad, RecipeOptimiser
 from stallpoint.measure.synchronisation.assembly import SERVED
 from stallpoint.measure.synchronisation.averaging import Outer
 from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.measure.synchronisation.served import Servers
 from stallpoint.measure.synchronisation.server import TOKEN_BYTES, Ask, Rules, Server, ends, share
+from stallpoint.measure.training.optimisers import Adagrad, RecipeOptimiser
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import layers
-from stallpoint.presets import PRESETS, Preset
-from stallpoint.recipes import Recipe
+from stallpoint.strategies.presets import PRESETS, Preset
+from stallpoint.study.recipes import Recipe
 
 pytestmark = pytest.mark.ranks
 

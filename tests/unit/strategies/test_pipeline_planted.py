@@ -9,7 +9,7 @@ from planted_training import cuts_of_planted, measured, near
 from visiting_cells import collectives, train
 
 from stallpoint.models.fitting import fit
-from stallpoint.presets import ALL_REDUCE, PRESETS, SEND_RECEIVE, to_values
+from stallpoint.strategies.presets import ALL_REDUCE, PRESETS, SEND_RECEIVE, to_values
 
 pytestmark = pytest.mark.ranks
 

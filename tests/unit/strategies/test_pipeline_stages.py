@@ -18,8 +18,8 @@ from stallpoint.networks.description import describe, stages_of
 from stallpoint.networks.inputs import Images
 from stallpoint.networks.layers import Add, Classifier, WithLoss, layers
 from stallpoint.networks.own import OwnNetwork
-from stallpoint.records import PHASES
-from stallpoint.stages import Cuts
+from stallpoint.records.tables import PHASES
+from stallpoint.strategies.division import Cuts
 
 HERE = Path(__file__).parents[2] / "support"
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.messages import blocks, fused, message_bytes, messages
-from stallpoint.presets import PRESETS, Preset, preset_from, presets_of, to_values
+from stallpoint.strategies.messages import blocks, fused, message_bytes, messages
+from stallpoint.strategies.presets import PRESETS, Preset, preset_from, presets_of, to_values
 
 ROOT = Path(__file__).parents[3]
 

@@ -15,7 +15,7 @@ from stallpoint.networks import NETWORKS, find
 from stallpoint.networks.description import describe, split_of
 from stallpoint.networks.layers import Add, Classifier, WithLoss, layers
 from stallpoint.networks.splitting import splittable
-from stallpoint.records import PHASES
+from stallpoint.records.tables import PHASES
 
 SPLIT = ("wide.weight", "wide.bias", "fc.weight", "fc.bias")
 Found = Mapping[tuple[str, int], list[Trained]]

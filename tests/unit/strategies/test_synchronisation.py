@@ -15,8 +15,7 @@ from torch import nn
 from stallpoint.errors import CannotRun
 from stallpoint.measure import constants
 from stallpoint.measure.clock import HostClock
-from stallpoint.measure.operations import Operations
-from stallpoint.measure.optimiser import Sgd
+from stallpoint.measure.jobs.operations import Operations
 from stallpoint.measure.synchronisation import start
 from stallpoint.measure.synchronisation.communicator import Communicator, Staged
 from stallpoint.measure.synchronisation.engine import Engine
@@ -25,9 +24,10 @@ from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.rendezvous import common_network
 from stallpoint.measure.synchronisation.streams import HostStream
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
+from stallpoint.measure.training.optimiser import Sgd
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer, layers
-from stallpoint.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset
 
 pytestmark = pytest.mark.ranks
 

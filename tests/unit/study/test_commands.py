@@ -15,20 +15,20 @@ from snakemake.shell import shell
 
 from stallpoint.archive.leaving_out import cell_without_names
 from stallpoint.archive.names import Names
-from stallpoint.cells import CommandCell
-from stallpoint.commands import check, process_of, without_mpi
-from stallpoint.disturbances import members
 from stallpoint.errors import CannotRun, InputError
-from stallpoint.kinds import cell_from_json
-from stallpoint.measure import command
+from stallpoint.measure.jobs import command
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.models.answers import remedies
 from stallpoint.models.answers.what_if import Scenario
-from stallpoint.presets import PRESETS, to_values
-from stallpoint.records import ITERATIONS, LAYERS, PROBES
-from stallpoint.study import Study, expand
-from stallpoint.turns.processes import _environment
+from stallpoint.records.disturbances import members
+from stallpoint.records.tables import ITERATIONS, LAYERS, PROBES
+from stallpoint.schedule.processes import _environment
+from stallpoint.strategies.presets import PRESETS, to_values
+from stallpoint.study.cells import CommandCell
+from stallpoint.study.commands import check, process_of, without_mpi
+from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.study import Study, expand
 
 SCHEMA = yaml.safe_load((Path(__file__).parents[3] / "workflow/schemas/study.schema.yaml").read_text())
 STEPS = """

@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.claims.reading import read_claims
-from stallpoint.configuration import check_keys, load_yaml
 from stallpoint.errors import InputError
+from stallpoint.findings.claims.claim_files import read_claims
+from stallpoint.study.configuration import check_keys, load_yaml
 
 plain = st.recursive(
     st.integers() | st.booleans() | st.text(),

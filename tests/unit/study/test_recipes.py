@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from stallpoint.errors import InputError
-from stallpoint.measure.optimisers import RecipeOptimiser
-from stallpoint.recipes import RECIPES, Recipe, Schedule, recipe_from, recipes_of, to_values
+from stallpoint.measure.training.optimisers import RecipeOptimiser
+from stallpoint.study.recipes import RECIPES, Recipe, Schedule, recipe_from, recipes_of, to_values
 
 
 def schedule(batch: int = 100, steps: int = 100, **values: Any) -> Schedule:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_study import BLOCK, CONFIG, ROOT, SCHEMA, study
 
-from stallpoint.cells import CollectivesCell, ImportedCollectivesCell, TrainCell
 from stallpoint.errors import InputError
-from stallpoint.kinds import cell_from_json
-from stallpoint.study import Study, expand
 from stallpoint.study.catalogue import REGISTRIES
+from stallpoint.study.cells import CollectivesCell, ImportedCollectivesCell, TrainCell
+from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.study import Study, expand
 
 TRACE = {
     "files": "trace.txt", "network": "own-network", "nodes": 2, "batch": 32, "storage": "nfs", "scaling": "weak",

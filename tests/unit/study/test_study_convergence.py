@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from stallpoint.cells import ConvergenceCell
 from stallpoint.errors import InputError
-from stallpoint.study import Study, expand
+from stallpoint.study.cells import ConvergenceCell
+from stallpoint.study.study import Study, expand
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())

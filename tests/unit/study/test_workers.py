@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.workers import counts, curves_of, nearest, place_in_words, place_of
+from stallpoint.study.workers import counts, curves_of, nearest, place_in_words, place_of
 
 PLACES = st.sets(st.tuples(st.integers(1, 16), st.integers(1, 8)), min_size=1, max_size=12)
 

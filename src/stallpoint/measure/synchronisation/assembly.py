@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from stallpoint.measure.clock import Clock
-from stallpoint.measure.synchronisation.alone import Alone
 from stallpoint.measure.synchronisation.asynchronous import Asynchronous
 from stallpoint.measure.synchronisation.averaging import Averaging
 from stallpoint.measure.synchronisation.communicator import communicator
@@ -17,17 +16,18 @@ from stallpoint.measure.synchronisation.compression import reducer
 from stallpoint.measure.synchronisation.downpour import Downpour
 from stallpoint.measure.synchronisation.elastic import Elastic
 from stallpoint.measure.synchronisation.engine import Engine
-from stallpoint.measure.synchronisation.exchange import Empty, Exchange, ParameterServer, Sum
 from stallpoint.measure.synchronisation.gossip import Gossip
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.synchronisation.interface import Replica, Synchronisation
 from stallpoint.measure.synchronisation.merging import Merging
+from stallpoint.measure.synchronisation.message_exchange import Empty, Exchange, ParameterServer, Sum
+from stallpoint.measure.synchronisation.no_exchange import Alone
 from stallpoint.measure.synchronisation.served import Served
 from stallpoint.measure.synchronisation.server import MakeOptimiser
 from stallpoint.measure.world import World
-from stallpoint.messages import messages
 from stallpoint.networks.layers import Layer
-from stallpoint.presets import Preset
+from stallpoint.strategies.messages import messages
+from stallpoint.strategies.presets import Preset
 
 if TYPE_CHECKING:
     from stallpoint.measure.synchronisation.fsdp import FullySharded

@@ -15,7 +15,7 @@ import torch
 from stallpoint.measure.synchronisation.communicator import Communicator
 from stallpoint.measure.synchronisation.exchanging import Apart
 from stallpoint.measure.synchronisation.interface import Replica
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 class Averaging(Apart):

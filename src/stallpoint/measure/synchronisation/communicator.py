@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from stallpoint.measure.synchronisation.mpi import MpiCommunicator
+from stallpoint.measure.synchronisation.mpi_communicator import MpiCommunicator
 from stallpoint.measure.world import World
 
 

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 import torch
 
 from stallpoint.measure.synchronisation.communicator import Communicator
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 class Codec(ABC):

@@ -19,11 +19,11 @@ from torch import nn
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from stallpoint.measure.bucket_timing import BucketTiming, Send, summed
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.synchronisation.interface import Replica, Sent, Synchronisation
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
-from stallpoint.presets import Preset
+from stallpoint.measure.training.bucket_timing import BucketTiming, Send, summed
+from stallpoint.strategies.presets import Preset
 
 _DEFAULT_BUCKET = 25 * 1024 * 1024
 _POWERSGD_BEGINS = 2

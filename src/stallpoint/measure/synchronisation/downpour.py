@@ -10,7 +10,7 @@ import torch
 from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.measure.synchronisation.served import Served
 from stallpoint.measure.synchronisation.server import Ask, MakeOptimiser
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 class Downpour(Served):

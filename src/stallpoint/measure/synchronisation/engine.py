@@ -15,9 +15,9 @@ from torch import nn
 
 from stallpoint.measure.clock import Clock, Mark
 from stallpoint.measure.device import thread_for
-from stallpoint.measure.synchronisation.exchange import Exchange
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
+from stallpoint.measure.synchronisation.message_exchange import Exchange
 from stallpoint.measure.synchronisation.streams import stream_for
 
 Plan = Sequence[Sequence[int]]

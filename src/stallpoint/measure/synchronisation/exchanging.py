@@ -13,7 +13,7 @@ from stallpoint.measure.clock import Mark
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.synchronisation.flat import Flat
 from stallpoint.measure.synchronisation.interface import Replica, Sent, Synchronisation
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 class Exchanging(Synchronisation):

@@ -1,6 +1,6 @@
 """PyTorch's FSDP2 (`fully_shard`): each rank keeps a share of the weights, blocks are gathered when they are needed.
 
-A network is sharded block by block (`stallpoint.messages.blocks`). FSDP2 gathers a block before its forward pass, frees
+A network is sharded block by block (`strategies.messages.blocks`). FSDP2 gathers a block before its forward pass, frees
 it, gathers it again before its backward pass, and sums and scatters its gradients behind that (`shard_timing` notes
 when). All-gathers are asynchronous and are waited for where the weights are needed, as a GPU's streams do by
 themselves; on a CPU, which has none, the rank waits for each reduce-scatter. Gradients are summed: the mean is taken
@@ -25,14 +25,14 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.clock import Clock
-from stallpoint.measure.operations import Operations
-from stallpoint.measure.optimiser import local
+from stallpoint.measure.jobs.operations import Operations
 from stallpoint.measure.synchronisation.interface import Gathered, Sent, Synchronisation
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
+from stallpoint.measure.training.optimiser import local
 from stallpoint.measure.world import World
-from stallpoint.messages import block_paths
 from stallpoint.networks.layers import Layer, layers
-from stallpoint.presets import Preset
+from stallpoint.strategies.messages import block_paths
+from stallpoint.strategies.presets import Preset
 
 
 class FullySharded(Synchronisation):
@@ -67,7 +67,7 @@ class FullySharded(Synchronisation):
 
     def start(self, of: Sequence[Layer], waiting: Callable[[bool], None]) -> None:
         """The layers of the sharded network, and what is told when it begins and ends to wait."""
-        from stallpoint.measure.shard_timing import ShardTiming  # PyTorch before 2.9 has not what it needs
+        from stallpoint.measure.training.shard_timing import ShardTiming  # PyTorch before 2.9 has not what it needs
 
         self._timing = ShardTiming(
             self.network, of, self._clock.mark, waiting, self._device, asynchronous=True, summed=True

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from stallpoint.measure.clock import Clock, Mark
-from stallpoint.measure.sent import Gathered as Gathered
-from stallpoint.measure.sent import Received as Received
-from stallpoint.measure.sent import Sent as Sent
+from stallpoint.measure.training.sent import Gathered as Gathered
+from stallpoint.measure.training.sent import Received as Received
+from stallpoint.measure.training.sent import Sent as Sent
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer
 

@@ -14,7 +14,7 @@ from stallpoint.measure.synchronisation.compression import Reducer
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.synchronisation.streams import stream_for
 from stallpoint.measure.world import World
-from stallpoint.merging import merged
+from stallpoint.strategies.mg_wfbp import merged
 
 
 class Merging:

@@ -25,7 +25,7 @@ from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.interface import Gathered, Sent, Synchronisation
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer, layers
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 def shares(outputs: int, ranks: int) -> list[int]:

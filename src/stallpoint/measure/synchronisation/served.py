@@ -29,7 +29,7 @@ from stallpoint.measure.synchronisation.server import (
     receive,
     share,
 )
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 Address = tuple[str, int]
 

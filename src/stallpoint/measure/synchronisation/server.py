@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from stallpoint.measure.optimiser import Optimiser, restore
+from stallpoint.measure.training.optimiser import Optimiser, restore
 
 TOKEN_BYTES = 16
 STEP_BYTES = 8

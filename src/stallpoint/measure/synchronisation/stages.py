@@ -21,8 +21,8 @@ from torch import nn
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Clock, Mark
 from stallpoint.measure.device import thread_for
-from stallpoint.measure.sent import Received, Sent
 from stallpoint.measure.synchronisation.interface import Synchronisation
+from stallpoint.measure.training.sent import Received, Sent
 from stallpoint.measure.world import World
 from stallpoint.networks.cutting import Cutting
 

@@ -14,7 +14,6 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
-from stallpoint.cells import TrainCell
 from stallpoint.models.base.measured import Measured, trained
 from stallpoint.models.base.statistics import (
     REPLICATES,
@@ -26,6 +25,7 @@ from stallpoint.models.base.statistics import (
     groups,
     unknown_ensemble,
 )
+from stallpoint.study.cells import TrainCell
 
 PAYS, NEVER, UNDECIDED = "pays", "never pays", "undecided"
 STAGING, PACKING = "staging", "packing"

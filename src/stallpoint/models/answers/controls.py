@@ -15,7 +15,7 @@ from scipy.stats import norm
 from stallpoint.models.base.measured import Measured, point_key
 from stallpoint.models.base.statistics import Ensemble, columns, estimate, is_duration
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.turns.choice import ALIKE, SUPERLINEAR
+from stallpoint.schedule.next_visit import ALIKE, SUPERLINEAR
 
 LEVEL = 0.05
 """Chance that any pair of a hardware entry is said to differ where none does."""

@@ -30,15 +30,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from stallpoint.messages import blocks
 from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.peaks import AVAILABLE, BESIDE_BATCH, DEVICE, HOST, Peaks, predicted
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.presets import NONE, Preset
-from stallpoint.stages import Cuts
-from stallpoint.workers import Place
+from stallpoint.strategies.division import Cuts
+from stallpoint.strategies.messages import blocks
+from stallpoint.strategies.presets import NONE, Preset
+from stallpoint.study.workers import Place
 
 YES, NO, UNDECIDED, UNKNOWN = "yes", "no", "undecided", "unknown"
 _OF_ALONE = ("network", "hardware", "prefetch", "memory")

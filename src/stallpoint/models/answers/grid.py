@@ -25,7 +25,7 @@ from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.workers import Place
+from stallpoint.study.workers import Place
 
 BATCHES, GRADIENT_BYTES = (1.0, 2.0, 4.0), (0.25, 0.5, 1.0)
 """Factors on the mini-batch and on the size of the gradients."""

@@ -16,7 +16,7 @@ import numpy as np
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import Ensemble, columns, unknown_ensemble
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 def table(

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from stallpoint.cells import TrainCell
 from stallpoint.models.base.measured import trained
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns
 from stallpoint.models.terms.peaks import AVAILABLE, BESIDE_BATCH, DEVICE, HOST, Peaks
+from stallpoint.study.cells import TrainCell
 
 MEASURED, PREDICTED, UNKNOWN_BASIS = "measured", "predicted", "unknown"
 OUT_OF_MEMORY = "out of memory"

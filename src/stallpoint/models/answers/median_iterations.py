@@ -13,7 +13,7 @@ import pandas as pd
 
 from stallpoint.models.base.measured import SERIES, kept, trained
 from stallpoint.models.base.statistics import groups
-from stallpoint.presets import NONE
+from stallpoint.strategies.presets import NONE
 
 RUN = ("network", "hardware", "sync")
 MOST_RANKS = 16
@@ -24,9 +24,9 @@ class MedianIteration(NamedTuple):
     """One iteration of a cell."""
 
     ranks: pd.DataFrame
-    """A row for each rank, as in `records.MEDIAN_ITERATIONS`."""
+    """A row for each rank, as in `tables.MEDIAN_ITERATIONS`."""
     layers: pd.DataFrame
-    """A row for each layer of these ranks, as in `records.LAYERS`."""
+    """A row for each layer of these ranks, as in `tables.LAYERS`."""
 
 
 def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:

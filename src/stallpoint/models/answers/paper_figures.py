@@ -30,8 +30,8 @@ from stallpoint.models.terms.communication import Communication, Scheme, nominal
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.presets import PRESETS
-from stallpoint.workers import Place
+from stallpoint.strategies.presets import PRESETS
+from stallpoint.study.workers import Place
 
 FREE = Scenario(link=Link(latency=0.0, bandwidth=np.inf))
 """Free communication."""

@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from stallpoint.cells import CommandCell, TrainCell
 from stallpoint.errors import InputError
-from stallpoint.interventions import EMPTY_MESSAGES, NO_COMMUNICATION, possible
 from stallpoint.models.answers.fits import NO, Memory
 from stallpoint.models.answers.next_cells import Jobs, train_seconds
 from stallpoint.models.answers.stalling import throughput
@@ -27,7 +25,9 @@ from stallpoint.models.base.statistics import SAME_WITHIN, Ensemble, columns, es
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.communication import scheme_of
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
+from stallpoint.study.cells import CommandCell, TrainCell
+from stallpoint.study.interventions import EMPTY_MESSAGES, NO_COMMUNICATION, possible
 
 RAISED = 4
 """Factor on a setting that a remedy raises: mini-batch, mini-batches accumulated, readers, bucket size."""

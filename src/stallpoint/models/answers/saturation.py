@@ -8,7 +8,7 @@ import numpy as np
 
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.terms.data import ReadTogether
-from stallpoint.workers import counts, curves_of, place_of
+from stallpoint.study.workers import counts, curves_of, place_of
 
 FEWEST_VISITS = 2
 """To a place, without which nothing is decided: one visit does not tell how far visits lie apart."""

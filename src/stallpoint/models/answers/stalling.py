@@ -13,8 +13,8 @@ from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES, Measured
 from stallpoint.models.base.statistics import Ensemble, Reals, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
-from stallpoint.models.scaling.curves import underlying
-from stallpoint.workers import place_of
+from stallpoint.models.scaling.study_curves import underlying
+from stallpoint.study.workers import place_of
 
 Gains: TypeAlias = Mapping[int, tuple[Basis, Reals]]
 """What each doubling of workers gains, as `gains` of a curve."""

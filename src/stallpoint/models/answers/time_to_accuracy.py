@@ -19,7 +19,7 @@ from stallpoint.models.base.measured import SERIES, Measured, Point
 from stallpoint.models.base.statistics import Ensemble, Reals, columns, unknown_ensemble
 from stallpoint.models.convergence.steps import ANY, TO_TARGET, Steps
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 _LABELS = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe", "target": "target"}
 """Columns that say which training the steps are of, and what they are called there."""

@@ -26,7 +26,7 @@ from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.workers import Place, counts
+from stallpoint.study.workers import Place, counts
 
 AS_MEASURED = "as measured"
 

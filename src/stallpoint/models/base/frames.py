@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pandas as pd
 
-from stallpoint.records import FLAG, INT, REAL, TEXT, Table
+from stallpoint.records.tables import FLAG, INT, REAL, TEXT, Table
 
 _TYPES = {TEXT: "str", INT: "int64", REAL: "float64", FLAG: "bool"}
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from stallpoint import records
-from stallpoint.cells import CommandCell, ConvergenceCell, ImportedTrainCell, TrainCell
-from stallpoint.kinds import cell_from_json
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import bootstrap, generator, groups, scatter, visits_of
-from stallpoint.presets import Preset, preset_from
-from stallpoint.workers import Place
+from stallpoint.records import tables as records
+from stallpoint.strategies.presets import Preset, preset_from
+from stallpoint.study.cells import CommandCell, ConvergenceCell, ImportedTrainCell, TrainCell
+from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.workers import Place
 
 SERIES = tuple(column.name for column in records.SERIES)
 PLACELESS = tuple(name for name in SERIES if name != records.WORKERS_PER_NODE.name)

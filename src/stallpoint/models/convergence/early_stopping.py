@@ -14,7 +14,7 @@ import pandas as pd
 
 from stallpoint.models.base.statistics import Ensemble, Scatter, bootstrap, columns, generator, groups
 from stallpoint.models.convergence.steps import TRAINED
-from stallpoint.outcome import MOST_STEPS
+from stallpoint.study.outcome import MOST_STEPS
 
 _USUAL = Scatter(0.005, 4.0)
 """Of best accuracies of seeds: they lie closer together than times do."""

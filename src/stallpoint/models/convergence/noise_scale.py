@@ -28,7 +28,7 @@ from stallpoint.models.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.convergence.steps import TRAINED, Steps
-from stallpoint.outcome import DIVERGED
+from stallpoint.study.outcome import DIVERGED
 
 PARTS = 4
 """Equal parts of a training that are told apart, as the noise grows while the loss falls."""

@@ -36,7 +36,7 @@ from stallpoint.models.base.statistics import (
     scatter,
     unknown_ensemble,
 )
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 TRAINED = ("network", "storage", "sync", "recipe")
 """What tells one training from another, whatever computes it."""

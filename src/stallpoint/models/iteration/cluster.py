@@ -14,9 +14,9 @@ from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.presets import ALL_REDUCE, Preset
-from stallpoint.stages import Cuts
-from stallpoint.workers import Place
+from stallpoint.strategies.division import Cuts
+from stallpoint.strategies.presets import ALL_REDUCE, Preset
+from stallpoint.study.workers import Place
 
 SCALINGS = ("strong", "weak")
 

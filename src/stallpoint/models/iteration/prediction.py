@@ -15,8 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.merging import merged
-from stallpoint.messages import Merge, block_paths, message_bytes, messages
 from stallpoint.models import taskgraph
 from stallpoint.models.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Measured, Point
 from stallpoint.models.base.parts import UNKNOWN_PARTS, Parts
@@ -31,8 +29,10 @@ from stallpoint.models.terms.contention import Contention
 from stallpoint.models.terms.effects import CoRunCost, Effects, IsolatedComputing, IsolatedTimes, Messages, rounds
 from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.trainings import Layers, Trainings
-from stallpoint.presets import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, SEND_RECEIVE, Preset
-from stallpoint.workers import Place, counts, curves_of, place_of
+from stallpoint.strategies.messages import Merge, block_paths, message_bytes, messages
+from stallpoint.strategies.mg_wfbp import merged
+from stallpoint.strategies.presets import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, SEND_RECEIVE, Preset
+from stallpoint.study.workers import Place, counts, curves_of, place_of
 
 
 def learning(cluster: Cluster, points: Sequence[Measured], trainings: Trainings, pace: Pace, seed: int) -> Cluster:

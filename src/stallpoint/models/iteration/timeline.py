@@ -10,7 +10,7 @@ import numpy as np
 
 from stallpoint.models import taskgraph
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 @dataclass(frozen=True)

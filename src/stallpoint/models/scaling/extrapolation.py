@@ -1,7 +1,7 @@
 """From a table of rates to predictions for every count of every series, and what is left out to check them.
 
 A table of rates has the columns ``series``, ``workers``, ``workers_per_node``, ``batch_per_worker`` and
-``samples_per_second`` (see `stallpoint.rates`); rows without a rate ask for a prediction.
+``samples_per_second`` (see `stallpoint.inputs.rates`); rows without a rate ask for a prediction.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.errors import InputError
-from stallpoint.measure.progress import Progress
 from stallpoint.models.base.statistics import INTERVAL, Reals, groups
-from stallpoint.models.scaling.choice import Choice, choose, too_few, too_wide, unidentifiable, would_tell
-from stallpoint.models.scaling.places import PLACE, Places, Series
+from stallpoint.models.scaling.scaling_law_choice import Choice, choose, too_few, too_wide, unidentifiable, would_tell
+from stallpoint.models.scaling.series_placement import PLACE, Places, Series
+from stallpoint.text import Progress
 
 FURTHEST = 2.0
 """Factor between a fitted rate and the law's, above which the law is not taken to describe the series."""

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from stallpoint.models.base.statistics import Reals
-from stallpoint.models.scaling.places import Places
+from stallpoint.models.scaling.series_placement import Places
 
 Overhead: TypeAlias = Callable[[Sequence[Reals], Reals], Reals]
 """(coefficients, each [draws, 1]; workers [places]) -> h [draws, places]."""

@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from stallpoint.models.base.statistics import Reals
-from stallpoint.models.scaling.places import SHARED, Places, Series
+from stallpoint.models.scaling.series_placement import SHARED, Places, Series
 
 _LEVEL = 10.0  # standard deviation of the unknown rate of a lone worker, as a logarithm: as good as flat
 

@@ -21,7 +21,7 @@ from scipy.stats import norm, qmc
 from stallpoint.models.base.statistics import Reals
 from stallpoint.models.scaling.laws import Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
-from stallpoint.models.scaling.places import Places, Series
+from stallpoint.models.scaling.series_placement import Places, Series
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 

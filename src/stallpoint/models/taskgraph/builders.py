@@ -11,7 +11,7 @@ import numpy.typing as npt
 from stallpoint.errors import InputError
 from stallpoint.models.base.statistics import Reals
 from stallpoint.models.taskgraph.tasks import Kind, Task
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Message:
     """Gradients that travel together; times are numbers or ensembles, s."""
 
     layers: tuple[int, ...]
-    """Positions in forward order, from 0, as `stallpoint.messages.messages` gives them."""
+    """Positions in forward order, from 0, as `stallpoint.strategies.messages.messages` gives them."""
     seconds: npt.ArrayLike
     beside: npt.ArrayLike | None = None
     """As in `Task`."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stallpoint.models.taskgraph.builders import inputs
 from stallpoint.models.taskgraph.tasks import Kind, Task
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 @dataclass(frozen=True)

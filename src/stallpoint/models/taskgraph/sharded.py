@@ -18,7 +18,7 @@ import numpy.typing as npt
 from stallpoint.models.base.statistics import Reals
 from stallpoint.models.taskgraph.builders import Message, inputs
 from stallpoint.models.taskgraph.tasks import Kind, Task
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ from stallpoint.models.terms.law_choice import Timed
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.pieces import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
-from stallpoint.presets import ALL_REDUCE, Preset
-from stallpoint.workers import Place
+from stallpoint.strategies.presets import ALL_REDUCE, Preset
+from stallpoint.study.workers import Place
 
 Scheme = tuple[str, str, str, str]
 """Hardware, backend, reduction scheme and collective operation: what one set of fits is for."""

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.disturbances import OF_ONE_WORKER
 from stallpoint.models.base.measured import POINT
 from stallpoint.models.base.statistics import Ensemble, bootstrap, columns, generator, groups, scatter
 from stallpoint.models.terms.batch_law import BatchCurve, Kernel
 from stallpoint.models.terms.possible import corrections
 from stallpoint.models.terms.trainings import TOTALS, MeasuredBatch, Trainings
+from stallpoint.records.disturbances import OF_ONE_WORKER
 
 ALL = "all"
 """Stands for every layer type together."""

@@ -32,8 +32,8 @@ from stallpoint.models.terms.observed import Observed, by_messages, observe
 from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.stragglers import expected_lead
 from stallpoint.models.terms.trainings import Trainings
-from stallpoint.presets import Preset
-from stallpoint.workers import Place, nearest
+from stallpoint.strategies.presets import Preset
+from stallpoint.study.workers import Place, nearest
 
 LEAST_SHARE = 0.1
 """Part of the backward pass in which messages have to be under way to tell what they do to it."""

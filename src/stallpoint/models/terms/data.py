@@ -21,7 +21,7 @@ from stallpoint.models.base.statistics import (
 )
 from stallpoint.models.terms.batch_law import BatchCurve, Kernel, choose_kernel
 from stallpoint.models.terms.link import Traffic, together
-from stallpoint.workers import Place
+from stallpoint.study.workers import Place
 
 _CURVE = ("storage", "hardware", "readers", "order", "cache")
 _ORDERS = ("shuffled", "random", "sequential")

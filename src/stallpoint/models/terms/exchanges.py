@@ -21,7 +21,7 @@ import numpy as np
 
 from stallpoint.models.base.statistics import Ensemble
 from stallpoint.models.terms.effects import Messages
-from stallpoint.presets import Preset
+from stallpoint.strategies.presets import Preset
 
 
 def share(preset: Preset) -> float:

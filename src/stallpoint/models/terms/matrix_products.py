@@ -14,8 +14,6 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from stallpoint.cells import SgemmCell
-from stallpoint.kinds import cell_from_json
 from stallpoint.models.base.checks import refuse
 from stallpoint.models.base.statistics import Ensemble, bootstrap, columns, generator, groups, scatter, visits_of
 from stallpoint.models.terms.batch_law import (
@@ -28,7 +26,9 @@ from stallpoint.models.terms.batch_law import (
     fit,
     left_out_errors,
 )
-from stallpoint.records import MACHINE
+from stallpoint.records.tables import MACHINE
+from stallpoint.study.cells import SgemmCell
+from stallpoint.study.kinds import cell_from_json
 
 KERNELS = (
     LINEAR,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from stallpoint.models.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootstrap, visits_of
 from stallpoint.models.terms.stragglers import OWN
-from stallpoint.records import PHASES
+from stallpoint.records.tables import PHASES
 
 _STEP = ["cell", "repeat", "visit", "iteration"]
 

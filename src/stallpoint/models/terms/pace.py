@@ -23,7 +23,7 @@ from stallpoint.models.base.statistics import (
     shrink_to_one,
     visits_of,
 )
-from stallpoint.workers import Place, nearest
+from stallpoint.study.workers import Place, nearest
 
 USUAL = 0.1
 """How far (logarithm) the ratio of two places usually is from 1."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
-from stallpoint.presets import SHARDED, servers_of
+from stallpoint.strategies.presets import SHARDED, servers_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ REDUCTION_LAWS: dict[str, ReductionLaw] = {
 
 
 def law_of(scheme: str) -> ReductionLaw | None:
-    """The law of a scheme (`stallpoint.presets.Preset.scheme`); None where the library chooses."""
+    """The law of a scheme (`stallpoint.strategies.presets.Preset.scheme`); None where the library chooses."""
     if not scheme.startswith(f"{SHARDED}-"):
         return REDUCTION_LAWS.get(scheme)
     servers = servers_of(scheme)

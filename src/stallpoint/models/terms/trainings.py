@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint import records
 from stallpoint.models.base.checks import refuse
 from stallpoint.models.base.measured import POINT, STEP, kept, over_ranks
 from stallpoint.models.base.statistics import Reals, groups
 from stallpoint.models.terms.observed import Sending, sending
-from stallpoint.records import INTERVENED, ITERATIONS, LAYERS, Table
+from stallpoint.records import tables as records
+from stallpoint.records.tables import INTERVENED, ITERATIONS, LAYERS, Table
 
 TOTALS = ("forward", "backward", "host_to_device", "update")
 COLUMNS: Mapping[Table, Sequence[str] | None] = {

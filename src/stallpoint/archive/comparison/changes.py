@@ -1,0 +1,184 @@
+"""Everything that two studies both measured, and whether it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.archive.comparison import visits
+from stallpoint.archive.comparison.change import BETTER, WORSE, beside_others, changes, judged, paired, together
+from stallpoint.archive.comparison.compared_results import Results
+from stallpoint.archive.comparison.settings import differences
+from stallpoint.errors import InputError
+from stallpoint.models.base.measured import PLACELESS, POINT, SERIES
+from stallpoint.models.base.statistics import groups
+from stallpoint.records.tables import COMPARISON, STALLING
+from stallpoint.study.workers import curves_of
+
+LOWER, HIGHER = "lower", "higher"
+MOVED = (WORSE, BETTER, LOWER, HIGHER)
+"""What is said of an answer that changed."""
+FAIL_ON = {"slower": {WORSE}, "moved": set(MOVED)}
+"""What a program may be told to fail on, and what has to be said of an answer for that."""
+_COLUMNS = [column.name for column in COMPARISON.columns]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed from one study to another."""
+
+    old: Results
+    new: Results
+    between: float
+    """Standard deviation of a study's logarithm beside what its visits say."""
+    rows: pd.DataFrame
+    """Columns of `tables.COMPARISON`."""
+    verdicts: Sequence[Mapping[str, object]]
+    """Each curve's values of `SERIES`, its verdict in both studies (old, new), and whether it moved."""
+    settings: Sequence[Mapping[str, str]]
+    """What differs beside times: rows of `settings.differences`."""
+    alone: Mapping[str, int]
+    """Points that only one study measured: old or new -> how many."""
+
+    def of(self, family: str) -> pd.DataFrame:
+        """The rows of one family."""
+        return self.rows[self.rows["of"] == family]
+
+    @property
+    def moved(self) -> set[str]:
+        """What is said of answers that changed, in any family: some of `MOVED`."""
+        return set(self.rows["change"]) & set(MOVED)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame by column."""
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def fails(moved: Collection[str], fail_on: str | None) -> bool:
+    """Whether answers that changed as `moved` says (`Comparison.moved`) are what a program is to fail on."""
+    if fail_on and fail_on not in FAIL_ON:
+        raise InputError(f"fail_on: {fail_on} is not known; there are {', '.join(FAIL_ON)}")
+    return bool(fail_on) and bool(FAIL_ON[str(fail_on)] & set(moved))
+
+
+def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
+    """Compare two studies; `InputError` says so where they have no point in common."""
+    first, second = (visits.of_points(one.tables) for one in (old, new))
+    known = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
+    if not known[0] & known[1]:
+        raise InputError(f"{old.name} and {new.name} have no measured point in common: {_unlike(known, old, new)}")
+    layers = paired(visits.of_layers(old.tables), visits.of_layers(new.tables), visits.LAYER)
+    rows = rows_of(paired(first, second, POINT), layers, between)
+    return Comparison(
+        old=old,
+        new=new,
+        between=between,
+        rows=rows,
+        verdicts=list(_verdicts(old.tables[STALLING.name], new.tables[STALLING.name], rows)),
+        settings=differences(old.tables, new.tables),
+        alone={"old": len(known[0] - known[1]), "new": len(known[1] - known[0])},
+    )
+
+
+def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) -> pd.DataFrame:
+    """The rows of a comparison, by the visits to points and layers that `paired` put together."""
+    each, pooled, of_layers = [], [], []
+    for hardware, here in groups(points, "hardware"):
+        found = changes(here, POINT)
+        each.append(found)
+        pooled.append({"hardware": hardware, "points": len(found), **together(here, POINT, found)})
+    for _, here in groups(layers, "hardware"):
+        of_layers.append(_one_cell(changes(beside_others(here, visits.LAYER, POINT), visits.LAYER)))
+    all_points = pd.concat(each, ignore_index=True)
+    families = {
+        "hardware": judged(pd.DataFrame(pooled), "hardware", between),
+        "point": judged(all_points, "point", between),
+        "speedup": _speedups(all_points),
+        "layer": _layers(of_layers),
+    }
+    rows = [frame.assign(of=name).reindex(columns=_COLUMNS) for name, frame in families.items() if len(frame)]
+    return pd.DataFrame([row for frame in rows for row in records(frame)], columns=_COLUMNS)
+
+
+def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
+    """Of each network the layers in one cell, that with the largest mini-batch of a worker, and the most visits.
+
+    Visits to one cell differ by what all of them tell; those to several cells may all be from slow rounds.
+    """
+    chosen = []
+    for _, rows in layers.groupby("network"):
+        cells = rows.assign(visits=rows[["old_visits", "new_visits"]].min(axis=1)).groupby(list(POINT))["visits"].min()
+        order = cells.reset_index().sort_values(["worker_batch", "visits"], kind="stable")
+        chosen.append(rows.merge(order[list(POINT)].tail(1), on=list(POINT)))
+    return pd.concat(chosen, ignore_index=True)
+
+
+def _layers(found: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The family of layers; empty where no layer was timed in both."""
+    return judged(pd.concat(found, ignore_index=True), "layer") if found else pd.DataFrame()
+
+
+def _speedups(points: pd.DataFrame) -> pd.DataFrame:
+    """The family of speedups over the fewest workers that both studies measured; what slows all points cancels."""
+    rows = list(_speedup_rows(points[points["scaling"] != "compute"]))
+    if not rows:
+        return pd.DataFrame()
+    found = judged(pd.DataFrame(rows), "speedup")
+    return found.assign(change=found["change"].replace({WORSE: HIGHER, BETTER: LOWER}))
+
+
+def _speedup_rows(points: pd.DataFrame) -> Iterator[dict[str, object]]:
+    for base, others, per_node in _curves(points):
+        for other in others:
+            larger = other["global_batch"] / base["global_batch"]
+            errors = np.array([base["error"], other["error"]]) ** 2
+            freedom = errors.sum() ** 2 / (errors**2 / [base["freedom"], other["freedom"]]).sum()
+            yield {
+                **other,
+                "workers_per_node": per_node,
+                **{study: larger * base[study] / other[study] for study in ("old", "new")},
+                "log": base["log"] - other["log"], "error": np.sqrt(errors.sum()), "freedom": freedom,
+            }  # fmt: skip
+
+
+def _curves(points: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]], int]]:
+    """The fewest workers of each scaling curve, its other points, and the workers of a full node."""
+    for _, series in groups(points, PLACELESS):
+        at = {(row["nodes"], row["workers_per_node"]): row for row in records(series)}
+        for per_node, places in curves_of(at).items():
+            base, *others = (at[place] for place in places)
+            yield base, others, per_node
+
+
+def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+    """What both studies say of each curve. It moved where it differs and a speedup of the curve changed.
+
+    A verdict alone may flip where the curve is near the threshold: each of two equal studies is wrong now and then.
+    """
+    series = list(SERIES)
+    speedups = rows[(rows["of"] == "speedup") & rows["change"].isin((LOWER, HIGHER))]
+    moved = set(speedups[series].itertuples(index=False, name=None))
+    for row in records(old.merge(new, on=series, suffixes=("_old", "_new"))):
+        first, second = (_verdict(row, study) for study in ("old", "new"))
+        curve = {name: row[name] for name in series}
+        yield {**curve, "old": first, "new": second, "moved": first != second and tuple(curve.values()) in moved}
+
+
+def _verdict(row: Mapping[str, object], study: str) -> str:
+    said, ranks = str(row[f"verdict_{study}"]), row[f"verdict_ranks_{study}"]
+    return {"stalls": f"stalls at {ranks:g}", "scales": f"scales to {ranks:g}"}.get(said, said)
+
+
+def _unlike(known: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:
+    """The first axis in which all points differ, for people."""
+    for place, axis in enumerate(POINT):
+        first, second = ({point[place] for point in points} for points in known)
+        if not first & second:
+            sides = ((old, first), (new, second))
+            return "; ".join(f"{axis} {', '.join(sorted(map(str, values)))} in {one.name}" for one, values in sides)
+    return "no combination of network, hardware, storage, batch and nodes is in both"

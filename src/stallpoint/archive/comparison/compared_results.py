@@ -1,0 +1,82 @@
+"""What is compared: the tables of an archive, or of a study below ``results``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pandas as pd
+
+from stallpoint.archive.comparison.comparison_files import ARCHIVE, FOLDER, files_of, folder_of, name_of
+from stallpoint.archive.comparison.settings import OF_MACHINE
+from stallpoint.archive.further import opened, read_zip_index, verified
+from stallpoint.errors import InputError
+from stallpoint.models.base.measured import POINT, READING, SERIES, TIMES
+from stallpoint.records.parquet import open_file, whole
+from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, Table
+
+_ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
+NEEDED: dict[Table, tuple[str, ...]] = {
+    RUNS: ("cell", "kind", "hardware", "started", "settings"),
+    ENVIRONMENTS: ("cell", "node"),
+    ITERATIONS: (*_ROW, *TIMES, *READING),
+    LAYERS: (*_ROW, "rank", "layer", "layer_type", "forward", "backward"),
+    STALLING: (*SERIES, "verdict", "verdict_ranks"),
+    DISTURBANCES: ("cell", "iteration", "left_out"),
+}
+"""Tables that are read, and their columns that have to be there: archives of earlier versions may lack others."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a study measured and concluded."""
+
+    name: str
+    """What it is called beside the other one."""
+    tables: Mapping[str, pd.DataFrame]
+    """Those of `NEEDED` by name."""
+
+    @property
+    def began(self) -> datetime:
+        """When its first cell was measured."""
+        began: datetime = self.tables[RUNS.name]["started"].min().to_pydatetime()
+        return began
+
+
+def read_results(given: str, where: str) -> Results:
+    """The archive (a zip) or study (its folder, or its name) that was `given`.
+
+    `where` is the entry that names it, for messages of an `InputError`: not there, unfinished, damaged, or written by
+    another version.
+    """
+    files = files_of(given, where)
+    if not given.endswith(ARCHIVE):
+        return Results(name_of(given), _read(folder_of(given, where), where))
+    (archive,) = files
+    index = read_zip_index(archive, where)
+    with tempfile.TemporaryDirectory() as scratch, opened(archive, where) as file:
+        read = verified(file, f"{where}: {archive}")
+        for table, kind in FOLDER.items():
+            target = Path(scratch, kind, f"{table.name}.parquet")
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(read(f"results/{index.study}/{kind}/{table.name}.parquet"))
+        return Results(name_of(given), _read(Path(scratch), f"{where}: {archive}"))
+
+
+def _read(folder: Path, where: str) -> dict[str, pd.DataFrame]:
+    return {table.name: _frame(table, folder / FOLDER[table] / f"{table.name}.parquet", where) for table in NEEDED}
+
+
+def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
+    again = "archive the study again with this version" if ARCHIVE in where else "run `snakemake` for the study"
+    wanted = [*NEEDED[table], *(OF_MACHINE if table is ENVIRONMENTS else ())]
+    try:
+        with open_file(table, path, again, needed=NEEDED[table]) as file:
+            known = [name for name in wanted if name in file.schema_arrow.names]
+            frame: pd.DataFrame = whole(file, path, known).to_pandas()
+    except InputError as error:
+        raise InputError(f"{where}: {str(error).replace(f'{path.parent.parent}/', '')}") from None
+    return frame

@@ -1,0 +1,47 @@
+"""What two studies are read from and what their comparison is written to: all that a plan needs, quick to import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stallpoint.archive.further import read_zip_index
+from stallpoint.errors import InputError
+from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING
+
+FOLDER = {
+    **dict.fromkeys((RUNS, ENVIRONMENTS, ITERATIONS, LAYERS), "tables"),
+    **dict.fromkeys((STALLING, DISTURBANCES), "models"),
+}
+"""Tables that are read, and where they lie in the folder of a study."""
+ARCHIVE = ".zip"
+FORMATS = ("md", "json", "parquet", "html")
+"""What a comparison is written as: ``comparison.md``, ..."""
+
+
+def name_of(given: str) -> str:
+    """What an archive or study is called: the archive's file or the study's folder."""
+    return Path(given).name.removesuffix(ARCHIVE)
+
+
+def files_of(given: str, where: str) -> list[Path]:
+    """The files that `read_results` reads; `InputError` says that `where` names nothing that can be compared."""
+    if given.endswith(ARCHIVE):
+        read_zip_index(Path(given), where)
+        return [Path(given)]
+    folder = folder_of(given, where)
+    files = [folder / kind / f"{table.name}.parquet" for table, kind in FOLDER.items()]
+    if missing := [str(file) for file in files if not file.exists()]:
+        raise InputError(f"{where}: study {given} is not finished: it has no {missing[0]}; run `snakemake` for it")
+    return files
+
+
+def folder_of(given: str, where: str) -> Path:
+    """The folder of a study, by itself or by its name."""
+    places = [Path(given), Path("results", given)]
+    for folder in places:
+        if (folder / "tables").is_dir():
+            return folder
+    raise InputError(
+        f"{where}: there is no study {given}: name the zip that `snakemake archive` wrote, or a finished study "
+        f"(neither {places[0]} nor {places[1]} holds tables)"
+    )

@@ -1,0 +1,79 @@
+"""Web pages of comparisons: charts and tables on one page that opens from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.archive.comparison.changes import Comparison, records
+from stallpoint.archive.comparison.comparison_words import (
+    HEADS,
+    NOUNS,
+    finding,
+    how,
+    names,
+    percent,
+    summary,
+    table,
+    title,
+    verdicts,
+)
+from stallpoint.models.base.statistics import SAME_WITHIN
+from stallpoint.report.charts import marks, theme
+from stallpoint.report.charts.render import Spec, to_spec
+from stallpoint.report.own_page import grid, page
+
+MOST_DOTS = 40
+"""Answers of a family that are drawn: those that are the least likely to be as before."""
+WIDTH = 560
+
+
+def to_html(comparison: Comparison) -> str:
+    """The page ``comparison.html``."""
+    return page(title(comparison), _parts(comparison))
+
+
+def _parts(comparison: Comparison) -> Iterable[str | Spec]:
+    yield "".join(f"<p>{escape(sentence)}</p>" for sentence in summary(comparison))
+    yield f'<p class="soft">{escape(how(comparison))}</p>'
+    drawn = [family for family in NOUNS if len(comparison.of(family))]
+    for family in drawn:
+        yield dots(comparison, family)
+    yield f"<h2>Verdicts</h2>{grid(('curve', 'old', 'new', ''), verdicts(comparison))}"
+    for family in drawn:
+        rows = table(comparison.of(family))
+        yield f"<details><summary>{NOUNS[family]}</summary>{grid(HEADS[family], rows)}</details>"
+    others = [list(row.values()) for row in comparison.settings]
+    yield f"<h2>What else differs</h2>{grid(('hardware', 'what', 'old', 'new'), others) if others else 'Nothing.'}"
+
+
+def dots(comparison: Comparison, family: str) -> Spec:
+    """Ratios of a family with their intervals, one above the other; the title says what they say."""
+    rows = comparison.of(family)
+    frame = rows.assign(name=names(rows), shown=[percent(row) for row in records(rows)])
+    frame = frame.nsmallest(MOST_DOTS, "p").sort_values("ratio", ascending=False)
+    more = f" (the {MOST_DOTS} least alike are drawn)" if len(rows) > MOST_DOTS else ""
+    columns = ["name", "ratio", "ratio_low", "ratio_high", "change", "shown"]
+    what = {"speedup": "speedup", "layer": "time beside the other layers"}.get(family, "time")
+    chart = _dots(frame[columns], what)
+    return {**to_spec(chart), "title": finding(comparison, family) + more}
+
+
+def _dots(frame: pd.DataFrame, what: str) -> alt.TopLevelMixin:
+    scale = alt.Scale(zero=False, nice=False, padding=8)
+    x = alt.X("ratio:Q", title=f"{what}, new over old", scale=scale, axis=alt.Axis(format=".3~g"))
+    y = alt.Y("name:N", title=None, sort=list(frame["name"]), axis=alt.Axis(labelLimit=400, labelOverlap=False))
+    colour = marks.colour(frame, "change")
+    base = alt.Chart().encode(y=y, color=colour, tooltip=marks.tips(name=what, shown="changed by", change="that is"))
+    alike = pd.DataFrame({"low": [1 / (1 + SAME_WITHIN)], "high": [1 + SAME_WITHIN], "one": [1.0]})
+    chart: alt.TopLevelMixin = alt.layer(
+        alt.Chart(alike).mark_rect(opacity=0.12, color=theme.GREY).encode(x=marks.at(x, "low"), x2="high:Q"),
+        alt.Chart(alike).mark_rule(style="ideal").encode(x=marks.at(x, "one")),
+        base.mark_rule(strokeWidth=1.5).encode(x=marks.at(x, "ratio_low"), x2="ratio_high:Q"),
+        base.mark_point(filled=True, size=45, opacity=1).encode(x=x),
+        data=frame,
+    ).properties(width=WIDTH, height=alt.Step(16))
+    return chart

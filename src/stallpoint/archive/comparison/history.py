@@ -1,0 +1,202 @@
+"""One machine over time, by the studies that it ran: is it getting slower, and since when?
+
+Each study has a *pace*: the mean over its points of the logarithm of an iteration's time, beside what those points take
+in all studies. Studies of an equal state lie apart by more than their visits say; how far is found from the studies
+themselves (Paule & Mandel 1982), and is in every interval here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.optimize import brentq
+from scipy.stats import t as student
+
+from stallpoint.archive.comparison import visits
+from stallpoint.archive.comparison.change import BETTER, WORSE, mean_of_points, usual_scatter
+from stallpoint.archive.comparison.compared_results import Results
+from stallpoint.errors import InputError
+from stallpoint.models.base.measured import POINT
+from stallpoint.models.base.statistics import INTERVAL, Reals, groups
+
+MONTH = 30.44
+"""Days."""
+CHANCE = 0.01
+"""Chance that a steady machine is said to have a trend, and that it is said to have a step."""
+FEWEST = 4
+"""Studies without which there is no trend."""
+STEADY = "no trend"
+_MOST_APART = 4.0
+"""Largest standard deviation between studies that is looked for, of logarithms."""
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A line or a step through paces."""
+
+    value: float
+    """Slope, or height of the step."""
+    error: float
+    freedom: int
+    between: float
+    """Standard deviation between studies beside what their visits say."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Its 90 % interval."""
+        wide = float(student.ppf((1 + INTERVAL) / 2, self.freedom)) * self.error
+        return self.value - wide, self.value + wide
+
+    @property
+    def p(self) -> float:
+        """Chance of a value so far from 0 where there is none."""
+        return float(2 * student.sf(abs(self.value) / self.error, self.freedom))
+
+
+@dataclass(frozen=True)
+class PastMachine:
+    """One hardware entry over time."""
+
+    hardware: str
+    paces: pd.DataFrame
+    """Columns study, began, log, error: a row for each study, by time."""
+    trend: Trend | None
+    """Of the logarithm of times, for each month; None of fewer than `FEWEST` studies."""
+    step: Trend | None
+    """The step that is told best from none; None unless it is told."""
+    step_at: str
+    """The first study after the step."""
+
+    @property
+    def between(self) -> float:
+        """Standard deviation between studies of an equal state beside what their visits say, of logarithms."""
+        best = self.step or self.trend
+        return best.between if best else 0.0
+
+    @property
+    def word(self) -> str:
+        """Whether it is getting slower."""
+        if self.trend is None or self.trend.p > CHANCE:
+            return STEADY
+        return WORSE if self.trend.value > 0 else BETTER
+
+
+@dataclass(frozen=True)
+class History:
+    """All hardware entries of some studies over time."""
+
+    machines: Sequence[PastMachine]
+    rates: pd.DataFrame
+    """Columns `POINT`, study, began, and samples per second as value, low and high: a row for each point and study."""
+
+
+def history(studies: Sequence[Results]) -> History:
+    """Follow machines through `studies`, in any order; `InputError` says so where no two have a point in common."""
+    ordered = sorted(studies, key=lambda one: one.began)
+    frames = [
+        visits.of_points(one.tables).assign(study=place, name=one.name, began=pd.Timestamp(one.began))
+        for place, one in enumerate(ordered)
+    ]
+    rows = pd.concat(frames, ignore_index=True).assign(log=lambda frame: np.log(frame["seconds"]))
+    rows = rows[rows.groupby(list(POINT))["study"].transform("nunique") > 1]
+    if rows.empty:
+        raise InputError("no point was measured in two of the studies: there is nothing to follow over time")
+    return history_of(rows)
+
+
+def history_of(rows: pd.DataFrame) -> History:
+    """The same of visits to points: columns `POINT`, visit, seconds, log, study (a number, by time), name and began."""
+    found = [_machine(str(hardware), here) for hardware, here in groups(rows, "hardware")]
+    return History([machine for machine, _ in found], pd.concat([rates for _, rates in found], ignore_index=True))
+
+
+def _machine(hardware: str, rows: pd.DataFrame) -> tuple[PastMachine, pd.DataFrame]:
+    each = _variances(rows)
+    paces = _paces(rows, each)
+    days = (paces["began"] - paces["began"].iloc[0]).dt.total_seconds().to_numpy() / 86400
+    logs, errors = paces["log"].to_numpy(), paces["error"].to_numpy()
+    trend = step = None
+    at = ""
+    if len(paces) >= FEWEST and days[-1] > 0:
+        trend = fitted(days / MONTH, logs, errors)
+        steps = {place: fitted(np.arange(len(logs)) >= place, logs, errors) for place in range(1, len(logs))}
+        best = min(steps, key=lambda place: steps[place].p)
+        if steps[best].p * len(steps) < CHANCE:  # whichever place is best, it is the best of so many
+            step, at = steps[best], str(paces["name"].iloc[best])
+    return PastMachine(hardware, paces, trend, step, at), _rates(rows, each)
+
+
+def _variances(rows: pd.DataFrame) -> pd.DataFrame:
+    """`POINT` and the variance of a visit's logarithm there, over all studies (moderated, as in `change.changes`)."""
+    usual = usual_scatter(rows, POINT)
+    of = rows.groupby([*POINT, "study"])["log"].agg(["var", "count"])
+    own = of.assign(squares=of["var"].fillna(0.0) * (of["count"] - 1), freedom=of["count"] - 1).groupby(
+        level=list(POINT)
+    )
+    sums = own[["squares", "freedom"]].sum()
+    variance = (sums["squares"] + usual.freedom * usual.deviation**2) / (sums["freedom"] + usual.freedom)
+    return variance.rename("variance").reset_index()
+
+
+def _paces(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
+    """The pace of each study against the first, by least squares: each point has a time, each study a pace."""
+    means = rows.groupby(["study", *POINT], as_index=False)["log"].mean()
+    study, point = (means.groupby(by).ngroup().to_numpy() for by in (["study"], list(POINT)))
+    of_study, of_point = (np.eye(which.max() + 1)[which] for which in (study, point))
+    design = np.concatenate([of_study, of_point], axis=1)
+    found = np.linalg.lstsq(design, means["log"].to_numpy(), rcond=None)[0][: of_study.shape[1]]
+    frames = list(rows.groupby("study"))
+    return pd.DataFrame({
+        "name": [frame["name"].iloc[0] for _, frame in frames],
+        "began": [frame["began"].iloc[0] for _, frame in frames],
+        "log": found - found[0],
+        "error": [mean_of_points(frame, POINT, each).error for _, frame in frames],
+    })  # fmt: skip
+
+
+def _rates(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
+    """Samples per second of each point in each study."""
+    means = rows.groupby([*POINT, "study", "name", "began"])["log"].agg(["mean", "count"]).reset_index()
+    found = means.merge(each, on=list(POINT))
+    freedom = len(rows) - len(means) + 1
+    wide = student.ppf((1 + INTERVAL) / 2, freedom) * np.sqrt(found["variance"] / found["count"])
+    rate = found["global_batch"] / np.exp(found["mean"])
+    return found.assign(value=rate, low=rate * np.exp(-wide), high=rate * np.exp(wide))
+
+
+def fitted(places: npt.ArrayLike, logs: Reals, errors: Reals) -> Trend:
+    """A line through `logs` [studies] at `places`, whose visits leave `errors`: its slope.
+
+    Studies lie apart by as much more as makes their weighted squares as large as expected (Paule & Mandel 1982); where
+    they lie closer than their errors say, the slope is not taken to be surer (Knapp & Hartung 2003).
+    """
+    design = np.stack([np.ones(len(logs)), np.asarray(places, dtype=np.float64)], axis=1)
+    freedom = len(logs) - 2
+
+    def squares(between: float) -> float:
+        return float((_weights(errors, between) * (logs - design @ _solve(design, logs, errors, between)) ** 2).sum())
+
+    between = _root(lambda apart: squares(apart) - freedom)
+    weights = _weights(errors, between)
+    covariance = np.linalg.inv(design.T @ (weights[:, None] * design))
+    scale = max(1.0, squares(between) / freedom)
+    value = float(_solve(design, logs, errors, between)[1])
+    return Trend(value, float(np.sqrt(scale * covariance[1, 1])), freedom, between)
+
+
+def _weights(errors: Reals, between: float) -> Reals:
+    return np.asarray(1 / (errors**2 + between**2))
+
+
+def _solve(design: Reals, logs: Reals, errors: Reals, between: float) -> Reals:
+    root = np.sqrt(_weights(errors, between))
+    return np.asarray(np.linalg.lstsq(design * root[:, None], logs * root, rcond=None)[0])
+
+
+def _root(excess: Callable[[float], float]) -> float:
+    """Where a falling function is 0; 0 where it is below from there."""
+    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, _MOST_APART))

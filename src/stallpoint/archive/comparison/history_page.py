@@ -1,0 +1,120 @@
+"""A machine over time, in words, as data and as a web page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from stallpoint.archive.comparison.changes import records
+from stallpoint.archive.comparison.history import FEWEST, History, PastMachine, Trend
+from stallpoint.models.base.statistics import NORMAL_INTERVAL
+from stallpoint.report.charts import marks
+from stallpoint.report.charts.labels import AXES, compact, label, varies, with_interval
+from stallpoint.report.charts.render import Spec, to_spec
+from stallpoint.report.own_page import grid, page
+from stallpoint.text import interval, number
+
+WIDTH, HEIGHT = 560, 220
+
+
+def summary(found: History) -> list[str]:
+    """What is said of each hardware entry."""
+    return [sentence for machine in found.machines for sentence in _sentences(machine)]
+
+
+def _sentences(machine: PastMachine) -> Iterator[str]:
+    if machine.trend is None:
+        yield f"{machine.hardware}: {len(machine.paces)} studies; a trend needs {FEWEST}, at different times."
+        return
+    trend = machine.trend
+    yield f"{machine.hardware}: {machine.word}; iteration time changes by {_percent(trend)} with each month."
+    yield (
+        f"{machine.hardware}: studies lie {number(100 * machine.between)} % apart beside what their visits say "
+        f"(compare with between={machine.between:.2g})."
+    )
+    if machine.step:
+        yield f"{machine.hardware}: from {machine.step_at} on, iteration time is changed by {_percent(machine.step)}."
+
+
+def _percent(fit: Trend) -> str:
+    value, low, high = (100 * float(np.expm1(log)) for log in (fit.value, *fit.interval))
+    return interval({"value": value, "low": low, "high": high}, unit=" %")
+
+
+def to_json(found: History) -> str:
+    """The page's numbers."""
+    return json.dumps({"summary": summary(found), "machines": list(map(_data, found.machines))}, indent=1) + "\n"
+
+
+def _data(machine: PastMachine) -> dict[str, Any]:
+    return {
+        "hardware": machine.hardware,
+        "word": machine.word,
+        "trend": _fit(machine.trend),
+        "step": _fit(machine.step),
+        "step_at": machine.step_at,
+        "paces": [{**row, "began": row["began"].isoformat()} for row in records(machine.paces)],
+    }
+
+
+def _fit(fit: Trend | None) -> dict[str, Any] | None:
+    """In logarithms of times; a trend for each month."""
+    if fit is None:
+        return None
+    low, high = fit.interval
+    return {"value": fit.value, "low": low, "high": high, "p": fit.p, "between": fit.between}
+
+
+def to_html(found: History) -> str:
+    """The page."""
+    return page("Is it getting slower?", _parts(found))
+
+
+def _parts(found: History) -> Iterator[str | Spec]:
+    for machine in found.machines:
+        yield "".join(f"<p>{escape(sentence)}</p>" for sentence in _sentences(machine))
+        step = f", a step at {machine.step_at}" if machine.step else ""
+        title = f"{machine.hardware}: {machine.word}{step}"
+        yield _chart(_pace_rows(machine), "time of an iteration over the first", title)
+    for (network, hardware), rows in found.rates.groupby(["network", "hardware"]):
+        yield _chart(_rate_rows(rows), "samples per second", f"Throughput of {network} on {hardware}")
+    table = [
+        [machine.hardware, row["name"], f"{row['began']:%Y-%m-%d %H:%M}", number(float(np.exp(row["log"])))]
+        for machine in found.machines
+        for row in records(machine.paces)
+    ]
+    yield f"<h2>Studies</h2>{grid(('hardware', 'study', 'began', 'time of an iteration over the first'), table)}"
+
+
+def _pace_rows(machine: PastMachine) -> pd.DataFrame:
+    """The pace of each study, with what its visits and the scatter between studies leave open."""
+    paces = machine.paces
+    wide = NORMAL_INTERVAL / 2 * np.hypot(paces["error"], machine.between)
+    ends = {"value": 0.0, "value_low": -wide, "value_high": wide}
+    times = {name: np.exp(paces["log"] + apart) for name, apart in ends.items()}
+    return paces.assign(**times, series=machine.hardware)
+
+
+def _rate_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    varying = [axis for axis in AXES if varies(rows, axis)]
+    series = label(rows, varying) + (" · " if varying else "") + "n = " + rows["ranks"].astype(str)
+    return rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(series=series)
+
+
+def _chart(rows: pd.DataFrame, what: str, title: str) -> Spec:
+    drawn = rows.assign(shown=with_interval(rows, "value"), low=rows["value_low"], high=rows["value_high"])
+    drawn = compact(drawn, ["series", "name", "value", "low", "high", "shown"]).assign(
+        began=[f"{began:%Y-%m-%dT%H:%M:%S}" for began in rows["began"]]
+    )
+    x = alt.X("began:T", title=None)
+    y = alt.Y("value:Q", title=what, scale=alt.Scale(type="log", nice=False))
+    tips = [*marks.tips(name="study", series="of", shown=what), alt.Tooltip("began:T", title="began")]
+    base = alt.Chart().encode(x=x, color=marks.colour(drawn, "series"), tooltip=tips)
+    layers = [base.mark_line(strokeWidth=1, opacity=0.5).encode(y=y), marks.error_bars(base, y), marks.points(base, y)]
+    return {**to_spec(alt.layer(*layers, data=drawn).properties(width=WIDTH, height=HEIGHT)), "title": title}

@@ -1,0 +1,52 @@
+"""One time for each visit: what two studies are compared by.
+
+What differs between visits (placement, neighbours, the state of the machine) is in them; what differs between the
+iterations of a visit is not, as in all intervals of stallpoint (`models.base.statistics.bootstrap`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.base.measured import POINT, kept, over_ranks
+from stallpoint.records.disturbances import without
+
+LAYER = (*POINT, "layer", "layer_type")
+
+
+def of_points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Columns `POINT`, visit and seconds: the mean of the visit's undisturbed iterations, over ranks.
+
+    `tables` holds iterations, layers and disturbances, as in `stallpoint.records.tables`.
+    """
+    iterations = without(tables["iterations"], tables["disturbances"])
+    return of_steps(over_ranks(iterations, tables["layers"].iloc[:0]))
+
+
+def of_steps(steps: pd.DataFrame) -> pd.DataFrame:
+    """The same of iterations that `measured.over_ranks` made of those of all ranks."""
+    return _visits(steps.assign(seconds=steps["iteration_time"]), POINT, "mean")
+
+
+def of_layers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Columns `LAYER`, visit and seconds: forward and backward time of each layer, median of the visit's iterations.
+
+    They are those of rank 0 in the cells with the fewest workers of each network and hardware entry: one worker alone,
+    where there is such a cell.
+    """
+    layers = kept(without(tables["layers"], tables["disturbances"]))
+    fewest = layers.groupby(["network", "hardware"])["ranks"].transform("min")
+    alone = layers[(layers["ranks"] == fewest) & (layers["rank"] == 0)]
+    return _visits(alone.assign(seconds=alone["forward"] + alone["backward"]), LAYER, "median")
+
+
+def _visits(rows: pd.DataFrame, by: Sequence[str], statistic: str) -> pd.DataFrame:
+    """Rows reduced to one for each visit; with several repeats, which are jobs of their own, one for each of these."""
+    repeated = rows.groupby(list(by))["repeat"].transform("nunique") > 1
+    rows = rows.assign(visit=rows["visit"].where(~repeated, rows["repeat"]))
+    times = rows.groupby([*by, "visit"], as_index=False)["seconds"].agg(statistic)
+    known: pd.DataFrame = times[np.isfinite(times["seconds"]) & (times["seconds"] > 0)]
+    return known

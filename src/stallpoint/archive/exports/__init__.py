@@ -1,0 +1,1 @@
+"""Records of a cell written in formats of other programs."""

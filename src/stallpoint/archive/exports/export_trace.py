@@ -1,0 +1,90 @@
+"""A measured run as layer-wise traces, and a study that imports them again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.archive.exports.exported_records import TrainRecords, train_records
+from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, to_text
+from stallpoint.records.atomic import atomic
+from stallpoint.strategies.presets import preset_from
+
+_COLUMNS = ["layer", "forward", "backward", "communication", "gradient_bytes"]
+"""What `TracedLayer` takes, in its order."""
+
+
+def export_trace(records: Path, folder: Path) -> None:
+    """Write the run in the folder `records` to `folder`: ``rank0.txt``, ``rank1.txt``, ... and ``study.yaml``.
+
+    A file holds every iteration that counts, warm-up left out (the published files hold 100: set ``iterations``). The
+    study says what the layout leaves open, so that it can be run as it is, or its entry copied to another one.
+    """
+    run = train_records(records)
+    kept = TrainRecords(run.cell, _kept(run.iterations), _kept(run.layers), run.nodes)
+    files = {f"rank{rank}.txt": to_text(_iterations(kept, rank)) for rank in sorted(kept.iterations["rank"].unique())}
+    with atomic(folder) as scratch:
+        scratch.mkdir()
+        for name, text in files.items():
+            (scratch / name).write_text(text, encoding="utf-8")
+        study = _study(kept, [str(folder / name) for name in files])
+        (scratch / "study.yaml").write_text(study, encoding="utf-8")
+
+
+def _kept(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[~frame["warmup"]]
+
+
+def _iterations(run: TrainRecords, rank: int) -> list[TracedIteration]:
+    of_rank, layers = (frame[frame["rank"] == rank] for frame in (run.iterations, run.layers))
+    layers = layers.assign(communication=_communication(layers))
+    ordered = layers.sort_values("layer_index")[[*_COLUMNS, "iteration"]]
+    rows = {iteration: group[_COLUMNS] for iteration, group in ordered.groupby("iteration")}
+    return [
+        TracedIteration(float(wait), [TracedLayer(*values) for values in rows[iteration].itertuples(index=False)])
+        for iteration, wait in zip(of_rank["iteration"], of_rank["data_wait"], strict=True)
+    ]
+
+
+def _communication(layers: pd.DataFrame) -> pd.Series[float]:
+    """Time of each layer's all-reduce, s; layers sent in one message share its time by their bytes."""
+    together = layers.groupby(["rank", "iteration", "message"])["gradient_bytes"].transform("sum")
+    share = layers["gradient_bytes"] / together
+    return ((layers["all_reduce_end"] - layers["all_reduce_start"]) * share).fillna(0.0)
+
+
+def _study(run: TrainRecords, files: list[str]) -> str:
+    """A study with this run alone, imported from `files`."""
+    cell, iterations = run.cell, run.iterations
+    trace: dict[str, Any] = {
+        "files": files,
+        **{axis: getattr(cell, axis) for axis in cell.axes if axis not in ("hardware", "repeat")},
+        "iterations": int(iterations["iteration"].nunique()),
+        "host_to_device": _seconds(iterations["host_to_device"]),
+        "update": _seconds(iterations["update"]),
+    }
+    if cell.prefetch:
+        trace["read"] = _seconds((iterations["read"] + iterations["decode"]) / cell.readers)
+    # A file has a time for each layer, whatever layers were sent together.
+    trace["sync"] = "wfbp" if preset_from(cell.preset).overlaps else "naive"
+    if cell.scaling == "compute":
+        del trace["sync"]
+    facts = {name: getattr(cell, name) for name in ("device", "nodes", "workers_per_node", "threads_per_worker")}
+    lines = [
+        f"# {cell.path}, as a study of its own. Paths start where Snakemake does.",
+        f"study: {cell.hardware}-imported",
+        "hardware:",
+        f"  {cell.hardware}:",
+        *(f"    {name}: {value}" for name, value in facts.items()),
+        "    traces:",
+        f"      - {json.dumps(trace)}",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _seconds(values: pd.Series[float]) -> float:
+    """The median, with as many digits as the files have."""
+    return float(f"{values.median():.6g}")

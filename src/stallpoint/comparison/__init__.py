@@ -1,5 +1,0 @@
-"""Two studies beside each other, and many in a row: what changed between them. Tables in, tables out.
-
-`reading` takes archives and studies, `visits` reduces their records to one time for each visit, `change` tests whether
-times differ, `answers` does so for everything both measured; `history` follows one machine over time.
-"""

@@ -1,0 +1,359 @@
+"""The dependency graph of a traced iteration: what waited for what, on the host's threads and on a device's streams.
+
+After Daydream (Zhu et al., USENIX ATC 2020), dPRO (Hu et al., MLSys 2022) and Lumos (Liang et al., MLSys 2025): what
+was started runs for as long as it was traced, when its lane is free, after the call that started it. Of the host only
+the points matter at which it starts something or waits: between two of them it takes as long as it was traced to. How
+long a lane takes from one task to the next, and from a call to its start, are two numbers of the whole trace. When a
+task was traced to start tells which edges there are, and not when it starts again. Edges are:
+
+- from a call to what it starts, and from one task of a lane to the next;
+- from another lane, where a stream was told to wait (``cudaStreamWaitEvent``): the next task that this thread starts
+  comes after what was started before. A trace without such calls has collectives after the computing that was started
+  before, and what computes after them at the end of the iteration after all of them;
+- between kernels of two lanes, where one began when the other ended, and nothing else kept it: the device was full;
+- to a point of the host that waited: for the device in a synchronising call or a blocking copy, for the backward pass
+  in autograd's own thread, for a collective of Gloo when nothing but that ended a pause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stallpoint.explain.device_activity import STEP
+from stallpoint.explain.intervals import Intervals, union
+from stallpoint.explain.iterations import OPTIMIZER, WAITING, Iterations
+from stallpoint.explain.started import Started
+from stallpoint.inputs.events import CALL, COPY, KERNEL, MARK, OPERATOR, Events
+
+BACKWARD = re.compile(r"^autograd::engine::evaluate_function|^\w+Backward\d*$|^torch::autograd::AccumulateGrad")
+"""Operators of autograd's backward pass, the second and third as before 2022."""
+_STREAM_WAIT = re.compile(r"StreamWaitEvent")
+_COPIES = re.compile(r"^(?:cuda|hip)Memcpy")
+_SAME = 1e-9
+"""Seconds within which two moments are the same."""
+_ROUNDING = 1e-6
+"""Seconds by which two clocks of one machine, or roundings, may contradict an edge."""
+_PAUSE = 10.0
+"""Times the host's median pause between operators from which on one may be waiting."""
+_TAIL = 0.1
+"""Part of a pause that may be left when what it waited for has ended."""
+
+HOST = -1
+
+
+@dataclass(frozen=True)
+class Node:
+    """A point of the host, or something that was started."""
+
+    lane: int
+    """As in `Started`; `HOST` for a point of the host."""
+    place: int
+    """Place among `Started`; -1 for a point of the host."""
+    seconds: float
+    """0 for a point of the host."""
+    after: tuple[tuple[int, float], ...]
+    """Nodes that end before it starts, by place in the graph, and seconds from their end on. A place below 0 is what
+    came before: -1 the host at the start of the iteration, -2 - l the last task of lane l of earlier iterations."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One iteration, from the host's start of it to that of the next one."""
+
+    nodes: Sequence[Node]
+    """Each after those that it comes after; the last one is the host's end of the iteration."""
+    lanes: int
+    """Lanes of the whole trace."""
+
+
+@dataclass
+class _Point:
+    """A moment of a thread of the host."""
+
+    time: float
+    thread: int
+    starts: list[int] = field(default_factory=list)
+    """What it starts, as places among `Started`."""
+    leaves: float | None = None
+    """Seconds from the end of what it waited for; None: it did not wait."""
+    awaits: list[int] = field(default_factory=list)
+    """What it waited for, as places among `Started`."""
+    joins: int | None = None
+    """Thread whose last point it waited for, or at which its own thread was woken."""
+    anew: bool = False
+    """Comes after `joins` alone: its thread had nothing to do."""
+
+
+def graphs(events: Events, found: Iterations, started: Started) -> Iterator[Graph]:
+    """The graph of each iteration."""
+    trace = _Trace(events, found, started)
+    return (trace.graph(place) for place in range(len(found.seconds)))
+
+
+class _Trace:
+    """What the graphs of all iterations take from a trace."""
+
+    def __init__(self, events: Events, found: Iterations, started: Started) -> None:
+        self._found, self._started = found, started
+        self._iteration = found.of(started.launch)
+        self._main = _main_thread(events)
+        self._latency, self._turn = _overheads(started)
+        self._lanes = int(started.lane.max()) + 1 if len(started) else 0
+        self._of_lane = [np.flatnonzero(started.lane == lane) for lane in range(self._lanes)]
+        self._before = _waits_between_lanes(events, found, started)
+        _add_full_device(self._before, started, self._latency, self._turn)
+        self._points = sorted(self._all_points(events), key=lambda point: point.time)
+        self._times = np.array([point.time for point in self._points])
+
+    def _all_points(self, events: Events) -> Iterator[_Point]:
+        for place, (time, thread) in enumerate(zip(self._started.launch, self._started.by, strict=True)):
+            yield _Point(float(time), int(thread), starts=[place])
+        yield from _synchronising(events, self._started)
+        yield from _backward_threads(events, self._main)
+        if not len(self._started) or (self._started.events.kind == MARK).any():
+            yield from _pauses(events, self._started, self._main)
+
+    def graph(self, iteration: int) -> Graph:
+        """The graph of the iteration at a place."""
+        begin, end = self._found.host_begin[iteration], self._found.host_end[iteration]
+        building = _Building(self._started, begin, self._last_before(iteration), self._latency, self._turn)
+        first, last = np.searchsorted(self._times, [begin - _ROUNDING, end + _ROUNDING])
+        # What starts something comes before it, and what waits for something after it.
+        order: list[tuple[float, int, _Point | int]] = []
+        for point in self._points[first:last]:
+            # What the host waits for at the end of an iteration belongs to it, what it starts there to the next one.
+            starts = self._iteration[point.starts[0]] if point.starts else None
+            if starts == iteration or (starts is None and begin + _SAME < point.time <= end + _SAME):
+                order.append((point.time, 0 if point.starts else 2, point))
+        for place in range(*np.searchsorted(self._started.launch, [begin, end])):
+            order.append((max(self._started.launch[place], self._started.events.start[place]), 1, int(place)))
+        for _, _, one in sorted(order, key=lambda entry: entry[:2]):
+            if isinstance(one, _Point):
+                building.add_point(one)
+            else:
+                building.add_task(one, self._before.get(one, ()))
+        building.add_point(_Point(float(end), self._main))
+        return Graph(building.nodes, self._lanes)
+
+    def _last_before(self, iteration: int) -> set[int]:
+        """The last task of each lane that earlier iterations started, as places."""
+        moment = self._found.host_begin[iteration]
+        counts = (int(np.searchsorted(self._started.launch[own], moment)) for own in self._of_lane)
+        return {int(own[count - 1]) for own, count in zip(self._of_lane, counts, strict=True) if count}
+
+
+class _Building:
+    """The graph of an iteration while its nodes are added in the order in which they were traced."""
+
+    def __init__(self, started: Started, begin: float, earlier: set[int], latency: float, turn: float) -> None:
+        self.nodes: list[Node] = []
+        self._started, self._begin, self._earlier = started, begin, earlier
+        self._latency, self._turn = latency, turn
+        self._tasks: dict[int, int] = {}  # node of each task
+        self._callers: dict[int, int] = {}  # node of the point that started each task
+        self._lanes: dict[int, int] = {}  # node of each lane's last task
+        self._threads: dict[int, tuple[int, float]] = {}  # node and moment of each thread's last point
+
+    def add_point(self, point: _Point) -> None:
+        """Add a point of the host."""
+        before, moment = self._threads.get(point.thread, (-1, self._begin))
+        passed = max(0.0, point.time - moment)
+        after = [] if point.anew else [(before, passed if point.leaves is None else min(point.leaves, passed))]
+        after += self._ended(point.awaits, point.leaves or 0.0)
+        if point.joins is not None:
+            other, at = self._threads.get(point.joins, (-1, self._begin))
+            after.append((other, point.time - at if point.leaves is None else point.leaves))
+        self._threads[point.thread] = len(self.nodes), point.time
+        self._callers |= dict.fromkeys(point.starts, len(self.nodes))
+        self.nodes.append(Node(HOST, -1, 0.0, tuple(after)))
+
+    def add_task(self, place: int, before: Iterable[int]) -> None:
+        """Add what was started."""
+        lane = int(self._started.lane[place])
+        after = [(self._callers[place], self._latency), (self._lanes.get(lane, -2 - lane), self._turn)]
+        after += self._ended(before, 0.0)
+        self._tasks[place] = self._lanes[lane] = len(self.nodes)
+        self.nodes.append(Node(lane, place, float(self._started.events.seconds[place]), tuple(after)))
+
+    def _ended(self, places: Iterable[int], seconds: float) -> Iterator[tuple[int, float]]:
+        """What comes after tasks; of those that earlier iterations started only the last of each lane is known."""
+        for place in places:
+            if place in self._tasks:
+                yield self._tasks[place], seconds
+            elif place in self._earlier:
+                yield -2 - int(self._started.lane[place]), seconds
+
+
+def _main_thread(events: Events) -> int:
+    """The thread of the host that marks iterations or steps; else the one that does most."""
+    marks = events.thread[(events.kind == MARK) & (events.called(OPTIMIZER) | events.called(STEP))]
+    own = marks if len(marks) else events.thread[np.isin(events.kind, (CALL, OPERATOR))]
+    if not len(own):
+        return -1
+    threads, counts = np.unique(own, return_counts=True)
+    return int(threads[counts.argmax()])
+
+
+def _overheads(started: Started) -> tuple[float, float]:
+    """Median seconds from a call to its start with nothing in its way, and from one task to the next that waited.
+
+    In the way of a kernel is what any stream of the device does, in that of a collective of Gloo its own thread.
+    """
+    starts, ends = started.events.start, started.events.end
+    done = np.maximum.accumulate(np.append(-np.inf, ends))[:-1]
+    for lane in np.unique(started.lane[started.events.kind == MARK]):
+        own = np.flatnonzero(started.lane == lane)
+        done[own] = np.append(-np.inf, ends[own[:-1]])
+    idle = (starts - started.launch)[started.launch >= done]
+    latency = max(0.0, float(np.median(idle))) if len(idle) else 0.0
+    turns = []
+    for lane in np.unique(started.lane):
+        own = np.flatnonzero(started.lane == lane)
+        between = starts[own[1:]] - ends[own[:-1]]
+        # What waits longer than a call's start takes waits for something else.
+        turns.append(between[(started.launch[own[1:]] < ends[own[:-1]]) & (between <= latency)])
+    every = np.concatenate(turns) if turns else np.empty(0)
+    return latency, max(0.0, float(np.median(every))) if len(every) else 0.0
+
+
+def _waits_between_lanes(events: Events, found: Iterations, started: Started) -> dict[int, list[int]]:
+    """For each task that a stream was told to wait with: the last ones of other lanes before that, as places."""
+    waits = events.where((events.kind == CALL) & events.called(_STREAM_WAIT))
+    starts, ends = started.events.start, started.events.end
+    by_lane = {int(lane): np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)}
+    launched = {lane: started.launch[places] for lane, places in by_lane.items()}
+    reached = {lane: np.maximum.accumulate(ends[places]) for lane, places in by_lane.items()}
+    before: dict[int, list[int]] = defaultdict(list)
+
+    def waits_for(place: int, moment: float) -> None:
+        """What was recorded before `moment` had ended when it began: the last such task of every other lane."""
+        for other, places in by_lane.items():
+            done = int(np.searchsorted(reached[other], starts[place] + _ROUNDING, side="right"))
+            at = min(int(np.searchsorted(launched[other], moment)), done) - 1
+            if other != started.lane[place] and at >= 0:
+                before[place].append(int(places[at]))
+
+    if not len(waits):
+        for place, moment in _after_collectives(found, started):
+            waits_for(place, moment)
+    for thread in np.unique(waits.thread):
+        own, moments = np.flatnonzero(started.by == thread), waits.start[waits.thread == thread]
+        following = np.searchsorted(started.launch[own], moments)
+        for at, moment in zip(following.tolist(), moments.tolist(), strict=True):
+            if at < len(own):
+                waits_for(int(own[at]), moment)
+    return before
+
+
+def _add_full_device(before: dict[int, list[int]], started: Started, latency: float, turn: float) -> None:
+    """Kernels that had no place on the device until one of another lane ended, or all but ended: they come after it."""
+    kernels, starts, ends = started.events.kind == KERNEL, started.events.start, started.events.end
+    free = np.full(len(started), -np.inf)
+    for lane in np.unique(started.lane):
+        own = np.flatnonzero(started.lane == lane)
+        free[own[1:]] = ends[own[:-1]]
+    could = np.maximum(started.launch + latency, free + turn)
+    for place, others in before.items():
+        could[place] = max(could[place], *ends[others]) if others else could[place]
+    overhead = max(latency + turn, _ROUNDING)
+    fills = kernels & started.computes
+    computing = {int(lane): np.flatnonzero(fills & (started.lane == lane)) for lane in np.unique(started.lane)}
+    for place in np.flatnonzero(kernels & (starts - could > overhead)).tolist():
+        moment, full = starts[place], []
+        for lane, own in computing.items():
+            # Of a lane only the last two that began before can have filled the device until then.
+            last = int(np.searchsorted(starts[own], moment)) if lane != started.lane[place] else 0
+            for other in own[max(0, last - 2) : last].tolist():
+                nearly = ends[other] - _TAIL * started.events.seconds[other]
+                if nearly <= moment and ends[other] >= max(moment - overhead, could[place] + overhead):
+                    full.append((float(ends[other]), other))
+        if full:
+            before[place].append(min(full)[1])
+
+
+def _after_collectives(found: Iterations, started: Started) -> Iterator[tuple[int, float]]:
+    """Collectives, and the first that computes after an iteration's last one; each with the moment of its start."""
+    iteration = found.of(started.launch)
+    on_device = started.events.kind != MARK
+    for place in np.flatnonzero(started.communicates & on_device):
+        yield int(place), float(started.launch[place])
+    sent = np.flatnonzero(started.communicates & on_device & (iteration >= 0))
+    computing = np.flatnonzero(started.computes)
+    last = sent[np.append(np.diff(iteration[sent]) != 0, True)] if len(sent) else sent
+    for following in np.searchsorted(computing, last):
+        if following < len(computing):
+            yield int(computing[following]), float(started.launch[computing[following]])
+
+
+def _synchronising(events: Events, started: Started) -> Iterator[_Point]:
+    """Before and after each call in which the host waited for a device."""
+    calls = events.where((events.kind == CALL) & (events.called(WAITING) | events.called(_COPIES)))
+    waits, ends = calls.called(WAITING), started.events.end
+    copied = {int(started.events.correlation[at]): at for at in np.flatnonzero(started.events.kind == COPY)}
+    lanes = [np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)]
+    lasts = [np.searchsorted(started.launch[lane], calls.start, side="right") - 1 for lane in lanes]
+    for place, (begin, end) in enumerate(zip(calls.start, calls.end, strict=True)):
+        own = copied.get(int(calls.correlation[place]))
+        if waits[place]:
+            awaited = [int(of[last[place]]) for of, last in zip(lanes, lasts, strict=True) if last[place] >= 0]
+        else:
+            awaited = [] if own is None else [int(own)]
+        awaited = [at for at in awaited if ends[at] <= end + _ROUNDING]
+        if awaited:
+            left = max(0.0, float(end - max(begin, ends[awaited].max())))
+            thread = int(calls.thread[place])
+            if waits[place]:
+                yield _Point(float(begin), thread)
+            yield _Point(float(end), thread, leaves=left, awaits=awaited)
+
+
+def _backward_threads(events: Events, main: int) -> Iterator[_Point]:
+    """Where the main thread goes over to autograd's threads, and where it goes on."""
+    works = np.isin(events.kind, (CALL, OPERATOR))
+    threads = np.unique(events.thread[works & events.called(BACKWARD)])
+    backward = events.where(works & np.isin(events.thread, threads[threads != main]))
+    own = events.where((events.thread == main) & works)
+    if not len(own):
+        return
+    after = np.searchsorted(own.start, backward.start)
+    for thread in np.unique(backward.thread):
+        mine = backward.thread == thread
+        places, firsts = np.unique(after[mine], return_index=True)
+        lasts = np.maximum.reduceat(backward.end[mine], firsts)
+        for at, begin, end in zip(places, backward.start[mine][firsts].tolist(), lasts.tolist(), strict=True):
+            yield _Point(begin, main)
+            yield _Point(begin, int(thread), joins=main, anew=True)
+            yield _Point(end, int(thread))
+            if at < len(own) and own.start[at] >= end:
+                yield _Point(float(own.start[at]), main, leaves=float(own.start[at]) - end, joins=int(thread))
+
+
+def _pauses(events: Events, started: Started, main: int) -> Iterator[_Point]:
+    """Where the main thread went on as soon as a collective of another thread had ended, and before each step."""
+    own = events.where((events.thread == main) & (events.kind == OPERATOR))
+    busy: Intervals = union(own.start, own.end)
+    if not len(busy):
+        return
+    begins, ends = busy[:-1, 1], busy[1:, 0]
+    pauses = ends - begins
+    long = pauses > _PAUSE * np.median(pauses) if len(pauses) else np.empty(0, np.bool_)
+    done = started.events.end
+    order = np.argsort(done, kind="stable")
+    sent = order[started.communicates[order]]
+    firsts, lasts = (np.searchsorted(done[sent], moments[long], side="right") for moments in (begins, ends))
+    for begin, end, first, last in zip(begins[long], ends[long], firsts, lasts, strict=True):
+        if first < last and end - done[sent[last - 1]] <= _TAIL * (end - begin):
+            left = float(end - done[sent[last - 1]])
+            yield _Point(float(begin), main)
+            yield _Point(float(end), main, leaves=left, awaits=[int(at) for at in sorted(sent[first:last])])
+    # By the end of each lane's tasks, which follow one another.
+    of_lane = [order[started.lane[order] == lane] for lane in np.unique(started.lane)]
+    lanes = [(places, done[places]) for places in of_lane]
+    for moment in events.start[(events.kind == MARK) & events.called(OPTIMIZER) & (events.thread == main)]:
+        ended = ((places, int(np.searchsorted(at, moment, side="right"))) for places, at in lanes)
+        yield _Point(float(moment), main, awaits=[int(places[count - 1]) for places, count in ended if count])

@@ -1,0 +1,228 @@
+"""Cells that are not run: other programs' files become the raw records that a job would have written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from stallpoint.errors import InputError
+from stallpoint.explain import profiled
+from stallpoint.explain.layer_types import layer_type
+from stallpoint.inputs.all_reduce_logs import PROFILER, lines_of, read_log
+from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, from_lines
+from stallpoint.measure.machine.sensors import Reading, between
+from stallpoint.measure.recorder import Recorder
+from stallpoint.models import taskgraph
+from stallpoint.records.parquet import write_cell
+from stallpoint.records.tables import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, RUNS
+from stallpoint.strategies.presets import ALL_REDUCE, preset_from
+from stallpoint.study.cells import ImportedCollectivesCell, ImportedTrainCell
+from stallpoint.study.kinds import kind_of
+from stallpoint.study.runs import run_row
+
+ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
+"""Lines of a log, and iterations of a trace, that are Python's objects at one time."""
+ALL_REDUCES: dict[str, Any] = {"operation": ALL_REDUCE, "warmup": False, "messages": 1}
+"""What all rows of `COLLECTIVES` say here."""
+NOT_SHARDED: dict[str, Any] = dict.fromkeys(GATHERS)
+"""What all rows of `LAYERS` say: no weights were gathered."""
+_T = TypeVar("_T")
+
+
+def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
+    """Write the folder of an imported cell; `InputError` names the file and line that is wrong."""
+    started = datetime.now(UTC)
+    if cell.format == PROFILER:
+        recorders = _profiled_runs(cell) if isinstance(cell, ImportedTrainCell) else _profiled_messages(cell)
+    else:
+        recorders = _traces(cell) if isinstance(cell, ImportedTrainCell) else _collectives(cell)
+    tables = kind_of(cell).tables[1:]
+    parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
+    found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
+    source = "; ".join(f"{file} (SHA-256 {_sha256(file)})" for file in cell.files)
+    write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})
+
+
+def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
+    """Lists of at most so many of the values."""
+    rest = iter(values)
+    while part := list(islice(rest, length)):
+        yield part
+
+
+def _sha256(file: str) -> str:
+    with Path(file).open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+# --- all-reduces ----------------------------------------------------------------------------------
+
+
+def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
+    """One row for each line of the log; a size that comes again is another sample. The mean stands for rank 0."""
+    seen: dict[int, int] = {}
+    (file,) = cell.files
+    for rows in _parts(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
+        samples = []
+        for row in rows:
+            samples.append(seen.get(row.message_bytes, 0))
+            seen[row.message_bytes] = samples[-1] + 1
+        sizes, seconds = [row.message_bytes for row in rows], [row.seconds for row in rows]
+        keep = Recorder(cell, rank=0)
+        keep.add(COLLECTIVES, message_bytes=sizes, sample=samples, seconds=seconds, **ALL_REDUCES)
+        yield keep
+
+
+# --- layer-wise traces ----------------------------------------------------------------------------
+
+
+def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
+    """The rows of each rank that has a file; `InputError` where it does not hold what the study says of it."""
+    unwatched = between(Reading(), Reading())
+    for rank, file in enumerate(cell.files):
+        start, count = 0.0, 0
+        for iterations in _parts(from_lines(lines_of(file), file), ITERATIONS_AT_ONCE):
+            keep = Recorder(cell, rank)
+            for index, iteration in enumerate(iterations, start=count):
+                which = {"iteration": index, "warmup": index < cell.warmup}
+                phases, layers = compose(cell, iteration)
+                keep.add(ITERATIONS, **which, start=start, **phases, **unwatched)
+                keep.add(LAYERS, **which, **layers, **NOT_SHARDED)
+                start += phases["iteration_time"]
+            if not count:
+                _check_workers(cell, iterations[0], file)
+            count += len(iterations)
+            yield keep
+        if count != (expected := cell.warmup + cell.iterations):
+            raise InputError(f"{file}: {count} iterations; its entry in the study says {expected} (iterations)")
+
+
+def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: str) -> None:
+    """Raise `InputError` where several workers communicate not at all, or one with itself."""
+    communicates = any(layer.communication for layer in iteration.layers)
+    if communicates != (cell.ranks > 1):
+        what = "layers communicate" if communicates else "no layer communicates"
+        raise InputError(f"{file}: {what}, but its entry in the study says {cell.ranks} worker(s)")
+
+
+def _profiled_runs(cell: ImportedTrainCell) -> Iterator[Recorder]:
+    """The rows of each rank that has a profiler's trace; of a worker alone without what a traced one sent."""
+    alone = cell.ranks == 1
+    unwatched = between(Reading(), Reading())
+    for number, file in enumerate(cell.files):
+        rank = profiled.profiled_rank(file, None if alone else cell.ranks)
+        keep = Recorder(cell, number)
+        for index, iteration in enumerate(profiled.iterations(rank, file, alone=alone)):
+            which = {"iteration": index, "warmup": index < cell.warmup}
+            keep.add(ITERATIONS, **which, start=iteration.start, **iteration.phases, **unwatched)
+            keep.add(LAYERS, **which, **iteration.layers, **NOT_SHARDED)
+        yield keep
+
+
+def _profiled_messages(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
+    """One row for each all-reduce of the traced run."""
+    keep = Recorder(cell, rank=0)
+    found = profiled.messages([profiled.profiled_rank(file, cell.ranks) for file in cell.files])
+    keep.add(COLLECTIVES, **found, **ALL_REDUCES)
+    yield keep
+
+
+def describe_traced(network: str, files: Sequence[str], formats: Sequence[str] = ("layers",)) -> dict[str, list[Any]]:
+    """Columns of `NETWORK_LAYERS` for a network that its traces alone tell of; `InputError` where they differ.
+
+    They say what it sends, not what it learns and multiplies: those columns are empty.
+    """
+    if len(formats) > 1:
+        raise InputError(f"{files[0]}: traces of formats {' and '.join(formats)} of one network {network}")
+    layers_of = profiled.layers_of if PROFILER in formats else _first_layers
+    first, *others = ([(layer.name, layer.gradient_bytes) for layer in layers_of(file)] for file in files)
+    for file, layers in zip(files[1:], others, strict=True):
+        if layers != first:
+            raise InputError(
+                f"{file}: its layers are not those of {files[0]}, but both are traces of a network {network}; give "
+                "different networks different names"
+            )
+    unknown = dict.fromkeys(("parameters", "multiply_adds", "handed_on", "outputs"), [None] * len(first))
+    return {
+        "network": [network] * len(first),
+        **_layer_labels([TracedLayer(name, 0.0, gradient_bytes=size) for name, size in first]),
+        **unknown,
+    }
+
+
+def _first_layers(file: str) -> Sequence[TracedLayer]:
+    return next(from_lines(lines_of(file), file)).layers
+
+
+def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[str, float], dict[str, list[Any]]]:
+    """Columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
+
+    A trace says how long tasks took, not when: the iteration is composed of them as the worker does them, one after
+    the other, with the all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)).
+    """
+    layers = iteration.layers
+    forward, backward, communication = (
+        np.array([getattr(layer, name) for layer in layers]) for name in ("forward", "backward", "communication")
+    )
+    sent = [taskgraph.Message((layer,), communication[layer]) for layer in reversed(range(len(layers)))]
+    costs = taskgraph.Costs(0.0, 0.0, [0.0], backward, sent, 0.0)
+    tasks = taskgraph.iteration_tasks(costs, preset_from(cell.preset), prefetch=False, iterations=1)
+    schedule = taskgraph.schedule(tasks)
+    start, end = (np.array([at[f"{one.name} of 0"] for one in reversed(sent)]) for at in (schedule.start, schedule.end))
+    phases = {
+        "data_wait": iteration.data_wait,
+        "host_to_device": cell.host_to_device,
+        "forward": float(forward.sum()),
+        "backward": float(backward.sum()),
+        "exposed_communication": float(end[0] - backward.sum()),
+        "update": cell.update,
+    }
+    began = phases["data_wait"] + phases["host_to_device"] + phases["forward"]
+    ready = began + np.cumsum(backward[::-1])[::-1]
+    return {
+        **phases,
+        "iteration_time": sum(phases.values()),
+        "read": iteration.data_wait if cell.read is None else cell.read,
+        "decode": 0.0,
+        "communication": float(communication.sum()),
+        "loss": float("nan"),
+    }, {
+        **_layer_labels(layers),
+        "forward": forward.tolist(),
+        "backward": backward.tolist(),
+        "gradient_ready": _where(layers, "gradient_bytes", ready),
+        "all_reduce_start": _where(layers, "communication", began + start),
+        "all_reduce_end": _where(layers, "communication", began + end),
+        **_messages(layers),
+    }
+
+
+def _layer_labels(layers: Sequence[TracedLayer]) -> dict[str, list[Any]]:
+    return {
+        "layer_index": list(range(len(layers))),
+        "layer": [layer.name for layer in layers],
+        "layer_type": [layer_type(layer.name, layer.gradient_bytes) for layer in layers],
+        "gradient_bytes": [layer.gradient_bytes for layer in layers],
+    }
+
+
+def _messages(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
+    """A message for each layer that communicates, the last layer's first."""
+    sending = [index for index in reversed(range(len(layers))) if layers[index].communication]
+    order = {layer: message for message, layer in enumerate(sending)}
+    return {
+        "message": [order.get(index, -1) for index in range(len(layers))],
+        "message_bytes": [layer.gradient_bytes if index in order else 0 for index, layer in enumerate(layers)],
+    }
+
+
+def _where(layers: Sequence[TracedLayer], what: str, values: Any) -> list[float | None]:
+    """The values of the layers that have `what`; None for the others."""
+    return [float(value) if getattr(layer, what) else None for layer, value in zip(layers, values, strict=True)]

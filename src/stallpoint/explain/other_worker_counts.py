@@ -1,0 +1,438 @@
+"""Iterations of a trace at other worker counts: its all-reduces by the law of their scheme, all else as traced.
+
+Each worker keeps its mini-batch (weak scaling). An all-reduce takes α·f(p) + β·g(p)·m (`models.terms.reductions`), an
+all-gather or a reduce-scatter half of that; the iteration's graph is replayed with them (`replay`). One rank's trace
+does not tell how much of it was waiting for other ranks; of several the last that came did not wait. Waiting is never
+negative, so α + β·m lies below all messages, and as near to them as it can (a deterministic frontier; Aigner & Chu
+1968); what is beyond it stays as it was. Sizes that lie close together tell little of α; it is at most what the
+shortest collective of any kind took for each of its rounds, and anything down to 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.explain.iterations import middle
+from stallpoint.explain.lacking import lacking
+from stallpoint.explain.rank import Rank
+from stallpoint.explain.replay import Replay
+from stallpoint.explain.trace_collectives import ALL_GATHER, ALL_REDUCE, ROUNDS, Collectives
+from stallpoint.inputs.all_reduce_logs import AllReduce
+from stallpoint.models.answers.stall_probability import Stall
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    Reals,
+    Scatter,
+    columns,
+    generator,
+    non_negative_fit,
+)
+from stallpoint.models.terms.reductions import REDUCTION_LAWS
+
+RING, TREE = REDUCTION_LAWS["ring"], REDUCTION_LAWS["rabenseifner"]
+"""NCCL goes round a ring, or up and down double trees, whose rounds grow with log p and whose bytes do not."""
+FURTHEST = 8
+"""Times the traced workers up to which others are predicted: of links that were not traced nothing is known."""
+
+
+USUAL = Scatter(0.01, 4.0)
+"""How far iterations of one training lie apart, as far as few of them do not show it."""
+ERROR = Scatter(0.043, 6.0)
+"""How far predictions of other worker counts were off: the six of the benchmark `own-traces` (docs/traces.md)."""
+
+
+class NotTold(LookupError):
+    """The trace does not hold what a prediction needs; `reasons` say what."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = list(reasons)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The collectives of one iteration in the order of starting, as `Replay` has them; [collectives] each."""
+
+    rounds: Reals
+    """Times the rounds of a reduce-scatter: 2 of an all-reduce; 0 of what stays as it was traced."""
+    bytes: Reals
+    """Of the whole buffer: what each rank hands in, of an all-gather what comes out."""
+    seconds: Reals
+    """As traced."""
+    least: Reals
+    """What the rank that came last took; infinite where one rank's trace does not tell."""
+    all_reduces: npt.NDArray[np.bool_]
+    """Which of them are all-reduces among all workers."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Latency of a round [s] and time of a byte [s/B], as ensembles."""
+
+    alpha: Ensemble
+    beta: Ensemble
+    told_by: str = ""
+    """`LOG`, `RANKS` or `ONE_RANK`."""
+
+    def doubted(self, share: float, count: int) -> Link:
+        """The same, as sure as `share` of the ranks and `count` iterations make it.
+
+        Only the rank that comes last waits for none. With the probability that this is one of those traced, what
+        waited least did not wait; else anything less may be the transfer. Few iterations show little of how far
+        transfers differ.
+        """
+        random = generator(0, "link", count, share)
+        last = random.random(REPLICATES) < max(share, _LEAST_LAST)
+        transfer = np.append(1.0, np.where(last, 1.0, random.random(REPLICATES)))
+        few = Scatter(TRANSFERS.deviation / np.sqrt(count), TRANSFERS.freedom + count - 1)
+        alpha, beta = (of * transfer * _scattered(few, "link", name)
+                       for name, of in (("alpha", self.alpha), ("beta", self.beta)))  # fmt: skip
+        return replace(self, alpha=alpha, beta=beta)
+
+
+LOG, RANKS, ONE_RANK = "log", "ranks", "one rank"
+TRANSFERS = Scatter(0.05, 4.0)
+"""How far transfers of one size lie apart from iteration to iteration, as far as few iterations do not show it."""
+_LEAST_LAST = 0.1
+"""Probability that a traced rank came last, at least: the frontier stays in the interval."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that could be different; see `CHANGES`."""
+
+    bytes: float = 1.0
+    """Times the bytes."""
+    bandwidth: float = 1.0
+    """Times the bandwidth."""
+    pairs: bool = False
+    """Two neighbouring all-reduces become one, which goes when the second is ready."""
+    sharded: bool = False
+    """Fully sharded (FSDP): see `_gathering`."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What predictions at any worker count take from a trace."""
+
+    workers: int
+    """p of the trace: replicas of the model, each of them on `each` ranks."""
+    each: int
+    shards: int
+    """Ranks of a replica that have mini-batches of their own."""
+    sharded: bool
+    """Whether parameters are gathered in the trace (FSDP)."""
+    together: bool
+    """Whether collectives share the link with one another, as those of Gloo's two threads do."""
+    seconds: Reals
+    """Iterations as traced, [iterations]."""
+    forward: Reals
+    """Their forward passes, s; not a number where the trace does not tell, [iterations]."""
+    replays: Sequence[Replay]
+    messages: Sequence[Messages]
+    link: Link
+    drawn: npt.NDArray[np.int64]
+    """The iteration that each replicate stands for, [1 + REPLICATES]."""
+    trees: npt.NDArray[np.bool_]
+    """Which replicates take trees rather than rings at other worker counts, [1 + REPLICATES]."""
+
+    def iteration(self, workers: int, change: Change | None = None) -> Ensemble:
+        """Seconds of an iteration among so many workers."""
+        return np.asarray(self.iterations([(workers, change or Change())])[0])
+
+    def iterations(self, cases: Sequence[tuple[int, Change]]) -> Reals:
+        """The same of several counts and changes at once, [cases, 1 + REPLICATES]."""
+        found = np.empty((len(cases), 1 + REPLICATES))
+        for place in np.unique(self.drawn):
+            own = self.drawn == place
+            sent, replayed = self.messages[place], self.replays[place]
+            usual = self._cost(sent, self.workers, own, Change())
+            with np.errstate(divide="ignore", invalid="ignore"):
+                # Without waiting: as on the rank that came last, else no longer than the link takes.
+                took = np.where(np.isfinite(sent.least), sent.least, sent.seconds)[:, None] / usual
+                told = np.where(np.isfinite(sent.least)[:, None], took, np.minimum(took, 1.0))
+                told = np.where(usual > 0, told, 1.0)
+            waited = np.where(sent.rounds[:, None] > 0, np.maximum(sent.seconds[:, None] - told * usual, 0.0), 0.0)
+            stays = np.where(sent.rounds > 0, 0.0, sent.seconds)[:, None]
+            before = self.seconds[place] - replayed.iteration(stays + told * usual + waited)
+            at_once = max(1, _AT_ONCE // max(1, usual.size))
+            for first in range(0, len(cases), at_once):
+                some = cases[first : first + at_once]
+                there = [told * self._cost(_changed(sent, change), p, own, change) for p, change in some]
+                waits = [waited * (~_merged(sent, change)[:, None] & (p > 1)) for p, change in some]
+                after = replayed.iteration(stays[:, None] + np.stack(there, 1) + np.stack(waits, 1))
+                for row, (p, change) in enumerate(some):
+                    if change.sharded and p > 1:
+                        # All-gather and reduce-scatter of the backward pass take the all-reduce's place.
+                        gathers = there[row][sent.all_reduces][::-1] / 2
+                        after[row] += _gathering(gathers, sent.bytes[sent.all_reduces][::-1], self.forward[place])
+                found[first : first + at_once, own] = before + after
+        return np.asarray(found * np.stack([self._error(p) for p, _ in cases]))
+
+    def _error(self, workers: int) -> Ensemble:
+        """What a training of so many workers may differ by from its prediction, as a factor, the same for each change:
+        what few iterations may, and at other counts than the traced one what predictions of others were off by."""
+        few = self.few_iterations("workers", workers)
+        return few if workers == self.workers else few * _scattered(ERROR, "error", workers)
+
+    def few_iterations(self, *key: object) -> Ensemble:
+        """What the median of so many iterations may be off by, as a factor; another draw for each key."""
+        count = len(self.seconds)
+        own = float(np.square(np.log(self.seconds / np.median(self.seconds))).sum())
+        freedom = USUAL.freedom + count - 1
+        deviation = np.sqrt((USUAL.freedom * USUAL.deviation**2 + own) / freedom / count)
+        return _scattered(Scatter(float(deviation), freedom), "few", count, *key)
+
+    def _cost(self, sent: Messages, workers: int, replicates: npt.NDArray[np.bool_], change: Change) -> Reals:
+        """Seconds of transfers, [collectives, replicates]."""
+        if workers < 2:
+            return np.zeros((len(sent.bytes), int(replicates.sum())))
+        p = np.array(float(workers))
+        trees = self.trees[replicates] & (workers != self.workers)
+        latency, bandwidth = (
+            np.where(trees, of_tree(p), of_ring(p)) / 2
+            for of_tree, of_ring in ((TREE.latency, RING.latency), (TREE.bandwidth, RING.bandwidth))
+        )
+        moved = change.bytes / change.bandwidth * sent.bytes[:, None]
+        round_trip = self.link.alpha[replicates] * latency + self.link.beta[replicates] * bandwidth * moved
+        return np.asarray(sent.rounds[:, None] * round_trip)
+
+
+def _scattered(by: Scatter, *key: object) -> Ensemble:
+    """Factors whose logarithms are Student's t times a deviation; the first is 1."""
+    draws = generator(0, *key).standard_t(by.freedom, REPLICATES)
+    return np.append(1.0, np.exp(np.clip(by.deviation * draws, -MAX_ERROR, MAX_ERROR)))
+
+
+_AT_ONCE = 4_000_000
+"""Times of collectives that are replayed at once."""
+MAX_ERROR = 1.0
+"""Largest logarithm of an error: Student's t has rare draws that nobody believes."""
+
+
+def _merged(sent: Messages, change: Change) -> npt.NDArray[np.bool_]:
+    """Which all-reduces go with the next one."""
+    merged = np.zeros(len(sent.bytes), np.bool_)
+    own = np.flatnonzero(sent.all_reduces)
+    if change.pairs:
+        merged[own[0 : len(own) - 1 : 2]] = True
+    return merged
+
+
+def _changed(sent: Messages, change: Change) -> Messages:
+    """The collectives with pairs of all-reduces merged, where they are to be."""
+    merged = np.flatnonzero(_merged(sent, change))
+    if not len(merged):
+        return sent
+    own = np.flatnonzero(sent.all_reduces)
+    sizes, rounds = sent.bytes.copy(), sent.rounds.copy()
+    for first, second in zip(merged, own[1::2], strict=True):
+        sizes[second] += sizes[first]
+        rounds[first] = 0.0
+    return replace(sent, bytes=sizes, rounds=rounds)
+
+
+def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
+    """How much longer a forward pass [s] takes whose blocks are gathered, one ahead, [...].
+
+    `seconds` [blocks, ...] of each block's all-gather, in forward order. A trace does not say where in the forward pass
+    a message's layers are: blocks compute for as long as their part of the bytes.
+    """
+    computing = forward * sizes / sizes.sum()
+    gathered, computed = seconds[0], seconds[0]
+    for block in range(len(seconds)):
+        begin = np.maximum(computed, gathered)
+        computed = begin + computing[block]
+        if block + 1 < len(seconds):
+            gathered = np.maximum(gathered, begin) + seconds[block + 1]
+    return np.asarray(computed - forward)
+
+
+def learn(
+    rank: Rank, link: Link | None = None, least: Reals | None = None, seed: int = 0, traced: int | None = None
+) -> Known:
+    """Learn from the collectives of a data-parallel training; raises `NotTold` where the trace lacks what that needs.
+
+    `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took,
+    `traced` of them (None: of all where `least` is given, else of one).
+    """
+    if lacks := lacking(rank):
+        raise NotTold(lacks)
+    sent, workers, among_all = rank.collectives, rank.groups.replicas, rank.groups.data
+    rounds = np.array([ROUNDS.get(kind, 0) for kind in sent.kind], np.float64) * among_all
+    sizes = sent.bytes * np.array([workers if kind == ALL_GATHER else 1.0 for kind in sent.kind])
+    transfers = np.full(len(sent), np.inf) if least is None else least
+    counts = np.bincount(sent.iteration[rounds > 0], minlength=len(rank.iterations.seconds))
+    usual = int(np.bincount(counts[list(rank.replays)]).argmax())
+    chosen = [place for place in rank.replays if counts[place] == usual]
+    kinds = np.array(sent.kind)
+    messages = []
+    order = np.argsort(sent.place)
+    for place in chosen:
+        at = order[np.searchsorted(sent.place, rank.replays[place].places, sorter=order)]
+        messages.append(
+            Messages(
+                rounds[at], sizes[at], sent.seconds[at], transfers[at], (kinds[at] == ALL_REDUCE) & (rounds[at] > 0)
+            )
+        )
+    turns, moved = (
+        np.concatenate([getattr(of, name)[of.rounds > 0] for of in messages]) for name in ("rounds", "bytes")
+    )
+    seconds = np.concatenate([np.minimum(of.seconds, of.least)[of.rounds > 0] for of in messages])
+    random = generator(seed, "trace", len(seconds), float(seconds.sum()))
+    without_waiting = np.isfinite(np.concatenate([of.least[of.rounds > 0] for of in messages]))
+    if link is None and without_waiting.mean() >= _ENOUGH:
+        own = without_waiting
+        link = replace(_fitted(turns[own], moved[own], seconds[own], workers, random), told_by=RANKS)
+        link = link.doubted((traced or rank.workers) / rank.workers, len(chosen))
+    if link is None:
+        link = _frontier(turns, moved, seconds, workers, _most_latency(sent.where(among_all), workers), random)
+        link = replace(link, told_by=ONE_RANK).doubted(1 / rank.workers, len(chosen))
+    rings = all(name == "RING" for name, of_it in zip(sent.algorithm, rounds > 0, strict=True) if of_it)
+    trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
+    if not rank.on_device:
+        trees[:] = False  # Gloo goes round a ring
+    took = rank.iterations.seconds[chosen]
+    picked = np.concatenate([[middle(took)], random.integers(len(chosen), size=REPLICATES)])
+    replays = [rank.replays[place] for place in chosen]
+    together = _overlap(sent, rounds > 0)
+    forward = rank.phases.forward[chosen]
+    each = rank.workers // workers
+    groups = rank.groups
+    return Known(
+        workers, each, groups.shards, groups.sharded, together, took, forward, replays, messages, link, picked, trees
+    )
+
+
+_STEPS = 1024  # values of α that are tried
+_ENOUGH = 0.5  # of the messages, of which it is known what the last rank took: others' events may be lost
+_SCATTER = 0.01  # of a message's time, beside what it waits
+
+
+def _most_latency(sent: Collectives, workers: int) -> float:
+    """The most that a round's latency can be, s: no collective can have ended sooner."""
+    groups = np.where(sent.group_size > 1, sent.group_size, workers)
+    rounds = np.array([ROUNDS.get(kind, 0) for kind in sent.kind]) * (groups - 1)
+    return float((sent.seconds[rounds > 0] / rounds[rounds > 0]).min())
+
+
+def _frontier(
+    rounds: Reals, sizes: Reals, seconds: Reals, workers: int, most: float, random: np.random.Generator
+) -> Link:
+    """α and β of a ring that lies below all messages and nearest to them.
+
+    Waiting is taken to be exponentially distributed: replicates are drawn by what each α then leaves to wait for.
+    """
+    p = np.array(float(workers))
+    turns, moved = rounds * float(RING.latency(p)) / 2, rounds * float(RING.bandwidth(p)) / 2 * sizes
+    tried = np.linspace(0, most, _STEPS)
+    # Of those alike the shortest alone can touch the frontier.
+    alike, place = np.unique(np.stack([turns, moved]), axis=1, return_inverse=True)
+    shortest = np.full(alike.shape[1], np.inf)
+    np.minimum.at(shortest, place.ravel(), seconds)
+    slopes = np.array([max(0.0, float(((shortest - alike[0] * alpha) / alike[1]).min())) for alpha in tried])
+    waiting = np.maximum(seconds.mean() - turns.mean() * tried - moved.mean() * slopes, 0.0)
+    usual = waiting.min() + _SCATTER * seconds.mean()
+    likely = np.exp((waiting.min() - waiting) * len(sizes) / usual)
+    drawn = np.append(waiting.argmin(), random.choice(_STEPS, REPLICATES, p=likely / likely.sum()))
+    return Link(tried[drawn], slopes[drawn])
+
+
+def link_of(rows: Sequence[AllReduce], workers: int, seed: int = 0) -> Link:
+    """α and β of a ring from another program's log of all-reduces, as `_fitted`."""
+    sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
+    found = _fitted(np.full(len(rows), 2.0), sizes, seconds, workers, generator(seed, "log", len(rows)))
+    return replace(found, told_by=LOG)
+
+
+def _fitted(rounds: Reals, sizes: Reals, seconds: Reals, workers: int, random: np.random.Generator) -> Link:
+    """α and β of a ring by least squares, of the messages and of messages drawn from them."""
+    p, count = np.array(float(workers)), len(rounds)
+    design = np.stack([rounds * float(RING.latency(p)) / 2, rounds * float(RING.bandwidth(p)) / 2 * sizes], -1)
+    drawn = np.concatenate([[np.arange(count)], random.integers(count, size=(REPLICATES, count))])
+    alpha, beta = np.moveaxis(non_negative_fit(design[drawn], seconds[drawn]), -1, 0)
+    return Link(alpha, beta)
+
+
+def worker_counts(workers: int) -> list[int]:
+    """Those that are predicted: one and those traced, and their doublings up to `FURTHEST` times the traced ones."""
+    doublings = (start * 2**power for start in (1, workers) for power in range((FURTHEST * workers).bit_length()))
+    return sorted({count for count in doublings if count <= FURTHEST * workers})
+
+
+def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, Any]:
+    """Throughput at every of `worker_counts`, where doubling the workers stops paying, and what changes would gain.
+
+    In samples/s where the mini-batch is given, else in iterations of what has one: a worker, or those that share it.
+    Speedups are those over one replica.
+    """
+    counts = worker_counts(known.workers)
+    changes = {name: change for name, change in CHANGES.items() if _can_be_told(known, change)}
+    cases = [(p, Change()) for p in counts] + [(counts[-1], change) for change in changes.values()]
+    found = known.iterations(cases)
+    seconds = dict(zip(counts, found, strict=False))
+    rates = {p: (batch or 1) * known.shards * p / of for p, of in seconds.items()}
+    line = [p for p in rates if known.workers % p == 0 or p % known.workers == 0]
+    gains = {p: np.log(rates[2 * p] / rates[p])[1:] for p in line if 2 * p in rates}
+    stall = Stall.of(gains, 2 * max(gains), threshold)
+    verdict, workers = stall.verdict
+    most = max(seconds)
+    return {
+        "unit": "samples/s" if batch else "worker iterations/s",
+        "workers": [
+            {
+                "workers": p * known.each, **columns("iteration_seconds", seconds[p]), **columns("throughput", rate),
+                **columns("speedup", rate / rates[1]),
+            }
+            for p, rate in rates.items()
+        ],
+        "stalling": {
+            "verdict": verdict, "workers": workers * known.each,
+            "probabilities": {p * known.each: of for p, of in stall.probabilities.items()},
+        },
+        "what_if": [
+            {"change": name, **columns("throughput_factor", known.few_iterations(name) * seconds[most] / changed)}
+            for name, changed in zip(changes, found[len(counts) :], strict=True)
+        ],
+        "link": {
+            **columns("alpha_seconds", known.link.alpha), **columns("beta_seconds_per_byte", known.link.beta),
+            "told_by": known.link.told_by,
+        },
+        "what_if_workers": most * known.each, "replica_workers": known.each,
+        "batch_workers": known.each // known.shards,
+    }  # fmt: skip
+
+
+def _overlap(sent: Collectives, chosen: npt.NDArray[np.bool_]) -> bool:
+    """Whether one of them begins while another one is under way."""
+    start, end = sent.start[chosen], sent.start[chosen] + sent.seconds[chosen]
+    return bool((start[1:] < np.maximum.accumulate(end)[:-1] - _ROUNDING).any())
+
+
+_ROUNDING = 1e-6
+"""Seconds by which two that follow one another may seem to overlap."""
+
+
+def _can_be_told(known: Known, change: Change) -> bool:
+    """What changes which messages there are: not where they share the link, as others would share it otherwise."""
+    if known.together and (change.sharded or change.pairs):
+        return False
+    all_reduces = min(int(sent.all_reduces.sum()) for sent in known.messages)
+    if change.sharded:
+        return all_reduces > 0 and not known.sharded and bool(np.isfinite(known.forward).all())
+    return not change.pairs or (all_reduces > 1 and not known.sharded)
+
+
+CHANGES: Mapping[str, Change] = {
+    "half the bytes": Change(bytes=0.5),
+    "twice the bandwidth": Change(bandwidth=2.0),
+    "buckets twice as large": Change(pairs=True),
+    "FSDP in place of DDP": Change(sharded=True),
+}
+"""What is asked of every trace."""

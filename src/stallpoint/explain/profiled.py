@@ -1,0 +1,176 @@
+"""Training runs from profiler traces: what `stallpoint.explain` understands of a rank as rows of records.
+
+A trace has messages, and does not say which layers are in each. A *bucket* stands for the layers of one: its backward
+pass is the time from the message before it to it. What no message carries, and the whole forward pass, is one layer
+more, the first. So the task graph of the records is that of the traced iteration: each bucket goes when it is ready.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.errors import InputError
+from stallpoint.explain.clocks import least_seconds
+from stallpoint.explain.layer_types import OTHER
+from stallpoint.explain.rank import Rank
+from stallpoint.explain.trace_collectives import ALL_REDUCE
+from stallpoint.inputs import trace_formats
+from stallpoint.inputs.layer_trace import TracedLayer
+
+Places: TypeAlias = npt.NDArray[np.int64]
+FIRST = "rest"
+"""The layer that stands for what no message carries."""
+
+
+@dataclass(frozen=True)
+class ProfiledIteration:
+    """One iteration of one rank; times in s."""
+
+    start: float
+    """Since the first one's, s."""
+    phases: dict[str, float]
+    """Columns of `tables.ITERATIONS`."""
+    layers: dict[str, list[Any]]
+    """Columns of `tables.LAYERS`."""
+
+
+def profiled_rank(file: str, ranks: int | None = None) -> Rank:
+    """What is understood of the trace of one of so many ranks (None: of any number).
+
+    `InputError` where it is not what a study needs.
+    """
+    trace, *others = trace_formats.read(Path(file))
+    if others:
+        raise InputError(f"{file}: {1 + len(others)} ranks in one file; a study needs a file for each rank")
+    if ranks is not None and trace.world_size != ranks and not (trace.world_size == 1 and trace.notes):
+        raise InputError(f"{file}: {trace.world_size} worker(s), but its entry in the study says {ranks}")
+    rank = Rank.of(trace)
+    if rank is None:
+        raise InputError(f"{file}: no iterations were found: no ProfilerStep, no Optimizer.step, and nothing periodic")
+    if not np.isfinite(rank.phases.backward).any():
+        raise InputError(
+            f"{file}: it does not say where the backward pass begins; trace the CPU's activities too (autograd's "
+            "operators)"
+        )
+    if rank.groups.sharded:
+        raise InputError(
+            f"{file}: its parameters are sharded; a study takes traces that all-reduce whole gradients; "
+            f"python scripts/explain.py {file} predicts it"
+        )
+    return rank
+
+
+def iterations(rank: Rank, file: str, *, alone: bool = False) -> Iterator[ProfiledIteration]:
+    """The iterations of the rank that send what most do; the others are no iterations of the same training.
+
+    `alone`: without what was sent, and the time in which nothing else was done.
+    """
+    sent = _all_reduces(rank)
+    usual = tuple(int(size) for size in rank.collectives.bytes[sent[_usual(rank, sent)]])
+    if min(usual, default=0) < 0:
+        raise InputError(f"{file}: it does not say how large its all-reduces are")
+    for place in range(len(rank.iterations.seconds)):
+        own = sent[place]
+        same = tuple(int(size) for size in rank.collectives.bytes[own]) == usual
+        known = bool(np.isfinite(rank.phases.backward[place]))
+        if same and known:
+            begin = float(rank.iterations.begin[place] - rank.iterations.begin[0])
+            found = ProfiledIteration(begin, _phases(rank, place), _layers(rank, place, own))
+            yield _unsent(found) if alone else found
+
+
+def _unsent(of: ProfiledIteration) -> ProfiledIteration:
+    layers, nothing = len(of.layers["layer"]), {"exposed_communication": 0.0, "communication": 0.0}
+    rest = of.phases["iteration_time"] - of.phases["exposed_communication"]
+    never = dict.fromkeys(("all_reduce_start", "all_reduce_end"), [None] * layers)
+    unsent = {"message": [-1] * layers, "message_bytes": [0] * layers}
+    return replace(of, phases=of.phases | nothing | {"iteration_time": rest}, layers=of.layers | never | unsent)
+
+
+def layer_names(messages: int) -> list[str]:
+    """Names of the layers of a trace with so many messages, in forward order."""
+    return [FIRST, *(f"bucket{number}" for number in range(messages, 0, -1))]
+
+
+def layers_of(file: str) -> list[TracedLayer]:
+    """The layers of a trace and the bytes that they send, without times."""
+    rank = profiled_rank(file)
+    sent = _all_reduces(rank)
+    sizes = rank.collectives.bytes[sent[_usual(rank, sent)]]
+    sent_by = zip(layer_names(len(sizes)), [0, *sizes[::-1].tolist()], strict=True)
+    return [TracedLayer(name, 0.0, gradient_bytes=size) for name, size in sent_by]
+
+
+def messages(ranks: Sequence[Rank]) -> dict[str, list[Any]]:
+    """Columns of `tables.COLLECTIVES`: the first rank's all-reduces, as long as on the rank that waited least."""
+    own = ranks[0]
+    took = np.minimum(own.collectives.seconds, least_seconds([rank.collectives for rank in ranks])[0])
+    places = np.concatenate(_all_reduces(own))
+    sizes = own.collectives.bytes[places]
+    seen: Counter[int] = Counter()
+    samples = []
+    for size in sizes.tolist():
+        samples.append(seen[size])
+        seen[size] += 1
+    return {"message_bytes": sizes.tolist(), "sample": samples, "seconds": took[places].tolist()}
+
+
+def _all_reduces(rank: Rank) -> list[Places]:
+    """Places of each iteration's all-reduces among all replicas, in the order of sending."""
+    sent = rank.collectives
+    chosen = np.array([kind == ALL_REDUCE for kind in sent.kind], np.bool_) & rank.groups.data
+    order = np.argsort(sent.place, kind="stable")
+    return [order[(chosen & (sent.iteration == at))[order]] for at in range(len(rank.iterations.seconds))]
+
+
+def _usual(rank: Rank, sent: Sequence[Places]) -> int:
+    """An iteration that sends what most do."""
+    sizes = [tuple(rank.collectives.bytes[own].tolist()) for own in sent]
+    return sizes.index(Counter(sizes).most_common(1)[0][0])
+
+
+def _phases(rank: Rank, place: int) -> dict[str, float]:
+    phases = rank.phases
+    return {
+        "data_wait": float(phases.data_wait[place]),
+        "host_to_device": float(phases.copy[place]),
+        "forward": float(phases.forward[place]),
+        "backward": float(phases.backward[place]),
+        "exposed_communication": float(phases.exposed[place]),
+        "update": float(phases.update[place]),
+        "iteration_time": float(rank.iterations.seconds[place]),
+        "read": float(phases.data_wait[place]),
+        "decode": 0.0,
+        "communication": float(phases.communication[place]),
+        "loss": float("nan"),
+    }
+
+
+def _layers(rank: Rank, place: int, own: Places) -> dict[str, list[Any]]:
+    begin, sent, phases = rank.iterations.begin[place], rank.collectives, rank.phases
+    first, last = phases.backward_start[place], phases.backward_start[place] + phases.backward[place]
+    ready = np.maximum.accumulate(np.clip(sent.ready[own] - begin, first, last))
+    backward = np.diff(np.concatenate([[first], ready, [last]]))
+    count = len(own)
+    start = sent.start[own] - begin
+    sizes = [0, *sent.bytes[own][::-1].tolist()]
+    return {
+        "layer_index": list(range(count + 1)),
+        "layer": layer_names(count),
+        "layer_type": [OTHER] * (count + 1),
+        "forward": [float(phases.forward[place]), *[0.0] * count],
+        "backward": backward[::-1].tolist(),
+        "gradient_bytes": sizes,
+        "gradient_ready": [None, *ready[::-1].tolist()],
+        "all_reduce_start": [None, *start[::-1].tolist()],
+        "all_reduce_end": [None, *(start + sent.seconds[own])[::-1].tolist()],
+        "message": [-1, *range(count - 1, -1, -1)],
+        "message_bytes": sizes,
+    }

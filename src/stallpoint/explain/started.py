@@ -1,0 +1,82 @@
+"""What the host starts and others do: work on a device's streams, and collectives in threads of Gloo."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.explain.device_activity import COMMUNICATION, computes, on_device
+from stallpoint.inputs.events import CALL, MARK, OPERATOR, UNKNOWN, Events
+
+HOST_COLLECTIVE = re.compile(r"^(?:gloo|mpi|ucc):")
+"""Marks of torch.distributed around a collective that threads of the host do."""
+_STARTS_COLLECTIVE = re.compile(r"^c10d::")
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a trace says was started, in the order of starting it; [started] each."""
+
+    events: Events
+    launch: npt.NDArray[np.float64]
+    """When the host started it, s."""
+    by: npt.NDArray[np.int32]
+    """The host's thread that did, as in `Events.thread`."""
+    lane: npt.NDArray[np.int64]
+    """Its stream or thread, from 0: what is in one lane is done one after the other."""
+    computes: npt.NDArray[np.bool_]
+    communicates: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.launch)
+
+    def part(self, first: int, last: int) -> Started:
+        """Those from one place to another."""
+        own = slice(first, last)
+        columns = self.launch[own], self.by[own], self.lane[own], self.computes[own], self.communicates[own]
+        return Started(self.events.where(np.arange(first, last)), *columns)
+
+    @classmethod
+    def of(cls, events: Events) -> Started:
+        """All whose start on the host is known."""
+        of_device = events.where(on_device(events) & (events.stream >= 0))
+        found, launch, by = _by_calls(events, of_device) if len(of_device) else _on_host(events)
+        order = np.argsort(launch, kind="stable")
+        found = found.where(order)
+        sends = found.called(COMMUNICATION) | found.called(HOST_COLLECTIVE)
+        own = np.where(found.stream >= 0, found.stream, found.thread)
+        lane = np.unique(own, return_inverse=True)[1].astype(np.int64)
+        return cls(found, launch[order], by[order], lane, computes(found), sends)
+
+
+def _by_calls(events: Events, of_device: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArray[np.int32]]:
+    """What ran on a device whose call on the host is known, and when and by which thread it was called."""
+    calls = events.where((events.kind == CALL) & (events.correlation >= 0))
+    place = _first_places(calls.correlation, of_device.correlation)
+    known = place >= 0
+    return of_device.where(known), calls.start[place[known]], calls.thread[place[known]]
+
+
+def _first_places(known: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where each of the wanted values stands first among the known ones; -1 where it does not."""
+    if not len(known):
+        return np.full(len(wanted), UNKNOWN)
+    order = np.argsort(known, kind="stable")
+    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    return np.where(known[order][place] == wanted, order[place], UNKNOWN)
+
+
+def _on_host(events: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArray[np.int32]]:
+    """Collectives of the host's threads, each started by the last operator of torch.distributed that started none."""
+    marks = events.where((events.kind == MARK) & events.called(HOST_COLLECTIVE))
+    operators = events.where((events.kind == OPERATOR) & events.called(_STARTS_COLLECTIVE))
+    launch, by = marks.start.copy(), marks.thread.copy()
+    following = 0
+    for place, start in enumerate(marks.start):
+        if following < len(operators) and operators.start[following] <= start:
+            launch[place], by[place] = operators.start[following], operators.thread[following]
+            following += 1
+    return marks, launch, by

@@ -1,0 +1,359 @@
+"""What traces say of a training: iterations, causes, shares of the device's time, and other worker counts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.explain import other_worker_counts
+from stallpoint.explain.clocks import Clock, clocks, least_seconds, most_seconds
+from stallpoint.explain.device_activity import shares
+from stallpoint.explain.groups import DATA, Group
+from stallpoint.explain.iterations import CAUSES, MARKED, PERIODIC, blocked_by
+from stallpoint.explain.rank import Rank
+from stallpoint.explain.trace_collectives import ROUNDS, Collectives
+from stallpoint.inputs.all_reduce_logs import AllReduce
+from stallpoint.inputs.events import Trace
+from stallpoint.text import interval, number
+
+WORDS = {
+    "compute": "computing",
+    "exposed_communication": "communication that nothing hides",
+    "copy": "copies that nothing hides",
+    "data_wait": "waiting for a mini-batch",
+    "host_wait": "the host is blocked in calls",
+    "launch": "the device waits for the host to start operators",
+    "other": "other",
+}
+
+
+def explain(
+    ranks: Sequence[tuple[Trace, Rank | None]], *,
+    batch: int | None = None, threshold: float = 0.1, log: Sequence[AllReduce] = (),
+) -> list[dict[str, Any]]:  # fmt: skip
+    """What each trace says, for JSON; times in s, shares in %. What it cannot say is None, with the reason in notes.
+
+    `log` are all-reduces among as many workers that another program timed: they then say how fast the link is.
+    """
+    sizes = {rank.groups.replicas for _, rank in ranks if rank and rank.groups.replicas > 1}
+    links = {size: other_worker_counts.link_of(log, size) for size in sizes} if log else {}
+    beside = _beside(ranks)
+    return [
+        _of_trace(trace, rank, beside.get(place), links.get(rank.groups.replicas) if rank else None, batch, threshold)
+        for place, (trace, rank) in enumerate(ranks)
+    ]
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """A rank beside others of the same training."""
+
+    ranks: int
+    least: npt.NDArray[np.float64]
+    """As `least_seconds` gives it, [collectives]."""
+    most: npt.NDArray[np.float64]
+    clock: Clock
+
+
+def _beside(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _Beside]:
+    """Those of which there are several, by their places; ranks of as many workers are of one training."""
+    together: dict[int, list[tuple[int, Trace, Rank]]] = defaultdict(list)
+    for place, (trace, rank) in enumerate(ranks):
+        if rank:
+            together[rank.workers].append((place, trace, rank))
+    found = {}
+    for members in together.values():
+        sent = [rank.collectives for _, _, rank in members]
+        if len(members) > 1:
+            zero = members[0][1].began
+            each = zip(members, least_seconds(sent), most_seconds(sent), clocks(sent), strict=True)
+            for (place, trace, _), least, most, clock in each:
+                absolute = Clock(clock.ahead + trace.began - zero, clock.spread)
+                found[place] = _Beside(len(members), least, most, absolute)
+    return found
+
+
+def _of_trace(
+    trace: Trace, rank: Rank | None, beside: _Beside | None,
+    link: other_worker_counts.Link | None, batch: int | None, threshold: float,
+) -> dict[str, Any]:  # fmt: skip
+    events, notes = trace.events, list(trace.notes)
+    of_device = shares(events) if trace.computing else None
+    if of_device is None and trace.computing:
+        notes.append("no kernel of a device was traced: there are no shares of a device's time")
+    told: dict[str, Any] = {
+        "file": trace.path.name, "rank": trace.rank, "world_size": rank.workers if rank else trace.world_size,
+        "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "blocked_by": [],
+        "shares": of_device,
+        "collectives": [], "groups": [], "clock": None, "waits": None, "predicted": None, "missing_ranks": 0,
+        "lacks": [], "notes": notes,
+    }  # fmt: skip
+    if rank is None:
+        notes.append("no iterations were found: no ProfilerStep, no Optimizer.step, and nothing that is periodic")
+        return told
+    found, sent = rank.iterations, rank.collectives
+    if found.found_by != MARKED:
+        parts = ", and may be parts of one" if found.found_by == PERIODIC else ""
+        notes.append(f"iterations are told apart by {found.found_by}{parts}, as no ProfilerStep is marked")
+    told |= {
+        "iterations": len(found.seconds),
+        "iteration_seconds": float(np.median(found.seconds)),
+        "collectives": _table(sent, len(found.seconds)),
+        "groups": [_group(group, len(found.seconds)) for group in rank.groups.groups],
+        "missing_ranks": rank.workers - (beside.ranks if beside else 1),
+    }
+    if found.ahead:
+        notes.append("the host runs ahead of the device, which it does not wait for: iterations are the device's")
+    if beside:
+        told |= _waits(rank, beside)
+        if not told["waits"]:
+            notes.append("no collectives are the same on the ranks that are traced: clocks and waiting are not told")
+        if beside.ranks < rank.workers:
+            notes.append(
+                f"{beside.ranks} of {rank.workers} ranks are traced: what they wait for the others is taken for sending"
+            )
+    if not trace.computing:
+        return told
+    told |= {
+        "replayed_seconds": float(np.median(rank.replayed)),
+        "seconds": {name: float(np.median(of)) for name, of in rank.causes.items()},
+        "blocked_by": [
+            {"call": name, "seconds": seconds, "calls": count, "longest_seconds": longest}
+            for name, seconds, count, longest in blocked_by(events, found)
+        ],
+    }
+    try:
+        told["predicted"] = other_worker_counts.predictions(
+            other_worker_counts.learn(
+                rank, link, beside.least if beside else None, traced=beside.ranks if beside else 1
+            ),
+            batch,
+            threshold,
+        )
+    except other_worker_counts.NotTold as reason:
+        notes.append(f"nothing is predicted: {reason}")
+        return told | {"lacks": reason.reasons}
+    stay = Counter(
+        f"{kind or 'unnamed'} of {_words(group)}"
+        for group in rank.groups.groups
+        for kind in {sent.kind[place] for place in group.places}
+        if kind not in ROUNDS or not rank.groups.data[group.places].all()
+    )
+    if stay:
+        notes.append(f"predictions leave these collectives as they were traced: {', '.join(sorted(stay))}")
+    return told
+
+
+def _group(group: Group, iterations: int) -> dict[str, Any]:
+    return {
+        "name": group.name or None, "size": group.size if group.size > 0 else None,
+        "parallelism": group.parallelism or None, "per_iteration": len(group.places) / iterations,
+    }  # fmt: skip
+
+
+def _words(group: Group) -> str:
+    what = f"{group.parallelism} parallelism" if group.parallelism else "a group whose use is not told"
+    return what + (f" ({group.size} ranks)" if group.size > 0 else "")
+
+
+_WAITED = 10e-6
+"""Seconds from which on ranks are said to have waited."""
+
+
+def _waits(rank: Rank, beside: _Beside) -> dict[str, Any]:
+    """What an iteration's collectives waited for other ranks, how often this rank came last, and its clock."""
+    sent, known = rank.collectives, np.isfinite(beside.least)
+    if not known.any():
+        return {}
+    waited = np.bincount(
+        sent.iteration[known], (sent.seconds - beside.least)[known], minlength=len(rank.iterations.seconds)
+    )
+    clock = {"ahead_seconds": beside.clock.ahead, "spread_seconds": beside.clock.spread}
+    some = known & (beside.most > beside.least + _WAITED)
+    last = float((sent.seconds <= beside.least + _WAITED / 2)[some].mean()) if some.any() else 0.0
+    return {
+        "waits": {
+            "seconds": float(np.median(waited)),
+            "last": last,
+            "share": float(waited.sum() / sent.seconds[known].sum()),
+        },
+        "clock": {name: value if np.isfinite(value) else None for name, value in clock.items()},
+    }
+
+
+def _table(sent: Collectives, iterations: int) -> list[dict[str, Any]]:
+    """Collectives of one kind, size and algorithm: how many in an iteration, and their times."""
+    alike = defaultdict(list)
+    keys = zip(sent.kind, sent.algorithm, sent.protocol, sent.bytes, sent.group_size, strict=True)
+    for place, key in enumerate(keys):
+        alike[key].append(place)
+    rows = []
+    for (kind, algorithm, protocol, size, ranks), places in sorted(alike.items()):
+        seconds = sent.seconds[places]
+        rows.append({
+            "kind": kind, "algorithm": algorithm or None, "protocol": protocol or None,
+            "bytes": int(size) if size >= 0 else None, "group_size": int(ranks) if ranks > 0 else None,
+            "per_iteration": len(seconds) / iterations, "seconds": float(np.median(seconds)),
+            "shortest_seconds": float(seconds.min()),
+        })  # fmt: skip
+    return rows
+
+
+def in_words(told: Iterable[dict[str, Any]]) -> str:
+    """The same for people, as Markdown."""
+    ranks = list(told)
+    return "\n\n".join([*across(ranks), *(block for one in ranks for block in _blocks(one))]) + "\n"
+
+
+def across(told: Sequence[dict[str, Any]]) -> Iterable[str]:
+    """Which of several ranks comes last, and how much of their communication is waiting for others, in a sentence."""
+    known = [one for one in told if one["waits"]]
+    if len(known) < 2:
+        return
+    last = max(known, key=lambda one: float(one["waits"]["last"]))
+    waiting = np.mean([one["waits"]["share"] for one in known])
+    if not last["waits"]["last"]:
+        yield f"Of {len(known)} ranks none waits for another."
+        return
+    yield (
+        f"Of {len(known)} ranks rank {last['rank']} comes last most often, to "
+        f"{number(100 * last['waits']['last'], 2)} % of the collectives in which any rank waits; of communication "
+        f"{number(100 * waiting, 2)} % is waiting for other ranks."
+    )
+
+
+def _blocks(one: dict[str, Any]) -> Iterable[str]:
+    yield f"## {one['file']}: rank {one['rank']} of {one['world_size']}"
+    if one["iterations"]:
+        yield sentence(one)
+    if one["seconds"]:
+        rows = [(cause(one, name), one["seconds"][name]) for name in CAUSES]
+        whole = one["iteration_seconds"]
+        yield "\n".join(f"- {what}: {_ms(seconds)}, {number(100 * seconds / whole, 2)} %" for what, seconds in rows)
+    yield from blocked(one)
+    yield from beside_others(one)
+    if one["shares"]:
+        yield "Device: " + ", ".join(f"{name} {number(value)} %" for name, value in one["shares"].items())
+    if one["predicted"]:
+        yield from _predicted(one["predicted"])
+    if one["notes"]:
+        yield "\n".join(f"- {note}" for note in one["notes"])
+
+
+def _predicted(found: dict[str, Any]) -> Iterable[str]:
+    lines = [f"| workers | iteration | {found['unit']} | speedup |", "| --- | --- | --- | --- |"]
+    for at in found["workers"]:
+        seconds, rate, speedup = (_estimate(at, name) for name in ("iteration_seconds", "throughput", "speedup"))
+        lines.append(f"| {at['workers']} | {interval(seconds, 1e3, ' ms')} | {interval(rate)} | {interval(speedup)} |")
+    yield f"{basis(found)}:"
+    yield "\n".join(lines)
+    yield link(found)
+    yield _verdict(found)
+    changes = [f"{at['change']}: × {interval(_estimate(at, 'throughput_factor'))}" for at in found["what_if"]]
+    yield f"On {found['what_if_workers']} workers: {'; '.join(changes)}"
+
+
+def basis(found: dict[str, Any]) -> str:
+    """What predictions take for granted."""
+    each = found["batch_workers"]
+    who = "worker" if each == 1 else f"replica of {each} workers"
+    return f"Predicted, each {who} with its mini-batch, over links like those traced"
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    stalling = found["stalling"]
+    words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided from"}
+    workers = stalling["workers"]
+    return f"Weak scaling {words[stalling['verdict']]} {workers} worker{'' if workers == 1 else 's'}."
+
+
+def cause(one: dict[str, Any], name: str) -> str:
+    """What an iteration spends time on, in words; where other ranks are not traced waiting for them is in it."""
+    if name != "exposed_communication" or not one["seconds"][name] or (one["clock"] and not one["missing_ranks"]):
+        return WORDS[name]
+    return f"{WORDS[name]}: transfer and waiting, not told apart"
+
+
+def link(found: dict[str, Any]) -> str:
+    """Latency and bandwidth of the link, as far as the trace tells them."""
+    of = found["link"]
+    alpha, beta = (_estimate(of, name) for name in ("alpha_seconds", "beta_seconds_per_byte"))
+    why = {
+        other_worker_counts.LOG: "by the log", other_worker_counts.RANKS: "by the rank that came last",
+        other_worker_counts.ONE_RANK: "at most, as one rank's communication is transfer and waiting, not told apart",
+    }[of["told_by"]]  # fmt: skip
+    return f"Link: α {interval(alpha, 1e6, ' µs')} a round, β {interval(beta, 1e9, ' ns')} a byte; {why}."
+
+
+def sentence(one: dict[str, Any]) -> str:
+    """How many iterations there are, and how long one takes."""
+    replayed = "" if one["replayed_seconds"] is None else f", {_ms(one['replayed_seconds'])} when replayed"
+    count = one["iterations"]
+    return f"{count} iteration{'' if count == 1 else 's'} of {_ms(one['iteration_seconds'])} (median){replayed}."
+
+
+def blocked(one: dict[str, Any]) -> Iterable[str]:
+    """The calls that block the host longest, whether the device is busy meanwhile or not."""
+    rows = [row for row in one["blocked_by"] if row["seconds"] >= _BLOCKED * one["iteration_seconds"]][:3]
+    if rows:
+        calls = (
+            f"{row['call']} ({_ms(row['seconds'])} an iteration, {row['calls']} in all, the longest "
+            f"{_ms(row['longest_seconds'])})"
+            for row in rows
+        )
+        yield f"Blocked is the host in {', '.join(calls)}."
+
+
+_BLOCKED = 0.01
+"""Part of an iteration from which on a call that blocks the host is named."""
+
+
+def beside_others(one: dict[str, Any]) -> Iterable[str]:
+    """What other ranks and groups of ranks tell."""
+    if one["waits"]:
+        last = f"{number(100 * one['waits']['last'], 2)} % of the collectives in which any rank waits"
+        yield f"Collectives wait {_ms(one['waits']['seconds'])} of it for other ranks; this one comes last to {last}."
+    if any(group["parallelism"] not in (None, DATA) for group in one["groups"]):
+        told = sorted(
+            {
+                f"{group['parallelism']} ({group['size'] or '?'} ranks)"
+                for group in one["groups"]
+                if group["parallelism"]
+            }
+        )
+        yield f"Parallelism: {', '.join(told)}."
+
+
+def sentences(one: dict[str, Any]) -> Iterable[str]:
+    """A rank's answer in a few sentences."""
+    if not one["iterations"]:
+        return
+    if not one["seconds"]:
+        yield sentence(one)
+        yield from beside_others(one)
+        return
+    whole = one["iteration_seconds"]
+    most = max((name for name in CAUSES if name != "compute"), key=lambda name: one["seconds"][name])
+    computing, lost = (f"{number(100 * one['seconds'][name] / whole, 2)} %" for name in ("compute", most))
+    yield (f"{sentence(one)} {computing} of it is computing; most of the rest ({lost}): {cause(one, most)}.")
+    yield from blocked(one)
+    yield from beside_others(one)
+    if one["predicted"]:
+        last = one["predicted"]["workers"][-1]
+        speedup = interval(_estimate(last, "speedup"))
+        each = one["predicted"]["replica_workers"]
+        first = "one" if each == 1 else f"one replica, {each} workers"
+        yield f"{_verdict(one['predicted'])} {last['workers']} workers: {speedup} times the throughput of {first}."
+
+
+def _estimate(row: dict[str, Any], name: str) -> dict[str, float | None]:
+    return {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
+
+
+def _ms(seconds: float) -> str:
+    return f"{number(1e3 * seconds)} ms"

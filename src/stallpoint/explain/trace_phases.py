@@ -1,0 +1,87 @@
+"""Phases of a training iteration in a trace: forward, backward, communication that nothing hides, and the update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.explain.graph import BACKWARD
+from stallpoint.explain.intervals import length, union
+from stallpoint.explain.iterations import Iterations
+from stallpoint.explain.started import Started
+from stallpoint.explain.trace_collectives import Collectives
+from stallpoint.inputs.events import OPERATOR, Events
+
+Reals = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Phases:
+    """They add up to the iteration; not a number where no backward pass is marked; s, [iterations] each.
+
+    A phase begins on the device when the first kernel does that the host started in it; without a device when the
+    host itself does.
+    """
+
+    data_wait: Reals
+    copy: Reals
+    """Of the mini-batch to the device, where nothing hides it."""
+    forward: Reals
+    backward_start: Reals
+    """Since the start of the iteration."""
+    backward: Reals
+    exposed: Reals
+    """From the end of the backward pass to that of the last collective that was started by then."""
+    update: Reals
+    communication: Reals
+    """While at least one collective was under way."""
+
+
+def phases(
+    events: Events, found: Iterations, started: Started, sent: Collectives, causes: Mapping[str, Reals]
+) -> Phases:
+    """The phases of each iteration."""
+    backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
+    # Events stand by their starts, what was started by its launch, and collectives by their starts.
+    ends = backward.end
+    firsts, lasts = (np.searchsorted(backward.start, moments) for moments in (found.host_begin, found.host_end))
+    order = np.argsort(sent.iteration, kind="stable")
+    of_iteration = np.split(order, np.searchsorted(sent.iteration[order], np.arange(1, len(found.seconds))))
+    columns: dict[str, list[float]] = {name: [] for name in Phases.__dataclass_fields__}
+    for place, (begin, end) in enumerate(zip(found.begin, found.end, strict=True)):
+        own = slice(firsts[place], lasts[place])
+        at = of_iteration[place]
+        waits, copies = float(causes["data_wait"][place]), float(causes["copy"][place])
+        spans = union(sent.start[at], sent.start[at] + sent.seconds[at])
+        first = last = np.nan
+        if len(backward.start[own]):
+            first, last = _computed(started, float(backward.start[own].min()), float(ends[own].max()))
+        first, last = max(first - begin, waits + copies), min(last, end) - begin
+        done = sent.start[at] + sent.seconds[at]
+        all_sent = float(done[sent.ready[at] <= last + begin + _LATE].max(initial=-np.inf))
+        exposed = max(0.0, min(all_sent, end) - begin - last) if np.isfinite(all_sent) else 0.0
+        values = {
+            "data_wait": waits, "copy": copies, "forward": first - waits - copies, "backward_start": first,
+            "backward": last - first, "exposed": exposed, "update": end - begin - last - exposed,
+            "communication": length(spans),
+        }  # fmt: skip
+        for name, value in values.items():
+            columns[name].append(value)
+    return Phases(**{name: np.array(values, np.float64) for name, values in columns.items()})
+
+
+_LATE = 1e-3
+"""Seconds after the backward pass until which its last collective is started."""
+
+
+def _computed(started: Started, begin: float, end: float) -> tuple[float, float]:
+    """When what the host started within a time ran on the device; the time itself where that was nothing."""
+    first, last = np.searchsorted(started.launch, begin), np.searchsorted(started.launch, end, side="right")
+    own = first + np.flatnonzero(started.computes[first:last])
+    if not len(own):
+        return begin, end
+    starts = started.events.start[own]
+    return float(starts.min()), float((starts + started.events.seconds[own]).max())

@@ -1,0 +1,1 @@
+"""What the tables say: verdicts, causes, remedies, trust, and claims."""

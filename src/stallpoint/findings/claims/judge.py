@@ -1,0 +1,129 @@
+"""All claims against all tables: a verdict for each combination, and one for each claim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from stallpoint.findings.claims.language import Claim
+from stallpoint.findings.claims.quantity import Evidence, Number, numbers
+from stallpoint.findings.claims.verdict import UNTESTED, VERDICTS, among, overall, verdict
+
+Judged = dict[str, Any]
+"""A claim with its verdicts, ready for JSON; numbers are objects with value, low and high, where None is unbounded, or
+not known where both ends are."""
+
+
+def judge(claims: Iterable[Claim], evidence: Evidence) -> list[Judged]:
+    """Each claim, judged by the evidence."""
+    return [_judged(claim, evidence) for claim in claims]
+
+
+def _judged(claim: Claim, evidence: Evidence) -> Judged:
+    found = list(_numbers(claim, evidence))
+    count = sum(not number.missing for number in found)
+    verdicts, among_all = ([_verdict(number, claim, of) for number in found] for of in (1, count))
+    combinations = [_entry(number, one) for number, one in zip(found, verdicts, strict=True)]
+    return {
+        "id": claim.id,
+        "paper": claim.paper,
+        "sentence": claim.sentence,
+        "source": claim.source,
+        "reading": claim.reading,
+        "quantity": claim.quantity.name if claim.quantity else "",
+        "unit": claim.quantity.unit if claim.quantity else "",
+        "percent": bool(claim.quantity and claim.quantity.percent),
+        "condition": claim.condition.text if claim.condition else "",
+        "chart": claim.chart,
+        "quantifier": claim.quantifier,
+        "verdict": overall(verdicts, among_all, claim.quantifier),
+        "counts": {name: verdicts.count(name) for name in VERDICTS if name in verdicts},
+        "combinations": combinations,
+    }
+
+
+def _numbers(claim: Claim, evidence: Evidence) -> Iterator[Number]:
+    if claim.quantity is None:
+        yield Number({}, missing=claim.missing)
+        return
+    exact = claim.quantity.selection.exact
+    for number in numbers(claim.quantity, evidence):
+        reason = "" if exact else _mistrust(number, claim.quantity.selection.table, evidence)
+        yield replace(number, missing=number.missing or reason)
+
+
+def _mistrust(number: Number, table: str, evidence: Evidence) -> str:
+    """Why the number's hardware gives no verdict: its A/A controls fail; empty where they agree, or there are none."""
+    controls = evidence.tables.get("controls")
+    if controls is None or controls.empty or "hardware" not in evidence.tables[table]:
+        return ""
+    disagree = set(controls.loc[~controls["agrees"].astype(bool), "hardware"])
+    there = [number.labels["hardware"]] if "hardware" in number.labels else evidence.tables[table]["hardware"].unique()
+    wrong = ", ".join(sorted(disagree.intersection(there)))
+    return f"no verdict: on {wrong} cells that do the same differ (A/A controls)" if wrong else ""
+
+
+def _verdict(number: Number, claim: Claim, count: int) -> str:
+    """The verdict on one of `count` combinations."""
+    if number.missing or claim.condition is None:
+        return UNTESTED
+    return verdict(*among(number.value, number.low, number.high, count), claim.condition)
+
+
+def _entry(number: Number, found: str) -> dict[str, Any]:
+    ends = {"value": number.value, "low": number.low, "high": number.high}
+    return {
+        "labels": {name: _plain(label) for name, label in number.labels.items()},
+        "verdict": found,
+        "number": None if number.missing else {name: _finite(end) for name, end in ends.items()},
+        "basis": number.basis,
+        "or_more": number.censored,
+        "rows": len(number.rows),
+        "missing": number.missing,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _plain(label: Any) -> str | int | float | bool:
+    """A label as JSON knows it."""
+    value = label.item() if hasattr(label, "item") else label
+    return value if isinstance(value, str | int | float | bool) else str(value)
+
+
+def rows(judged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the claims table."""
+    return [_row(claim, entry) for claim in judged for entry in claim["combinations"]]
+
+
+def _row(claim: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    number = entry["number"] or {}
+    return {
+        "paper": claim["paper"],
+        "claim": claim["id"],
+        "sentence": claim["sentence"],
+        "source": claim["source"],
+        "verdict": claim["verdict"],
+        "combination": ", ".join(f"{name} {label}" for name, label in entry["labels"].items()),
+        "combination_verdict": entry["verdict"],
+        "quantity": claim["quantity"],
+        "condition": claim["condition"],
+        "value": number.get("value"),
+        "value_low": _end(number, "low", -math.inf),
+        "value_high": _end(number, "high", math.inf),
+        "basis": entry["basis"],
+        "rows": entry["rows"],
+        "missing": entry["missing"],
+        "chart": claim["chart"],
+    }
+
+
+def _end(number: Mapping[str, Any], name: str, unbounded: float) -> float | None:
+    """An end of the interval; None where there is no number or no interval."""
+    if not number or (number["low"] is None and number["high"] is None):
+        return None
+    return unbounded if number[name] is None else float(number[name])

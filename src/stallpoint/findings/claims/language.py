@@ -1,0 +1,324 @@
+"""What a claim is: a sentence, the quantity that decides, and the condition it must meet (docs/claims.md).
+
+Names are checked when a claim is made, so that a misspelt column is refused before anything is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stallpoint.errors import InputError
+from stallpoint.records.tables import (
+    CONVERGENCE_RUNS,
+    EXTRAPOLATED_TABLES,
+    FLAG,
+    INSTRUMENTATION,
+    INT,
+    MODEL_TABLES,
+    NETWORK_LAYERS,
+    REAL,
+    SERIES,
+    Column,
+    Table,
+)
+from stallpoint.study.configuration import known
+
+JUDGED_TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES, INSTRUMENTATION, CONVERGENCE_RUNS, NETWORK_LAYERS)
+}
+"""Tables that a quantity can be taken from."""
+FACTS: dict[str, tuple[str, ...]] = {
+    "hardware": ("device",),
+    "storage": ("format", "shared_link"),
+    "sync": ("start", "reduction", "grouping"),
+}
+"""What is known of the value of a column beside its name: ``hardware.device`` in a table with the column hardware."""
+CURVE = "curve"
+"""Short in ``for_each`` for the columns that stay fixed along a scaling curve."""
+ENDS = ("largest", "smallest")
+"""Conditions on a column that pick the rows where it is largest or smallest, after all others."""
+COMPARISONS = ("above", "at_least", "below", "at_most")
+LIKE = "like"
+"""Compares names with patterns, in which ``*`` stands for anything: ``*k80*``; capitals are as small letters."""
+RESAMPLED = ("median", "mean")
+"""What can be made of rows without an interval of their own: rows are drawn again."""
+
+Where = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows of a table and what is made of one of their columns."""
+
+    table: str
+    column: str
+    where: Where
+    aggregate: str
+    absolute: bool
+    censored_at: str | None
+    """Column up to which the quantity was looked for: a value that reaches it is that or more."""
+    spread: float | None
+    """Share by which numbers that were published without an interval are taken to be off, either way."""
+
+    @property
+    def definition(self) -> Column:
+        """The definition of the column."""
+        return next(column for column in JUDGED_TABLES[self.table].columns if column.name == self.column)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the table holds the column's interval."""
+        return f"{self.column}_low" in _names(self.table)
+
+    @property
+    def exact(self) -> bool:
+        """A count or a size, which has no uncertainty."""
+        return bool(self.definition.type == INT)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number with its interval for each combination of the columns `for_each`."""
+
+    name: str
+    selection: Selection
+    relation: str
+    """over (ratio), minus (difference) or empty: the selection alone."""
+    other: Selection | None
+    for_each: tuple[str, ...]
+    percent: bool
+    """Shown in %."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of the number; empty for ratios and counts."""
+        return "" if self.relation == "over" else self.selection.definition.unit or ""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What the number must be: a region between two ends, each of which may belong to it."""
+
+    text: str
+    low: float = -math.inf
+    high: float = math.inf
+    low_belongs: bool = True
+    high_belongs: bool = True
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim; `quantity` and `condition` are None where no table can tell, and `missing` says what would be needed."""
+
+    paper: str
+    id: str
+    sentence: str
+    source: str
+    reading: str
+    """How the sentence was made checkable where it leaves that open; empty where it does not."""
+    quantity: Quantity | None
+    condition: Condition | None
+    chart: str
+    missing: str
+    quantifier: str = "all"
+    """Whether it is about ``all`` of its combinations or ``any``."""
+
+
+def claim_from(entry: Mapping[str, Any], paper: str, where: str, charts: Collection[str] = ()) -> Claim:
+    """Return the claim of an entry that the schema let pass; raise `InputError` beginning with `where`.
+
+    `charts` names those that there are; where none are given, any name will do.
+    """
+    where = f"{where} ({entry['id']})"
+    if ("missing" in entry) == ("quantity" in entry) or ("quantity" in entry) != ("condition" in entry):
+        raise InputError(f"{where}: needs quantity and condition, or missing, which says why no table can tell")
+    chart = entry.get("chart", "")
+    if chart and charts:
+        known(chart, list(charts), f"{where}.chart", "chart")
+    if not chart and "quantity" in entry:
+        raise InputError(f"{where}: missing chart, the one that shows the quantity; known: {', '.join(charts)}")
+    percent = "quantity" in entry and entry["quantity"]["percent"]
+    return Claim(
+        paper=paper,
+        id=entry["id"],
+        sentence=entry["sentence"],
+        source=entry["source"],
+        reading=entry.get("reading", ""),
+        quantifier=entry["quantifier"],
+        quantity=_quantity(entry["quantity"], f"{where}.quantity") if "quantity" in entry else None,
+        condition=_condition(entry["condition"], f"{where}.condition", percent) if "condition" in entry else None,
+        chart=chart,
+        missing=entry.get("missing", ""),
+    )
+
+
+def _quantity(entry: Mapping[str, Any], where: str) -> Quantity:
+    relations = [name for name in ("over", "minus") if name in entry]
+    if len(relations) > 1:
+        raise InputError(f"{where}: over and minus exclude each other")
+    first = _selection(entry, where)
+    for_each = _for_each(entry["for_each"], first.table, f"{where}.for_each")
+    other = None
+    for relation in relations:
+        changes = entry[relation]
+        inherited = {key: entry[key] for key in ("table", "column", "aggregate", "absolute")}
+        if "table" not in changes and "column" not in changes:
+            inherited |= {key: entry[key] for key in ("censored_at", "spread") if key in entry}
+        same_rows = {} if "table" in changes else entry["where"]
+        merged = {**inherited, **changes, "where": {**same_rows, **changes.get("where", {})}}
+        other = _selection(merged, f"{where}.{relation}")
+        for column in for_each:
+            known(column, _with_facts(other.table), f"{where}.for_each", f"column of {other.table}")
+        for column in changes.get("where", {}):
+            if column.split(".")[0] in for_each:
+                raise InputError(f"{where}.{relation}.where.{column}: cannot differ, for_each keeps it the same")
+    relation = relations[0] if relations else ""
+    return Quantity(
+        name=entry.get("name", _name(first, relation, other)),
+        selection=first,
+        relation=relation,
+        other=other,
+        for_each=for_each,
+        percent=entry["percent"],
+    )
+
+
+def _selection(entry: Mapping[str, Any], where: str) -> Selection:
+    known(entry["table"], list(JUDGED_TABLES), f"{where}.table", "table")
+    table = entry["table"]
+    numbers = [column.name for column in JUDGED_TABLES[table].columns if column.type in (INT, REAL, FLAG)]
+    known(entry["column"], numbers, f"{where}.column", f"number in {table}")
+    if "censored_at" in entry:
+        known(entry["censored_at"], numbers, f"{where}.censored_at", f"number in {table}")
+    for column, wanted in entry["where"].items():
+        known(column, _with_facts(table), f"{where}.where", f"column of {table}")
+        _check_wanted(column, wanted, table, f"{where}.where.{column}")
+    selection = Selection(
+        table=table,
+        column=entry["column"],
+        where=entry["where"],
+        aggregate=entry["aggregate"],
+        absolute=entry["absolute"],
+        censored_at=entry.get("censored_at"),
+        spread=entry.get("spread"),
+    )
+    known_ends = selection.has_interval or selection.exact
+    if selection.spread and known_ends:
+        raise InputError(f"{where}.spread: {selection.column} has an interval of its own, or is exact")
+    if not known_ends and not selection.spread and selection.aggregate not in RESAMPLED:
+        raise InputError(
+            f"{where}.aggregate: {selection.column} has no interval of its own, so only the median or mean of its rows "
+            f"can be judged, not {selection.aggregate}"
+        )
+    return selection
+
+
+def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
+    given = [entry] if isinstance(entry, str) else entry
+    columns = [name for one in given for name in ([column.name for column in SERIES] if one == CURVE else [one])]
+    for column in columns:
+        known(column, [*_with_facts(table), CURVE], where, f"column of {table}")
+    return tuple(columns)
+
+
+def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
+    """Whether a condition fits the column: comparisons and ends are of numbers, patterns of names."""
+    number = next((c.type in (INT, REAL) for c in JUDGED_TABLES[table].columns if c.name == column), False)
+    if isinstance(wanted, Mapping):
+        for key, value in wanted.items():
+            known(key, ["not", LIKE, *COMPARISONS], where, "comparison")
+            _check_compared(key, value, number, column, where)
+        return
+    for value in wanted if isinstance(wanted, list) else [wanted]:
+        if number and not _is_number(value) and wanted not in ENDS:
+            raise InputError(
+                f"{where}: {value!r} should be a number, a list of them, a comparison, or largest or smallest"
+            )
+
+
+def _check_compared(key: str, value: Any, number: bool, column: str, where: str) -> None:
+    values = value if isinstance(value, list) else [value]
+    if key in COMPARISONS and not (number and _is_number(value)):
+        raise InputError(f"{where}.{key}: compares numbers, not {column} with {value!r}")
+    if key == LIKE and (number or not all(isinstance(one, str) for one in values)):
+        raise InputError(f"{where}.{key}: compares names, not {column} with {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _names(table: str) -> list[str]:
+    return [column.name for column in JUDGED_TABLES[table].columns]
+
+
+def _with_facts(table: str) -> list[str]:
+    """The columns of `table` and the facts known of them."""
+    names = _names(table)
+    return names + [f"{column}.{fact}" for column, facts in FACTS.items() if column in names for fact in facts]
+
+
+def _name(first: Selection, relation: str, other: Selection | None) -> str:
+    """The quantity in words where the claim gives none."""
+    text = _words_of(first)
+    if other is None:
+        return text
+    if (first.table, first.column) != (other.table, other.column):
+        return f"{text} {relation} {_words_of(other)}"
+    differs = {key: value for key, value in other.where.items() if first.where.get(key) != value}
+    return f"{text} {relation} that where {where_in_words(differs)}"
+
+
+def _words_of(selection: Selection) -> str:
+    aggregate = "" if selection.aggregate == "median" and selection.has_interval else f"{selection.aggregate} of "
+    column = f"|{selection.column}|" if selection.absolute else selection.column
+    where = f" where {where_in_words(selection.where)}" if selection.where else ""
+    return f"{aggregate}{column} ({selection.table}){where}"
+
+
+def where_in_words(where: Where) -> str:
+    """``network alexnet, nodes above 32, layer_type not all``."""
+    return ", ".join(f"{column} {wanted_in_words(wanted)}" for column, wanted in where.items())
+
+
+def wanted_in_words(wanted: Any) -> str:
+    """What a column must be."""
+    if isinstance(wanted, Mapping):
+        return " and ".join(f"{key.replace('_', ' ')} {wanted_in_words(value)}" for key, value in wanted.items())
+    if isinstance(wanted, bool):
+        return "true" if wanted else "false"
+    return " or ".join(map(str, wanted)) if isinstance(wanted, list) else str(wanted)
+
+
+def _condition(entry: Mapping[str, Any], where: str, percent: bool) -> Condition:
+    kinds = [name for name in entry if name != "within"]
+    choices = f"{', '.join((*COMPARISONS, 'between'))}, or near with within"
+    if len(kinds) != 1 or ("within" in entry) != (kinds == ["near"]):
+        raise InputError(f"{where}: needs one of {choices}; it has {', '.join(entry) or 'none'}")
+    kind, value = kinds[0], entry[kinds[0]]
+    if kind == "between":
+        return _between(value, where, percent)
+    if kind == "near":
+        part = float(entry["within"].rstrip("% ")) / 100
+        ends = sorted([value * (1 - part), value * (1 + part)])
+        return Condition(f"within {entry['within']} of {_plain(value, percent)}", *ends)
+    text = f"{kind.replace('_', ' ')} {_plain(value, percent)}"
+    belongs = kind in ("at_least", "at_most")
+    if kind in ("above", "at_least"):
+        return Condition(text, low=value, low_belongs=belongs)
+    return Condition(text, high=value, high_belongs=belongs)
+
+
+def _between(ends: Sequence[float], where: str, percent: bool) -> Condition:
+    low, high = ends
+    if not low < high:
+        raise InputError(f"{where}.between: {_plain(low)} is not less than {_plain(high)}")
+    return Condition(f"between {_plain(low, percent)} and {_plain(high, percent)}", low, high)
+
+
+def _plain(value: float, percent: bool = False) -> str:
+    return f"{100 * value:,.10g} %" if percent else f"{value:,.10g}"

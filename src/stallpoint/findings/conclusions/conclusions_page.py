@@ -1,0 +1,149 @@
+"""The conclusions on one page: ``conclusions.md``. `details` has every number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from stallpoint.findings.claims import claim_words as claims
+from stallpoint.findings.conclusions import target_words
+from stallpoint.findings.conclusions.conclusion_words import (
+    batch_in_words,
+    beyond_in_words,
+    cause_in_words,
+    count,
+    heading,
+    helps_in_words,
+    instrumentation_warnings,
+    machine_in_words,
+    markdown_table,
+    next_in_words,
+    prefetch_in_words,
+    rivals_in_words,
+    sentence,
+    source_in_words,
+    trust_lines,
+)
+from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.records.origins import in_words
+from stallpoint.text import interval, number
+
+HEAD = ["network", "verdict", "samples/s", "speedup (90 % CI)", "efficiency", "largest loss", "fastest preset"]
+
+
+def page(conclusions: Conclusions) -> str:
+    """The page as Markdown."""
+    blocks = [
+        "# Conclusions",
+        *_answers(conclusions),
+        *_listed("Time to accuracy", chain.from_iterable(map(target_words.lines, conclusions["targets"]))),
+        *_listed("Beyond what was measured", _beyond(conclusions)),
+        *_listed("What would help most", _helps(conclusions["answers"])),
+        *_listed("Training data", _data(conclusions)),
+        *_listed("How sure this is", _trust(conclusions)),
+        *_listed("What to measure next", _next(conclusions["curves"])),
+        *_listed("Claims", claims.summary_lines(conclusions["claims"])),
+        "Every number: `details.md`; charts: `report.html`.",
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _listed(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
+    if found := list(lines):
+        yield f"## {title}"
+        yield "\n".join(f"- {line}" for line in found)
+
+
+def _answers(conclusions: Conclusions) -> Iterator[str]:
+    machines, answers = conclusions["machines"], conclusions["answers"]
+    if machines:
+        yield "; ".join(f"{at['hardware']}: {machine_in_words(at)}" for at in machines) + "."
+    if not answers:
+        yield "No scaling curve was measured."
+        return
+    # Answers for several storages or hardware entries may be the same sentence; the table tells them apart.
+    yield " ".join(dict.fromkeys(f"**{sentence(answer, machines)}.**" for answer in answers))
+    yield markdown_table(HEAD, (_row(answer, machines) for answer in answers))
+    threshold = f"{100 * conclusions['threshold']:.0f} %"
+    yield (
+        f"Training stalls where doubling the workers gains less than {threshold} in throughput. All of this was "
+        f"{_sources(answers, machines)}; speedup and efficiency refer to the fewest workers."
+    )
+
+
+def _sources(answers: Sequence[Mapping[str, Any]], machines: Sequence[Mapping[str, Any]]) -> str:
+    found = {source_in_words(answer, machines) for answer in answers}
+    return "measured, here or elsewhere" if len(found) > 1 else found.pop()
+
+
+def place(answer: Mapping[str, Any]) -> str:
+    """``alexnet on cpu, strong, B = 64, local``."""
+    on = f"{answer['network']} on {answer['hardware']}"
+    return f"{on}, {answer['scaling']}, {batch_in_words(answer)}, {answer['storage']}"
+
+
+def _row(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> list[str]:
+    at, base = answer["at"], answer["base"]
+    rates = [number(point["samples_per_second"]["value"]) for point in (base, at) if point]
+    efficiency = f"{100 * at['efficiency']['value']:.0f} %" if at else "–"
+    return [
+        place(answer), heading(answer, machines), " → ".join(rates) or "–",
+        interval(at["speedup"]) if at else "–", efficiency, cause_in_words(answer) or "–",
+        f"{answer['sync']}, {prefetch_in_words(answer)}{rivals_in_words(answer)}",
+    ]  # fmt: skip
+
+
+def _beyond(conclusions: Conclusions) -> Iterator[str]:
+    for answer in conclusions["answers"]:
+        where, words = beyond_in_words(answer, conclusions["machines"])
+        if words:
+            yield f"{place(answer)}, {where}: {words}"
+
+
+def _helps(answers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for answer in answers:
+        if words := helps_in_words(answer):
+            yield f"{place(answer)}: {words}"
+
+
+def _data(conclusions: Conclusions) -> Iterator[str]:
+    waits = [curve["data_wait"] for curve in conclusions["curves"] if curve["data_wait"]["share"]]
+    if waits:
+        most = max(waits, key=lambda wait: wait["share"]["value"] or 0.0)
+        yield f"waiting for data takes at most {interval(most['share'], 100, ' %')} of an iteration"
+    cold = [row for row in conclusions["storages"] if (row["order"], row["cache"]) == ("shuffled", "cold")]
+    for hardware in dict.fromkeys(row["hardware"] for row in cold):
+        here = [row for row in cold if row["hardware"] == hardware and row["verdict"] == "fastest"]
+        if here:
+            row = max(here, key=lambda row: int(row["nodes"]))
+            rate = interval(row["samples_per_second"])
+            where = f"{row['storage']} on {row['hardware']}, {count(row['nodes'], 'node')}"
+            came = in_words(row["origin"], row["server_cache"])
+            yield f"fastest to read shuffled, page cache cold: {where}, {rate} samples/s, {came}"
+
+
+def _trust(conclusions: Conclusions) -> Iterator[str]:
+    yield from trust_lines(conclusions)
+    for error in conclusions["dag_errors"]:
+        if error["sync"] == "all":
+            off = number(100 * error["median_error"]["value"], 2)
+            points = count(error["points"], "measured point")
+            yield f"{error['network']} on {error['hardware']}: the model is {off} % off (median of {points})"
+    yield from instrumentation_warnings(conclusions["instrumentation"])
+    for name, what in (("imported", "imported, not measured here"), ("failed", "could not run")):
+        if conclusions[name]:
+            yield f"{count(len(conclusions[name]), 'cell')} {what}"
+
+
+def _next(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The cell that tells most per node-hour of any curve."""
+    telling = [curve for curve in curves if curve["next_cell"] and curve["next_cell"]["narrows"]]
+    if telling:
+        best = max(telling, key=_worth)
+        yield f"{best['network']} on {best['hardware']}, {best['sync']}: {next_in_words(best)}"
+
+
+def _worth(curve: Mapping[str, Any]) -> float:
+    cell = curve["next_cell"]
+    return float((cell["width"] - cell["expected_width"]) / cell["node_hours"])

@@ -1,0 +1,378 @@
+"""Every number of the conclusions, curve by curve: ``details.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stallpoint.findings.claims import claim_words as claims
+from stallpoint.findings.conclusions.conclusion_words import (
+    INSTRUMENTATION_CAPTION,
+    INSTRUMENTATION_HEAD,
+    INTERVENTIONS_HEAD,
+    REMEDIES_HEAD,
+    at_count,
+    crossing_in_words,
+    error_in_words,
+    instrumentation_rows,
+    instrumentation_warnings,
+    intervention_in_words,
+    markdown_table,
+    next_in_words,
+    percent,
+    remedy_in_words,
+    series,
+    stall_in_words,
+    trust_lines,
+    verdict_in_words,
+    worthwhile_in_words,
+)
+from stallpoint.findings.conclusions.numbers import Conclusions, Estimate
+from stallpoint.findings.conclusions.storage_tables import answered
+from stallpoint.findings.conclusions.target_words import STALLING, STALLING_HEAD, stalling_rows
+from stallpoint.models.answers.fits import YES
+from stallpoint.text import interval, number, plain
+
+REVERSED = {"value": "value", "low": "high", "high": "low"}
+"""Which end of an interval is which once its sign is changed."""
+
+
+def details(conclusions: Conclusions) -> str:
+    """All numbers of the conclusions, as a Markdown page."""
+    covered, threshold = (f"{100 * conclusions[name]:.0f} %" for name in ("interval", "threshold"))
+    blocks = [
+        "# Details",
+        f"Intervals, in brackets, cover {covered}. A curve stalls at the number n of workers from which doubling "
+        f"them gains less than {threshold} in throughput. Workers are worth paying for while a sample costs at most "
+        f"{number(1 / conclusions['efficiency'])} times the worker-seconds it costs on the fewest. *Predicted* means: "
+        "by the DAG model, not measured; its intervals hold the uncertainty of its inputs, not that of the model.",
+        *_trust_blocks(conclusions),
+        *_scaling_blocks(conclusions["curves"]),
+        *_intervention_blocks(conclusions["interventions"]),
+        *claims.blocks(conclusions["claims"]),
+        *_amdahl_blocks(conclusions["amdahl"]),
+        *_memory_blocks(conclusions["memory"]),
+        *_fits_blocks(conclusions["fits"]),
+        *_error_blocks(conclusions["dag_errors"]),
+        *_data_blocks(conclusions),
+        *_target_blocks(conclusions),
+        *_staleness_blocks(conclusions),
+        *_instrumentation_blocks(conclusions["instrumentation"]),
+        *_imported_blocks(conclusions["imported"]),
+        *_failed_blocks(conclusions["failed"]),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _trust_blocks(conclusions: Conclusions) -> Iterator[str]:
+    if lines := list(trust_lines(conclusions)):
+        yield "## How sure this is"
+        yield "\n".join(f"- {line}" for line in lines)
+
+
+def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    for network, hardware in dict.fromkeys((curve["network"], curve["hardware"]) for curve in curves):
+        here = [curve for curve in curves if (curve["network"], curve["hardware"]) == (network, hardware)]
+        yield f"## {network} on {hardware}"
+        yield markdown_table(
+            [
+                "curve", "as measured", "stalls at n", "dominant cause there (or at the largest n)",
+                "communication reaches compute at n", "worth paying for up to n", "best speedup", "waiting for data",
+            ],
+            (
+                [
+                    series(curve),
+                    verdict_in_words(curve),
+                    stall_in_words(curve),
+                    curve["dominant_cause"],
+                    crossing_in_words(curve),
+                    worthwhile_in_words(curve),
+                    interval(curve["best_speedup"]),
+                    f"{percent(curve['data_wait']['share'])} at {at_count(curve, curve['data_wait']['ranks'])}",
+                ]
+                for curve in here
+            ),
+        )  # fmt: skip
+        yield "Where the time goes on the critical path, there or at the largest n (parts of less than 1 % left out):"
+        yield "\n".join(f"- {series(curve)}: {_path_in_words(curve)}" for curve in here)
+        yield from _communication_blocks(here)
+        yield from _what_if_blocks(here)
+        yield from _remedy_blocks(here)
+        yield "What to measure next, for the interval of the stalling point (errors of the model included):"
+        yield "\n".join(f"- {series(curve)}: {next_in_words(curve)}" for curve in here)
+        yield "Largest cause of the time lost against ideal scaling, in ms of an iteration (*predicted* in italics):"
+        yield _cause_table(here)
+
+
+def _path_in_words(curve: Mapping[str, Any]) -> str:
+    path = {at["ranks"]: at for at in curve["critical_path"]}
+    if not path:
+        return "not known"
+    doubled = 2 * int(curve["stall_ranks"]["value"]) if curve["reached"] else None
+    at = path[doubled if doubled in path else max(path)]
+    parts = [f"{part['part']} {percent(part['share'])}" for part in at["parts"] if _counts(part["share"])]
+    return f"{at_count(curve, at['ranks'])} ({at['basis']}): {', '.join(parts)}"
+
+
+def _intervention_blocks(found: list[dict[str, Any]]) -> Iterator[str]:
+    if found:
+        yield "## Causes by intervention"
+        yield "What training saves with one thing left out for real, beside what the critical path says that it takes:"
+        yield markdown_table(INTERVENTIONS_HEAD, map(intervention_in_words, found))
+
+
+def _communication_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    lines = [f"- {series(curve)}: {_cost_in_words(curve, at)}" for curve in curves for at in curve["communication"]]
+    if lines:
+        yield "What communication costs an iteration: what it takes beyond the same training without communication:"
+        yield "\n".join(lines)
+
+
+def _cost_in_words(curve: Mapping[str, Any], at: Mapping[str, Any]) -> str:
+    cost, isolated = (interval(at[name], 1e3, " ms") for name in ("cost", "isolated"))
+    told = f"{at_count(curve, at['ranks'])}: {cost}"
+    if at["hidden"] is None:  # messages of these sizes were not measured in isolation
+        return told
+    return f"{told}; its isolated messages take {isolated}, of which {_hidden_in_words(at['hidden'])}"
+
+
+def _hidden_in_words(hidden: Estimate) -> str:
+    """What of the messages costs nothing, or that they cost more than in isolation."""
+    if (hidden["value"] or 0.0) > 0:
+        return f"{interval(hidden, 1e3, ' ms')} are hidden"
+    beyond: Estimate = {name: -(hidden[end] or 0.0) for name, end in REVERSED.items()}
+    more = f": training loses {interval(beyond, 1e3, ' ms')} more" if (beyond["low"] or 0.0) > 0 else ""
+    return f"nothing is hidden{more}"
+
+
+def _counts(share: Estimate | None) -> bool:
+    """Whether a part is worth naming: 1 % or more, or not known."""
+    return share is None or (share["value"] or 0.0) >= 0.01
+
+
+def _what_if_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    rows = [
+        [series(curve), entry["scenario"], *_scenario_in_words(curve, entry)]
+        for curve in curves
+        for entry in curve["what_if"]
+    ]
+    if rows:
+        yield "What if the cluster were different (predicted; throughput over that predicted for it as measured):"
+        yield markdown_table(["curve", "scenario", "throughput, on the largest measured n", "stalls at n"], rows)
+
+
+def _remedy_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
+    """What would help, and of each curve the cell that would confirm the first remedy that a cell can."""
+    rows = [
+        [series(curve), *remedy_in_words(entry), number(entry["node_hours"]) if entry["cell"] else "–"]
+        for curve in curves
+        for entry in curve["remedies"]
+    ]
+    if rows:
+        yield "What would help (predicted, on the largest measured n), and node-hours of the cell that confirms it:"
+        yield markdown_table(["curve", *REMEDIES_HEAD, "node-hours"], rows)
+    for curve in curves:
+        first = next((entry for entry in curve["remedies"] if entry["cell"]), None)
+        if first is not None:
+            yield f"To confirm *{first['remedy']}* of {series(curve)}, add to the study:"
+            yield f"```yaml\n{first['cell']}\n```"
+
+
+def _scenario_in_words(curve: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+    if entry["note"]:
+        return [f"not known: {entry['note']}", ""]
+    stalls = interval(entry["stall_ranks"]) if entry["stall_ranks"] else f"not up to {entry['largest_considered']}"
+    return [f"× {interval(entry['gain'])}, {at_count(curve, entry['ranks'])}" if entry["gain"] else "not known", stalls]
+
+
+def _cause_table(curves: list[dict[str, Any]]) -> str:
+    counts = sorted({at["ranks"] for curve in curves for at in curve["causes"]})
+    rows = []
+    for curve in curves:
+        found = {at["ranks"]: _leading(at) for at in curve["causes"]}
+        rows.append([series(curve), *(found.get(n, "") for n in counts)])
+    return markdown_table(["curve", *(f"n = {n}" for n in counts)], rows)
+
+
+def _leading(at: Mapping[str, Any]) -> str:
+    causes = [f"{entry['cause']} {interval(entry['lost_seconds'], 1000)}" for entry in at["leading"]]
+    if at["verdict"] == "dominant":
+        text = causes[0]
+    elif len(causes) == 1:
+        text = f"not distinguishable from no loss: {causes[0]}"
+    else:
+        text = f"not distinguishable: {'; '.join(causes)}"
+    return f"*{text}*" if at["basis"] == "predicted" else text
+
+
+def _amdahl_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    yield "## Amdahl's law"
+    yield "By layer type on one worker at falling mini-batch (free communication), and over measured strong scaling."
+    yield markdown_table(
+        ["network", "hardware", "of", "serial fraction", "speedup limit", "doubling stops paying at n"],
+        ([row["network"], row["hardware"], _what(row), *_limits(row)] for row in rows),
+    )
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    return f"measured: {row['series']}" if row["basis"] == "measured" else f"compute: {row['layer_type']}"
+
+
+def _limits(row: Mapping[str, Any]) -> list[str]:
+    if row["note"]:
+        return [f"not fitted: {row['note']}", "", ""]
+    return [interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_ranks")]
+
+
+def _memory_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Memory"
+        yield (
+            "The largest mini-batch b of a worker that fits into its memory: *measured* between what was trained and "
+            "what ran out of memory, or *predicted* by fixed + slope · b."
+        )
+        yield markdown_table(
+            ["network", "hardware", "workers a node", "preset", "shards", "prefetch", "memory", "GiB available",
+             "GiB fixed", "MiB a sample", "largest b", ""],
+            (
+                [
+                    row["network"], row["hardware"], str(row["workers_per_node"]), row["sync"], str(row["shards"]),
+                    str(row["prefetch"]), row["memory"],
+                    number(row["available"] / 2**30) if row["available"] else "",
+                    interval(row["fixed"], 2**-30) if row["fixed"] else "",
+                    interval(row["slope"], 2**-20) if row["slope"] else "",
+                    interval(row["largest_batch"]) if row["largest_batch"] else "",
+                    f"{row['basis']}: {row['note']}" if row["note"] else row["basis"],
+                ]
+                for row in rows
+            ),
+        )  # fmt: skip
+
+
+def _fits_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The places that may not fit; that there are none, where that is known."""
+    if not rows:
+        return
+    yield "### Does it fit?"
+    yield "At every place of a curve, run or not: by what one worker alone takes, and what the preset divides and adds."
+    doubtful = [row for row in rows if row["fits"] != YES]
+    if not doubtful:
+        yield f"All {len(rows)} places fit."
+        return
+    yield f"{len(rows) - len(doubtful)} of {len(rows)} places fit; the others:"
+    yield markdown_table(
+        ["network", "hardware", "curve", "n", "b", "memory", "GiB of a worker", "GiB available", "fits"],
+        (
+            [
+                row["network"], row["hardware"], series(row), str(row["ranks"]), str(row["worker_batch"]),
+                row["memory"], interval(row["predicted"], 2**-30), number(row["available"] / 2**30), row["fits"],
+            ]
+            for row in doubtful
+        ),
+    )  # fmt: skip
+
+
+def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
+    yield "## Accuracy of the DAG model"
+    if not errors:
+        yield "No prediction could be compared with a measurement on more than one rank."
+        return
+    yield (
+        "Median size of the error of the predicted iteration time on more than one rank. No cell takes part in its own "
+        "prediction. Published: mean errors of Shi et al. (2018), on other machines."
+    )
+    yield markdown_table(
+        ["network", "hardware", "preset", "median error", "points", "published"],
+        (
+            [
+                error["network"],
+                error["hardware"],
+                error["sync"],
+                error_in_words(error),
+                str(error["points"]),
+                f"{100 * error['published']:.1f} %" if error["published"] else "–",
+            ]
+            for error in errors
+        ),
+    )
+
+
+def _data_blocks(conclusions: Conclusions) -> Iterator[str]:
+    for one in answered(conclusions):
+        yield f"## {one.title}"
+        yield one.text
+        yield markdown_table(one.head, one.rows)
+
+
+def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
+    """Up to which mini-batch larger ones pay, and where time to a target stalls beside where throughput does."""
+    if not conclusions["critical_batches"]:
+        return
+    yield "## Training to a target"
+    yield (
+        "Up to the critical mini-batch a larger one mostly saves steps, beyond it, mostly costs samples; the noise "
+        "scale is an estimate of it from the gradients."
+    )
+    yield markdown_table(
+        ["network", "storage", "preset", "workers", "recipe", "target", "B that reached it", "critical B", "noise"],
+        (
+            [
+                row["network"], row["storage"], row["sync"], str(row["ranks"] or "any"), row["recipe"],
+                number(row["target"]),
+                f"{row['batches']}, up to {row['largest_reaching']}" if row["batches"] else "none",
+                interval(row["critical_batch"]), interval(row["noise_scale"]),
+            ]
+            for row in conclusions["critical_batches"]
+        ),
+    )  # fmt: skip
+    if rows := stalling_rows(conclusions):
+        yield STALLING
+        yield markdown_table(STALLING_HEAD, rows)
+
+
+def _staleness_blocks(conclusions: Conclusions) -> Iterator[str]:
+    """How stale the gradients were that servers applied, worker by worker."""
+    if not conclusions["worker_staleness"]:
+        return
+    yield "## Staleness"
+    yield (
+        "How many updates came between a worker's taking the weights and the update with its gradient. With "
+        "n equally fast workers that is n - 1; a slow worker's gradients are staler."
+    )
+    yield markdown_table(
+        ["network", "hardware", "preset", "workers", "B or b", "worker", "gradients", "mean staleness", "largest"],
+        (
+            [
+                row["network"], row["hardware"], row["sync"],
+                *(str(row[name]) for name in ("ranks", "batch", "worker", "gradients")),
+                interval(row["mean_staleness"]), str(row["largest_staleness"]),
+            ]
+            for row in conclusions["worker_staleness"]
+        ),
+    )  # fmt: skip
+
+
+def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:
+    if entries:
+        yield "## What the timing of layers costs"
+        yield INSTRUMENTATION_CAPTION
+        yield markdown_table(INSTRUMENTATION_HEAD, instrumentation_rows(entries))
+        yield from (f"**{line[0].upper()}{line[1:]}.**" for line in instrumentation_warnings(entries))
+
+
+def _imported_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Imported"
+        yield (
+            "Not measured here, but read from files. Those of training runs say how long the parts of an iteration "
+            "took; iteration times are composed of them, and stand above where measured ones do."
+        )
+        yield markdown_table(["cell", "files"], ([f"`{row['cell']}`", plain(row["source"])] for row in rows))
+
+
+def _failed_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    if rows:
+        yield "## Cells that could not run"
+        yield markdown_table(["cell", "reason"], ([f"`{row['cell']}`", plain(row["reason"])] for row in rows))

@@ -1,0 +1,546 @@
+"""What the study found, in numbers: where scaling stalls, why, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.findings.claims.judge import Judged
+from stallpoint.findings.conclusions.alike import alike
+from stallpoint.findings.conclusions.answers import answers
+from stallpoint.findings.conclusions.target_findings import targets
+from stallpoint.models.answers.fits import UNKNOWN
+from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
+from stallpoint.models.answers.stall_probability import Stall
+from stallpoint.models.base.measured import SERIES
+from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
+from stallpoint.models.convergence.steps import TO_TARGET
+from stallpoint.models.terms.peaks import BESIDE_BATCH
+from stallpoint.study.cells import CommandCell, ImportedTrainCell, TrainCell
+
+PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
+"""Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
+
+MOST_TIMING = 0.01
+"""Part of an iteration that the timing of layers may take before there is a warning."""
+MOST_OPEN = 0.02
+"""How far layers' times may be from adding up to the forward or backward pass before there is a warning."""
+SLOW_NODE = 1.2
+"""Sentinel on a node over that on the others, median of the visits, from which on it is said: as for a visit that is
+slower than others (`disturbances.SLOW`); nodes alike differ by less."""
+FEWEST_VISITS = 2
+"""Visits on several nodes before a node is called slow."""
+
+Conclusions = dict[str, Any]
+Estimate = dict[str, float | None]
+
+
+def conclude(
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    threshold: float = 0.10,
+    efficiency: float = 0.5,
+    claims: Sequence[Judged] = (),
+) -> Conclusions:
+    """Conclusions from the model tables and ``runs``, ``environments``, ``visits``, ``instrumentation``, for JSON.
+
+    What is unknown or unbounded is None. `threshold` and `efficiency` are those the models were fitted with. Estimates
+    are objects with value, low and high. `claims` are those judged by the same tables.
+    """
+    curves, errors = list(_curves(tables)), list(_dag_errors(tables["predictions"]))
+    return {
+        "interval": INTERVAL,
+        "threshold": threshold,
+        "efficiency": efficiency,
+        "claims": list(claims),
+        "answers": answers(curves, errors),
+        "curves": curves,
+        "amdahl": list(_amdahl(tables["amdahl"])),
+        "dag_errors": errors,
+        "memory": list(_memory(tables["largest_batch"])),
+        "fits": list(_fits(tables["fits"])),
+        "storages": list(_storages(tables["storage_rates"])),
+        "saturation": list(_saturation(tables["saturation"])),
+        "break_even": list(_break_even(tables["break_even"])),
+        "critical_batches": list(_critical_batches(tables["critical_batches"])),
+        "worker_staleness": list(_worker_staleness(tables["worker_staleness"])),
+        "targets": list(targets(tables["target_times"], tables["target_stalling"])),
+        "accuracy_stalling": list(_accuracy_stalling(tables["accuracy_stalling"])),
+        "interventions": list(_interventions(tables["interventions"])),
+        "machines": list(_machines(tables["runs"], tables["environments"])),
+        "controls": [
+            {
+                **{name: row[name] for name in ("hardware", "network", "worker_batch", "first", "second", "agrees")},
+                "ratio": _estimate(row, "ratio"),
+            }
+            for row in _rows(tables["controls"])
+        ],
+        "alike": list(alike(tables["runs"])),
+        "disturbances": list(_disturbances(tables["disturbances"])),
+        "slow_nodes": list(_slow_nodes(tables["visits"], tables["environments"])),
+        "left_out": list(_left_out(tables["visits"])),
+        "ended": list(_ended(tables["runs"], tables["visits"])),
+        "planned": list(_planned(tables["runs"])),
+        "instrumentation": list(_instrumentation(tables["instrumentation"])),
+        "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
+        "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
+    }
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
+    """Value and interval, where an end that is None is unbounded; None where nothing is known."""
+    if math.isnan(row[name]):
+        return None
+    return {"value": _number(row[name]), "low": _number(row[f"{name}_low"]), "high": _number(row[f"{name}_high"])}
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
+    """One entry for each scaling curve."""
+    causes, shares, paths, scenarios, cures, cells, points, stalls, costs, fed = (
+        {key: _rows(rows) for key, rows in groups(tables[name], SERIES)}
+        for name in (
+            "causes",
+            "data_share",
+            "critical_path",
+            "what_if",
+            "remedies",
+            "next_cells",
+            "predictions",
+            "stall_probabilities",
+            "hidden_communication",
+            "feeding",
+        )
+    )
+    for row in _rows(tables["stalling"]):
+        key = tuple(row[name] for name in SERIES)
+        widest = max(shares[key], key=lambda share: share["ranks"])
+        yield {
+            **{name: row[name] for name in SERIES},
+            "stall_ranks": _estimate(row, "stall_ranks") if row["reached"] else None,
+            "stall_not_below": None if row["reached"] or row["note"] else int(row["stall_ranks_low"]),
+            "reached": bool(row["reached"]),
+            "verdict": row["verdict"],
+            "verdict_ranks": int(row["verdict_ranks"]),
+            **_probabilities(stalls.get(key, []), int(row["verdict_ranks"]) if row["verdict"] == "undecided" else 0),
+            "measured_speedup": _estimate(row, "measured_speedup"),
+            "measured_speedup_ranks": int(row["measured_speedup_ranks"]),
+            "measured": list(_measured(points.get(key, []))),
+            "basis": row["basis"],
+            "note": row["note"],
+            "withheld": row["withheld"],
+            "dominant_cause": row["dominant_cause"],
+            "crossing_ranks": _estimate(row, "crossing_ranks"),
+            "crossing_after": _number(row["crossing_after"]),
+            "worthwhile_ranks": _estimate(row, "worthwhile_ranks"),
+            "best_speedup": _estimate(row, "best_speedup"),
+            "largest_measured": int(row["largest_measured"]),
+            "largest_considered": int(row["largest_considered"]),
+            "data_wait": {"ranks": int(widest["ranks"]), "share": _estimate(widest, "share")},
+            "feeding": list(_feeding(fed.get(key, []))),
+            "causes": list(_causes(causes.get(key, []))),
+            "critical_path": list(_critical_path(paths.get(key, []))),
+            "communication": list(_communication(costs.get(key, []))),
+            "what_if": list(_what_if(scenarios.get(key, []), int(row["largest_measured"]))),
+            "remedies": list(_remedies(cures.get(key, []))),
+            "next_cell": _next_cell(cells.get(key, [])),
+        }
+
+
+def _probabilities(rows: list[dict[str, Any]], undecided: int) -> dict[str, Any]:
+    """P(stall = n) of what was measured and of all that is known, and which counts would decide what was measured.
+
+    Where one outcome is likely alone, but `undecided` from so many workers on, these and their double would.
+    """
+    found = {
+        of: {int(row["ranks"]): float(row["probability"]) for row in rows if row["of"] == of}
+        for of in ("measured", "known")
+    }
+    outcomes = {
+        f"{of}_stall": [
+            {"ranks": ranks, "stalls": ranks != max(stall), "probability": stall[ranks]} for ranks in sorted(stall)
+        ]
+        for of, stall in found.items()
+    }
+    measured = found["measured"]
+    deciding = Stall(dict(sorted(measured.items()))).deciding if measured else []
+    return {**outcomes, "deciding_ranks": deciding or ([undecided, 2 * undecided] if undecided else [])}
+
+
+def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Each measured number of workers, rising; speedup and efficiency refer to the fewest."""
+    known = sorted((row for row in rows if not math.isnan(row["measured_speedup"])), key=lambda row: row["ranks"])
+    for row in known:
+        seconds = _estimate(row, "measured_iteration")
+        first = row is known[0]
+        half_width = (row["measured_speedup_high"] - row["measured_speedup_low"]) / (2 * row["measured_speedup"])
+        yield {
+            "nodes": int(row["nodes"]),
+            "ranks": int(row["ranks"]),
+            "seconds": seconds,
+            "samples_per_second": _over(row["global_batch"], seconds),
+            "speedup": _estimate(row, "measured_speedup"),
+            "efficiency": _estimate(row, "measured_efficiency"),
+            "half_width": None if first else _number(half_width),
+        }
+
+
+def _over(amount: float, seconds: Estimate | None) -> Estimate | None:
+    """`amount` for each second: what takes longest gives least."""
+    if seconds is None:
+        return None
+    of = {"value": seconds["value"], "low": seconds["high"], "high": seconds["low"]}
+    return {name: _number(amount / end) if end else None for name, end in of.items()}
+
+
+def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The parts of an iteration at each number of workers, largest first."""
+    for ranks in sorted({row["ranks"] for row in rows}):
+        here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["share"])
+        parts = [{"part": r["part"], "seconds": _estimate(r, "seconds"), "share": _estimate(r, "share")} for r in here]
+        yield {"ranks": int(ranks), "basis": here[0]["basis"], "parts": parts}
+
+
+def _communication(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What communicating costs, where the same was also measured without."""
+    for row in rows:
+        if cost := _estimate(row, "cost"):
+            isolated, hidden = _estimate(row, "isolated"), _estimate(row, "hidden")
+            yield {"ranks": int(row["ranks"]), "cost": cost, "isolated": isolated, "hidden": hidden}
+
+
+def _interventions(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """What leaving each thing out saves, and what the critical path says of it."""
+    for row in _rows(table):
+        labels = {name: row[name] for name in (*SERIES, "nodes", "ranks", "intervention", "parts", "agrees")}
+        yield labels | {name: _estimate(row, name) for name in ("saved", "parted")}
+
+
+def _what_if(rows: list[dict[str, Any]], ranks: int) -> Iterator[dict[str, Any]]:
+    """Each scenario: what it gains on the most workers measured, and where it stalls."""
+    for scenario in dict.fromkeys(row["scenario"] for row in rows):
+        of_scenario = [row for row in rows if row["scenario"] == scenario]
+        there = [row for row in of_scenario if row["ranks"] == ranks]
+        first = of_scenario[0]
+        yield {
+            "scenario": scenario,
+            "ranks": ranks,
+            "gain": _estimate(there[0], "gain") if there else None,
+            "stall_ranks": _estimate(first, "stall_ranks") if first["reached"] else None,
+            "largest_considered": int(max(row["ranks"] for row in of_scenario)),
+            "note": first["note"],
+        }
+
+
+def _remedies(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What would help, may help, or would if it fitted, the first to try first."""
+    for row in sorted(rows, key=lambda row: row["rank_in_curve"]):
+        if row["verdict"] in (HELPS, UNDECIDED, TOO_LARGE):
+            names = ("remedy", "changes", "also", "at_most", "fits", "verdict", "cell")
+            yield {
+                "ranks": int(row["ranks"]),
+                **{name: row[name] for name in names},
+                **{name: _estimate(row, name) for name in ("gain", "memory")},
+                "node_hours": _number(row["node_hours"]),
+            }
+
+
+def _next_cell(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The cell that tells most per node-hour; None where no cell could be judged."""
+    if not rows:
+        return None
+    best = min(rows, key=lambda row: row["rank_in_curve"])
+    names = ("kind", "nodes", "ranks", "worker_batch", "width", "expected_width", "node_hours")
+    return {name: best[name] for name in names} | {"narrows": bool(best["narrowing"] > 0)}
+
+
+def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """For each number of workers the dominant cause, or those that cannot be told apart, largest first."""
+    for ranks in sorted({row["ranks"] for row in rows}):
+        here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["lost"])
+        leading = [row for row in here if row["verdict"] != "minor"]
+        yield {
+            "ranks": int(ranks),
+            "basis": here[0]["basis"],
+            "verdict": leading[0]["verdict"],
+            "leading": [
+                {"cause": r["cause"], "lost_seconds": _estimate(r, "lost"), "share": _number(r["share"])}
+                for r in leading
+            ],
+        }
+
+
+def _amdahl(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for row in _rows(table):
+        labels = {name: row[name] for name in ("network", "hardware", "basis", "layer_type", "series", "note")}
+        quantities = {name: _estimate(row, name) for name in ("serial_fraction", "speedup_limit", "stall_ranks")}
+        yield {**labels, **quantities, "points": int(row["points"])}
+
+
+def _dag_errors(predictions: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Median size of the error by network and hardware, and by preset, where more than one rank ran."""
+    compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
+    for (network, hardware), rows in groups(compared, ["network", "hardware"]):
+        yield _dag_error(network, hardware, "all", rows)
+        for sync, of_sync in groups(rows, "sync"):
+            yield _dag_error(network, hardware, sync, of_sync)
+
+
+def _dag_error(network: str, hardware: str, sync: str, rows: pd.DataFrame) -> dict[str, Any]:
+    sizes = rows["error"].abs().to_numpy()
+    value, *ends = estimate(resampled(sizes, generator(0, "errors", network, hardware, sync), np.median))
+    low, high = (None if math.isnan(end) else end for end in ends)
+    return {
+        "network": network,
+        "hardware": hardware,
+        "sync": sync,
+        "median_error": {"value": value, "low": low, "high": high},
+        "points": len(sizes),
+        "published": PUBLISHED_ERRORS.get(network),
+    }
+
+
+def _feeding(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """How busy training data keeps the workers of a curve, and by how many readers."""
+    for row in rows:
+        yield {
+            **{name: int(row[name]) for name in ("nodes", "ranks", "worker_batch", "readers")},
+            "basis": row["basis"],
+            **{name: _estimate(row, name) for name in ("utilisation", "predicted_utilisation", "readers_needed")},
+        }
+
+
+def _memory(largest: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The largest mini-batch of each training, and what memory it needs."""
+    for row in _rows(largest):
+        yield {
+            **{name: row[name] for name in (*BESIDE_BATCH, "memory", "basis", "note")},
+            **{name: _number(row[name]) for name in ("available", "largest_measured", "smallest_failed")},
+            **{name: _estimate(row, name) for name in ("fixed", "slope", "largest_batch")},
+        }
+
+
+def _fits(fits: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Whether each place of each curve fits into memory, where that is known."""
+    for row in _rows(fits[fits["fits"] != UNKNOWN]):
+        yield {
+            **{name: row[name] for name in (*SERIES, "nodes", "ranks", "worker_batch", "memory", "fits")},
+            "predicted": _estimate(row, "predicted"),
+            "available": float(row["available"]),
+        }
+
+
+def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each way of reading the storages' rates, and whether their intervals lie apart from the fastest's."""
+    way = ["hardware", "nodes", "workers_per_node", "order", "cache", "readers"]
+    for (hardware, nodes, workers, order, cache, readers), rows in groups(rates, way):
+        ranked = _rows(rows.sort_values("samples_per_second", ascending=False))
+        for row in ranked:
+            slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
+            other = "slower" if slower else "not distinguishable from the fastest"
+            yield {
+                "hardware": hardware,
+                "nodes": int(nodes),
+                "workers_per_node": int(workers),
+                "order": order,
+                "cache": cache,
+                "readers": int(readers),
+                **{name: row[name] for name in ("storage", "filesystem", "locality", "origin", "server_cache")},
+                "of_storage": bool(row["of_storage"]),
+                "set_over_memory": float(row["set_over_memory"]),
+                **{name: _estimate(row, name) for name in ("samples_per_second", "bytes_per_second")},
+                "verdict": "fastest" if row is ranked[0] else other,
+            }
+
+
+def _break_even(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Whether, and after how many epochs, staging or packing a storage has paid."""
+    for row in _rows(rows):
+        yield {
+            **{name: row[name] for name in (*SERIES, "remedy", "before", "verdict")},
+            "nodes": int(row["nodes"]),
+            **{name: _estimate(row, name) for name in ("seconds", "wait_before", "wait_after", "epochs")},
+        }
+
+
+def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of each storage, at how many workers that read at once it gives no more."""
+    for row in _rows(saturation):
+        yield {
+            **{name: row[name] for name in ("hardware", "storage", "verdict", "deciding")},
+            **{name: int(row[name]) for name in ("readers", "workers_per_node", "verdict_ranks", "largest_measured")},
+            "saturation_ranks": _estimate(row, "saturation_ranks") if row["reached"] else None,
+            "largest_considered": int(row["largest_considered"]),
+        }
+
+
+def _worker_staleness(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """How stale the gradients of each worker of each training were."""
+    for row in _rows(table):
+        yield {
+            **{name: row[name] for name in ("network", "hardware", "sync")},
+            **{name: int(row[name]) for name in ("ranks", "batch", "worker", "gradients", "largest_staleness")},
+            "mean_staleness": _estimate(row, "mean_staleness"),
+        }
+
+
+def _critical_batches(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of each training to a target, up to which mini-batch larger ones pay, by its steps and by its gradients."""
+    for row in _rows(table):
+        yield {
+            **{name: row[name] for name in TO_TARGET},
+            **{name: int(row[name]) for name in ("ranks", "batches", "largest_reaching")},
+            **{name: _estimate(row, name) for name in ("least_steps", "critical_batch", "noise_scale")},
+        }
+
+
+def _accuracy_stalling(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Where the time to each target stops falling, for each scaling curve."""
+    for row in _rows(table):
+        yield {
+            **{name: row[name] for name in (*SERIES, "steps_storage", "steps_sync", "recipe", "target", "verdict")},
+            "reached": bool(row["reached"]),
+            "stall_ranks": _estimate(row, "stall_ranks") if row["reached"] else None,
+            **{name: int(row[name]) for name in ("verdict_ranks", "largest_considered")},
+        }
+
+
+def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each hardware entry the most processes that trained together, on how many machines, and what these are.
+
+    Of an entry whose training was imported the machines are not known.
+    """
+    known = environments.merge(runs[["cell", "hardware", "nodes"]], on="cell")
+    for hardware, rows in groups(known, "hardware"):
+        of_cells = rows.groupby("cell").agg({"node": "nunique", "rank": "nunique", "nodes": "first"})
+        largest = of_cells.sort_values("rank").iloc[-1]
+        models = rows["gpu_model"].where(rows["gpu_model"] != "", rows["cpu_model"])
+        yield {
+            "hardware": hardware,
+            "machines": int(largest["node"]),
+            "processes": int(largest["rank"]),
+            "nodes": int(largest["nodes"]),
+            "models": sorted(set(map(str, models))),
+            "imported": False,
+        }
+    kinds = (TrainCell.kind, CommandCell.kind, ImportedTrainCell.kind)
+    training = runs[(runs["status"] == "ok") & runs["kind"].isin(kinds)]
+    for hardware, rows in groups(training, "hardware"):
+        if (rows["kind"] == ImportedTrainCell.kind).all():
+            largest = rows.sort_values("ranks").iloc[-1]
+            nodes, ranks = int(largest["nodes"]), int(largest["ranks"])
+            yield {
+                "hardware": hardware,
+                "machines": nodes,
+                "processes": ranks,
+                "nodes": nodes,
+                "models": [],
+                "imported": True,
+            }
+
+
+def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each hardware and reason why there was no further visit: its cells, and visits to them in all."""
+    visited = visits.groupby("cell")["visit"].nunique()
+    measured = runs[runs["ended"].fillna("") != ""]
+    for (hardware, ended), rows in groups(measured, ["hardware", "ended"]):
+        count = int(visited.reindex(rows["cell"]).fillna(0).sum())
+        yield {"hardware": hardware, "ended": ended, "cells": len(rows), "visits": count}
+
+
+def _planned(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each hardware, kind and place what its visits were expected to take, and took: seconds, node-hours.
+
+    Ends of intervals are added: what is wrong with one expectation is wrong with others. A job has the nodes of its
+    largest cell, whatever is visited.
+    """
+    measured = runs[(runs["ended"].fillna("") != "") & runs["planned"].notna()]
+    most = measured.groupby("hardware")["nodes"].max()
+    for (hardware, kind, nodes, workers), rows in groups(measured, ["hardware", "kind", "nodes", "workers_per_node"]):
+        sums = {name: float(rows[name].sum()) for name in ("planned", "planned_low", "planned_high", "duration")}
+        yield {
+            "hardware": hardware,
+            "kind": kind,
+            "nodes": int(nodes),
+            "workers_per_node": int(workers),
+            "cells": len(rows),
+            "planned_seconds": _estimate(sums, "planned"),
+            "used_seconds": sums["duration"],
+            "used_node_hours": float(sums["duration"] * most[hardware] / 3600),
+            "cells_as_planned": int(rows["duration"].between(rows["planned_low"], rows["planned_high"]).sum()),
+        }
+
+
+def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """How many iterations were disturbed on each hardware, by what, and how many of them count nevertheless."""
+    for (hardware, reason), rows in groups(table, ["hardware", "reason"]):
+        kept = int((~rows["left_out"].astype(bool)).sum())
+        yield {
+            "hardware": hardware,
+            "reason": reason,
+            "iterations": len(rows),
+            "cells": int(rows["cell"].nunique()),
+            "kept": kept,
+        }
+
+
+def _left_out(visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Storages with samples that cannot be decoded, and how many of them were left out at most."""
+    rows = visits[visits["left_out"] > 0]
+    storages = rows["cell"].str.extract(r"(?:^|/)storage~([^/]+)", expand=False)
+    for storage, samples in rows.groupby(storages)["left_out"].max().items():
+        yield {"storage": storage, "samples": int(samples)}
+
+
+def _slow_nodes(visits: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Nodes on which the sentinel's products, the same everywhere, take `SLOW_NODE` times as long as on the others."""
+    products = visits[["product_before", "product_after"]].astype(float).mean(axis=1)
+    nodes = environments[["cell", "rank", "node"]].drop_duplicates(["cell", "rank"])
+    rows = visits[["cell", "hardware", "visit", "rank"]].assign(product=products).merge(nodes, on=["cell", "rank"])
+    of_nodes = rows.groupby(["hardware", "cell", "visit", "node"])["product"].median().dropna().reset_index()
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for (hardware, *_), there in groups(of_nodes, ["hardware", "cell", "visit"]):
+        times = there.set_index("node")["product"]
+        for node in times.index if len(times) > 1 else ():
+            ratios.setdefault((hardware, str(node)), []).append(times[node] / times.drop(node).median())
+    for (hardware, node), found in ratios.items():
+        if len(found) >= FEWEST_VISITS and (ratio := float(np.median(found))) >= SLOW_NODE:
+            yield {"hardware": hardware, "node": node, "ratio": ratio, "visits": len(found)}
+
+
+def _instrumentation(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each network on each hardware the worst that any rank of any cell measured of its own timing."""
+    for (network, hardware), rows in groups(table, ["network", "hardware"]):
+        closures = {f"{phase}_closure": _farthest_from_1(rows[f"{phase}_closure"]) for phase in ("forward", "backward")}
+        entry = {
+            "network": network,
+            "hardware": hardware,
+            "cells": int(rows["cell"].nunique()),
+            "timing_cost": float(rows["timing_cost"].max()),
+            "timing_share": float(rows["timing_share"].max()),
+            **closures,
+        }
+        yield {**entry, "warnings": list(_timing_warnings(entry))}
+
+
+def _farthest_from_1(values: pd.Series[float]) -> float:
+    return max(map(float, values), key=lambda value: abs(value - 1))
+
+
+def _timing_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
+    if entry["timing_share"] > MOST_TIMING:
+        yield f"timing the layers takes up to {100 * entry['timing_share']:.2g} % of an iteration"
+    for phase in ("forward", "backward"):
+        if abs(entry[f"{phase}_closure"] - 1) > MOST_OPEN:
+            yield f"layers add up to {100 * entry[f'{phase}_closure']:.1f} % of the {phase} pass"

@@ -1,0 +1,1 @@
+"""Files of other programs: readers for each format, and what traces hold."""

@@ -1,0 +1,52 @@
+"""Traces of communication alone, as NCCL's own profilers write them: collectives as kernels, and the calls for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.events import BYTE, CALL, KERNEL, UNKNOWN, Columns, Message, Trace
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A collective, or a message from rank to rank, on one rank; times in µs."""
+
+    kind: str
+    """As NCCL names its functions, such as ``AllReduce``, ``Send``."""
+    called: float
+    start: float
+    end: float
+    bytes: int
+    """What the rank hands in."""
+    group: str
+    """The communicator."""
+    group_size: int = UNKNOWN
+    algorithm: str = ""
+    protocol: str = ""
+
+    @property
+    def name(self) -> str:
+        """A name as those of NCCL's kernels, with the size: what is sent again and again tells iterations apart."""
+        how = "".join(f"_{part.upper()}" for part in (self.algorithm, self.protocol) if part and part != "unknown")
+        return f"ncclKernel_{'SendRecv' if self.kind in ('Send', 'Recv') else self.kind}{how}({self.bytes} bytes)"
+
+
+def trace_of(path: Path, rank: int, sent: list[Sent], notes: list[str]) -> Trace:
+    """The trace of one rank; `InputError` where nothing was sent. Each communicator has a stream."""
+    if not sent:
+        raise InputError(f"{path}: no collective is recorded")
+    columns = Columns()
+    for number, one in enumerate(sent):
+        columns.add_row(CALL, f"nccl{one.kind}", one.called, 0.0, "host", correlation=number)
+        columns.add_row(
+            KERNEL, one.name, one.start, one.end - one.start, one.group, stream=columns.threads[one.group],
+            correlation=number, message=Message(one.kind, one.bytes, one.group_size, BYTE, one.group),
+        )  # fmt: skip
+    world_size = max(one.group_size for one in sent)
+    if world_size < 1:
+        notes.append("the file does not say how many workers there were")
+    notes.append("only communication was traced: what computing hides of it, and other worker counts, is not told")
+    events, began = columns.events(1e-6)
+    return Trace(path, rank, max(world_size, 1), events, tuple(notes), began, computing=False)

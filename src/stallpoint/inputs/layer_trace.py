@@ -1,0 +1,150 @@
+"""Layer-wise traces in the layout of Shi et al. (2018), section VI and Table VI.
+
+A file holds the iterations of one run (100 in the published files), one after the other. An iteration has a line for
+each layer, in forward order, with six columns: id, name, forward, backward, communication (microseconds) and size of
+the gradients (bytes). Id 0 is the data layer; layers that learn nothing have neither communication nor size. The
+paper prints the columns' names above them and shows times with up to six digits, as C++ writes them.
+
+Not all that the layout leaves open can be told from the paper. Written are tabs between columns, and the names as
+first line; read are any white space, with or without names above any iteration, and ``#`` before remarks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from stallpoint.errors import InputError
+from stallpoint.text import read_number
+
+COLUMNS = ("Id", "Name", "Forward", "Backward", "Comm.", "Size")
+_MOST = 1e15
+"""No time in µs and no size in bytes is as large: thirty years, a petabyte."""
+
+
+@dataclass(frozen=True)
+class TracedLayer:
+    """One layer in one iteration; times in s."""
+
+    name: str
+    forward: float
+    backward: float = 0.0
+    communication: float = 0.0
+    gradient_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class TracedIteration:
+    """One iteration of one worker."""
+
+    data_wait: float
+    """What the data layer's forward pass took, s."""
+    layers: Sequence[TracedLayer]
+    """The network's own layers, in forward order."""
+
+
+def to_text(iterations: Sequence[TracedIteration]) -> str:
+    """The iterations as the text of a file."""
+    return "\n".join(["\t".join(COLUMNS), *(line for iteration in iterations for line in _lines(iteration)), ""])
+
+
+def from_text(text: str, path: str) -> list[TracedIteration]:
+    """As `from_lines`, of all lines of a text."""
+    return list(from_lines(text.splitlines(), path))
+
+
+def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
+    """The iterations in the lines of the file `path`; `InputError` names it and the line that is wrong."""
+    first: list[TracedLayer] = []
+    layers: list[TracedLayer] = []
+    count = last = 0
+    for number, line in enumerate(lines, start=1):
+        fields = line.split()
+        if not fields or fields[0].startswith("#") or fields[0].lower() == "id":
+            continue
+        with _named(path, number):
+            place, layer = _layer(fields)
+            if place == 0 and count:
+                _complete(layers, first, count)
+                first = first or layers
+            elif place != 0 and (not count or place != len(layers)):
+                follows = f"{len(layers)} or 0 follows" if count else "an iteration begins with 0"
+                raise ValueError(f"id {place}, but {follows}")
+            _check(place, layer, first)
+        if place == 0:
+            if count:
+                yield TracedIteration(layers[0].forward, layers[1:])
+            layers, count = [], count + 1
+        layers.append(layer)
+        last = number
+    if not count:
+        raise InputError(f"{path}: no layers; expected are lines of {', '.join(COLUMNS)}")
+    with _named(path, last):
+        _complete(layers, first, count)
+    yield TracedIteration(layers[0].forward, layers[1:])
+
+
+@contextmanager
+def _named(path: str, line: int) -> Iterator[None]:
+    """Let a `ValueError` end in an `InputError` that names the line."""
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(f"{path}, line {line}: {error}") from None
+
+
+def _lines(iteration: TracedIteration) -> Iterator[str]:
+    for place, layer in enumerate([TracedLayer("data", iteration.data_wait), *iteration.layers]):
+        times = (f"{1e6 * seconds:.6g}" for seconds in (layer.forward, layer.backward, layer.communication))
+        yield "\t".join([str(place), layer.name, *times, str(layer.gradient_bytes)])
+
+
+def _layer(fields: Sequence[str]) -> tuple[int, TracedLayer]:
+    """Id and times of one line; raises `ValueError` in plain words."""
+    if len(fields) != len(COLUMNS):
+        raise ValueError(f"{len(fields)} columns, expected are {len(COLUMNS)}: {', '.join(COLUMNS)}")
+    values = dict(zip(COLUMNS, fields, strict=True))
+    forward, backward, communication = (_microseconds(values[name], name) for name in COLUMNS[2:5])
+    return _whole(values["Id"], "Id"), TracedLayer(
+        values["Name"], forward, backward, communication, _whole(values["Size"], "Size")
+    )
+
+
+def _microseconds(text: str, column: str) -> float:
+    """Seconds from a text in microseconds."""
+    value = read_number(text)
+    if not 0 <= value <= _MOST:
+        raise ValueError(f"{column} is {text!r}, expected is a time in microseconds")
+    return value / 1e6
+
+
+def _whole(text: str, column: str) -> int:
+    value = read_number(text) if text.isascii() and text.isdigit() else math.nan
+    if not value <= _MOST:
+        raise ValueError(f"{column} is {text!r}, expected is a whole number")
+    return int(text)
+
+
+def _check(place: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None:
+    """Raise `ValueError` unless the layer fits the layout and the first iteration, where that is not its own."""
+    if place == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
+        raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
+    if layer.communication and not layer.gradient_bytes:
+        raise ValueError(f"layer {layer.name} communicates, but the size of its gradients is 0")
+    if not first:
+        return
+    there = first[place] if place < len(first) else None
+    if there is None or (there.name, there.gradient_bytes) != (layer.name, layer.gradient_bytes):
+        expected = f"{there.name} of {there.gradient_bytes} bytes" if there else "no further layer"
+        raise ValueError(f"{layer.name} of {layer.gradient_bytes} bytes, but the first iteration has {expected} here")
+
+
+def _complete(layers: Sequence[TracedLayer], first: Sequence[TracedLayer], count: int) -> None:
+    """Raise `ValueError` where the iteration, the `count`-th, has fewer layers than the first."""
+    if len(layers) < max(2, len(first)):
+        raise ValueError(
+            f"iteration {count} ends after id {len(layers) - 1}"
+            + (f", the first one after {len(first) - 1}" if count > 1 else ": no layer but data")
+        )

@@ -1,0 +1,100 @@
+"""What NCCL's Inspector plugin writes for each process: lines of JSON, one for each collective that ended.
+
+Format: plugins/profiler/inspector/README.md of NVIDIA/nccl. Until version 4.2 every line has its communicator
+(``header``), from 4.3 on that of the line before it that has one (``dump_stats``). When a collective began and ended
+is written with ``NCCL_INSPECTOR_DUMP_VERBOSE=1`` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.communication_traces import Sent, trace_of
+from stallpoint.inputs.events import Trace
+from stallpoint.inputs.trace_files import opened
+
+_SIGNS = re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)"')
+
+
+def recognised(head: bytes) -> bool:
+    """Whether a file begins as such a log."""
+    return head.lstrip()[:1] == b"{" and _SIGNS.search(head) is not None
+
+
+def read(path: Path) -> list[Trace]:
+    """The trace of each rank in a file; `InputError` where it does not say when collectives began."""
+    notes: list[str] = []
+    of_rank: dict[int, list[Sent]] = defaultdict(list)
+    dropped: dict[tuple[int, str], int] = {}
+    untimed = 0
+    for header, line in _lines(path, notes):
+        rank, group = int(header["rank"]), str(header["id"])
+        if isinstance(stats := line.get("dump_stats"), dict):
+            dropped[rank, group] = int(stats.get("coll_dropped_total", 0)) + int(stats.get("p2p_dropped_total", 0))
+        for what in ("coll", "p2p"):
+            if isinstance(one := line.get(f"{what}_perf"), dict):
+                sent = _sent(what, one, header)
+                untimed += sent is None
+                of_rank[rank] += [sent] if sent else []
+    if untimed and not any(of_rank.values()):
+        raise InputError(
+            f"{path}: it does not say when its {untimed} collectives began; NCCL_INSPECTOR_DUMP_VERBOSE=1 lets the "
+            "Inspector write that"
+        )
+    if untimed:
+        notes.append(f"{untimed} collectives without times are left out")
+    if lost := sum(dropped.values()):
+        notes.append(f"the Inspector dropped {lost} collectives; NCCL_INSPECTOR_DUMP_COLL_RING_SIZE lets it keep more")
+    notes.append("messages of fewer than NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES (8192 unless set) are not recorded")
+    if not of_rank:
+        raise InputError(f"{path}: no collective is recorded")
+    return [trace_of(path, rank, sent, list(notes)) for rank, sent in sorted(of_rank.items())]
+
+
+def _lines(path: Path, notes: list[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Header and content of each line; those that are broken are counted."""
+    header: dict[str, Any] | None = None
+    broken = 0
+    try:
+        with opened(path) as file:
+            for text in file:
+                if not text.strip():
+                    continue
+                try:
+                    line = msgspec.json.decode(text)
+                    header = line.get("header", header)
+                    if header is None:
+                        raise ValueError
+                    int(header["rank"]), header["id"]
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    broken += 1
+                else:
+                    yield header, line
+    except (OSError, EOFError) as error:
+        notes.append(f"the file is damaged ({error}); what follows is left out")
+    if broken:
+        notes.append(f"{broken} lines that are no record are left out")
+
+
+def _sent(what: str, one: dict[str, Any], header: dict[str, Any]) -> Sent | None:
+    """The collective or message; None where the line does not say when it was. Kernels run in channels."""
+    try:
+        times = one["event_trace_ts"]
+        channels = times["kernel_events"]
+        start = min(float(channel["kernel_start_ts"]) for channel in channels)
+        end = max(float(channel["kernel_stop_ts"]) for channel in channels)
+        called, size = float(times[f"{what}_start_ts"]), int(one[f"{what}_msg_size_bytes"])
+        ranks = int(header["n_ranks"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    if end < start or start <= 0:
+        return None
+    how = str(one.get("coll_algo", "")), str(one.get("coll_proto", ""))
+    return Sent(str(one[what]), min(called, start), start, end, size, str(header["id"]), ranks, *how)

@@ -1,0 +1,77 @@
+"""Formats of traces: one file for each, and a line in `FORMATS`; a file's content tells which it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stallpoint.errors import InputError
+from stallpoint.inputs import chakra, kineto, nccl_inspector, nccl_profiler, nsight, own_timeline
+from stallpoint.inputs.events import Trace
+from stallpoint.inputs.trace_files import head
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of traces."""
+
+    program: str
+    """What writes it."""
+    suffixes: tuple[str, ...]
+    """By which a file is taken out of a folder, in lower case."""
+    recognised: Callable[[bytes], bool]
+    """Whether a file that begins so has this format."""
+    read: Callable[[Path], list[Trace]]
+    """The traces in a file, one for each rank; `InputError` where there is none."""
+
+
+FORMATS: dict[str, Format] = {
+    "nsight": Format("Nsight Systems (nsys export --type sqlite)", (".sqlite",), nsight.recognised, nsight.read),
+    "nccl-inspector": Format(
+        "NCCL Inspector", (".log", ".json", ".jsonl"), nccl_inspector.recognised, nccl_inspector.read
+    ),
+    "nccl-profiler": Format(
+        "NCCL's example of a profiler plugin", (".txt", ".json"), nccl_profiler.recognised, nccl_profiler.read
+    ),
+    "timeline": Format("stallpoint's own timelines", (".json", ".json.gz"), own_timeline.recognised, own_timeline.read),
+    "kineto": Format("torch.profiler (Kineto)", (".json", ".json.gz"), kineto.recognised, kineto.read),
+    "chakra": Format("Chakra execution traces", (".et", ".et.gz"), chakra.recognised, chakra.read),
+}
+"""Formats by their names, in the order in which they are tried: any array of objects is taken for Kineto's."""
+
+
+def read(path: Path) -> list[Trace]:
+    """The traces in the file, one for each rank; `InputError` where it has none of these formats."""
+    begin = head(path)
+    for format in FORMATS.values():
+        if format.recognised(begin):
+            return format.read(path)
+    known = ", ".join(format.program for format in FORMATS.values())
+    raise InputError(f"{path}: no trace in a known format; known are {known}")
+
+
+def _may_be(file: Path) -> bool:
+    """Whether a file of a folder is a trace; of logs and texts there may be others, JSON that is none is told of."""
+    return file.name.lower().endswith(FORMATS["kineto"].suffixes) or any(
+        format.recognised(head(file)) for format in FORMATS.values()
+    )
+
+
+def trace_files(named: Sequence[str]) -> list[Path]:
+    """The files that are named, and the traces in folders that are and in their subfolders; `InputError` where there
+    is none."""
+    suffixes = tuple(dict.fromkeys(suffix for format in FORMATS.values() for suffix in format.suffixes))
+    found: list[Path] = []
+    for name in named:
+        path = Path(name)
+        if path.is_dir():
+            listed = sorted(file for file in path.rglob("*") if file.name.lower().endswith(suffixes) and file.is_file())
+            found += [file for file in listed if _may_be(file)]
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise InputError(f"{name}: there is no such file or folder")
+    if not found:
+        raise InputError(f"{', '.join(named)}: no file, in subfolders neither, ends in {' or '.join(suffixes)}")
+    return found

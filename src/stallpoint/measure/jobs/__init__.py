@@ -1,0 +1,1 @@
+"""Kinds of job, one module each, and what they share."""

@@ -1,0 +1,54 @@
+"""Times of collective operations over message sizes: what the communication model is fitted to."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from stallpoint.measure import constants
+from stallpoint.measure.clock import clock_for
+from stallpoint.measure.device import device_of
+from stallpoint.measure.jobs import co_running
+from stallpoint.measure.jobs.bursts import send_row
+from stallpoint.measure.jobs.operations import Operations
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.synchronisation.communicator import communicator
+from stallpoint.measure.world import World
+from stallpoint.records.tables import COLLECTIVES
+from stallpoint.study.cells import CollectivesCell
+from stallpoint.text import Progress
+
+
+def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
+    """Time ``cell.samples`` bursts of each of the cell's operations (float32, sums) of each size in a visit.
+
+    A call of each size comes before them, as warm-up.
+
+    Calls go the way they go in training: by the cell's backend and reduction, one after the other. A barrier before
+    each of them would be dearer than a small message where ranks share cores. Operations and sizes take turns: what
+    slows the machine down for a while slows all of them, and nothing but small messages for long would use up a core's
+    quota. Every rank records each burst, from a barrier on: ranks leave a call at different times.
+    """
+    device = device_of(cell)
+    clock = clock_for(device)
+    communicates = communicator(cell.backend, cell.reduction, 0, world, device)
+    operations = Operations(communicates, max(cell.message_bytes), device)
+    kinds = list(product(cell.sent, cell.message_bytes))
+    work = [size + constants.BURST_AS_BYTES for _ in range(cell.samples + 1) for _, size in kinds]
+    progress = Progress("message", work, silent=world.rank > 0)
+    messages = dict.fromkeys(kinds, 1)
+    before = (keep.visit - 1) * (cell.samples + 1)
+    for burst, (sample, (name, size)) in enumerate(product(range(cell.samples + 1), kinds), start=1):
+        operation = operations(name, size)
+        clock.wait()
+        sent = messages[name, size]
+        seconds, messages[name, size] = send_row(world, operation, sent)
+        operation.check(sent)
+        keep.measuring += seconds
+        keep.add(
+            COLLECTIVES, operation=name, message_bytes=size, sample=before + sample, warmup=sample == 0, messages=sent,
+            seconds=seconds,
+        )  # fmt: skip
+        progress.tell(burst)
+    if world.size > 1:
+        co_running.measure(cell, world, operations, keep)
+    communicates.close()

@@ -1,0 +1,426 @@
+"""Training by a command of the user's: started on the workers, and its records, or the rates it prints, collected.
+
+The ranks of the job start the command as its launcher says (`study.commands`) and sleep until it has ended. A
+probe in the script writes below the folder that ``STALLPOINT_PROBE`` names and ends the script once it has as many
+iterations as the cell asks for. What the command printed, and the records of one that failed, stay where the message
+says.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stallpoint.errors import CannotRun, InputError
+from stallpoint.measure.job import all_arrive
+from stallpoint.measure.machine.sensors import Reading, between, cpu_list
+from stallpoint.measure.probe import probe_files
+from stallpoint.measure.probe.parallelism import DDP, FSDP2
+from stallpoint.measure.probe.probe import MOST
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.synchronisation.rendezvous import interface
+from stallpoint.measure.world import World
+from stallpoint.records.disturbances import members
+from stallpoint.records.tables import ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, PROBES
+from stallpoint.schedule.processes import end_with_parent
+from stallpoint.strategies.presets import preset_from
+from stallpoint.study.cells import CommandCell
+from stallpoint.study.commands import CONTAINER, RATES, WORKER, Process, launcher_of, process_of, without_mpi
+
+_LOOK = 0.05
+"""Between two looks whether the command has ended, s."""
+_GRACE = 10.0
+"""How long it may take to end when it is told to, s."""
+_LAST_LINES = 15
+_OF_LAUNCHER = re.compile(
+    r"^([WE]\d{4} |\[\d{4}-).*torch[./]distributed[./]elastic"
+    r'|^Traceback \(most recent call last\):\n  File ".*/(torchrun|accelerate)"',
+    re.MULTILINE,
+)
+"""How a launcher begins to tell that a process of it failed: a line of torchelastic's log, or its own traceback."""
+_HANDED_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""First and last of the ports that Linux gives to whoever asks for any."""
+_TRIED = 100
+"""Ports that are tried before any will do."""
+_BACKENDS = {DDP: "ddp", FSDP2: "fsdp"}
+"""Backend of the presets that do what a probe found; of anything else nobody knows better than the study."""
+
+
+_MOST_BUSY = 1.5
+"""CPU time of a worker's process for each of its threads, over that of the thread that trains."""
+
+
+def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
+    """Run the command once, and keep ``cell.warmup + cell.iterations`` iterations of each rank.
+
+    Raises `CannotRun` where the command fails or takes too long, `InputError` where it does not do what a study needs.
+    """
+    folder = world.comm.bcast(_folder(keep) if world.rank == 0 else None)
+    name, address = interface(world)
+    port = world.comm.bcast(_free_port() if world.rank == 0 else None)
+    process = process_of(cell, world.rank, address, port, os.environ.get(CONTAINER, ""))
+    given = _cpus_of_nodes(world, cell)
+    own = _run(process, cell, folder, world.rank, name, given[world.rank // cell.workers_per_node]) if process else None
+    all_arrive(world.comm, math.inf)
+    ended = datetime.now(UTC)
+    _check([one for one in world.comm.allgather(own) if one], cell, folder)
+    if cell.rate:
+        printed = (folder / _output(0)).read_text(errors="replace") if world.rank == 0 else ""
+        rows = world.comm.bcast(_rates(printed, cell, folder) if world.rank == 0 else None)
+        if isinstance(rows, InputError):
+            raise rows
+        _keep_rates(rows, cell, keep)
+    else:
+        _keep_records(cell, world, keep, folder, given)
+    keep.prepared = ended - timedelta(seconds=keep.measuring)
+    all_arrive(world.comm, math.inf)
+    if world.rank == 0:
+        shutil.rmtree(folder)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _End:
+    """How a process of the command ended."""
+
+    rank: int
+    status: int
+    """Exit status; negative: the signal."""
+    because: str = ""
+    """Why stallpoint ended it; empty where it ended by itself."""
+
+
+def _folder(keep: Recorder) -> Path:
+    """Where this visit's records and output go, empty; all nodes have it."""
+    if keep.checkpoint is None:
+        return Path(tempfile.mkdtemp(prefix="stallpoint-command-"))
+    folder = (keep.checkpoint.parent / f"command~{keep.visit}").absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _output(rank: int) -> str:
+    return f"output~{rank}.txt"
+
+
+def _failed(folder: Path) -> Path:
+    """A file that says that one of the command's processes failed: the others wait for it in vain."""
+    return folder / "failed"
+
+
+def _cpus_of_nodes(world: World, cell: CommandCell) -> list[set[int]]:
+    """The CPUs that the workers of each node may run on together."""
+    each = world.comm.allgather(os.sched_getaffinity(0))
+    return [
+        set().union(*each[first : first + cell.workers_per_node])
+        for first in range(0, cell.ranks, cell.workers_per_node)
+    ]
+
+
+def _run(
+    process: Process, cell: CommandCell, folder: Path, rank: int, interface_name: str, cpus: Collection[int]
+) -> _End:
+    """Start a process of the command and wait for its end; it is ended where another one failed, or time is up.
+
+    What starts several workers of a node may run on all the `cpus` of the node's workers, not on those of one alone.
+    """
+    several = launcher_of(cell.launch).each != WORKER
+
+    def begin() -> None:
+        end_with_parent()
+        if several:
+            with suppress(OSError):
+                os.sched_setaffinity(0, cpus)
+
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    variables = {**without_mpi(os.environ), "PATH": path, probe_files.FOLDER: str(folder), **process.variables}
+    if not cell.rate:
+        variables[MOST] = str(cell.warmup + cell.iterations)
+    if interface_name:
+        variables.setdefault("GLOO_SOCKET_IFNAME", interface_name)
+    deadline = time.monotonic() + 60 * cell.most_minutes
+    with (folder / _output(rank)).open("wb") as output:
+        try:
+            running = subprocess.Popen(
+                process.arguments,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=begin,
+                start_new_session=True,
+            )
+        except OSError as error:
+            _failed(folder).touch()
+            return _End(rank, 127, f"{process.arguments[0]!r}: {error.strerror}")
+    while (status := running.poll()) is None:
+        because = "another process of it failed" if _failed(folder).exists() else ""
+        if time.monotonic() > deadline:
+            because = f"it had not ended after {cell.most_minutes:g} min (most_minutes)"
+        if because:
+            _end(running)
+            return _End(rank, running.returncode, because)
+        time.sleep(_LOOK)
+    if status:
+        _failed(folder).touch()
+    return _End(rank, status)
+
+
+def _end(running: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(_GRACE)
+
+
+def _free_port() -> int:
+    """A port that nothing uses, below those that the system hands out: of these srun takes some before the command
+    listens."""
+    first = int(_HANDED_OUT.read_text().split()[0]) if _HANDED_OUT.exists() else 32768
+    for port in (*random.sample(range(max(1024, first - 10_000), first), _TRIED), 0):
+        with socket.socket() as any_socket, suppress(OSError):
+            any_socket.bind(("", port))
+            return int(any_socket.getsockname()[1])
+    raise CannotRun("no port is free on this node")
+
+
+def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
+    """Raise where a process of the command failed: the one that failed by itself, if there is one."""
+    bad = sorted((end for end in ends if end.status or end.because), key=lambda end: bool(end.because))
+    if not bad:
+        return
+    first = bad[0]
+    if first.status == 127 and first.because:
+        raise InputError(f"commands.{cell.network}: no program {first.because}")
+    how = f"ended with exit status {first.status}" if first.status > 0 else f"was killed (signal {-first.status})"
+    said = f"{first.because}{_progress(cell, folder)}" if first.because else how
+    raise CannotRun(
+        f"command {cell.network}: {said}; records and output so far are in {folder}; the output ends with\n"
+        f"{_last_words(folder / _output(first.rank))}"
+    )
+
+
+def _progress(cell: CommandCell, folder: Path) -> str:
+    """What is known of a command that had to be ended."""
+    if cell.rate:
+        return ""
+    found = [one for rank in range(cell.ranks) if (one := probe_files.read(folder, rank))]
+    return f", and {len(found)} of {cell.ranks} worker(s) had opened a probe"
+
+
+def _last_words(file: Path) -> str:
+    """The last lines that the script printed, without those that its launcher prints about its end."""
+    printed = file.read_text(errors="replace")
+    ends = _OF_LAUNCHER.search(printed)
+    own = printed[: ends.start()] if ends else printed
+    return "\n".join((own if own.strip() else printed).splitlines()[-_LAST_LINES:])
+
+
+# --- records of a probe ---------------------------------------------------------------------------
+
+
+def _keep_records(
+    cell: CommandCell, world: World, keep: Recorder, folder: Path, given: Sequence[Collection[int]]
+) -> None:
+    found = probe_files.read(folder, world.rank)
+    probes = world.comm.allgather(found and found.probe)
+    _check_records(probes, cell, folder)
+    _check_exchange(probes, cell)
+    if cell.device == "cpu":
+        _check_threads(probes, cell, given)
+    assert found
+    count = cell.warmup + cell.iterations
+    before = (keep.visit - 1) * count
+    iterations, layers = (_first(found.tables[table.name], count) for table in (ITERATIONS, LAYERS))
+    keep.measuring += sum(iterations["iteration_time"])
+    warmup = [own or place < cell.warmup for place, own in enumerate(iterations.pop("warmup"))]
+    number = [before + one for one in iterations.pop("iteration")]
+    keep.add(ITERATIONS, iteration=number, warmup=warmup, **iterations)
+    if layers["iteration"]:
+        of_iteration = layers.pop("iteration")
+        layers.pop("warmup")
+        keep.add(
+            LAYERS,
+            iteration=[before + one for one in of_iteration],
+            warmup=[warmup[one] for one in of_iteration],
+            **layers,
+        )
+    for table, rows in ((PEAK_MEMORY, found.tables[PEAK_MEMORY.name].to_pylist()), (PROBES, [dict(found.probe)])):
+        for row in rows:
+            keep.add(table, **row)
+
+
+def _first(table: pa.Table, count: int) -> dict[str, list[Any]]:
+    """Columns of the rows of the first `count` iterations."""
+    rows = table.filter(pc.less(table["iteration"], count))
+    columns: dict[str, list[Any]] = rows.to_pydict()
+    return columns
+
+
+def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> None:
+    """Raise `InputError` unless every rank recorded as many iterations as the cell asks for."""
+    what, wanted = f"commands.{cell.network}", cell.warmup + cell.iterations
+    stepped = [probe for probe in probes if probe and probe["iterations"]]
+    if not stepped:
+        raise InputError(
+            f"{what}: the command ended without an iteration: put `with stallpoint.probe(model, optimizer) as probe:` "
+            "around its training loop and `probe.step()` behind each update, or give a `rate` that it prints; output "
+            f"in {folder}"
+        )
+    sizes = sorted({probe["script_ranks"] for probe in stepped} - {cell.ranks})
+    if sizes:
+        raise InputError(
+            f"{what}: the script trains on {sizes[0]} worker(s) where the study has {cell.ranks}: it has to call "
+            f"torch.distributed.init_process_group, or launch: {cell.launch} does not suit it"
+        )
+    found = {probe["parallelism"]: rank for rank, probe in reversed(list(enumerate(probes))) if probe}
+    if len(found) > 1:
+        each = ", ".join(f"{name} on rank {rank}" for name, rank in reversed(found.items()))
+        raise InputError(f"{what}: the script's workers bring gradients together in different ways: {each}")
+    (parallelism,) = found
+    backend, does = preset_from(cell.preset).backend, _BACKENDS.get(parallelism)
+    if does and does != backend:
+        raise InputError(
+            f"{what}: the script trains by {parallelism}, and its cells say sync: {cell.sync}, of backend {backend}: "
+            f"name a preset of backend {does} there, such as {does}"
+        )
+    if missing := [rank for rank, probe in enumerate(probes) if not (probe and probe["iterations"])]:
+        raise InputError(
+            f"{what}: no records of rank(s) {', '.join(map(str, missing))} of {cell.ranks}: every worker has to open a "
+            f"probe and step it; those of the others are in {folder}"
+        )
+    if (least := min(probe["iterations"] for probe in probes)) < wanted:
+        raise InputError(
+            f"{what}: the script made {least} iterations; the study asks for warmup + iterations = {wanted}: let it "
+            "train longer ({steps} in its command says how long), or lower these"
+        )
+
+
+def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> None:
+    """Raise `InputError` where several workers train models of their own, and the study takes them for one."""
+    preset = preset_from(cell.preset)
+    if cell.ranks == 1 or not (preset.synchronous and preset.communicates) or preset.model_parallel:
+        return
+    silent = [rank for rank, probe in enumerate(probes) if probe["collectives"] == 0]
+    other = [rank for rank, probe in enumerate(probes) if probe["checksum"] != probes[0]["checksum"]]
+    if silent:
+        found = f"rank(s) {', '.join(map(str, silent))} of {cell.ranks} called no collective"
+    elif other and None not in {probe["checksum"] for probe in probes}:
+        found = (
+            f"at the end the weights of rank(s) {', '.join(map(str, other))} of {cell.ranks} are not those of rank 0"
+        )
+    else:
+        return
+    raise InputError(
+        f"commands.{cell.network}: {found}: each trains a model of its own, and the cell says sync: {cell.sync}; "
+        "wrap the model in DistributedDataParallel, or tell the framework of the workers (Lightning: "
+        f'Trainer(devices={cell.workers_per_node}, num_nodes={cell.nodes}, strategy="ddp"))'
+    )
+
+
+def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given: Sequence[Collection[int]]) -> None:
+    """Raise `InputError` where the script computes with other threads than its cell, whose speed then is another's.
+
+    `given` are the CPUs of each node that the study's own workers may run on.
+    """
+    what, wanted = f"commands.{cell.network}", cell.threads_per_worker
+    study = f"hardware.{cell.hardware} says threads_per_worker: {wanted}"
+    for rank, probe in enumerate(probes):
+        if probe["threads"] != wanted:
+            raise InputError(
+                f"{what}: the script computes with {probe['threads']} thread(s) on rank {rank} of {cell.ranks} "
+                f"(torch.get_num_threads()), and {study}: let it set none by itself, or those of "
+                "{threads_per_worker}, or change the study"
+            )
+    for node, cpus in enumerate(given):
+        on_node = probes[node * cell.workers_per_node :][: cell.workers_per_node]
+        found = [members(probe["cpus"]) for probe in on_node]
+        for workers, cores in [*((1, one) for one in found), (len(found), set().union(*found))]:
+            if len(cores) < min(workers * wanted, len(cpus)):
+                raise InputError(
+                    f"{what}: {workers} worker(s) of the script may run on {len(cores)} CPU(s) of node {node} "
+                    f"({cpu_list(sorted(cores))}), and {study}: launch: {cell.launch} binds them; let it bind to none "
+                    "(mpirun --bind-to none, srun --cpu-bind=none)"
+                )
+    busy, most = probes[0]["busy_threads"], _MOST_BUSY * wanted + (cell.readers if cell.prefetch else 0)
+    if cell.ranks == 1 and busy and busy > most:  # of several workers, threads of their own communicate
+        raise InputError(
+            f"{what}: the script's process takes {busy:.1f} times the CPU time of the thread that trains, and {study}: "
+            "another library than PyTorch computes in it with threads of its own"
+        )
+
+
+# --- printed rates --------------------------------------------------------------------------------
+
+
+def _rates(printed: str, cell: CommandCell, folder: Path) -> list[float] | InputError:
+    """Seconds of the iterations that the command printed; what is wrong, where it printed too few."""
+    what, wanted = f"commands.{cell.network}.rate", cell.warmup + cell.iterations
+    found = [match.groupdict() for match in re.finditer(cell.rate, printed, re.MULTILINE)]
+    if len(found) < wanted:
+        return InputError(
+            f"{what}: {cell.rate!r} matches {len(found)} times in what rank 0 printed; warmup + iterations = {wanted} "
+            f"are needed; output in {folder}"
+        )
+    try:
+        return [_seconds(groups, cell) for groups in found[:wanted]]
+    except (ValueError, ZeroDivisionError, TypeError):
+        return InputError(f"{what}: {cell.rate!r} matches what is no number above 0; output in {folder}")
+
+
+def _seconds(groups: dict[str, str], cell: CommandCell) -> float:
+    """Time of an iteration from what was printed of it."""
+    name = next(name for name in RATES if name in groups)
+    value = float(groups[name])
+    if not 0 < value < math.inf:
+        raise ValueError
+    match name:
+        case "rate":
+            return cell.global_batch / value
+        case "worker_rate":
+            return cell.worker_batch / value
+        case "seconds":
+            return value
+        case _:
+            return value / 1e3
+
+
+def _keep_rates(seconds: Sequence[float], cell: CommandCell, keep: Recorder) -> None:
+    """An iteration for each printed rate, of which no more is known than how long it took."""
+    before = (keep.visit - 1) * len(seconds)
+    unknown = float("nan")
+    parts = (*PHASES, "read", "decode", "communication", "loss")
+    starts = [sum(seconds[:place]) for place in range(len(seconds))]
+    keep.measuring += sum(seconds)
+    keep.add(
+        ITERATIONS,
+        iteration=[before + place for place in range(len(seconds))],
+        warmup=[place < cell.warmup for place in range(len(seconds))],
+        start=starts,
+        iteration_time=list(seconds),
+        **dict.fromkeys(parts, unknown),
+        **between(Reading(), Reading()),
+    )

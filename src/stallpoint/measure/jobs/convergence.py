@@ -1,0 +1,265 @@
+"""Training to a target: as `train` trains, but for as long as it takes, and evaluated on the way.
+
+The samples of a step follow from seed, step and B alone, so that the number of workers changes nothing but rounding.
+Each evaluation leaves a checkpoint: a run that is interrupted goes on from the last one, with all that was recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from stallpoint.errors import CannotRun
+from stallpoint.measure import resident
+from stallpoint.measure.device import device_of
+from stallpoint.measure.jobs.train import Trainer, on_device
+from stallpoint.measure.mpi import MPI
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.training import allocator as memory
+from stallpoint.measure.training import checkpoint
+from stallpoint.measure.training.evaluation import LARGEST, SMALLEST, Classes, Evaluation, InTurn, check_labels
+from stallpoint.measure.training.gradient_norms import GradientNorms
+from stallpoint.measure.training.optimisers import RecipeOptimiser
+from stallpoint.measure.training.pipeline import InputPipeline, SampleOrder
+from stallpoint.measure.training.precision import loss_scale
+from stallpoint.measure.world import World
+from stallpoint.networks import network_of
+from stallpoint.networks.inputs import Images
+from stallpoint.networks.layers import layers
+from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS
+from stallpoint.storage import Storage
+from stallpoint.strategies.presets import preset_from
+from stallpoint.study.cells import ConvergenceCell
+from stallpoint.study.outcome import DIVERGED, Evaluated, ended, outcome
+from stallpoint.study.recipes import Schedule, recipe_from
+from stallpoint.text import Progress
+
+SPLIT = 0x5B117
+"""Seed of the split into training and validation samples, whatever the seed of a run: all are judged by the same."""
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass
+class Run:
+    """A run so far."""
+
+    step: int = 0
+    seconds: float = 0.0
+    """Training of this rank, s."""
+    losses: float = 0.0
+    """Sum of the worker's training losses since the last evaluation."""
+    losses_of: int = 0
+    """Steps that they are of."""
+    evaluations: list[Evaluated] = field(default_factory=list)
+    noise: list[dict[str, float]] = field(default_factory=list)
+    """Columns of rows of `tables.GRADIENT_NOISE`."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The order of the samples among `chosen`, as the trainer's pipeline asks for it."""
+
+    order: SampleOrder
+    chosen: Indices
+
+    def indices(self, iteration: int) -> list[int]:
+        """Indices of this worker's samples in an iteration."""
+        return [int(self.chosen[place]) for place in self.order.indices(iteration)]
+
+
+def split(samples: int, share: float) -> tuple[Indices, Indices]:
+    """Training and validation samples where a `share` of all is set apart, at least one; both in rising order."""
+    mixed = np.random.default_rng([SPLIT, samples]).permutation(samples)
+    count = max(1, round(share * samples))
+    return np.sort(mixed[count:]), np.sort(mixed[:count])
+
+
+def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
+    """Train until the run ends, and keep every evaluation; goes on from a checkpoint that an earlier visit left."""
+    memory.keep_freed()
+    known, device, preset = network_of(cell), device_of(cell), preset_from(cell.preset)
+    training, validation, labels = _samples(cell)
+    if cell.batch > len(training):
+        raise CannotRun(
+            f"B = {cell.batch}, but storage {cell.storage} has {len(training)} training samples; a batch of at most "
+            "that is needed"
+        )
+    recipe = recipe_from(cell.settings)
+    steps = max(1, round(cell.most_epochs * len(training) / cell.batch))
+    schedule = Schedule(recipe, cell.batch, len(training), steps)
+    interval = max(1, round(cell.evaluation_epochs * len(training) / cell.batch))
+    network = resident.network(known, cell.seed, device)
+
+    def optimiser(parameters: list[nn.Parameter], *, loss_scale: float) -> RecipeOptimiser:
+        return RecipeOptimiser(recipe, parameters, schedule.step_size, loss_scale=loss_scale)
+
+    norms = GradientNorms(layers(network), world, loss_scale(cell.precision))
+    noise_steps = cell.noise_steps if GradientNorms.known(preset, world.size) else None
+    with ExitStack() as stack:
+        classes = stack.enter_context(Classes(cell.network, network))
+        trainer = stack.enter_context(
+            Trainer(network, world, preset, device, precision=cell.precision, optimiser=optimiser, norms=norms)
+        )
+        run = _resumed(cell, world, keep, network, trainer)
+        if isinstance(known.takes, Images):
+            with trainer.aside() as aside:
+                check_labels(classes, aside, known, device, labels, cell.storage)
+        evaluation = stack.enter_context(closing(_evaluation(cell, world, device, classes, validation)))
+        pipeline = stack.enter_context(_training_pipeline(cell, world, device, training, run.step))
+        keep.left_out = pipeline.left_out
+        ahead = preset.device_prefetch and cell.prefetch > 0
+        next_batch = stack.enter_context(on_device(pipeline, ahead=ahead, device=device))
+        progress = Progress("step", [1.0] * steps, silent=world.rank > 0)
+        world.comm.Barrier()
+        keep.prepared = datetime.now(UTC)
+        if not run.evaluations:
+            _evaluate(run, cell, world, evaluation, trainer)
+        reason = ""
+        while not (reason := reason or world.comm.bcast(_ended(run, cell, steps))):
+            for step in range(run.step, min(run.step + interval, steps)):
+                # What is dropped out differs between workers, and does not depend on where a run was interrupted.
+                torch.manual_seed((cell.seed << 40) + step * world.size + world.rank)
+                trainer.begin(step)
+                norms.active = noise_steps is not None and step % noise_steps == 0
+                phases = trainer.step(next_batch).phases
+                if norms.active:
+                    small, large = norms.take()
+                    run.noise.append({"step": step, "small": small, "large": large})
+                run.step, run.seconds = step + 1, run.seconds + phases["iteration_time"]
+                run.losses, run.losses_of = run.losses + phases["loss"], run.losses_of + 1
+                keep.measuring += phases["iteration_time"]
+                progress.tell(run.step)
+            _evaluate(run, cell, world, evaluation, trainer)
+            if keep.checkpoint and not world.comm.bcast(_ended(run, cell, steps)):
+                worker = _worker(network, trainer)
+                workers = [worker] if preset.synchronous else world.comm.gather(worker) or []
+                if world.rank == 0:
+                    _save(keep.checkpoint, cell, run, workers)
+        if preset.synchronous and reason != DIVERGED:  # whose weights may be no numbers
+            trainer.check_weights()
+        keep.add(STALENESS, **trainer.staleness())
+    if world.rank == 0:
+        _record(run, cell, keep, schedule, reason)
+
+
+def _samples(cell: ConvergenceCell) -> tuple[Indices, Indices, int]:
+    """Indices of the training and the validation samples in their storages, and the classes that their labels need."""
+    with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
+        if cell.validation_share:
+            return *split(stored.samples, cell.validation_share), stored.classes
+        held = Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format)
+        with closing(held.open()) as apart:
+            return np.arange(stored.samples), np.arange(apart.samples), max(stored.classes, apart.classes)
+
+
+def _training_pipeline(
+    cell: ConvergenceCell, world: World, device: torch.device, chosen: Indices, begin: int
+) -> InputPipeline:
+    order = SampleOrder(len(chosen), batch=cell.worker_batch, rank=world.rank, ranks=world.size, seed=cell.seed)
+    return InputPipeline(
+        Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
+        takes=network_of(cell).takes, batch=cell.worker_batch, rank=world.rank, ranks=world.size,
+        prefetch=cell.prefetch, readers=cell.readers, seed=cell.seed, begin=begin, pinned=device.type == "cuda",
+        order=Part(order, chosen),
+    )  # fmt: skip
+
+
+def _evaluation(
+    cell: ConvergenceCell, world: World, device: torch.device, classes: Classes, chosen: Indices
+) -> Evaluation:
+    batch = min(max(cell.worker_batch, SMALLEST), LARGEST)
+    order = InTurn(chosen, batch, world.rank, world.size)
+    pipeline = InputPipeline(
+        Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format),
+        takes=network_of(cell).takes, batch=batch, rank=world.rank, ranks=world.size, prefetch=cell.prefetch,
+        readers=cell.readers, seed=cell.seed, order=order,
+    )  # fmt: skip
+    return Evaluation(classes, world, device, pipeline, order.batches)
+
+
+def _ended(run: Run, cell: ConvergenceCell, steps: int) -> str:
+    return ended(
+        run.evaluations, target=cell.target, steps=steps, patience=cell.patience, most_minutes=cell.most_minutes
+    )
+
+
+def _evaluate(run: Run, cell: ConvergenceCell, world: World, evaluation: Evaluation, trainer: Trainer) -> None:
+    """Evaluate, and add what was found to the run; the same on all ranks."""
+    with trainer.aside() as network:
+        loss, accuracy = evaluation.run(network)
+    shared = np.array([run.losses, run.losses_of, run.seconds])
+    world.comm.Allreduce(MPI.IN_PLACE, shared)
+    losses, losses_of, seconds = shared
+    run.evaluations.append({
+        "step": run.step,
+        "samples": run.step * cell.batch,
+        "seconds": float(seconds / world.size),
+        "train_loss": float(losses / losses_of) if losses_of else None,
+        "validation_loss": loss,
+        "validation_accuracy": accuracy,
+    })  # fmt: skip
+    run.losses, run.losses_of = 0.0, 0
+
+
+def _state(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from network.named_parameters()
+    yield from network.named_buffers()
+
+
+def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
+    """What a worker goes on from."""
+    return {
+        "weights": {name: values.detach().cpu() for name, values in _state(network)},
+        "trainer": trainer.state(),
+    }
+
+
+def _save(file: Path, cell: ConvergenceCell, run: Run, workers: Sequence[dict[str, Any]]) -> None:
+    """Write a checkpoint of a run that was just evaluated; one worker stands for all where all are equal."""
+    checkpoint.write(file, cell, {"run": vars(run), "workers": workers})
+
+
+def _resumed(
+    cell: ConvergenceCell,
+    world: World,
+    keep: Recorder,
+    network: nn.Module,
+    trainer: Trainer,
+) -> Run:
+    """The run to go on with, and its weights; a new one where there is no checkpoint."""
+    found: dict[str, Any] | None = checkpoint.read(keep.checkpoint, cell, world) if keep.checkpoint else None
+    if found is None:
+        return Run()
+    worker = found["workers"][min(world.rank, len(found["workers"]) - 1)]
+    with torch.no_grad():
+        for name, values in _state(network):
+            values.copy_(worker["weights"][name])
+    trainer.restore(worker["trainer"])
+    return Run(**found["run"])
+
+
+def _record(run: Run, cell: ConvergenceCell, keep: Recorder, schedule: Schedule, reason: str) -> None:
+    """The rows of the whole run."""
+    for evaluated in run.evaluations:
+        keep.add(CONVERGENCE, **evaluated)
+    recipe = schedule.recipe
+    keep.add(
+        CONVERGENCE_RUNS,
+        **outcome(run.evaluations, cell.target, reason),
+        step_size=recipe.peak(cell.batch),
+        momentum=0.0 if recipe.optimiser == "sgd" else recipe.momentum,
+        warmup_steps=schedule.warmup_steps,
+        settings=json.dumps(cell.settings, separators=(",", ":")),
+    )
+    for row in run.noise:
+        keep.add(GRADIENT_NOISE, worker_batch=cell.worker_batch, **row)

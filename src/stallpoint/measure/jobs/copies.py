@@ -1,0 +1,99 @@
+"""How fast memory is copied: within the host by numbers of threads, and between the host and a GPU.
+
+On a CPU these are two of the kernels of STREAM (McCalpin: Memory Bandwidth and Machine Balance in Current High
+Performance Computers, 1995), copy and triad, over arrays that no cache holds. On a GPU they are what dd and
+p2pBandwidthLatencyTest tell Shi et al. (2018), Table II: host to device from pageable and pinned memory, device to
+host, within the device (run on one H100), and to the other devices that the worker sees (not run yet).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+
+from stallpoint.measure.device import device_of, synchronize
+from stallpoint.measure.machine.caches import caches
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.world import World
+from stallpoint.records.tables import COPIES
+from stallpoint.study.cells import CopiesCell
+from stallpoint.text import Progress
+
+TIMES_CACHE = 4
+"""Size of an array over that of the largest caches: what STREAM asks for."""
+LEAST, GPU_BYTES = 64 * 2**20, 256 * 2**20
+"""Bytes of an array: at least in the host's memory, and on a GPU."""
+
+
+class Copy(NamedTuple):
+    """One thing to time."""
+
+    name: str
+    """Value of the column ``copy``."""
+    threads: int
+    moved: int
+    """Bytes read and written, as STREAM counts them; over a link those sent, once."""
+    run: Callable[[], object]
+
+
+def measure(cell: CopiesCell, world: World, keep: Recorder) -> None:
+    """Time each copy ``cell.samples`` times, after one that does not count."""
+    device = device_of(cell)
+    before = (keep.visit - 1) * cell.samples
+    begin = time.perf_counter()
+    try:
+        wanted = list(_on_cpu(device) if device.type == "cpu" else _on_gpu(device))
+        progress = Progress("copy", [one.moved for one in wanted] * (1 + cell.samples), silent=world.rank > 0)
+        done = 0
+        for sample in range(-1, cell.samples):
+            for one in wanted:
+                torch.set_num_threads(one.threads)
+                seconds = _seconds(one, device)
+                progress.tell(done := done + 1)
+                if sample >= 0:
+                    keep.add(
+                        COPIES, copy=one.name, threads=one.threads, sample=before + sample, bytes=one.moved,
+                        seconds=seconds,
+                    )  # fmt: skip
+    finally:
+        torch.set_num_threads(cell.threads_per_worker)
+    keep.measuring += time.perf_counter() - begin
+
+
+def _seconds(one: Copy, device: torch.device) -> float:
+    synchronize(device)
+    begin = time.perf_counter()
+    one.run()
+    synchronize(device)
+    return time.perf_counter() - begin
+
+
+def _on_cpu(device: torch.device) -> Iterator[Copy]:
+    """Copy and triad with 1, 2, 4, ... threads, and with as many as the process may use."""
+    size = max(LEAST, TIMES_CACHE * caches(device).emptied_by)
+    to, one, other = (torch.full((size // 8,), 1.0, dtype=torch.float64) for _ in range(3))
+    cores = len(os.sched_getaffinity(0))
+    for threads in sorted({*(2**power for power in range(cores.bit_length()) if 2**power < cores), cores}):
+        yield Copy("copy", threads, 2 * to.nbytes, lambda: to.copy_(one))
+        yield Copy("triad", threads, 3 * to.nbytes, lambda: torch.add(one, other, alpha=3.0, out=to))
+
+
+def _on_gpu(device: torch.device) -> Iterator[Copy]:
+    """Between the host's memory and the device's, within it, and to each other device of the node."""
+    here = torch.empty(GPU_BYTES, dtype=torch.uint8, device=device)
+    there = torch.empty_like(here)
+    pageable = torch.zeros(GPU_BYTES, dtype=torch.uint8)
+    pinned = torch.zeros(GPU_BYTES, dtype=torch.uint8).pin_memory()
+    threads = torch.get_num_threads()
+    yield Copy("host to device, pageable", threads, GPU_BYTES, lambda: here.copy_(pageable))
+    yield Copy("host to device", threads, GPU_BYTES, lambda: here.copy_(pinned, non_blocking=True))
+    yield Copy("device to host", threads, GPU_BYTES, lambda: pinned.copy_(here, non_blocking=True))
+    yield Copy("within the device", threads, 2 * GPU_BYTES, lambda: there.copy_(here))
+    for number in range(torch.accelerator.device_count()):
+        if number != here.device.index:
+            peer = torch.empty(GPU_BYTES, dtype=torch.uint8, device=torch.device(device.type, number))
+            yield Copy("device to device", threads, GPU_BYTES, lambda to=peer: to.copy_(here))  # type: ignore[misc]

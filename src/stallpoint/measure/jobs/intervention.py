@@ -1,0 +1,25 @@
+"""Training with one thing left out (`stallpoint.study.interventions`)."""
+
+from __future__ import annotations
+
+from stallpoint.measure.jobs import train
+from stallpoint.measure.jobs.train import Change
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.training.substitutes import FixedMiniBatch, SyntheticData
+from stallpoint.measure.world import World
+from stallpoint.records.tables import INTERVENED
+from stallpoint.study.cells import InterventionCell
+from stallpoint.study.interventions import EMPTY_MESSAGES, FIXED_MINI_BATCH, NO_UPDATE, SYNTHETIC_DATA
+
+CHANGES = {
+    EMPTY_MESSAGES: Change(empty_messages=True),
+    SYNTHETIC_DATA: Change(pipeline=SyntheticData),
+    FIXED_MINI_BATCH: Change(pipeline=FixedMiniBatch),
+    NO_UPDATE: Change(update=False),
+}
+
+
+def measure(cell: InterventionCell, world: World, keep: Recorder) -> None:
+    """Train as `train.measure` does, but for what is left out; only whole iterations are kept."""
+    for which, measured, beside in train.iterations(cell, world, keep, CHANGES[cell.intervention]):
+        keep.add(INTERVENED, **which, **measured.phases, **beside)

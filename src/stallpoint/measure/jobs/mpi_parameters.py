@@ -1,0 +1,197 @@
+"""Which algorithms the MPI library uses: chosen through its own parameters, and read back while it runs.
+
+Every library takes environment variables before it is initialised, and most show what is in force as control
+variables of MPI_T, the tools' interface of the MPI standard (mpi4py has none: the library is called directly).
+
+Sources: Open MPI's ``ompi_info --param coll tuned --level 9`` (4.1 and 5.0 agree); MPICH's control variables
+(4.0 and newer), as its own tests of algorithms set them; Intel's developer reference, I_MPI_ADJUST family.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from stallpoint.errors import CannotRun
+from stallpoint.measure.mpi import MPI
+from stallpoint.strategies.presets import UNFORCED, forced
+
+
+@dataclass(frozen=True)
+class Library:
+    """One family of MPI libraries."""
+
+    version: str
+    """How the library's own version text begins."""
+    prefix: str
+    """What comes before a parameter's name in the environment."""
+    common: Mapping[str, str]
+    """Parameters for any forced scheme: nothing may overrule it."""
+    schemes: Mapping[str, Mapping[str, str]]
+    """Parameters of each reduction scheme."""
+    readable: bool = True
+    """Whether the parameters in force can be read through MPI_T."""
+
+
+LIBRARIES = (
+    Library(
+        version="Open MPI",
+        prefix="OMPI_MCA_",
+        # Component tuned alone knows these algorithms; han (35 in 5.0), hcoll (90) and others would come before it.
+        common={"coll_tuned_priority": "100", "coll_tuned_use_dynamic_rules": "true"},
+        schemes={
+            "ring": {"coll_tuned_allreduce_algorithm": "ring"},
+            "recursive-doubling": {"coll_tuned_allreduce_algorithm": "recursive_doubling"},
+            "rabenseifner": {"coll_tuned_allreduce_algorithm": "rabenseifner"},
+            "binary-tree": {"coll_tuned_reduce_algorithm": "binary", "coll_tuned_bcast_algorithm": "binary_tree"},
+        },
+    ),
+    Library(
+        version="MPICH",
+        prefix="",
+        # Not the network device's own algorithms. Where the chosen one does not fit (Rabenseifner's with fewer values
+        # than ranks) MPICH takes another one. MPIR_CVAR_COLLECTIVE_FALLBACK=error would end its own MPI_Init.
+        common={"MPIR_CVAR_DEVICE_COLLECTIVES": "none"},
+        schemes={
+            "ring": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"},
+            "recursive-doubling": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "recursive_doubling"},
+            "rabenseifner": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "reduce_scatter_allgather"},
+            # Binomial is the tree it has for both.
+            "binary-tree": {
+                "MPIR_CVAR_REDUCE_INTRA_ALGORITHM": "binomial",
+                "MPIR_CVAR_BCAST_INTRA_ALGORITHM": "binomial",
+            },
+        },
+    ),
+    Library(
+        version="Intel(R) MPI",
+        prefix="",
+        common={},
+        schemes={
+            "ring": {"I_MPI_ADJUST_ALLREDUCE": "8"},
+            "recursive-doubling": {"I_MPI_ADJUST_ALLREDUCE": "1"},
+            "rabenseifner": {"I_MPI_ADJUST_ALLREDUCE": "2"},
+            "binary-tree": {"I_MPI_ADJUST_REDUCE": "2", "I_MPI_ADJUST_BCAST": "1"},
+        },
+        readable=False,
+    ),
+)
+
+
+def choose(reduction: str) -> None:
+    """Tell the MPI library, before it is initialised, to use this scheme; `CannotRun` where it has no way to."""
+    for name, value in _wanted(reduction).items():
+        os.environ[_library().prefix + name] = value
+
+
+def verify(reduction: str) -> None:
+    """Raise `CannotRun` unless the library, initialised, has the parameters of this scheme in force."""
+    wanted = _wanted(reduction)
+    if not wanted or not _library().readable:
+        return
+    found = read(wanted)
+    for name, value in wanted.items():
+        if not in_agreement(value, found.get(name)):
+            raise CannotRun(
+                f"reduction {reduction}: the MPI library has {name} = {found.get(name, 'no such parameter')} in force, "
+                f"not {value}; unset it where it is set (environment, mpirun --mca, a configuration file)"
+            )
+
+
+def in_force(reduction: str) -> str:
+    """The parameters of this scheme as the library has them, e.g. ``coll_tuned_allreduce_algorithm=ring ...``."""
+    wanted = _wanted(reduction)
+    if not wanted:
+        return ""
+    if not _library().readable:
+        return " ".join(f"{name}={value} (not readable)" for name, value in wanted.items())
+    return " ".join(f"{name}={value}" for name, value in read(wanted).items())
+
+
+def read(names: Iterable[str]) -> dict[str, str]:
+    """Control variables of the MPI library by name; those it does not have are left out."""
+    tool = _Tool()
+    return {name: value for name in names if (value := tool.read(name)) is not None}
+
+
+def _wanted(reduction: str) -> dict[str, str]:
+    """Parameters of this scheme and their values."""
+    if not forced(reduction):
+        return {}
+    library = _library()
+    return {**library.common, **library.schemes[reduction]}
+
+
+def _library() -> Library:
+    text = _version()
+    found = next((library for library in LIBRARIES if text.startswith(library.version)), None)
+    if found is None:
+        known = ", ".join(library.version for library in LIBRARIES)
+        raise CannotRun(
+            f"reduction schemes are chosen through parameters of {known}; this library is "
+            f"{text.splitlines()[0].strip()}: only reduction: {', '.join(UNFORCED)} can be used with it"
+        )
+    return found
+
+
+def in_agreement(wanted: str, found: str | None) -> bool:
+    """Whether a value read is the one set; some libraries give choices as numbers, of which 0 is their own choice."""
+    if found is None:
+        return False
+    return found == wanted or (found.isdigit() and found != "0" and not wanted.isdigit())
+
+
+def _version() -> str:
+    return str(MPI.Get_library_version())
+
+
+class _Tool:
+    """MPI_T of the library that mpi4py is linked to; initialised once, for good."""
+
+    def __init__(self) -> None:
+        self._mpi = _mpi_t()
+
+    def read(self, name: str) -> str | None:
+        """The value of a control variable; None where the library has none of that name."""
+        index, handle, count = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int()
+        if self._mpi.MPI_T_cvar_get_index(name.encode(), ctypes.byref(index)):
+            return None
+        if self._mpi.MPI_T_cvar_handle_alloc(index, None, ctypes.byref(handle), ctypes.byref(count)):
+            return None
+        value = (ctypes.c_char * 4096)()
+        self._mpi.MPI_T_cvar_read(handle, value)
+        self._mpi.MPI_T_cvar_handle_free(ctypes.byref(handle))
+        if count.value > 1:  # a text
+            return value.value.decode()
+        number = int.from_bytes(value.raw[:4], "little", signed=True)  # zeros follow a value of one byte
+        return self._choices(index).get(number, str(number))
+
+    def _choices(self, index: ctypes.c_int) -> dict[int, str]:
+        """Names of a control variable's values, if it has any."""
+        length, verbosity, bind, scope = (ctypes.c_int() for _ in range(4))
+        datatype, choices = ctypes.c_void_p(), ctypes.c_void_p()
+        self._mpi.MPI_T_cvar_get_info(
+            index, None, ctypes.byref(length), ctypes.byref(verbosity), ctypes.byref(datatype),
+            ctypes.byref(choices), None, ctypes.byref(length), ctypes.byref(bind), ctypes.byref(scope),
+        )  # fmt: skip
+        items, text, value = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_int()
+        if not choices or self._mpi.MPI_T_enum_get_info(choices, ctypes.byref(items), None, ctypes.byref(length)):
+            return {}
+        names = {}
+        for item in range(items.value):
+            length.value = len(text)
+            self._mpi.MPI_T_enum_get_item(choices, item, ctypes.byref(value), text, ctypes.byref(length))
+            names[value.value] = text.value.decode()
+        return names
+
+
+@cache
+def _mpi_t() -> ctypes.CDLL:
+    library = ctypes.CDLL(MPI.__file__)  # symbols are also looked for in what it is linked to
+    provided = ctypes.c_int()
+    if library.MPI_T_init_thread(int(MPI.THREAD_MULTIPLE), ctypes.byref(provided)):
+        raise CannotRun("the MPI library does not offer MPI_T, by which its parameters could be verified")
+    return library

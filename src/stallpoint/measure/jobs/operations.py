@@ -1,0 +1,88 @@
+"""Collective operations of messages, as they are timed: `stallpoint.strategies.presets.OPERATIONS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from stallpoint.errors import CannotRun
+from stallpoint.measure.synchronisation.communicator import Communicator
+from stallpoint.strategies.presets import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation on one message of ones (float32), ready to be done any number of times."""
+
+    name: str
+    message_bytes: int
+    """Of the whole message, which is gathered, reduced or sent."""
+    do: Callable[[], int]
+    result: torch.Tensor
+    """Where the last result is; an all-reduce works in place."""
+    ranks: int
+
+    def check(self, times: int) -> None:
+        """Raise `ArithmeticError` unless the result is that of so many times: sums of sums as float32 can."""
+        factor = {ALL_REDUCE: float(self.ranks) ** times, REDUCE_SCATTER: float(self.ranks)}
+        expected = torch.tensor(factor.get(self.name, 1.0)).expand(2)
+        found = self.result.view(-1)[[0, -1]].cpu()
+        if not torch.allclose(found, expected, rtol=0 if times == 1 else 1e-4, atol=0):
+            raise ArithmeticError(
+                f"{times} times {self.name} of {self.message_bytes} bytes gave {found.tolist()}, not {expected[0]}"
+            )
+
+
+class Operations:
+    """Makes operations on messages of at most `most` bytes, which share their memory.
+
+    Raises `CannotRun` for one that what communicates does not have; all ranks ask for the same ones.
+    """
+
+    def __init__(self, communicates: Communicator, most: int, device: torch.device) -> None:
+        self._communicates, self._ranks = communicates, communicates.ranks
+        self._most, self._device = most // 4 + self._ranks, device
+        self._buffers: dict[str, torch.Tensor] = {}
+        self._tried: set[str] = set()
+
+    def __call__(self, name: str, message_bytes: int) -> Operation:
+        """The operation `name` of a message that is as long; where ranks have parts of it, each has one value."""
+        if name not in self._tried:
+            self._tried.add(name)
+            first = self._made(name, 4)  # may find no memory, which is another reason
+            try:
+                first.do()
+            except (RuntimeError, NotImplementedError) as error:
+                raise CannotRun(
+                    f"what communicates here has no {name} ({str(error).partition(chr(10))[0]}); leave it out of "
+                    "collectives.operations, or choose a preset that does not send it"
+                ) from error
+        return self._made(name, message_bytes)
+
+    def _made(self, name: str, message_bytes: int) -> Operation:
+        values = message_bytes // 4
+        part = max(1, values // self._ranks)
+        rows = self._ranks, part
+        does = self._communicates
+        if name in (ALL_REDUCE, "broadcast"):
+            result = self._filled("sent", 1.0, values)
+            do = does.all_reduce if name == ALL_REDUCE else does.broadcast
+            return Operation(name, message_bytes, lambda: do(result), result, self._ranks)
+        shape = {ALL_GATHER: ((part,), rows), REDUCE_SCATTER: (rows, (part,)), "all-to-all": (rows, rows)}
+        from_, to = shape.get(name, ((values,), (values,)))
+        between = {
+            ALL_GATHER: does.all_gather,
+            REDUCE_SCATTER: does.reduce_scatter,
+            "all-to-all": does.all_to_all,
+            "send-receive": does.pass_on,
+        }[name]
+        sent, received = self._filled("sent", 1.0, *from_), self._filled("received", 0.0, *to)
+        return Operation(name, message_bytes, lambda: between(received, sent), received, self._ranks)
+
+    def _filled(self, use: str, value: float, *shape: int) -> torch.Tensor:
+        """A buffer of this shape with the same value everywhere."""
+        if use not in self._buffers:
+            self._buffers[use] = torch.empty(self._most, device=self._device)
+        return self._buffers[use][: torch.Size(shape).numel()].fill_(value).view(shape)

@@ -1,0 +1,183 @@
+"""Matrix products, in the precision of the hardware entry, of a network's layers (Keuper & Pfreundt, Table III).
+
+All b·g products of a convolution (and those of all samples and heads of an attention) are really done, one after the
+other and in the same memory, as Caffe does them with its column buffer. So a cell takes about ``samples`` times the
+forward passes at all its mini-batches, at most `constants.SECONDS_PER_PRODUCT` for each.
+
+The same job measures what the machine can do (layer type ``machine``): ``peak``, a large square product, ``bandwidth``,
+a matrix that no cache holds times a vector, and ``rows``, one that no cache holds either at many counts of rows, which
+show the blocks that kernels compute, and where the library changes from one kernel to another. Their sizes follow from
+the machine's caches, and the largest count of rows from where more of them change the rate no more. Samples are
+interleaved: every product once, then every product again, so that a slow minute slows all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from stallpoint.measure import constants
+from stallpoint.measure.clock import clock_for
+from stallpoint.measure.device import device_of
+from stallpoint.measure.machine.caches import caches
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.training.precision import NUMBERS
+from stallpoint.measure.world import World
+from stallpoint.networks import network_of
+from stallpoint.networks.products import Product, products
+from stallpoint.records.tables import MACHINE, SGEMM
+from stallpoint.study.cells import SgemmCell
+from stallpoint.text import Progress
+
+_rows: dict[tuple[torch.device, torch.dtype, int], int] = {}
+"""Rows that this process measures at most, by device, numbers and threads: found once, so that all visits compare."""
+
+
+def reference(batch: int) -> Product:
+    """The product the paper's Fig. 9 shows: the size of AlexNet's largest layer."""
+    return Product("reference", "fully-connected", m=batch, k=4096, n=9216, operations=1)
+
+
+def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Product]:
+    """What tells about the machine, with `largest` rows at most; on a GPU products are larger, so that they fill it."""
+    side, in_caches = constants.PEAK_SIDE[device.type], caches(device).emptied_by
+    memory = doubled(*constants.BANDWIDTH_BYTES[device.type], constants.BANDWIDTH_CACHES * in_caches)
+    return [
+        Product("peak", MACHINE, side, side, side, 1),
+        Product("bandwidth", MACHINE, 1, side * 4, memory // (side * 4 * numbers.itemsize), 1),
+        *(of_rows(m, device, numbers) for m in constants.ROWS if m <= largest),
+    ]
+
+
+def of_rows(m: int, device: torch.device, numbers: torch.dtype) -> Product:
+    """The product ``rows`` with `m` of them."""
+    size = doubled(*constants.ROWS_BYTES, constants.ROWS_CACHES * caches(device).emptied_by)
+    return Product("rows", MACHINE, m, constants.ROWS_DEEP, size // (constants.ROWS_DEEP * numbers.itemsize), 1)
+
+
+def doubled(least: int, most: int, wanted: int) -> int:
+    """`least`, doubled until it is as `wanted`, or `most`: machines that are nearly alike get the same."""
+    size = least
+    while size < min(wanted, most):
+        size *= 2
+    return size
+
+
+def settled(rate: Callable[[int], float]) -> int:
+    """Rows on from which twice as many have the same `rate`, but for `ROWS_SETTLED`; at most the last of `ROWS`."""
+    rows, before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
+    while abs((now := rate(rows)) / before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
+        rows, before = 2 * rows, now
+    return rows
+
+
+def _largest_rows(world: World, device: torch.device, numbers: torch.dtype) -> int:
+    """The rows that `settled` finds by the times of rank 0, while all ranks compute; once in a process."""
+    key = device, numbers, torch.get_num_threads()
+    known: int | None = world.comm.bcast(_rows.get(key))
+    if known is None:
+        matrices = _Matrices([of_rows(constants.ROWS[-1], device, numbers)], device, numbers)
+
+        def rate(m: int) -> float:
+            product = of_rows(m, device, numbers)
+            times = [matrices.multiply(product) for _ in range(1 + constants.ROWS_SAMPLES)]
+            return float(world.comm.bcast(m / min(times[1:])))
+
+        known = settled(rate)
+    _rows[key] = known
+    return known
+
+
+def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
+    """Time each product, those that tell about the machine too, ``cell.samples`` times in a visit, after one warm-up.
+
+    Equal products are measured once, under the first layer's name. All workers compute at once, as in training;
+    rank 0 records.
+    """
+    network = network_of(cell)
+    outline = network.outline()
+    device = device_of(cell)
+    wanted = [
+        (batch, product)
+        for batch in cell.batches
+        for product in [reference(batch), *_distinct(products(outline, network.takes, batch))]
+    ]
+    numbers = NUMBERS[cell.precision]
+    of_machine = machine(device, numbers, _largest_rows(world, device, numbers))
+    wanted += [(product.m, product) for product in of_machine]
+    shapes = [product for _, product in wanted]
+    work = [product.floating_point_operations for product in shapes] * (1 + cell.samples)  # the warm-up is work too
+    progress = Progress("product", work, silent=world.rank > 0)
+    before = (keep.visit - 1) * cell.samples
+    begin = time.perf_counter()
+    for place, sample, seconds in timed(shapes, cell.samples, device, numbers):
+        progress.tell((1 + sample) * len(wanted) + place + 1)
+        if world.rank == 0:
+            batch, product = wanted[place]
+            _record(keep, product, batch, before + sample, seconds)
+    keep.measuring += time.perf_counter() - begin
+
+
+def _distinct(wanted: list[Product]) -> list[Product]:
+    """The first of each group of products that differ in nothing but the layer's name."""
+    first: dict[tuple[int, ...], Product] = {}
+    for product in wanted:
+        first.setdefault((product.m, product.k, product.n, product.operations), product)
+    return list(first.values())
+
+
+class _Matrices:
+    """Memory for the matrices of all of `products`, which they share."""
+
+    def __init__(self, products: Sequence[Product], device: torch.device, numbers: torch.dtype) -> None:
+        sizes = [(product.m * product.k, product.k * product.n, product.m * product.n) for product in products]
+        most = map(max, zip(*sizes, strict=True))
+        self._left, self._right, self._results = (torch.rand(size, device=device, dtype=numbers) for size in most)
+        self._clock = clock_for(device)
+
+    def multiply(self, product: Product) -> float:
+        """Seconds for all operations of the product."""
+        a = self._left[: product.m * product.k].view(product.m, product.k)
+        b = self._right[: product.k * product.n].view(product.k, product.n)
+        result = self._results[: product.m * product.n].view(product.m, product.n)
+        self._clock.wait()
+        begin = time.perf_counter()
+        for _ in range(product.operations):
+            torch.mm(a, b, out=result)
+        self._clock.wait()
+        return time.perf_counter() - begin
+
+
+def timed(
+    wanted: Sequence[Product], samples: int, device: torch.device, numbers: torch.dtype = torch.float32
+) -> Iterator[tuple[int, int, float]]:
+    """Position in `wanted`, sample, and seconds for all operations of the product; one sample of each, then the next.
+
+    The matrices of all products share their memory.
+    """
+    matrices = _Matrices(wanted, device, numbers)
+    spent = [matrices.multiply(product) for product in wanted]
+    for sample in range(samples):
+        for place, product in enumerate(wanted):
+            if sample < constants.LEAST_SAMPLES or spent[place] <= constants.SECONDS_PER_PRODUCT:
+                seconds = matrices.multiply(product)
+                spent[place] += seconds
+                yield place, sample, seconds
+
+
+def _record(keep: Recorder, product: Product, batch: int, sample: int, seconds: float) -> None:
+    keep.add(
+        SGEMM,
+        layer=product.name,
+        layer_type=product.layer_type,
+        worker_batch=batch,
+        m=product.m,
+        k=product.k,
+        n=product.n,
+        operations=product.operations,
+        sample=sample,
+        seconds=seconds,
+        gflops=product.floating_point_operations / seconds / 1e9,
+    )

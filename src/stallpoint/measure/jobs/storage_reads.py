@@ -1,0 +1,363 @@
+"""Reading the training set from all workers at once: in order, shuffled and at random, page cache cold and warm.
+
+A pass is input only: decoding is timed apart from it, and so are the looking up of files and a checkpoint. The page
+cache meant is that of the nodes; what is known of one beyond them is in the table ``storage_passes`` (`origin`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.errors import CannotRun, InputError, Unreadable, reason
+from stallpoint.measure.machine.environment import node_memory
+from stallpoint.measure.machine.origin import Source, origin, server_cache
+from stallpoint.measure.mpi import MPI
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.training.decoding import decoder
+from stallpoint.measure.world import World
+from stallpoint.networks.inputs import Images, Inputs, Tokens
+from stallpoint.records.origins import of_storage
+from stallpoint.records.tables import CONVERSIONS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
+from stallpoint.storage import SampleSet, Storage
+from stallpoint.storage.convert import conversion_of
+from stallpoint.storage.samples import Extent
+from stallpoint.storage.tokens import TokenSequences
+from stallpoint.study.cells import StorageCell
+from stallpoint.text import Progress
+
+DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+_ALL_CACHES = "3"  # the page cache, and what is known of files: also the blocks of a disk that hold it
+_DECODED = Images(224)
+"""What images are decoded for: the size most networks take."""
+_CHUNK = 1 << 20
+"""Bytes of one write or read of a checkpoint."""
+
+
+def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
+    """Time each read of ``cell.samples`` samples on every worker, for all orders and cache states.
+
+    No sample is read twice in a pass, by one worker or by two, so that a cold read is cold, unless they are drawn at
+    random; a small training set therefore gives each worker fewer samples. `CannotRun` where there is not one for each.
+    """
+    node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
+    try:
+        with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
+            keep.left_out = stored.left_out
+            if stored.in_memory:
+                raise CannotRun(f"storage {cell.storage}: its file is compressed and read as a whole, not by samples")
+            if stored.samples < world.size:
+                raise CannotRun(
+                    f"storage {cell.storage} has {stored.samples} samples, fewer than the {world.size} workers that "
+                    "read at once, each its own"
+                )
+            _Visit(cell, world, keep, node, stored).run()
+    except OSError as error:  # of a file that is open already the system says no name
+        raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
+    finally:
+        node.Free()  # processes make many visits
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One pass of this worker over samples."""
+
+    order: str
+    cache: str
+    readers: int
+    indices: list[int]
+
+
+class _Visit:
+    """What one worker does in a visit; all workers do the same at the same time."""
+
+    def __init__(self, cell: StorageCell, world: World, keep: Recorder, node: MPI.Comm, stored: SampleSet) -> None:
+        self._cell, self._world, self._keep, self._node, self._stored = cell, world, keep, node, stored
+        self._source = Source(stored.path)
+        self._droppable = bool(node.allreduce(cell.drop_caches and os.access(DROP_CACHES, os.W_OK), MPI.LAND))
+        self._parts = _parts(stored.samples, cell.samples, world.rank, world.size, cell.seed)
+        memory = node_memory() if node.rank == 0 else 0
+        self._facts = {
+            "filesystem": self._source.type,
+            "locality": self._source.locality,
+            "source": "" if cell.anonymise else self._source.mounted,
+            "set_bytes": stored.total_bytes,
+            "memory_bytes": world.comm.allreduce(memory),
+        }
+
+    def run(self) -> None:
+        """All passes, then all other operations."""
+        if self._world.rank == 0 and self._keep.visit == 1 and (made := conversion_of(self._stored.path)):
+            self._keep.add(CONVERSIONS, **made)
+        passes = list(self._passes())
+        progress = Progress("pass", [len(one.indices) for one in passes], silent=self._world.rank > 0)
+        begin = time.perf_counter()
+        for done, one in enumerate(passes, start=1):
+            self._read(one)
+            progress.tell(done)
+        self._look_up(self._parts["shuffled"])
+        self._decode(self._parts["shuffled"])
+        if self._cell.checkpoint_bytes and self._world.rank == 0:
+            self._checkpoint(self._cell.checkpoint_bytes)
+        self._world.comm.Barrier()
+        self._keep.measuring += time.perf_counter() - begin
+
+    def _passes(self) -> Iterator[_Pass]:
+        """Files that nobody opened so far come first: each visit has some of its own, until all were opened."""
+        one_each = not self._droppable and not self._stored.keep_open
+        if one_each and (fresh := _fresh(self._parts, self._keep.visit, self._world.rank, self._world.size)):
+            yield _Pass("shuffled", "untouched", 1, fresh)
+        for order in ("sequential", "shuffled", "random"):
+            for readers in sorted({1, self._cell.readers}):
+                for cache in ("cold", "warm"):
+                    yield _Pass(order, cache, readers, self._parts[order])
+
+    def _read(self, one: _Pass) -> None:
+        """Bring the caches into the state of the pass, read, and record who counted what."""
+        # Who still reads in the pass before would bring back what others have dropped.
+        self._world.comm.Barrier()
+        metadata, resident = self._prepare(one)
+        self._world.comm.Barrier()
+        before = self._source.read()
+        self._world.comm.Barrier()
+        asked = self._time(one)
+        self._world.comm.Barrier()
+        moved = self._source.read().since(before)
+        node_asked = self._node.allreduce(asked)
+        came_from = origin(self._source, moved, asked, node_asked, resident)
+        beyond = server_cache(self._source, came_from, self._stored.total_bytes, self._cell.server_memory)
+        self._keep.add(
+            STORAGE_PASSES, order=one.order, cache=one.cache, readers=one.readers, metadata=metadata, resident=resident,
+            bytes=asked, node_bytes=node_asked, process_bytes=moved.process, device_bytes=moved.device,
+            disk_bytes=moved.disks, server_bytes=moved.server, network_bytes=moved.network, origin=came_from,
+            server_cache=beyond, of_storage=of_storage(came_from, beyond), **self._facts,
+        )  # fmt: skip
+
+    def _prepare(self, one: _Pass) -> tuple[str, float | None]:
+        """Bring the caches into the state of the pass; what the node then knows of the files, and holds of them."""
+        if one.cache == "untouched":  # looking whether they are in the page cache would open them
+            return "unknown", None
+        if one.cache == "warm":
+            for index in one.indices:
+                self._stored.read(index)
+        else:
+            self._stored.close()  # of an open file the kernel keeps what it knows
+            drop(_files(self._stored, one.indices))
+        self._world.comm.Barrier()
+        resident = resident_share(_extents(self._stored, one.indices))
+        if one.cache == "cold" and self._drop_all():
+            return "cold", resident
+        return "warm", resident
+
+    def _drop_all(self) -> bool:
+        """Drop all caches of this node's kernel, where it lets us; one worker of each node does."""
+        self._node.Barrier()
+        if self._droppable and self._node.rank == 0:
+            DROP_CACHES.write_text(_ALL_CACHES)
+        self._world.comm.Barrier()
+        return self._droppable
+
+    def _time(self, one: _Pass) -> int:
+        """Read all samples of the pass, all workers at once; the bytes that were asked for."""
+        began = time.perf_counter()
+
+        def timed(index: int) -> tuple[float, float, int]:
+            start = time.perf_counter()
+            data = self._stored.read(index)
+            return start - began, time.perf_counter() - start, len(data)
+
+        if one.readers == 1:
+            rows = [timed(index) for index in one.indices]
+        else:
+            with ThreadPoolExecutor(one.readers, "reader") as pool:
+                rows = list(pool.map(timed, one.indices))
+        starts, seconds, sizes = map(list, zip(*rows, strict=True))
+        first = (self._keep.visit - 1) * len(rows)
+        self._keep.add(
+            STORAGE_READS, order=one.order, cache=one.cache, readers=one.readers,
+            sample=list(range(first, first + len(rows))), start=starts, seconds=seconds, bytes=sizes,
+        )  # fmt: skip
+        return sum(sizes)
+
+    def _look_up(self, indices: list[int]) -> None:
+        """Time the looking up of files, one after the other: what many small files take beside their bytes."""
+        files = sorted(_files(self._stored, indices))
+        for operation, do in (("stat", os.stat), ("open", _open_and_close)):
+            for metadata in ("cold", "warm") if self._droppable else ("warm",):
+                if metadata == "cold":
+                    self._drop_all()
+                else:
+                    for file in files:
+                        do(file)
+                    self._world.comm.Barrier()
+                self._operations(operation, metadata, [(_timed(do, file), 0) for file in files])
+
+    def _decode(self, indices: list[int]) -> None:
+        """Time the decoding of samples that were read before; none where they are too small for the usual input."""
+        decoding = decoder(self._stored, _takes(self._stored))
+        buffers = decoding.buffers(1)
+        rows = []
+        for index in indices:
+            data = self._stored.read(index)
+            start = time.perf_counter()
+            try:
+                decoding.decode(index, data, buffers, 0)
+            except InputError:
+                return
+            rows.append((time.perf_counter() - start, len(data)))
+        self._operations("decode", "warm", rows)
+
+    def _checkpoint(self, size: int) -> None:
+        """Write a file of `size` bytes until it is on the storage, and read it back cold; none where that is refused.
+
+        The file has no name, and is gone when it is closed, also that of a job that is killed.
+        """
+        piece = np.random.default_rng(self._cell.seed).bytes(min(size, _CHUNK))  # a storage may compress zeros
+        try:
+            with tempfile.TemporaryFile(dir=self._stored.path, buffering=0) as file:
+                start = time.perf_counter()
+                for begin in range(0, size, _CHUNK):
+                    file.write(piece[: size - begin])
+                os.fsync(file.fileno())
+                written = time.perf_counter() - start
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                file.seek(0)
+                buffer, before = bytearray(_CHUNK), self._source.read()
+                start = time.perf_counter()
+                while file.readinto(buffer):
+                    pass
+                read = time.perf_counter() - start
+                moved = self._source.read().since(before)
+        except OSError:  # a folder that is only read from, or a full disk
+            return
+        self._operations("checkpoint write", "warm", [(written, size)])
+        came_from = origin(self._source, moved, size, size, None)
+        self._operations("checkpoint read", "warm", [(read, size)], came_from)
+
+    def _operations(
+        self, operation: str, metadata: str, rows: Sequence[tuple[float, int]], came_from: str = ""
+    ) -> None:
+        first = (self._keep.visit - 1) * len(rows)
+        self._keep.add(
+            STORAGE_OPERATIONS, operation=operation, metadata=metadata, origin=came_from,
+            sample=list(range(first, first + len(rows))),
+            seconds=[seconds for seconds, _ in rows], bytes=[size for _, size in rows],
+        )  # fmt: skip
+
+
+def _parts(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[str, list[int]]:
+    """Which samples a worker reads in each order, of so many stored.
+
+    ``shuffled`` is its part of one permutation for all workers; what no worker has in it or in another order is
+    ``rest``, in the order of that permutation.
+    """
+    count = min(wanted, samples // ranks)
+    permutation = np.random.default_rng(seed).permutation(samples)
+    drawn = [np.random.default_rng([seed, one]).integers(samples, size=count) for one in range(ranks)]
+    place = slice(rank * count, (rank + 1) * count)
+    taken = np.zeros(samples, np.bool_)
+    taken[: ranks * count] = True
+    taken[permutation[: ranks * count]] = True
+    taken[np.concatenate(drawn)] = True
+    parts = {
+        "sequential": np.arange(samples)[place],
+        "shuffled": permutation[place],
+        "random": drawn[rank],
+        "rest": permutation[~taken[permutation]],
+    }
+    return {name: [int(index) for index in part] for name, part in parts.items()}
+
+
+def _fresh(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> list[int]:
+    """Samples that no worker of this cell reads in earlier visits or other passes; none where they ran out.
+
+    A partition of the ``rest``: visit v has its v-th run, rank r the r-th part of it.
+    """
+    count = len(parts["shuffled"])
+    first = (visit - 1) * ranks * count
+    if first + ranks * count > len(parts["rest"]):
+        return []
+    return parts["rest"][first + rank * count :][:count]
+
+
+def _extents(stored: SampleSet, indices: Sequence[int]) -> list[Extent]:
+    """Where the samples lie; nothing where the library of a format hides it."""
+    return [extent for index in indices if (extent := stored.extent(index))]
+
+
+def _files(stored: SampleSet, indices: Sequence[int]) -> set[Path]:
+    """The files that hold the samples; all of the set where it is not known which do."""
+    return {extent.path for extent in _extents(stored, indices)} or set(stored.files())
+
+
+def _takes(stored: SampleSet) -> Inputs:
+    """What samples are decoded for."""
+    if isinstance(stored, TokenSequences):
+        return Tokens(stored.length, 1 << 32)
+    return _DECODED
+
+
+def _open_and_close(path: Path) -> None:
+    os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def _timed(do: Callable[[Path], object], path: Path) -> float:
+    start = time.perf_counter()
+    do(path)
+    return time.perf_counter() - start
+
+
+def drop(files: set[Path]) -> None:
+    """Drop the files' pages from this node's page cache; pages not yet on the disk are written first."""
+    for path in files:
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(file)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(file)
+
+
+def resident_share(extents: Sequence[Extent]) -> float | None:
+    """Share of the pages of `extents` in this node's page cache; None where that is not told.
+
+    Libraries may hide extents, and the kernel tells only about files that this user owns or may write
+    (``man 2 mincore``).
+    """
+    if not extents or not all(_is_told(path) for path in {extent.path for extent in extents}):
+        return None
+    pages = [_resident_pages(extent) for extent in extents]
+    return float(np.concatenate(pages).mean())
+
+
+def _is_told(path: Path) -> bool:
+    return path.stat().st_uid == os.geteuid() or os.access(path, os.W_OK)
+
+
+def _resident_pages(extent: Extent) -> npt.NDArray[np.bool_]:
+    """For each page of the extent whether it is in the page cache; asking (``mincore``) brings none there."""
+    begin = extent.offset - extent.offset % mmap.ALLOCATIONGRANULARITY
+    length = extent.offset + extent.size - begin
+    pages = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)
+    with extent.path.open("rb") as file, mmap.mmap(file.fileno(), length, prot=mmap.PROT_READ, offset=begin) as mapped:
+        view = np.frombuffer(mapped, np.uint8)
+        address, vector = ctypes.c_void_p(view.ctypes.data), ctypes.c_void_p(pages.ctypes.data)
+        failed = _LIBC.mincore(address, ctypes.c_size_t(length), vector)
+        del view
+    if failed:
+        raise OSError(ctypes.get_errno(), f"mincore: {os.strerror(ctypes.get_errno())}", str(extent.path))
+    return (pages & 1).astype(np.bool_)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,457 @@
+"""Synchronous data-parallel SGD, with the time of everything an iteration does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import chain, pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import nn
+
+from stallpoint.errors import CannotRun, InputError
+from stallpoint.measure import agreement, resident, synchronisation
+from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
+from stallpoint.measure.device import device_of
+from stallpoint.measure.machine.peak_memory import PeakMemory
+from stallpoint.measure.machine.sensors import Sensors, between
+from stallpoint.measure.mpi import MPI
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.synchronisation import Gathered, Received, Sent
+from stallpoint.measure.synchronisation.delayed import Delays
+from stallpoint.measure.training import allocator as memory
+from stallpoint.measure.training.device_prefetch import DevicePrefetch
+from stallpoint.measure.training.gradient_norms import GradientNorms
+from stallpoint.measure.training.instrumentation import Instrumentation
+from stallpoint.measure.training.layer_timing import LayerTimer
+from stallpoint.measure.training.optimiser import Optimiser, Sgd, local, restore
+from stallpoint.measure.training.optimisers import Adagrad
+from stallpoint.measure.training.pipeline import InputPipeline, MiniBatch
+from stallpoint.measure.training.precision import forward_context, loss_scale
+from stallpoint.measure.training.recomputation import Recomputation
+from stallpoint.measure.training.substitutes import FixedMiniBatch, NothingToRead
+from stallpoint.measure.world import World
+from stallpoint.networks import network_of
+from stallpoint.networks.description import split_of, stages_of
+from stallpoint.networks.inputs import Inputs
+from stallpoint.networks.layers import layers
+from stallpoint.records.tables import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, STALENESS
+from stallpoint.storage import Storage
+from stallpoint.storage.memory_format import OneBatch
+from stallpoint.strategies.presets import Preset, preset_from
+from stallpoint.study.cells import TrainCell
+from stallpoint.text import Progress
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What one iteration of one rank measured: columns of `ITERATIONS` and, as lists, of `LAYERS`."""
+
+    phases: dict[str, float]
+    layers: dict[str, Sequence[Any]]
+    turns: int
+    """See `LayerTimes.turns`."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is left out of training."""
+
+    empty_messages: bool = False
+    """Messages carry no gradients."""
+    pipeline: type[InputPipeline] = InputPipeline
+    update: bool = True
+
+
+UNCHANGED = Change()
+
+
+class Trainer:
+    """One worker's part in the training of `network`, which it changes; a context manager.
+
+    All ranks must give the same weights. `device` is where it computes, `preset` how gradients are synchronised;
+    what that has to learn from times it learns in the first `warmup` iterations. `per_node` ranks share a node, in
+    their order. `change` says what is left out. `optimiser` makes what updates the weights, called like `Sgd`; `norms`
+    is told of the gradients. The stages of a pipeline begin with the layers `starts`; its first rank alone needs
+    mini-batches, those of all. Where outputs are split, they are those of the layers `split`.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        world: World,
+        preset: Preset,
+        device: torch.device,
+        *,
+        precision: str = "float32",
+        warmup: int = 1,
+        per_node: int = 1,
+        change: Change = UNCHANGED,
+        optimiser: Callable[..., Optimiser] = Sgd,
+        norms: GradientNorms | None = None,
+        starts: Sequence[int] = (),
+        split: Sequence[int] = (),
+    ) -> None:
+        self._network = network.to(device)
+        self._world = world
+        self._device = device
+        self._in_precision = forward_context(precision, device)
+        self._clock = clock_for(device)
+        sharded = synchronisation.sharded(preset, self._network, world, self._clock, device, per_node)
+        self._split = synchronisation.split(preset, self._network, split, world, self._clock, device, self._waiting)
+        copied = sharded or self._split
+        self.copied = copied is not None
+        """Whether what it trains is a copy of the network."""
+        self._stage = synchronisation.stage(preset, self._network, starts, world, self._clock, device, self._waiting)
+        self._layers = trained = alike = layers(copied.network if copied else self._network)
+        if self._stage:
+            own = self._stage.layers
+            trained = [layer if place in own else replace(layer, parameters=[]) for place, layer in enumerate(trained)]
+        if self._split:
+            self._layers, alike = self._split.layers, self._split.summed(trained)
+        self._parameters = [parameter for layer in trained for parameter in layer.parameters]
+        self._alike = self._parameters if self._stage else [weights for layer in alike for weights in layer.parameters]
+        self._scale = loss_scale(precision)
+        self._parts, self._micro_batches = preset.accumulate, preset.micro_batches
+
+        def for_server(pieces: Sequence[nn.Parameter]) -> Optimiser:
+            if preset.server_optimiser == "adagrad":
+                return Adagrad(pieces, lambda step: self._optimiser.step_size(step), loss_scale=self._scale)
+            return optimiser(pieces, loss_scale=self._scale)
+
+        self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
+        self._synchronisation = sharded or self._stage or synchronisation.start(
+            preset, self._network, alike, world, self._clock, device, self._step_of,
+            warmup=warmup, for_server=for_server, empty_messages=change.empty_messages, waiting=self._waiting,
+        )  # fmt: skip
+        if sharded:
+            sharded.start(self._layers, self._waiting)
+        if self._split:
+            self._split.start(self._synchronisation)
+            self._synchronisation = self._split
+        self._network = self._synchronisation.network if copied or self._stage else self._network
+        # Before layers are timed: what is computed again is then their backward pass.
+        self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
+        self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=self._scale)
+        self._update = change.update
+        self._norms = norms
+        self._timer = LayerTimer(trained, self._clock, self._ready if norms else self._synchronisation.ready)
+
+    def begin(self, step: int) -> None:
+        """The iteration that follows is this step, counted from 0; where none is told, all are the first one."""
+        self._optimiser.begin(step)
+
+    def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:
+        """One iteration, from waiting for its mini-batch to the updated weights."""
+        mark = self._clock.mark
+        self._clock.start()
+        batch = next_batch()
+        loaded = mark()
+        inputs, labels = (part.to(self._device, non_blocking=True) for part in (batch.inputs, batch.labels))
+        copied = mark()
+        losses, passes = self._through_stage(inputs, labels) if self._stage else self._passes(inputs, labels)
+        self._timer.check_gradients()
+        self._synchronisation.finish()
+        synchronised = mark()
+        self._timer.passed(*passes[-1])
+        if self._norms:
+            self._norms.summed()
+        if self._update and not self._synchronisation.updates:
+            if self._delays:
+                self._delays.swap()
+            self._synchronisation.update(self._optimiser.step, self._parameters)
+        updated = mark()
+        self._synchronisation.updated()
+        exchanged = mark()
+        self._clock.wait()
+
+        times = self._timer.times()
+        sent, gathered = self._synchronisation.sent(), self._synchronisation.gathered()
+        received = self._stage.received() if self._stage else []
+        self._synchronisation.clear()
+        self._synchronisation.learn(times.gradient_ready)
+        phases = self._phases([loaded, copied], passes, [synchronised, updated, exchanged], times.waits, received)
+        under_way: list[Sent | Gathered | Received] = [
+            *sent.values(),
+            *chain.from_iterable(gathered.values()),
+            *received,
+        ]
+        columns = self._phase_columns(batch, losses, phases, under_way)
+        return Iteration(columns, times.columns(self._layers, sent, gathered), times.turns)
+
+    def _passes(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[list[Mark]]]:
+        """Losses of the parts of a mini-batch, and the ends of the forward and backward pass of each."""
+        *earlier, last = self._in_parts(inputs, labels)
+        losses, passes = [], []
+        for part in earlier:
+            with self._synchronisation.accumulating(), self._timer.accumulating():
+                loss, *ends = self._pass(*part)
+            self._timer.passed(*ends)
+            losses.append(loss)
+            passes.append(ends)
+        loss, forward, backward = self._pass(*last)
+        passes.append([forward, self._synchronisation.backward_ended(backward)])
+        return [*losses, loss], passes
+
+    def _through_stage(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[list[Mark]]]:
+        """The same of a pipeline: the micro-batches' losses, and the ends of all forward and all backward passes."""
+        assert self._stage
+        with self._in_precision:
+            self._stage.forward_passes(inputs, labels)
+        forward = self._clock.mark()
+        backward = self._stage.backward_passes(self._scale / self._micro_batches)
+        with self._timer.accumulating():
+            losses = [next(backward) for _ in range(self._micro_batches - 1)]
+        return [*losses, *backward], [[forward, self._clock.mark()]]
+
+    def _in_parts(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The parts of a mini-batch that are computed one after the other."""
+        if len(inputs) % self._parts:
+            raise InputError(f"accumulate: {self._parts} does not divide the worker's mini-batch of {len(inputs)}")
+        return list(zip(inputs.chunk(self._parts), labels.chunk(self._parts), strict=True))
+
+    def _pass(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, Mark, Mark]:
+        """The loss of a forward and a backward pass, and the end of each."""
+        with self._in_precision:
+            loss = self._synchronisation.forward(inputs, labels)
+        forward = self._clock.mark()
+        # Scaled here, summed gradients are averages.
+        workers = 1 if self._synchronisation.apart else self._world.size
+        (loss * (self._scale / (workers * self._parts))).backward()  # type: ignore[no-untyped-call]
+        return loss, forward, self._clock.mark()
+
+    def _phases(
+        self,
+        begin: list[Mark],
+        passes: list[list[Mark]],
+        end: list[Mark],
+        waits: Sequence[tuple[float, float]],
+        received: Sequence[Received],
+    ) -> dict[str, float]:
+        """Seconds of each of `PHASES`: waiting in the middle of one is exposed communication.
+
+        Waiting for another stage of a pipeline is in none: what they leave of the iteration is its bubble.
+        """
+        begin_, passes_, end_ = ([self._clock.seconds(at) for at in of] for of in (begin, [*chain(*passes)], end))
+
+        def waited(start: float, stop: float) -> float:
+            return sum(until - since for since, until in waits if start <= since < stop)
+
+        phases = dict.fromkeys(PHASES, 0.0)
+        phases["data_wait"], phases["host_to_device"] = begin_[0], begin_[1] - begin_[0]
+        for place, (start, stop) in enumerate(pairwise([begin_[1], *passes_])):
+            phases["backward" if place % 2 else "forward"] += stop - start - waited(start, stop)
+        phases["update"] = end_[1] - end_[0] - waited(end_[0], end_[1])
+        exchange = end_[2] - end_[1]  # of weights, after the update
+        bubble = sum(one.start - one.since for one in received)
+        phases["exposed_communication"] = end_[0] - passes_[-1] + waited(begin_[1], end_[1]) + exchange - bubble
+        return phases | {"iteration_time": end_[2]}
+
+    @property
+    def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
+        """Tensors of training by what they are; for gradients, gone between iterations, parameters of the same size."""
+        return {
+            "weights": map(local, (*self._network.parameters(), *self._network.buffers())),
+            "gradients": map(local, self._parameters),
+            "optimiser": self._optimiser.state,
+        }
+
+    @contextmanager
+    def aside(self) -> Iterator[nn.Module]:
+        """The network for passes that are no iteration's: in evaluation mode, without gradients, with the weights that
+        are trained."""
+        modes = [(module, module.training) for module in self._network.modules()]
+        self._network.eval()
+        with torch.no_grad(), self._in_precision, self._synchronisation.consensus():
+            yield self._network
+        for module, training in modes:
+            module.training = training
+        self._timer.forget()
+
+    def state(self) -> dict[str, Any]:
+        """What a worker keeps from iteration to iteration apart from the network, as a checkpoint has it."""
+        return {
+            "optimiser": [values.to("cpu", copy=True) for values in self._optimiser.state],
+            "synchronisation": self._synchronisation.state(),
+            "delayed": self._delays.state if self._delays else [],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with what `state` gave."""
+        restore(self._optimiser, state["optimiser"])
+        self._synchronisation.restore(state["synchronisation"])
+        if self._delays:
+            self._delays.restore(state["delayed"])
+
+    def staleness(self) -> dict[str, Sequence[int]]:
+        """Columns of `tables.STALENESS`: of the updates that this rank's server made."""
+        rows = self._synchronisation.staleness()
+        of_rows = {name: [row[place] for row in rows] for place, name in enumerate(("update", "worker", "staleness"))}
+        return {"server": [self._world.rank] * len(rows), **of_rows}
+
+    def check_weights(self) -> None:
+        """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
+
+        Compares up to 1000 values of each parameter; nodes with different CPUs may round them differently. Of sharded
+        weights the ranks that hold the same share are compared; of split layers each rank has its own.
+        """
+        values = [local(weights.detach()).flatten() for weights in self._alike]
+        low = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
+        high = low.copy()
+        alike = self._world.comm.Split(self._world.rank % self._synchronisation.shards, self._world.rank)
+        alike.Allreduce(MPI.IN_PLACE, low, MPI.MIN)
+        alike.Allreduce(MPI.IN_PLACE, high, MPI.MAX)
+        alike.Free()
+        if not np.allclose(low, high, rtol=1e-4, atol=1e-8):
+            raise ArithmeticError("the ranks' weights differ after training: not all gradients were summed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error the other ranks may have gone: what is under way might never end.
+        self._synchronisation.close(wait=error is None)
+        self._timer.remove()
+        if self._recomputation:
+            self._recomputation.remove()
+        for weights in self._parameters:
+            weights.grad = None
+
+    def _ready(self, layer: int) -> None:
+        assert self._norms
+        self._norms.ready(layer)
+        self._synchronisation.ready(layer)
+
+    def _step_of(self, parameters: list[nn.Parameter]) -> None:
+        self._optimiser.step(parameters)
+
+    def _waiting(self, begins: bool) -> None:
+        self._timer.waiting(begins)
+
+    def _phase_columns(
+        self,
+        batch: MiniBatch,
+        losses: Sequence[torch.Tensor],
+        phases: dict[str, float],
+        under_way: Sequence[Sent | Gathered | Received],
+    ) -> dict[str, float]:
+        return {
+            **phases,
+            "read": batch.read,
+            "decode": batch.decode,
+            "communication": covered((one.start, one.end) for one in under_way),
+            "loss": sum(loss.item() for loss in losses) / len(losses),
+        }
+
+
+def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
+    """Train for ``cell.warmup + cell.iterations`` iterations and keep every one, with its layers."""
+    instrumentation = Instrumentation()
+    for which, measured, beside in iterations(cell, world, keep):
+        keep.add(ITERATIONS, **which, **measured.phases, **beside)
+        keep.add(LAYERS, **{name: which[name] for name in ("iteration", "warmup")}, **measured.layers)
+        if not which["warmup"]:
+            instrumentation.add(measured.phases, measured.layers, measured.turns)
+    keep.add(INSTRUMENTATION, **instrumentation.row(device_of(cell)))
+
+
+def iterations(
+    cell: TrainCell, world: World, keep: Recorder, change: Change = UNCHANGED
+) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
+    """Train, with `change`: which iteration it is and its start, what it measured, and what sensors saw meanwhile.
+
+    Each visit begins with the same weights, and takes the samples that follow those of the visit before. Raises
+    `ArithmeticError` where the loss is no number, or the ranks' weights differ in the end though their preset
+    communicates: such times count for nothing.
+    """
+    memory.keep_freed()
+    network = network_of(cell)
+    preset, device = preset_from(cell.preset), device_of(cell)
+    torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
+    agreement.check(cell, world, network, device)
+    count = cell.warmup + cell.iterations
+    before = (keep.visit - 1) * count
+    starts = stages_of(network, world.size) if preset.staged and world.size > 1 else ()
+    split = split_of(network) if preset.splits_outputs and world.size > 1 else ()
+    trained = resident.network(network, cell.seed, device)
+    peak = PeakMemory(device)
+    with (
+        _pipeline(change.pipeline, cell, world, network.takes, before, device, first_reads=bool(starts)) as pipeline,
+        on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
+        Trainer(
+            trained, world, preset, device,
+            precision=cell.precision, warmup=cell.warmup, per_node=cell.workers_per_node, change=change,
+            starts=starts, split=split,
+        ) as trainer,
+        Sensors(gpu=device.index) as sensors,
+    ):  # fmt: skip
+        keep.left_out = pipeline.left_out
+        progress = Progress("iteration", [1] * count, silent=world.rank > 0)
+        world.comm.Barrier()
+        begun, keep.prepared = host_mark(), datetime.now(UTC)
+        for iteration in range(count):
+            start = (host_mark() - begun) * 1e-9
+            reading = sensors.read()
+            measured = trainer.step(next_batch)
+            meanwhile = between(reading, sensors.read())
+            keep.measuring += measured.phases["iteration_time"]
+            which = {"iteration": before + iteration, "warmup": iteration < cell.warmup, "start": start}
+            yield which, measured, meanwhile
+            if not math.isfinite(measured.phases["loss"]):
+                raise CannotRun(f"the loss of iteration {iteration} is {measured.phases['loss']}: training diverges")
+            progress.tell(iteration + 1)
+        keep.add(PEAK_MEMORY, **peak.row(trainer.tensors, kept=not trainer.copied))
+        keep.add(STALENESS, **trainer.staleness())
+        if preset.communicates and preset.synchronous and not change.empty_messages:
+            trainer.check_weights()
+
+
+@contextmanager
+def on_device(
+    pipeline: InputPipeline | NothingToRead, *, ahead: bool, device: torch.device
+) -> Iterator[Callable[[], MiniBatch]]:
+    """Where mini-batches come from: the pipeline, or the device's memory if they are copied there ahead."""
+    if not ahead or device.type == "cpu":  # they are there already
+        yield pipeline.next_batch
+        return
+    with closing(DevicePrefetch(pipeline.next_batch, device)) as prefetch:
+        yield prefetch.next_batch
+
+
+def _pipeline(
+    kind: type[InputPipeline],
+    cell: TrainCell,
+    world: World,
+    takes: Inputs,
+    begin: int,
+    device: torch.device,
+    *,
+    first_reads: bool,
+) -> InputPipeline | NothingToRead:
+    """What this rank reads; `first_reads`: the first rank reads for all, the others nothing."""
+    if first_reads and world.rank:
+        return NothingToRead()
+    storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)
+    if storage.kind is OneBatch and kind is InputPipeline:
+        kind = FixedMiniBatch
+    return kind(
+        storage,
+        takes=takes,
+        batch=cell.global_batch if first_reads else cell.worker_batch,
+        rank=world.rank,
+        ranks=1 if first_reads else world.size,
+        prefetch=cell.prefetch,
+        readers=cell.readers,
+        seed=cell.seed,
+        begin=begin,
+        pinned=device.type == "cuda",
+    )

@@ -1,0 +1,1 @@
+"""What is read of the machine beside each measurement."""

@@ -1,0 +1,46 @@
+"""The memory that a worker may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from stallpoint.measure.machine.sensors import groups
+
+_NO_LIMIT = 2**62
+"""From there on version 1 of the cgroups means none: it has the largest number of whole pages."""
+
+
+def of_host(sharing: int, given: int | None = None, root: Path = Path("/")) -> int:
+    """An equal part of the machine's memory, or of the least limit of this process's cgroups, bytes.
+
+    `sharing` workers run on this kernel. A scheduler may have `given` less to each worker.
+    """
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    part = min([machine, *_limits(root)]) // sharing
+    return part if given is None else min(part, given)
+
+
+def of_gpu(device: torch.device) -> int | None:
+    """Memory of the GPU that tensors of this process can have, bytes: what is free, and what PyTorch holds already.
+
+    What the driver and other processes hold is not in it. None on a CPU.
+    """
+    if device.type != "cuda":
+        return None
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free + torch.cuda.memory_reserved(device))
+
+
+def _limits(root: Path) -> list[int]:
+    """Limits of this process's cgroup and of those above it."""
+    files = [
+        folder / name
+        for folders in groups(root, "memory")
+        for folder in folders
+        for name in ("memory.limit_in_bytes", "memory.max")
+    ]
+    texts = [file.read_text().strip() for file in files if file.exists()]
+    return [int(text) for text in texts if text.isdecimal() and int(text) < _NO_LIMIT]

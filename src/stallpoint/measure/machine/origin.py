@@ -1,0 +1,240 @@
+"""Where the bytes that were read came from: what this node counted meanwhile, and what follows from it.
+
+A `Source` is the file system below a path. `Source.read` takes what the kernel counts of it; `origin` judges the
+difference of two readings. docs/measuring.md has the rules with their reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from stallpoint.records.origins import (
+    BEYOND_CACHE,
+    DEVICE,
+    EXCLUDED,
+    MIXED,
+    NETWORK,
+    NONE,
+    PAGE_CACHE,
+    SEEN,
+    SERVER_CACHE,
+    UNKNOWN,
+)
+
+LOCAL = (
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs", "vfat", "exfat", "ntfs3", "squashfs",
+    "erofs", "iso9660", "tmpfs", "ramfs",
+)  # fmt: skip
+"""Types of file systems that one node has for itself."""
+SHARED = (
+    "nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs",
+    "glusterfs", "orangefs", "pvfs2", "afs", "wekafs", "gfs2", "ocfs2", "panfs", "fuse.sshfs", "fuse.juicefs",
+)  # fmt: skip
+"""Types that several nodes see at once."""
+MEMORY = ("tmpfs", "ramfs")
+"""Types whose files are in the page cache and nowhere else."""
+MOST, LITTLE = 0.9, 0.1
+"""Shares of the bytes that were asked for: at least so many came from there; at most so many did."""
+_SECTOR = 512  # of /sys/block/*/stat, whatever the device's is
+_REMOTE = ("nbd", "rbd", "drbd")
+_VIRTUAL = ("vd", "xvd", "ram", "zram")
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Bytes that were read so far, by who counts them; None: nobody does, or not for this user."""
+
+    process: int | None = None
+    """By block devices for this process (read_bytes of /proc/self/io)."""
+    device: int | None = None
+    """By the file system's own block device, for anybody."""
+    disks: int | None = None
+    """By the devices at the bottom of it: members of an array, or the disk that holds a loop device's file."""
+    server: int | None = None
+    """From the NFS server, for anybody on this mount."""
+    network: int | None = None
+    """By all network interfaces of this node but the loopback, InfiniBand included."""
+
+    def since(self, before: Counters) -> Counters:
+        """What was read from `before` on; a counter that fell was reset, and tells nothing."""
+        pairs = {one.name: (getattr(self, one.name), getattr(before, one.name)) for one in fields(self)}
+        return Counters(
+            **{name: None if None in (now, then) or now < then else now - then for name, (now, then) in pairs.items()}
+        )
+
+
+class Source:
+    """The file system below a path; `root` is where /proc and /sys are."""
+
+    def __init__(self, path: Path, root: Path = Path("/")) -> None:
+        self._root = root
+        self.mount_point, self._number, self.type, self.mounted = _mount_of(path, root)
+        self._device = _device(self._number, root)
+        self._disks = set(_beneath(self._device, root)) if self._device else set()
+
+    @property
+    def locality(self) -> str:
+        """``local`` to a node, ``shared`` by several, or ``unknown``."""
+        if self.type in SHARED or self.remote:
+            return "shared"
+        return "local" if self.type in LOCAL else "unknown"
+
+    @property
+    def remote(self) -> bool:
+        """Whether its block device is reached over a network."""
+        return any(
+            disk.name.startswith(_REMOTE) or "/session" in str(disk) or "nvme-fabrics" in str(disk)
+            for disk in self._disks
+        )
+
+    @property
+    def virtual(self) -> bool:
+        """Whether its disks may be pieces of another machine's, which may keep a cache: so is every one of a guest."""
+        cpuinfo = _text(self._root / "proc/cpuinfo")
+        guest = re.search(r"^flags\b.*\bhypervisor\b", cpuinfo, re.MULTILINE) is not None
+        return guest or not self._disks or any(disk.name.startswith(_VIRTUAL) for disk in self._disks)
+
+    @property
+    def stacked(self) -> bool:
+        """Whether it lies on a device that is itself made of others."""
+        return bool(self._disks) and self._disks != {self._device}
+
+    def read(self) -> Counters:
+        """All counters now."""
+        found = re.search(r"^read_bytes: (\d+)", _text(self._root / "proc/self/io"), re.MULTILINE)
+        return Counters(
+            process=int(found[1]) if found else None,
+            device=_sectors([self._device] if self._device else []),
+            disks=_sectors(self._disks),
+            server=_nfs_bytes(_text(self._root / "proc/self/mountstats"), self.mount_point),
+            network=_network_bytes(self._root),
+        )
+
+
+def origin(source: Source, moved: Counters, asked: int, node_asked: int, resident: float | None) -> str:
+    """Where the bytes of a pass came from.
+
+    `moved` is what was counted during it, `asked` what this worker asked for, `node_asked` all workers of its node
+    (device, server and network count for the whole node), `resident` the share found in the page cache before.
+    """
+    if not asked:
+        return UNKNOWN
+    in_memory = source.type in MEMORY or (resident is not None and resident >= MOST)
+    by_device = _judged(moved.process, asked)
+    if source.type in SHARED:
+        if moved.server is not None:
+            return _judged(moved.server, node_asked, NETWORK)
+        return PAGE_CACHE if in_memory else _over_network(moved, node_asked, resident)
+    if by_device == DEVICE:
+        if source.stacked and (beneath := _judged(moved.disks, node_asked)) != DEVICE:
+            return SERVER_CACHE if beneath == PAGE_CACHE else beneath
+        return NETWORK if source.remote else DEVICE
+    if source.type in LOCAL or by_device == MIXED:
+        return by_device
+    return PAGE_CACHE if in_memory else _over_network(moved, node_asked, resident)
+
+
+def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: float | None) -> str:
+    """Whether a cache beyond this node may have answered: ``none``, ``excluded`` (the set is larger) or ``unknown``.
+
+    Empty where the bytes did not come from beyond it; ``seen`` where such a cache was seen to answer.
+    """
+    if came_from in (PAGE_CACHE, UNKNOWN):
+        return ""
+    if came_from == SERVER_CACHE:
+        return SEEN
+    if came_from == DEVICE and not source.virtual:
+        return NONE
+    return EXCLUDED if server_memory and set_bytes >= BEYOND_CACHE * server_memory else UNKNOWN
+
+
+def _judged(counted: int | None, asked: int, beyond: str = DEVICE) -> str:
+    """What a counter says that counts all that comes from `beyond` the page cache."""
+    if counted is None:
+        return UNKNOWN
+    if counted >= MOST * asked:
+        return beyond
+    return PAGE_CACHE if counted <= LITTLE * asked else MIXED
+
+
+def _over_network(moved: Counters, node_asked: int, resident: float | None) -> str:
+    """Others use the interfaces too: they prove that bytes came over them only if the page cache had none."""
+    came = moved.network is not None and moved.network >= MOST * node_asked
+    return NETWORK if came and (resident is None or resident <= LITTLE) else UNKNOWN
+
+
+def _mount_of(path: Path, root: Path) -> tuple[str, str, str, str]:
+    """Mount point, device number, type and source of the mount that holds `path`, by /proc/self/mountinfo."""
+    place, found = path.resolve(), ("", "", "unknown", "")
+    for line in _text(root / "proc/self/mountinfo").splitlines():
+        # ID, parent, device, root, mount point, options, ..., "-", type, source, options of the file system
+        words = line.split()
+        point = _unescaped(words[4])
+        # Of two on one point the later one covers the other.
+        if place.is_relative_to(point) and len(point) >= len(found[0]):
+            kind = words.index("-") + 1
+            found = point, words[2], words[kind], _unescaped(words[kind + 1])
+    return found
+
+
+def _unescaped(word: str) -> str:
+    """Blanks and the like are written as octal numbers."""
+    return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), word)
+
+
+def _device(number: str, root: Path) -> Path | None:
+    """The folder in /sys of a block device; None for numbers that stand for none."""
+    folder = root / "sys/dev/block" / number
+    return folder.resolve() if number and folder.exists() else None
+
+
+def _beneath(device: Path, root: Path) -> Iterator[Path]:
+    """The devices at the bottom of `device`; none where they are not to be known."""
+    backing = _text(device / "loop/backing_file").strip()
+    if backing:
+        beneath = _device(_mount_of(Path(backing), root)[1], root)
+        yield from _beneath(beneath, root) if beneath else ()
+    elif slaves := [folder.resolve() for folder in device.glob("slaves/*")]:
+        for slave in slaves:
+            yield from _beneath(slave, root)
+    else:
+        yield device
+
+
+def _sectors(devices: Iterable[Path]) -> int | None:
+    """Bytes that the devices have read: sectors are the third number of their statistics."""
+    counted = [_text(device / "stat").split() for device in devices]
+    return sum(int(words[2]) for words in counted) * _SECTOR if counted and all(counted) else None
+
+
+def _nfs_bytes(mountstats: str, mount_point: str) -> int | None:
+    """Bytes from the server of an NFS mount: the fifth number of its line ``bytes:`` (linux/nfs_iostat.h)."""
+    for mount in re.split(r"^(?=device )", mountstats, flags=re.MULTILINE):
+        head, _, rest = mount.partition("\n")
+        if f" mounted on {mount_point} with fstype nfs" in _unescaped(head):
+            found = re.search(r"^\s*bytes:\s+(?:\d+\s+){4}(\d+)", rest, re.MULTILINE)
+            return int(found[1]) if found else None
+    return None
+
+
+def _network_bytes(root: Path) -> int | None:
+    """Received bytes; InfiniBand's adapters count words of four bytes."""
+    counted = []
+    for line in _text(root / "proc/net/dev").splitlines()[2:]:
+        name, _, numbers = line.partition(":")
+        if name.strip() != "lo":
+            counted.append(int(numbers.split()[0]))
+    for port in root.glob("sys/class/infiniband/*/ports/*/counters/port_rcv_data"):
+        with suppress(ValueError):
+            counted.append(4 * int(_text(port)))
+    return sum(counted) if counted else None
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""

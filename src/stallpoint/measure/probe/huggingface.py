@@ -1,0 +1,48 @@
+"""The probe in a `Trainer` of Hugging Face's transformers (which accelerate launches): one line in a script.
+
+::
+
+    trainer = Trainer(model=..., args=..., ...)
+    stallpoint.measure.probe.huggingface.probe(trainer)
+    trainer.train()
+"""
+
+from __future__ import annotations
+
+import atexit
+from pathlib import Path
+from typing import Any
+
+from transformers import Trainer, TrainerCallback
+
+from stallpoint.measure.probe.probe import Probe
+
+
+def probe(trainer: Trainer, *, folder: str | Path | None = None, layers: bool = True) -> None:
+    """Record the training of `trainer`: an iteration is an update, however many mini-batches it accumulates."""
+    trainer.add_callback(_Callback(trainer, folder=folder, layers=layers))
+
+
+class _Callback(TrainerCallback):
+    """Opens the probe when training begins, steps it at each update and closes it when training ends."""
+
+    def __init__(self, trainer: Trainer, **options: Any) -> None:
+        self._trainer, self._options = trainer, options
+        self._probe: Probe | None = None
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        # Not when training begins: the model is wrapped by then, but only the first step has all of it.
+        if self._probe is None:
+            trainer = self._trainer
+            self._probe = Probe(trainer.model_wrapped, trainer.optimizer, **self._options).__enter__()
+            atexit.register(self._probe.write)  # nobody tells a callback that training failed
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        if self._probe and self._probe.stepped():
+            control.should_training_stop = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        if self._probe:
+            atexit.unregister(self._probe.write)
+            self._probe.__exit__(None, None, None)
+            self._probe = None

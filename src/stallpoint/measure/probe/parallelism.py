@@ -1,0 +1,170 @@
+"""How a script brings the gradients of its workers together, and when its messages begin and end.
+
+- *ddp* (DistributedDataParallel): its communication hook tells of each bucket, unless the script has a hook of its own.
+- *fsdp2* (``fully_shard``): all-gathers and reduce-scatters are called through objects that a script may replace
+  (``set_custom_all_gather``, ``set_custom_reduce_scatter``), and so may a probe (`measure.shard_timing`).
+- *none*: one worker.
+- *unknown*: whatever else synchronises several workers (Horovod, FSDP1, calls of the script's own); its messages are
+  not seen, and lie within the phases in which the script waits for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from stallpoint.measure.clock import Mark
+from stallpoint.measure.training.bucket_timing import BucketTiming, mean
+from stallpoint.measure.training.sent import Gathered, Sent
+from stallpoint.networks.layers import Layer
+
+if TYPE_CHECKING:
+    from stallpoint.measure.training.shard_timing import ShardTiming
+
+DDP, FSDP2, NONE, UNKNOWN = "ddp", "fsdp2", "none", "unknown"
+Seconds = Callable[[Mark], float]
+
+
+class Parallelism:
+    """A script whose messages are not seen, or one that has none."""
+
+    def __init__(self, name: str, unseen: str = "") -> None:
+        self.name = name
+        self.unseen = unseen
+        """What cannot be seen of its messages, in words."""
+
+    def sent(self, seconds: Seconds) -> Mapping[int, Sent]:
+        """What carried the gradients of each layer since the last `clear`."""
+        return {}
+
+    def gathered(self, seconds: Seconds) -> Mapping[int, Sequence[Gathered]]:
+        """The all-gathers of each layer's weights since the last `clear`."""
+        return {}
+
+    def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
+        """When messages were under way."""
+        return [(one.start, one.end) for one in self.sent(seconds).values()]
+
+    def last_ready(self, noted: Mark) -> Mark:
+        """When the last gradients were complete, as the layers' own hooks `noted` it, or better known here."""
+        return noted
+
+    def clear(self) -> None:
+        """Forget the messages of the iteration."""
+
+    def close(self) -> None:
+        """Note no more."""
+
+
+def parallelism_of(
+    model: nn.Module, layers: Sequence[Layer], mark: Callable[[], Mark], ranks: int, waiting: Callable[[bool], None]
+) -> Parallelism:
+    """What brings together the gradients of `model`, which it asks to tell of its messages from now on.
+
+    `waiting` is told when a rank begins and ends to wait for one while it computes.
+    """
+    if ranks == 1:
+        return Parallelism(NONE)
+    for module in model.modules():
+        if isinstance(module, DistributedDataParallel):
+            return _of_buckets(module, layers, mark)
+    if shards := _of_shards(model, layers, mark, waiting):
+        return shards
+    return Parallelism(UNKNOWN, "messages: neither DistributedDataParallel nor fully_shard sends them")
+
+
+def _of_buckets(model: DistributedDataParallel, layers: Sequence[Layer], mark: Callable[[], Mark]) -> Parallelism:
+    group = model.process_group
+    buckets = BucketTiming(layers, mark, partial(mean, group=group))
+    if hooks := getattr(model, "_comm_hooks", None):
+        earlier = getattr(hooks[0][0], "__self__", None)
+        if isinstance(earlier, BucketTiming):  # of a probe before this one
+            earlier.timed = True
+            return Buckets(earlier)
+        return Parallelism(DDP, "messages: the script has a communication hook of its own")
+    try:
+        model.register_comm_hook(None, buckets.hook)
+    except (RuntimeError, ValueError) as error:
+        return Parallelism(DDP, f"messages: {str(error).splitlines()[0]}")
+    return Buckets(buckets)
+
+
+class Buckets(Parallelism):
+    """Messages of DistributedDataParallel."""
+
+    def __init__(self, buckets: BucketTiming) -> None:
+        super().__init__(DDP)
+        self._buckets = buckets
+
+    def sent(self, seconds: Seconds) -> Mapping[int, Sent]:
+        """As `Parallelism.sent`."""
+        return self._buckets.sent(seconds)
+
+    def clear(self) -> None:
+        """As `Parallelism.clear`."""
+        self._buckets.clear()
+
+    def close(self) -> None:
+        """As `Parallelism.close`."""
+        self._buckets.timed = False
+        self._buckets.clear()
+
+
+def _of_shards(
+    model: nn.Module, layers: Sequence[Layer], mark: Callable[[], Mark], waiting: Callable[[bool], None]
+) -> Parallelism | None:
+    """Of ``fully_shard``; None where it was not called for `model` or any part of it."""
+    try:
+        from torch.distributed.fsdp import FSDPModule
+    except ImportError:
+        return None
+    if not any(isinstance(module, FSDPModule) for module in model.modules()):
+        return None
+    if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
+        return Parallelism(FSDP2, "messages: this PyTorch's fully_shard tells of none (2.9 or newer does)")
+    from stallpoint.measure.training.shard_timing import ShardTiming
+
+    device = next(model.parameters()).device
+    try:
+        return Shards(ShardTiming(model, layers, mark, waiting, device), waits=device.type == "cpu")
+    except ValueError as error:
+        return Parallelism(FSDP2, f"messages: {str(error).splitlines()[0]}")
+
+
+class Shards(Parallelism):
+    """Messages of ``fully_shard``; whether the script `waits` for each where it is called."""
+
+    def __init__(self, timing: ShardTiming, *, waits: bool) -> None:
+        super().__init__(FSDP2)
+        self._timing, self._waits = timing, waits
+
+    def sent(self, seconds: Seconds) -> Mapping[int, Sent]:
+        """As `Parallelism.sent`."""
+        self._timing.settle()
+        return self._timing.sent(seconds)
+
+    def gathered(self, seconds: Seconds) -> Mapping[int, Sequence[Gathered]]:
+        """As `Parallelism.gathered`."""
+        return self._timing.gathered(seconds)
+
+    def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
+        """As `Parallelism.under_way`."""
+        return self._timing.under_way(seconds)
+
+    def last_ready(self, noted: Mark) -> Mark:
+        """The start of the last reduce-scatter, as the hooks of sharded parameters tell nothing; where that is waited
+        for in the backward pass, nothing is left behind it."""
+        return None if self._waits else self._timing.last_message
+
+    def clear(self) -> None:
+        """As `Parallelism.clear`."""
+        self._timing.clear()
+
+    def close(self) -> None:
+        """As `Parallelism.close`."""
+        self._timing.timed = False
+        self._timing.clear()

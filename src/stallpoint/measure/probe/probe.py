@@ -1,0 +1,291 @@
+"""The probe that a script puts around its training loop."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from stallpoint.errors import InputError
+from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
+from stallpoint.measure.machine.sensors import Sensors, between
+from stallpoint.measure.probe import probe_files
+from stallpoint.measure.probe.gradient_evidence import checksum, collectives
+from stallpoint.measure.probe.parallelism import parallelism_of
+from stallpoint.measure.probe.probe_memory import Memory
+from stallpoint.measure.probe.probe_phases import BACKWARD, BETWEEN, DATA, EXPOSED, FORWARD, UPDATE, Phases, watched
+from stallpoint.measure.probe.ranks import rank_and_size
+from stallpoint.measure.training.layer_timing import LayerTimer
+from stallpoint.networks.layers import Layer, layers
+from stallpoint.records.tables import PEAK_MEMORY, PROBES
+
+MOST = "STALLPOINT_PROBE_ITERATIONS"
+"""Variable that says how many iterations are wanted: then the script is ended, on all ranks at the same one."""
+WARMUP = 1
+"""First iterations that are marked as warm-up, unless a study says how many: buckets are built again, memory found."""
+ITERATIONS_AT_ONCE, SECONDS_AT_ONCE = 1000, 10.0
+"""After so many iterations, or such a time, what was recorded goes to disk; writing costs tens of ms each time."""
+COMPLETE = "complete"
+MOST_UPDATES = 100
+"""Updates of optimizers in one iteration, from which on a loop is taken for one that forgets to call `step`."""
+
+
+class Probe:
+    """Records the iterations of a training loop: phases, layers, messages, memory and what disturbed it.
+
+    ::
+
+        with stallpoint.probe(model, optimizer) as probe:
+            for inputs, labels in loader:
+                ...
+                optimizer.step()
+                probe.step()
+
+    `model` is what the loop calls: wrapped by DistributedDataParallel or sharded by ``fully_shard`` already, where it
+    is. An iteration ends where `step` is called; one during which the model was called without gradients (an
+    evaluation) is marked like warm-up. Records go to `folder`, or where ``STALLPOINT_PROBE`` says, or to
+    ``probe-records``; every rank writes its own (`probe_files`). Without `layers`, no layer is timed.
+    `optimizer` tells how large its state is.
+
+    On a GPU the device is waited for at the end of each iteration.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer | None = None,
+        *,
+        folder: str | Path | None = None,
+        layers: bool = True,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise InputError(f"stallpoint.probe: a torch.nn.Module is expected, not {type(model).__name__}")
+        self._model, self._optimizer = model, optimizer
+        self._folder = Path(folder or os.environ.get(probe_files.FOLDER) or probe_files.DEFAULT)
+        self._most = _most()
+        self._device = next((weights.device for weights in model.parameters()), torch.device("cpu"))
+        self._clock = clock_for(self._device)
+        self._unseen: list[str] = []
+        self._layers = self._found() if layers else []
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        rank, self._ranks = rank_and_size()
+        self._recording = probe_files.Recording.begin(self._folder, rank)
+        with ExitStack() as undo:
+            self._last_ready: Mark = None
+            self._timer = LayerTimer(self._layers, self._clock, self._ready)
+            undo.callback(self._timer.remove)
+            self._parallelism = parallelism_of(self._model, self._layers, self._clock.mark, self._ranks, self._waiting)
+            undo.callback(self._parallelism.close)
+            self._memory = Memory(self._model, self._optimizer, self._device)
+            for hook in (
+                self._model.register_forward_pre_hook(lambda *_: self.called()),
+                self._model.register_forward_hook(self._returned),
+            ):
+                undo.callback(hook.remove)
+            undo.callback(register_optimizer_step_post_hook(self._updated).remove)
+            undo.enter_context(watched(self._loads, self._backward))
+            self._sensors = undo.enter_context(Sensors(gpu=self._device.index))
+            self._thread, self._phases = threading.get_ident(), Phases()
+            self._loaded = self._forwards = False
+            self._depth, self._bookkeeping, self._updates = 0, 0.0, 0
+            self._first, self._written = host_mark(), time.monotonic()
+            self._count()
+            self._describe(ended="")
+            self._begin()
+            self._undo = undo.pop_all()
+        return self
+
+    def step(self) -> None:
+        """End an iteration; the next one begins. Ends the script where as many were recorded as are wanted."""
+        if self.stepped():
+            raise SystemExit(0)
+
+    def stepped(self) -> bool:
+        """As `step`, but only says whether as many were recorded as are wanted."""
+        end = self._clock.mark()
+        self._clock.wait()
+        begin = time.perf_counter()
+        self._keep(end)
+        self._done += 1
+        enough = self._done == self._most
+        if (
+            enough
+            or self._recording.waiting >= ITERATIONS_AT_ONCE
+            or time.monotonic() - self._written > SECONDS_AT_ONCE
+        ):
+            self.write()
+        self._bookkeeping += time.perf_counter() - begin
+        self._begin()
+        return enough
+
+    def write(self) -> None:
+        """Put on disk what waits for that."""
+        self._recording.write()
+        self._written = time.monotonic()
+
+    def called(self) -> None:
+        """Say that a forward pass begins, where a loop does not call the model itself."""
+        self._forwards = True
+        self._phases.begin(FORWARD, self._clock.mark())
+
+    def set_aside(self) -> None:
+        """Mark this iteration like warm-up: the loop does something else in it."""
+        self._evaluated = True
+        self._timer.forget()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._undo.close()
+        self.write()
+        self._recording.write_once(PEAK_MEMORY, self._memory.row())
+        enough = kind is SystemExit and self._done == self._most
+        self._describe(ended=COMPLETE if kind is None or enough else f"{kind.__name__}: {error}"[:200])
+
+    def _found(self) -> Sequence[Layer]:
+        """The layers of the model; none where they cannot be told apart."""
+        inner = self._model.module if isinstance(self._model, DistributedDataParallel) else self._model
+        try:
+            return layers(inner)
+        except InputError as error:
+            self._unseen.append(f"layers: {error}")
+            return []
+
+    def _begin(self) -> None:
+        self._evaluated = False
+        self._start = (host_mark() - self._first) * 1e-9
+        self._reading = self._sensors.read()
+        self._count()
+        self._clock.start()
+
+    def _count(self) -> None:
+        """Note CPU times and collectives so far; the first iterations are no part of the CPU times."""
+        self._cpu_times = time.process_time(), time.thread_time()
+        self._collectives = collectives()
+        if self._done == 0:
+            self._first_collectives = self._collectives
+        if self._done <= WARMUP:
+            self._first_cpu_times = self._cpu_times
+
+    def _keep(self, end: Mark) -> None:
+        """Record the iteration that has ended."""
+        seconds = self._clock.seconds
+        phases = self._phases.seconds(seconds, end)
+        sent = self._parallelism.sent(seconds)
+        iteration = {
+            "iteration": self._done,
+            "warmup": self._evaluated or (self._most is None and self._done < WARMUP),
+            "start": self._start,
+            **phases,
+            "read": phases[DATA],
+            "decode": 0.0,
+            "communication": covered(self._parallelism.under_way(seconds)),
+            "iteration_time": seconds(end),
+            "loss": float("nan"),
+            **between(self._reading, self._sensors.read()),
+        }
+        gathered = self._parallelism.gathered(seconds)
+        self._recording.add(iteration, self._timer.times().columns(self._layers, sent, gathered))
+        self._parallelism.clear()
+
+    def _describe(self, *, ended: str) -> None:
+        unseen = [*self._unseen, *filter(None, [self._parallelism.unseen])]
+        if self._done and not self._loaded:
+            unseen.append("waiting for data: no DataLoader of PyTorch gives it; it is part of host_to_device")
+        if self._done and not self._forwards:
+            unseen.append("forward: the model itself is never called; it is part of host_to_device")
+        self._recording.write_once(
+            PROBES,
+            {
+                "script_ranks": self._ranks,
+                "parallelism": self._parallelism.name,
+                "model": type(self._model).__name__,
+                "layers": len(self._layers),
+                "iterations": self._done,
+                "threads": torch.get_num_threads(),
+                "cpus": self._sensors.cpus,
+                "busy_threads": self._busy_threads(),
+                "collectives": self._called(),
+                "checksum": checksum(self._model) if ended == COMPLETE else None,
+                "bookkeeping": self._bookkeeping / max(1, self._done),
+                "unseen": "; ".join(unseen),
+                "ended": ended,
+            },
+        )
+
+    def _busy_threads(self) -> float | None:
+        process, thread = (end - first for end, first in zip(self._cpu_times, self._first_cpu_times, strict=True))
+        return process / thread if thread else None
+
+    def _called(self) -> int | None:
+        """Collectives since the first iteration began."""
+        before, after = self._first_collectives, self._collectives
+        return None if before is None or after is None else after - before
+
+    # --- what the script does ---------------------------------------------------------------------
+
+    def _loads(self, begins: bool) -> None:
+        if threading.get_ident() == self._thread:
+            self._loaded = True
+            self._phases.begin(DATA if begins else BETWEEN, self._clock.mark())
+
+    def _updated(self, *_: Any) -> None:
+        self._updates += 1
+        if self._updates == MOST_UPDATES and self._most and not self._done:
+            raise InputError(
+                f"stallpoint.probe: an optimizer updated {MOST_UPDATES} times and probe.step() was not called: "
+                "call it behind each update"
+            )
+
+    def _returned(self, *_: Any) -> None:
+        if not torch.is_grad_enabled():
+            self.set_aside()
+
+    def _ready(self, _layer: int) -> None:
+        self._last_ready = self._clock.mark()
+
+    def _waiting(self, begins: bool) -> None:
+        """The rank begins, or ends, to wait for a message while it computes: no phase's time and no layer's."""
+        if begins:
+            self._timer.waiting(True)
+        self._phases.waiting(begins, self._clock.mark())
+        if not begins:  # so that layers take no longer than their phase
+            self._timer.waiting(False)
+
+    def _backward(self, begins: bool) -> None:
+        """A backward pass begins or has returned; one inside of another is part of it."""
+        self._depth += 1 if begins else -1
+        if self._depth != (1 if begins else 0):
+            return
+        now = self._clock.mark()
+        if begins:
+            self._forward_end, self._last_ready = now, None
+            self._phases.begin(BACKWARD, now)
+            return
+        ready = self._parallelism.last_ready(self._last_ready) if self._ranks > 1 else None
+        if ready is not None:
+            self._phases.begin(EXPOSED, ready)
+        self._phases.begin(UPDATE, now)
+        # What comes after the last gradients is waiting, and no layer's time.
+        self._timer.passed(self._forward_end, now if ready is None else ready)
+
+
+def _most() -> int | None:
+    """How many iterations are wanted; None: as many as the script makes."""
+    text = os.environ.get(MOST, "")
+    if text and not (text.isascii() and text.isdigit() and int(text)):
+        raise InputError(f"{MOST}={text}: a number of iterations is expected")
+    return int(text) if text else None

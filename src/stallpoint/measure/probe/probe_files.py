@@ -1,0 +1,118 @@
+"""The files of a probe: ``FOLDER/rank~0/<start>/iterations~000000.parquet``, ... and ``probe.parquet``.
+
+Each is written at once, some iterations after the other: what a script recorded before it was killed is there. Tables
+are those of raw records without the columns that a study adds (cell, axes, visit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from stallpoint.errors import InputError
+from stallpoint.records import parquet
+from stallpoint.records.tables import CELL, ITERATIONS, LAYERS, PEAK_MEMORY, PROBES, TRAIN_AXES, VISIT, Table
+
+OF_STUDY = {column.name for column in (CELL, *TRAIN_AXES, VISIT)}
+"""Columns of raw records that a script cannot know."""
+FOLDER = "STALLPOINT_PROBE"
+"""Variable that names the folder, where the script does not."""
+DEFAULT = "probe-records"
+
+
+def of_script(table: Table) -> Table:
+    """The table of raw records as a probe writes it."""
+    columns = tuple(column for column in table.columns if column.name not in OF_STUDY)
+    return Table(f"probe_{table.name}", table.description, columns)
+
+
+_MANY = (ITERATIONS, LAYERS)
+"""Tables that are written in parts; of `PROBES` and `PEAK_MEMORY` a rank has one row."""
+
+
+@dataclass
+class Recording:
+    """The rows of one rank that are not on disk yet, and where they go."""
+
+    folder: Path
+    rank: int
+    _rows: dict[str, list[Mapping[str, Sequence[Any]]]] = field(default_factory=dict)
+    """Columns, by the name of their table: one append each, which costs the script next to nothing."""
+    _first: int = 0
+    """The first iteration that is not on disk."""
+    _next: int = 0
+
+    @classmethod
+    def begin(cls, folder: Path, rank: int) -> Recording:
+        """A recording below `folder` that no other one of this rank shares."""
+        start = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+        return cls(folder / f"rank~{rank}" / start, rank)
+
+    @property
+    def waiting(self) -> int:
+        """Iterations that are not on disk."""
+        return self._next - self._first
+
+    def add(self, iteration: Mapping[str, Any], layers: Mapping[str, Sequence[Any]] | None) -> None:
+        """Add the next iteration: columns of `ITERATIONS` and, as lists, of `LAYERS`."""
+        self._keep(ITERATIONS, {name: [value] for name, value in iteration.items()})
+        if layers:
+            rows = len(layers["layer"])
+            which = {name: [iteration[name]] * rows for name in ("iteration", "warmup")}
+            self._keep(LAYERS, {**which, **layers})
+        self._next += 1
+
+    def write(self) -> None:
+        """Put what waits on disk."""
+        for table in _MANY:
+            if parts := self._rows.pop(table.name, None):
+                columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
+                parquet.write(of_script(table), columns, self.folder / f"{table.name}~{self._first:06d}.parquet")
+        self._first = self._next
+
+    def write_once(self, table: Table, row: Mapping[str, Any]) -> None:
+        """Put the only row of a table on disk, in place of the one that is there."""
+        parquet.write(of_script(table), [{"rank": self.rank, **row}], self.folder / f"{table.name}.parquet")
+
+    def _keep(self, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
+        ranks = [self.rank] * len(next(iter(columns.values())))
+        self._rows.setdefault(table.name, []).append({"rank": ranks, **columns})
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rank recorded."""
+
+    probe: Mapping[str, Any]
+    """Its row of `PROBES`."""
+    tables: Mapping[str, pa.Table]
+    """Its iterations, layers and peak memory by name, as it wrote them; those that it has not are empty."""
+
+
+def read(folder: Path, rank: int) -> Found | None:
+    """What a rank recorded below `folder`, the latest time; None where it did not. `InputError` for damaged files."""
+    recordings = sorted((folder / f"rank~{rank}").glob(f"*/{PROBES.name}.parquet"))
+    if not recordings:
+        return None
+    latest = recordings[-1].parent
+    tables = {table.name: _together(table, latest) for table in (*_MANY, PEAK_MEMORY)}
+    (row,) = _together(PROBES, latest).to_pylist()
+    return Found(row, tables)
+
+
+def _together(table: Table, folder: Path) -> pa.Table:
+    return pa.concat_tables([of_script(table).schema.empty_table(), *_parts(table, folder)])
+
+
+def _parts(table: Table, folder: Path) -> Iterator[pa.Table]:
+    for file in sorted([*folder.glob(f"{table.name}.parquet"), *folder.glob(f"{table.name}~*.parquet")]):
+        try:
+            yield parquet.read(of_script(table), file)
+        except InputError as error:
+            raise InputError(f"record of a probe: {error}") from None

@@ -1,0 +1,89 @@
+"""What an iteration is spent on: the phase that a script is in, from one event to the next.
+
+=====================  =================================================================  ========================
+phase                  begins where                                                       column of `ITERATIONS`
+=====================  =================================================================  ========================
+between                the iteration begins, or a mini-batch has come                     ``host_to_device``
+waiting for data       the script asks a DataLoader for the next mini-batch                ``data_wait``
+forward                the model is called                                                ``forward``
+backward               ``backward`` is called (of the loss, whatever it is made of)        ``backward``
+waiting for gradients  the last gradients of that backward pass are complete              ``exposed_communication``
+waiting for messages   a message is waited for in the middle of another phase             ``exposed_communication``
+update                 ``backward`` returns                                               ``update``
+=====================  =================================================================  ========================
+
+Together they are the iteration, however often it goes through them (accumulation of gradients, say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils.data import dataloader
+
+from stallpoint.measure.clock import Mark
+from stallpoint.records.tables import PHASES
+
+DATA, BETWEEN, FORWARD, BACKWARD, EXPOSED, UPDATE = PHASES
+
+
+class Phases:
+    """The phases of one iteration at a time."""
+
+    def __init__(self) -> None:
+        self._begun: list[tuple[str, Mark]] = []
+        self._interrupted = BETWEEN
+
+    def begin(self, phase: str, mark: Mark) -> None:
+        """From here on the script is in `phase`."""
+        self._begun.append((phase, mark))
+
+    def waiting(self, begins: bool, mark: Mark) -> None:
+        """The script begins to wait for a message, or goes on with the phase that it was in."""
+        if begins:
+            self._interrupted = self._begun[-1][0] if self._begun else BETWEEN
+        self.begin(EXPOSED if begins else self._interrupted, mark)
+
+    def seconds(self, of: Callable[[Mark], float], end: Mark) -> dict[str, float]:
+        """How long each took until the iteration's `end`; then the next iteration begins."""
+        sums = dict.fromkeys(PHASES, 0.0)
+        phase, reached = BETWEEN, 0.0
+        for following, mark in [*self._begun, (BETWEEN, end)]:
+            now = of(mark)
+            sums[phase] += now - reached
+            phase, reached = following, now
+        self._begun.clear()
+        return sums
+
+
+@contextmanager
+def watched(load: Callable[[bool], None], backward: Callable[[bool], None]) -> Iterator[None]:
+    """Call `load` around each mini-batch that a DataLoader gives, and `backward` around each backward pass.
+
+    Each is called with True before and False after. Replaces what PyTorch's own classes call, and puts it back.
+    """
+    loaders = dataloader._BaseDataLoaderIter
+    with _around(loaders, "__next__", load), _around(torch.autograd, "backward", backward):
+        yield
+
+
+@contextmanager
+def _around(owner: Any, name: str, tell: Callable[[bool], None]) -> Iterator[None]:
+    """Call `tell` before and after the function `name` of `owner`."""
+    original = getattr(owner, name)
+
+    def told(*positional: Any, **named: Any) -> Any:
+        tell(True)
+        try:
+            return original(*positional, **named)
+        finally:
+            tell(False)
+
+    setattr(owner, name, told)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)

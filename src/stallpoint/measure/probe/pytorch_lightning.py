@@ -1,0 +1,52 @@
+"""The probe as a callback of Lightning: ``Trainer(callbacks=[ProbeCallback()])``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from stallpoint.measure.probe.probe import Probe
+
+
+class ProbeCallback(Callback):
+    """Records training: an iteration is an update, however many mini-batches it accumulates.
+
+    Validation in between is marked like warm-up.
+    """
+
+    def __init__(self, *, folder: str | Path | None = None, layers: bool = True) -> None:
+        self._options: dict[str, Any] = {"folder": folder, "layers": layers}
+        self._probe: Probe | None = None
+        self._updates = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        optimizer = trainer.optimizers[0] if trainer.optimizers else None
+        model = trainer.strategy.model or pl_module  # which a strategy wraps where there are several workers
+        self._updates = trainer.global_step
+        self._probe = Probe(model, optimizer, **self._options).__enter__()
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        if self._probe:  # a training step need not call the module itself
+            self._probe.called()
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        if self._probe and trainer.global_step > self._updates:
+            self._updates = trainer.global_step
+            trainer.should_stop |= self._probe.stepped()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._probe:
+            self._probe.set_aside()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._close(None)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self._close(exception)
+
+    def _close(self, error: BaseException | None) -> None:
+        if self._probe:
+            self._probe.__exit__(type(error) if error else None, error, None)
+            self._probe = None

@@ -1,0 +1,149 @@
+"""Collective operations by the MPI library, on buffers in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from stallpoint.measure.mpi import MPI
+from stallpoint.strategies.presets import SHARDED, servers_of
+
+Segment: TypeAlias = npt.NDArray[np.float32]
+
+
+class MpiCommunicator:
+    """Collectives of tensors in the host's memory.
+
+    `scheme` is that of a `strategies.presets.Preset`, which the library was told to use if it is the library's
+    (see `mpi_parameters`); values are handed over in segments of `segment_bytes`, or whole if that is 0.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, scheme: str, segment_bytes: int) -> None:
+        self._comm = comm
+        self._segment_bytes = segment_bytes
+        self._received = np.empty(0, np.float32)
+        other: dict[str, Callable[[Segment], int]] = {
+            "binary-tree": self._tree,
+            "parameter-server": self._server,
+        }
+        self._sum = other.get(scheme, self._all_reduce)
+        if scheme.startswith(SHARDED):
+            self._servers = min(servers_of(scheme) or comm.size, comm.size)
+            self._sum = self._shards
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that take part."""
+        return int(self._comm.size)
+
+    @property
+    def rank(self) -> int:
+        """This one."""
+        return int(self._comm.rank)
+
+    def all_reduce(self, values: torch.Tensor) -> int:
+        """Sum over all ranks, in place."""
+        return self._in_segments(values, self._sum)
+
+    def collect(self, values: torch.Tensor) -> int:
+        """Rank 0 adds the values of every other rank to its own, one after the other."""
+        return self._in_segments(values, self._collect)
+
+    def spread(self, values: torch.Tensor) -> int:
+        """Rank 0 sends its values to every other rank, one after the other."""
+        return self._in_segments(values, self._spread)
+
+    def all_to_all(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """The i-th row of bytes of `sent` goes to rank i; `received` has a row from every rank."""
+        self._comm.Alltoall(sent.numpy(), received.numpy())
+        return sent.nbytes
+
+    def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`received` has a row of bytes from every rank, each what that rank gave as `sent`."""
+        self._comm.Allgather(sent.numpy(), received.numpy())
+        return sent.nbytes
+
+    def reduce_scatter(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`received` is this rank's row of the sum of what all ranks `sent`."""
+        self._comm.Reduce_scatter_block(sent.numpy(), received.numpy())
+        return sent.nbytes
+
+    def broadcast(self, values: torch.Tensor) -> int:
+        """Rank 0's values to all, by the library."""
+        self._comm.Bcast(values.numpy())
+        return values.nbytes
+
+    def pass_on(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+        """`sent` goes to the next rank, `received` comes from the one before."""
+        rank, ranks = self._comm.rank, self._comm.size
+        self._comm.Sendrecv(sent.numpy(), (rank + 1) % ranks, recvbuf=received.numpy(), source=(rank - 1) % ranks)
+        return sent.nbytes
+
+    def close(self) -> None:
+        """Nothing to end: the communicator is the job's."""
+
+    def _in_segments(self, values: torch.Tensor, do: Callable[[Segment], int]) -> int:
+        array = values.numpy()
+        step = self._segment_bytes // array.itemsize or len(array)
+        return sum(do(array[begin : begin + step]) for begin in range(0, len(array), step or 1))
+
+    def _all_reduce(self, segment: Segment) -> int:
+        self._comm.Allreduce(MPI.IN_PLACE, segment)
+        return segment.nbytes
+
+    def _tree(self, segment: Segment) -> int:
+        """Sum at rank 0, which sends it to all."""
+        if self._comm.rank == 0:
+            self._comm.Reduce(MPI.IN_PLACE, segment)
+        else:
+            self._comm.Reduce(segment, None)
+        self._comm.Bcast(segment)
+        return segment.nbytes
+
+    def _server(self, segment: Segment) -> int:
+        return self._collect(segment) + self._spread(segment)
+
+    def _shards(self, segment: Segment) -> int:
+        """Each server adds the others' values of its shard to its own, by rank, and sends the sums."""
+        rank, shards = self._comm.rank, np.array_split(segment, self._servers)
+        serves = rank < self._servers
+        own = shards[rank] if serves else segment[:0]
+        workers = [other for other in range(self._comm.size) if serves and other != rank]
+        servers = [other for other in range(self._servers) if other != rank]
+        size = len(own) * len(workers)
+        received = self._room(size)[:size].reshape(len(workers), len(own))
+        arriving = [self._comm.Irecv(row, worker) for row, worker in zip(received, workers, strict=True)]
+        MPI.Request.Waitall(arriving + [self._comm.Isend(shards[server], server) for server in servers])
+        for row in received:
+            own += row
+        arriving = [self._comm.Irecv(shards[server], server) for server in servers]
+        MPI.Request.Waitall(arriving + [self._comm.Isend(own, worker) for worker in workers])
+        return segment.nbytes - own.nbytes + received.nbytes
+
+    def _room(self, values: int) -> Segment:
+        """A buffer for at least as many received values."""
+        if len(self._received) < values:
+            self._received = np.empty(values, np.float32)
+        return self._received
+
+    def _collect(self, segment: Segment) -> int:
+        if self._comm.rank:
+            self._comm.Send(segment, 0)
+            return segment.nbytes
+        received = self._room(len(segment))[: len(segment)]
+        for worker in range(1, self._comm.size):
+            self._comm.Recv(received, worker)
+            segment += received
+        return 0
+
+    def _spread(self, segment: Segment) -> int:
+        if self._comm.rank:
+            self._comm.Recv(segment, 0)
+            return 0
+        for worker in range(1, self._comm.size):
+            self._comm.Send(segment, worker)
+        return segment.nbytes * (self._comm.size - 1)

@@ -1,0 +1,1 @@
+"""Parts of a training iteration, and how each is timed."""

@@ -1,0 +1,84 @@
+"""When the messages of DistributedDataParallel begin and end, by its communication hook."""
+
+# No annotations as texts here: DistributedDataParallel compares those of the hook with its own types.
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
+
+from stallpoint.measure.clock import Mark
+from stallpoint.measure.training.sent import Sent
+from stallpoint.networks.layers import Layer
+
+Send = Callable[[GradBucket], torch.futures.Future[Any]]
+"""Sends a bucket; the future holds what came of it, in a list or not."""
+
+
+class BucketTiming:
+    """Notes each bucket that is sent by `send`; `hook` is what DistributedDataParallel is to call for it.
+
+    `bytes_of` says what is sent of a parameter's gradient, bytes.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        mark: Callable[[], Mark],
+        send: Send,
+        bytes_of: Callable[[torch.Tensor], int] = lambda weights: weights.nbytes,
+    ) -> None:
+        self._mark, self._send, self._bytes_of = mark, send, bytes_of
+        self.timed = True
+        """Whether buckets are noted: the hook stays with DistributedDataParallel for ever."""
+        self._layer_of = {
+            id(weights): index for index, layer in reversed(list(enumerate(layers))) for weights in layer.parameters
+        }
+        self._messages: list[tuple[list[torch.Tensor], Mark, Mark]] = []
+
+    def hook(self, _state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """Send a bucket."""
+        messages, number = self._messages, len(self._messages)
+        if self.timed:
+            parameters, start = bucket.parameters(), self._mark()
+            messages.append((parameters, start, start))
+
+        def ended(done: torch.futures.Future[Any]) -> torch.Tensor:
+            if number < len(messages):
+                messages[number] = *messages[number][:2], self._mark()
+            value = done.value()
+            found: torch.Tensor = value if isinstance(value, torch.Tensor) else value[0]
+            return found
+
+        future: torch.futures.Future[torch.Tensor] = self._send(bucket).then(ended)
+        return future
+
+    def sent(self, seconds: Callable[[Mark], float]) -> Mapping[int, Sent]:
+        """What was sent since the last `clear`, by layer; a layer's parameters may go apart."""
+        found: dict[int, Sent] = {}
+        for number, (parameters, start, end) in enumerate(self._messages):
+            begin, finish = seconds(start), seconds(end)
+            for weights in parameters:
+                layer = self._layer_of[id(weights)]
+                before = found.get(layer, Sent(number, 0, begin, finish))
+                found[layer] = Sent(number, before.bytes + self._bytes_of(weights), before.start, finish)
+        return found
+
+    def clear(self) -> None:
+        """Forget what was sent; messages that have not ended do not count."""
+        self._messages = []
+
+
+def summed(bucket: GradBucket, group: dist.ProcessGroup | None = None) -> torch.futures.Future[Any]:
+    """The sum over the ranks of a process group: the call that DistributedDataParallel makes without a hook."""
+    work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+    assert work is not None
+    future: torch.futures.Future[Any] = work.get_future()
+    return future
+
+
+def mean(bucket: GradBucket, group: dist.ProcessGroup) -> torch.futures.Future[Any]:
+    """The mean, which DistributedDataParallel takes while it fills its buckets, and leaves to a hook if it has one."""
+    bucket.buffer().div_(group.size())
+    return summed(bucket, group)

@@ -1,0 +1,167 @@
+"""The input pipeline of one worker: read and decode, and (with prefetch) do so ahead of time.
+
+Reading ahead uses threads: starting processes after MPI is initialised is unsafe, and file reads and
+image decoding do their work without Python's lock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from stallpoint.measure.training.decoding import Buffers, decoder
+from stallpoint.networks.inputs import Inputs
+from stallpoint.storage import Storage
+
+
+@dataclass(frozen=True)
+class MiniBatch:
+    """One worker's mini-batch of b samples; valid until the next one is asked for."""
+
+    inputs: torch.Tensor
+    """As the network takes them: float32 [b, channels, size, size], normalised, or tokens int64 [b, length]."""
+    labels: torch.Tensor
+    """int64 [b], or [b, length]."""
+    read: float
+    """Time to read from the storage, summed over samples, in s."""
+    decode: float
+    """Time to decode (images: resize and normalise too), summed over samples, in s."""
+
+
+class Order(Protocol):
+    """Which sample a worker reads when."""
+
+    def indices(self, iteration: int) -> list[int]:
+        """Indices of its samples in the given iteration (from 0), at most a mini-batch."""
+
+
+class SampleOrder:
+    """Which sample each worker reads when: all workers share one permutation for each epoch.
+
+    The epochs' permutations follow one another; the global mini-batch i is the i-th run of
+    ``ranks · batch`` samples of that sequence, and rank r takes the r-th part of it. So no sample is read
+    twice in an epoch, and the samples of an iteration do not depend on the number of ranks that share it.
+    """
+
+    def __init__(self, samples: int, *, batch: int, rank: int, ranks: int, seed: int) -> None:
+        self._samples, self._batch, self._rank, self._ranks, self._seed = samples, batch, rank, ranks, seed
+        self._permutation = lru_cache(maxsize=2)(self._shuffled)
+
+    def _shuffled(self, epoch: int) -> npt.NDArray[np.int64]:
+        return np.random.default_rng([self._seed, epoch]).permutation(self._samples)
+
+    def indices(self, iteration: int) -> list[int]:
+        """Indices of this worker's samples in the given iteration (from 0)."""
+        first = (iteration * self._ranks + self._rank) * self._batch
+        places = (divmod(position, self._samples) for position in range(first, first + self._batch))
+        return [int(self._permutation(epoch)[offset]) for epoch, offset in places]
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A mini-batch in the making."""
+
+    buffers: Buffers
+    samples: list[Future[tuple[float, float]]]
+
+
+class InputPipeline:
+    """Mini-batches of one worker, as a context manager.
+
+    `prefetch` = 0 reads when asked, in the calling thread; otherwise `readers` threads keep that many
+    mini-batches ahead. A storage that is missing, empty or not of the kind that the network `takes` raises `InputError`
+    here, an unreadable sample in `next_batch`, naming its file. The first mini-batch is that of iteration `begin`. From
+    `pinned` memory a GPU copies by itself. `order` says which samples are read, if not all as `SampleOrder` has them.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        takes: Inputs,
+        batch: int,
+        rank: int,
+        ranks: int,
+        prefetch: int,
+        readers: int,
+        seed: int,
+        begin: int = 0,
+        pinned: bool = False,
+        order: Order | None = None,
+    ) -> None:
+        self._stored = storage.open()
+        self.left_out = self._stored.left_out
+        """As `SampleSet.left_out`."""
+        self._decoder = decoder(self._stored, takes)
+        self._order = order or SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
+        # Memory for each mini-batch ahead and for that in use: fresh memory would cost page faults.
+        memory = (self._decoder.buffers(batch) for _ in range(prefetch + 1))
+        self._buffers = deque(_pinned(buffers) if pinned else buffers for buffers in memory)
+        self._iteration = begin
+        self._pool = ThreadPoolExecutor(readers, "reader") if prefetch else None
+        self._ahead: deque[_Pending] = deque()
+        for _ in range(prefetch):
+            self._start_next()
+
+    def next_batch(self) -> MiniBatch:
+        """The next mini-batch; waits until it is ready."""
+        self._start_next()
+        pending = self._ahead.popleft()
+        times = [sample.result() for sample in pending.samples]
+        return MiniBatch(
+            inputs=torch.from_numpy(pending.buffers.inputs)[: len(times)],
+            labels=torch.from_numpy(pending.buffers.labels)[: len(times)],
+            read=sum(read for read, _ in times),
+            decode=sum(decode for _, decode in times),
+        )
+
+    def close(self) -> None:
+        """Stop reading ahead and close the storage's files; idempotent."""
+        if self._pool:
+            self._pool.shutdown(cancel_futures=True)
+        self._stored.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start_next(self) -> None:
+        """Begin the next mini-batch in the memory that was free for longest."""
+        buffers = self._buffers[0]
+        self._buffers.rotate(-1)
+        indices = self._order.indices(self._iteration)
+        self._iteration += 1
+        samples = [self._start_sample(index, buffers, place) for place, index in enumerate(indices)]
+        self._ahead.append(_Pending(buffers, samples))
+
+    def _start_sample(self, index: int, buffers: Buffers, place: int) -> Future[tuple[float, float]]:
+        if self._pool:
+            return self._pool.submit(self._load, index, buffers, place)
+        done: Future[tuple[float, float]] = Future()
+        done.set_result(self._load(index, buffers, place))
+        return done
+
+    def _load(self, index: int, buffers: Buffers, place: int) -> tuple[float, float]:
+        """Read and decode one sample into its place in `buffers`; seconds of reading and of the rest."""
+        begin = time.perf_counter()
+        data = self._stored.read(index)
+        read = time.perf_counter()
+        self._decoder.decode(index, data, buffers, place)
+        return read - begin, time.perf_counter() - read
+
+
+def _pinned(buffers: Buffers) -> Buffers:
+    return Buffers(*(torch.from_numpy(part).pin_memory().numpy() for part in (buffers.inputs, buffers.labels)))

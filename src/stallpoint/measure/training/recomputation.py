@@ -1,0 +1,28 @@
+"""Activation checkpointing: what a block computes in its forward pass is freed, and computed again before its backward
+pass (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from stallpoint.networks.layers import Layer
+from stallpoint.strategies.messages import block_paths
+
+
+class Recomputation:
+    """Has the blocks of `network` (`strategies.messages.blocks`) computed again, until `remove` is called."""
+
+    def __init__(self, network: nn.Module, layers: Sequence[Layer]) -> None:
+        paths = block_paths([layer.name for layer in layers], [layer.gradient_bytes for layer in layers])
+        self._blocks = [network.get_submodule(path) for path in paths if path]
+        for block in self._blocks:
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+    def remove(self) -> None:
+        """Leave the blocks as they were."""
+        while self._blocks:
+            del self._blocks.pop().forward

@@ -1,0 +1,222 @@
+"""When the collectives of FSDP2 (`fully_shard`) begin and end, by its hooks for custom ones.
+
+A group is what one call of `fully_shard` shards together: its weights are gathered by one all-gather, and its gradients
+are summed by one reduce-scatter, which is the message of its layers. On a CPU, which has no streams, a rank waits for
+each collective where it calls it, or, if it is asynchronous, where its result is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives as fsdp
+
+from stallpoint.measure.clock import Mark
+from stallpoint.measure.training.sent import Gathered, Sent
+from stallpoint.networks.layers import Layer
+
+Seconds = Callable[[Mark], float]
+
+
+@dataclass
+class _Collective:
+    """One that was called; without an end until it has ended."""
+
+    group: int
+    bytes: int
+    """What this rank put in."""
+    backward: bool
+    """Whether it was called in a backward pass."""
+    start: Mark
+    end: Mark = None
+
+
+class ShardTiming:
+    """Notes what is gathered and summed for a `network` sharded by `fully_shard`, of which these are the `layers`.
+
+    `waiting` is told when the rank begins and ends to wait for a collective while it computes. All-gathers are
+    `asynchronous` and gradients are `summed` if so wanted; else FSDP2 does as it was told.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        layers: Sequence[Layer],
+        mark: Callable[[], Mark],
+        waiting: Callable[[bool], None],
+        device: torch.device,
+        *,
+        asynchronous: bool = False,
+        summed: bool = False,
+    ) -> None:
+        self._mark, self.asynchronous, self.summed = mark, asynchronous, summed
+        self._has_streams = device.type != "cpu"
+        self.timed = True
+        """Whether collectives are noted: the modules keep what was put into them for ever."""
+        self._waiting = waiting
+        modules = [module for module in network.modules() if isinstance(module, FSDPModule)]
+        group_of: dict[int, int] = {}
+        for group, module in enumerate(modules):  # those inside come later, and take theirs
+            group_of.update({id(inside): group for inside in cast(nn.Module, module).modules()})
+        self._groups: list[list[int]] = [[] for _ in modules]
+        for index, layer in enumerate(layers):
+            if layer.parameters and id(layer.module) in group_of:
+                self._groups[group_of[id(layer.module)]].append(index)
+        self._bytes = [layer.gradient_bytes for layer in layers]
+        self._gathers: list[_Collective] = []
+        self._reduces: list[_Collective] = []
+        self._futures: list[torch.futures.Future[Any]] = []
+        for group, module in enumerate(modules):
+            module.set_custom_all_gather(_AllGather(self, group))
+            module.set_custom_reduce_scatter(_ReduceScatter(self, group))
+
+    def sent(self, seconds: Seconds) -> Mapping[int, Sent]:
+        """The (last) message of each layer since the last `clear`."""
+        found: dict[int, Sent] = {}
+        for number, message in enumerate(self._reduces):
+            start, end, layers = seconds(message.start), seconds(message.end), self._groups[message.group]
+            whole = sum(self._bytes[layer] for layer in layers) or 1
+            for layer in layers:
+                found[layer] = Sent(number, round(message.bytes * self._bytes[layer] / whole), start, end)
+        return found
+
+    def gathered(self, seconds: Seconds) -> Mapping[int, Sequence[Gathered]]:
+        """Every all-gather of each layer's weights since the last `clear`."""
+        found: dict[int, list[Gathered]] = {}
+        for one in self._gathers:
+            took = Gathered(one.backward, seconds(one.start), seconds(one.end))
+            for layer in self._groups[one.group]:
+                found.setdefault(layer, []).append(took)
+        return found
+
+    def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
+        """When each of all of them was under way."""
+        return [(seconds(one.start), seconds(one.end)) for one in (*self._gathers, *self._reduces)]
+
+    @property
+    def last_message(self) -> Mark:
+        """Start of the last message since the last `clear`; None where there was none."""
+        return self._reduces[-1].start if self._reduces else None
+
+    def settle(self) -> None:
+        """Return when all that was called has ended, so that its times can be asked for."""
+        for future in self._futures:
+            future.wait()
+
+    def clear(self) -> None:
+        """Forget what was noted."""
+        for noted in (self._gathers, self._reduces, self._futures):
+            noted.clear()
+
+    def gather(
+        self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None], *, ahead: bool
+    ) -> dist.Work | None:
+        """`call` an all-gather of this rank's `input_`; one that is called `ahead` returns before it has ended."""
+        if not self.timed:
+            return call()
+        with self._blocking(ahead=ahead):
+            noted = self._begin(self._gathers, group, input_)
+            work = call()
+            if not ahead or work is None:
+                noted.end = self._mark()
+                return work
+
+        def ended(_: torch.futures.Future[Any]) -> None:
+            noted.end = self._mark()
+
+        self._futures.append(work.get_future().then(ended))
+        return _Waited(work, self._waiting)
+
+    def reduce(self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None]) -> dist.Work | None:
+        """`call` a reduce-scatter of this rank's `input_`."""
+        if not self.timed:
+            return call()
+        with self._blocking():
+            noted = self._begin(self._reduces, group, input_)
+            work = call()
+            noted.end = self._mark()
+        return work
+
+    def go_on(self, call: Callable[[], object]) -> None:
+        """`call` what is a part of the message that ended just before."""
+        with self._blocking():
+            call()
+            self._reduces[-1].end = self._mark()
+
+    @contextmanager
+    def _blocking(self, *, ahead: bool = False) -> Iterator[None]:
+        """A block that computing waits for, where there are no streams; not what is called `ahead`."""
+        waits = not (ahead or self._has_streams)
+        if waits:
+            self._waiting(True)
+        yield
+        if waits:
+            self._waiting(False)
+
+    def _begin(self, among: list[_Collective], group: int, input_: torch.Tensor) -> _Collective:
+        in_backward = torch._C._current_graph_task_id() >= 0
+        among.append(_Collective(group, input_.nbytes, in_backward, self._mark()))
+        return among[-1]
+
+
+class _AllGather(fsdp.DefaultAllGather):
+    """FSDP2's own all-gather, noted."""
+
+    def __init__(self, timing: ShardTiming, group: int) -> None:
+        self._timing, self._group = timing, group
+
+    def __call__(
+        self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup, async_op: bool = False
+    ) -> dist.Work | None:
+        """Begin, and end if it is not asynchronous."""
+        call, ahead = super().__call__, async_op or self._timing.asynchronous
+        return self._timing.gather(
+            self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, ahead), ahead=ahead
+        )
+
+
+class _ReduceScatter(fsdp.DefaultReduceScatter):
+    """FSDP2's own reduce-scatter, noted."""
+
+    def __init__(self, timing: ShardTiming, group: int) -> None:
+        self._timing, self._group = timing, group
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: dist.ProcessGroup,
+        op: Any,
+        async_op: bool = False,
+    ) -> dist.Work:
+        """On a CPU this waits for it, on a GPU its stream does."""
+        call, does = super().__call__, dist.ReduceOp.SUM if self._timing.summed else op
+        return cast(
+            dist.Work,  # None where it is not asynchronous
+            self._timing.reduce(
+                self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, does, async_op)
+            ),
+        )
+
+
+class _Waited(dist.Work):
+    """An asynchronous collective; says when its rank begins and ends to wait for it."""
+
+    def __init__(self, work: dist.Work, waiting: Callable[[bool], None]) -> None:
+        super().__init__()
+        self._work, self._says = work, waiting
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Until it has ended."""
+        self._says(True)
+        done = bool(self._work.wait())
+        self._says(False)
+        return done

@@ -1,0 +1,242 @@
+"""Copies of shared training sets on the nodes' own disks, made once in a job, before they are read.
+
+Keuper & Pfreundt (2016, section IV) advise it where the shared storage cannot feed all nodes. The first rank of each
+node copies, all nodes at once, the others wait. A copy appears whole or not at all (it is renamed when every file has
+its size), and is used by all cells of the job; at its end it is removed, unless it is to be kept. What a job that was
+killed left is removed by whoever stages next on that node: a copy in use is locked, and the kernel frees the lock of
+processes that have ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import math
+import os
+import shutil
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from stallpoint.errors import CannotRun, InputError, reason
+from stallpoint.measure.job import Prepare, all_arrive
+from stallpoint.measure.mpi import MPI
+from stallpoint.measure.recorder import Recorder
+from stallpoint.measure.world import World
+from stallpoint.records.atomic import atomic
+from stallpoint.records.tables import STAGING
+from stallpoint.storage import Storage
+from stallpoint.storage.samples import INDEX_FILE, kept_index
+from stallpoint.study.cells import Cell, StorageCell, TrainCell
+
+COPYING = 8
+"""Files that a node copies at once: a shared storage takes a while to find each."""
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS)
+"""What a node's own disk is to blame for."""
+_LOCK, _KEPT, _OF_JOB = ".lock", "kept", "job"
+_AGAIN = 0.1
+"""s between two attempts to get a lock."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A staged set, as the rank that copied it tells the others of its node."""
+
+    folder: Path
+    files: int
+    samples: int
+    bytes: int
+    seconds: float
+    """From when all nodes began until the copy was whole."""
+    made: bool
+    """False where a copy was kept from an earlier job, or another process of this job made it."""
+
+
+class Staging:
+    """The sets that the processes of `world` staged; a context manager, which removes them at the end."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self._prepared: dict[tuple[str, str, bool], Prepare] = {}
+        self._locks: dict[Path, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for folder, lock in self._locks.items():
+            if not folder.name.startswith(_KEPT) and _exclusive(lock):
+                _remove(folder)
+            os.close(lock)
+
+    def stage(self, cell: Cell) -> Prepare:
+        """Stage the cell's storage, if it is to be, on all nodes; every rank calls this for the same cell.
+
+        What goes wrong is told by the visits that need it: `CannotRun` where a node's disk is full or cannot be
+        written, `InputError` where the storage cannot be read.
+        """
+        if not isinstance(cell, TrainCell | StorageCell) or not cell.stage_to:
+            return lambda cell, _keep: cell
+        key = cell.storage_path, cell.stage_to, cell.stage_keep
+        if key not in self._prepared:
+            self._prepared[key] = self._on_all_nodes(cell)
+        return self._prepared[key]
+
+    def _on_all_nodes(self, cell: TrainCell | StorageCell) -> Prepare:
+        all_arrive(self._world.comm, math.inf)
+        found = self._attempt(cell) if self._node.rank == 0 else None
+        all_arrive(self._world.comm, math.inf)  # sleeping, unlike what follows
+        every = [one for one in self._world.comm.allgather(found) if one is not None]
+        own = self._node.bcast(found)
+        problem = next((one for one in every if not isinstance(one, Copy)), None)
+        untold = [] if problem else [{"node": place, **_row(one)} for place, one in enumerate(every) if one.made]
+
+        def prepare(cell: TrainCell | StorageCell, keep: Recorder) -> TrainCell | StorageCell:
+            if problem:
+                raise problem
+            while self._world.rank == 0 and untold:
+                keep.add(STAGING, job_nodes=len(every), **untold.pop(0))
+            return replace(cell, storage_path=str(own.folder))
+
+        return prepare
+
+    def _attempt(self, cell: TrainCell | StorageCell) -> Copy | CannotRun | InputError:
+        """Stage on this node; or what was in the way."""
+        try:
+            return self._on_this_node(cell)
+        except (CannotRun, InputError) as problem:
+            return problem
+        except OSError as error:
+            why = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}: {reason(error)}"
+            return CannotRun(why) if error.errno in _FULL else InputError(why)
+
+    def _on_this_node(self, cell: TrainCell | StorageCell) -> Copy:
+        begin = time.perf_counter()
+        source = Path(cell.storage_path)
+        stored = Storage(cell.storage, source, cell.storage_format).open()  # refuses what is no such storage
+        samples = stored.samples
+        stored.close()
+        if not source.is_dir():
+            raise InputError(f"storage {cell.storage}: {source} is no folder, and folders are staged; name the folder")
+        files = _files(source)
+        sizes = _sizes(files)
+        home = _home(cell.stage_to)
+        folder = home / f"{_KEPT if cell.stage_keep else _OF_JOB}-{_digest(source, files)}"
+        _remove_left(home)
+        if folder not in self._locks:
+            self._locks[folder] = _locked(folder)
+        lock, made = self._locks[folder], False
+        while not _is_whole(folder, sizes):
+            # Nobody may read what is there while it is replaced, and only one copies.
+            if _exclusive(lock):
+                _copy(files, folder, sizes, cell.storage)
+                made = True
+            else:
+                time.sleep(_AGAIN)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        seconds = time.perf_counter() - begin
+        return Copy(folder, len(sizes), samples, sum(sizes.values()), seconds, made)
+
+
+def _row(copy: Copy) -> dict[str, int | float]:
+    return {"files": copy.files, "samples": copy.samples, "bytes": copy.bytes, "seconds": copy.seconds}
+
+
+def _home(stage_to: str) -> Path:
+    """The folder on this node that holds this user's staged sets."""
+    folder = os.path.expandvars(stage_to.replace("$TMPDIR", tempfile.gettempdir()))
+    if "$" in folder:
+        raise InputError(f"stage_to: {stage_to}: no such variable on the node; a folder there, or $TMPDIR, is expected")
+    home = Path(folder, f"stallpoint-staged-{os.getuid()}")
+    home.mkdir(parents=True, exist_ok=True)
+    return home
+
+
+def _files(source: Path) -> dict[str, Path]:
+    """Every file of the set by its name in the copy: those below `source`, and its index, which may lie elsewhere."""
+    index = kept_index(source)
+    return _below(source) | ({INDEX_FILE: index} if index else {})
+
+
+def _below(folder: Path) -> dict[str, Path]:
+    found = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    return {str(file.relative_to(folder)): file for file in sorted(found)}
+
+
+def _sizes(files: dict[str, Path]) -> dict[str, int]:
+    return {name: file.stat().st_size for name, file in files.items()}
+
+
+def _digest(source: Path, files: dict[str, Path]) -> str:
+    """Tells a set from others, and from what it was before it was changed."""
+    state = {name: (file.stat().st_size, file.stat().st_mtime_ns) for name, file in files.items()}
+    return hashlib.sha256(repr((os.path.realpath(source), state)).encode()).hexdigest()[:16]
+
+
+def _is_whole(folder: Path, sizes: dict[str, int]) -> bool:
+    return folder.is_dir() and _sizes(_below(folder)) == sizes
+
+
+def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: str) -> None:
+    """Copy all files; the folder appears when each of them has its size."""
+    for left in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed while it copied
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        with atomic(folder) as scratch:
+            for parent in {(scratch / name).parent for name in sizes} | {scratch}:
+                parent.mkdir(parents=True, exist_ok=True)
+            with ThreadPoolExecutor(COPYING) as pool:
+                for _ in pool.map(lambda name: shutil.copyfile(files[name], scratch / name), files):
+                    pass
+            if _sizes(_below(scratch)) != sizes:
+                raise InputError(f"storage {storage}: its files changed while it was staged; leave it alone meanwhile")
+    except InputError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL:
+            raise CannotRun(f"storage {storage} cannot be staged: {error}") from error
+        raise
+
+
+def _locked(folder: Path) -> int:
+    """The lock of a staged set, shared with others who use it."""
+    file = folder.with_name(folder.name + _LOCK)
+    while True:
+        lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):  # who had it before may have removed it
+            if os.fstat(lock).st_ino == file.stat().st_ino:
+                return lock
+        os.close(lock)
+
+
+def _exclusive(lock: int) -> bool:
+    """Whether nobody else uses it now; the lock is then this process's alone, and not its own at all otherwise."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _remove(folder: Path) -> None:
+    """Remove a staged set that is locked for this process alone, and half copies of it."""
+    for one in (folder, *folder.parent.glob(f".{folder.name}.*")):
+        shutil.rmtree(one, ignore_errors=True)
+    folder.with_name(folder.name + _LOCK).unlink(missing_ok=True)
+
+
+def _remove_left(home: Path) -> None:
+    """Remove what jobs left that were killed."""
+    for file in home.glob(f"{_OF_JOB}-*{_LOCK}"):
+        lock = _locked(file.with_suffix(""))
+        if _exclusive(lock):
+            _remove(file.with_suffix(""))
+        os.close(lock)

@@ -1,0 +1,140 @@
+"""The study's own scaling curves under the scaling laws, beside the DAG model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.statistics import (
+    INTERVAL,
+    LEAST_SCATTER,
+    NORMAL_INTERVAL,
+    REPLICATES,
+    Ensemble,
+    Reals,
+    columns,
+    unknown_ensemble,
+)
+from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.scaling.scaling_law_choice import Choice, choose, too_few, too_wide, would_tell
+from stallpoint.models.scaling.series_placement import PLACE, Places, Series
+
+FACTORS = {0.7: 0.25, 1.0: 0.4, 1.6: 0.25, 2.8: 0.1}
+"""How far the noise of a curve's points may be from what their ensembles say, all alike: probability. Few visits tell
+little of it, and one visit nothing (`statistics.UNKNOWN`)."""
+DRIFTS = {0.003: 0.2, 0.01: 0.25, 0.03: 0.25, 0.1: 0.2, 0.3: 0.1}
+"""Drift of a curve from the laws for each doubling: probability. Walls count for more than where laws extrapolate
+(`places.TAU`): one that is overlooked is a wrong answer here, not a wide interval."""
+
+_QUANTILES = (0.5, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
+_RATE = "samples_per_second"
+_UNKNOWN = unknown_ensemble()
+
+
+def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
+    """Rows of the rates table: every measured point of every curve."""
+    return [row for curve in curves for row in _measured(curve)]
+
+
+def scaling_laws(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
+    """Rows of the scaling_laws table: every law, and what was chosen, at every worker count of every curve."""
+    return [row for curve in curves for row in _curve_rows(curve)]
+
+
+def underlying(curve: ScalingCurve) -> dict[int, Reals]:
+    """Throughput at each measured worker count without the noise of its measurement: draws of its logarithm.
+
+    By worker count, [REPLICATES]; none where fewer than two were measured. Of two points their ensembles are all that
+    is known. Else all laws are fitted to the whole curve, each point as uncertain as its ensemble says; what is left
+    over is noise, or a drift away from the laws.
+    """
+    there = [curve.measured[ranks] for ranks in curve.known if curve.basis(ranks) == "measured"]
+    if len(there) < 2:
+        return {}
+    logs = np.log([one.point.global_batch / one.parts.iteration_time / one.point.ranks for one in there]).T
+    if len(there) == 2:
+        return {one.point.ranks: logs[1:, index] + np.log(one.point.ranks) for index, one in enumerate(there)}
+    ends = np.quantile(logs[1:], (_QUANTILES[1], _QUANTILES[2]), axis=0)
+    deviations = np.maximum((ends[1] - ends[0]) / NORMAL_INTERVAL, LEAST_SCATTER)
+    places = Places.of(pd.DataFrame([_place(one.point) for one in there]))
+    relative, once, nothing = np.round(logs[0] - logs[0, 0], 9), np.ones(len(there)), np.zeros(len(there))
+    series = Series(places, relative, deviations**2, once, nothing, float(logs[0, 0]), FACTORS, DRIFTS)
+    draws = choose(series, places).underlying(REPLICATES) + np.log(places.workers)
+    return {one.point.ranks: draws[:, index] for index, one in enumerate(there)}
+
+
+def _place(point: Point) -> dict[str, float]:
+    batch = float(point.worker_batch)
+    return {"workers": point.ranks, "workers_per_node": point.ranks / point.nodes, "batch_per_worker": batch}
+
+
+def _measured(curve: ScalingCurve) -> Iterator[dict[str, object]]:
+    for measured in curve.measured.values():
+        point = measured.point
+        name = "/".join(map(str, point.series))
+        if _usable(measured):
+            seconds = float(measured.parts.iteration_time[0])
+            yield {"series": name, **_place(point), _RATE: point.global_batch / seconds}
+
+
+def _usable(measured: Measured) -> bool:
+    """Whether the iteration time is a positive number."""
+    return 0 < float(measured.parts.iteration_time[0]) < np.inf
+
+
+def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
+    measured = pd.DataFrame(_measured(curve), columns=["series", *PLACE, _RATE])
+    points = [predicted.point for predicted in curve.predicted.values()]
+    wanted = Places.of(pd.DataFrame([_place(point) for point in points]))
+    counted = "nodes" if curve.per_node == 1 else "workers"
+    refusal = too_few([n for n, at in curve.measured.items() if _usable(at)], counted)
+    if refusal:
+        empty = np.full((3, len(points)), np.nan)
+        yield from _law_rows(curve, points, "chosen", float("nan"), empty, [refusal] * len(points))
+        return
+    choice = choose(Series.of(measured), wanted)
+    rates = _quantiles(choice.predict(wanted), wanted)
+    counts = sorted(int(ranks) for ranks in measured["workers"])
+    wide = too_wide(rates[1], rates[2])
+    rates[:, wide] = np.nan
+    notes = np.where(wide, would_tell(counts), choice.name)
+    yield from _law_rows(curve, points, "chosen", 1.0, rates, notes)
+    for name, weight, draws in _each(choice, wanted):
+        yield from _law_rows(curve, points, name, weight, _quantiles(draws, wanted), [""] * len(points))
+
+
+def _each(choice: Choice, wanted: Places) -> Iterator[tuple[str, float, Reals]]:
+    for fitted, weight in zip(choice.posteriors, choice.weights, strict=True):
+        yield fitted.model.law.name, float(weight), choice.of_law(fitted, wanted)
+
+
+def _quantiles(draws: Reals, wanted: Places) -> Reals:
+    """Median and ends of samples per second, [3, places]."""
+    return np.asarray(wanted.workers * np.exp(np.quantile(draws, _QUANTILES, axis=0)))
+
+
+def _law_rows(
+    curve: ScalingCurve, points: list[Point], law: str, weight: float, rate: Reals, notes: Iterable[str]
+) -> Iterator[dict[str, object]]:
+    for point, (value, low, high), note in zip(points, rate.T, notes, strict=True):
+        measured = curve.measured.get(point.ranks)
+        times = measured.parts.iteration_time if measured else _UNKNOWN
+        yield {
+            **point.labels(),
+            "law": law,
+            "weight": weight,
+            _RATE: value,
+            f"{_RATE}_low": low,
+            f"{_RATE}_high": high,
+            **columns(f"dag_{_RATE}", _rate(point, curve.predicted[point.ranks].parts.iteration_time)),
+            **columns(f"measured_{_RATE}", _rate(point, times)),
+            "note": str(note),
+        }
+
+
+def _rate(point: Point, seconds: Ensemble) -> Ensemble:
+    """Samples per second; not a number where an iteration of no time is predicted."""
+    return point.global_batch / np.where(seconds > 0, seconds, np.nan)

@@ -1,0 +1,1 @@
+"""Tables, columns and files: how records are written whole, sealed and read."""

@@ -1,0 +1,289 @@
+"""Which measured iterations something else disturbed, and what: another process, the hypervisor, a quota, the clock.
+
+A host shared with others may also be slow without a counter that says so: then the sentinel, the same work at both ends
+of every visit, takes longer than it usually does. It does not depend on what was measured in between, so leaving such
+visits out shifts no result.
+
+A network may stand still for seconds (a link that is cut, a switch that learns its routes anew), and no counter of a
+host says so. Such a standstill is told by the iteration's own communication. That must not shift results: what is left
+out for its time could be what is to be measured. So it has to be far beyond what communication's own scatter reaches
+(`STANDSTILL` times the cell's median: with a log-normal scatter of 50 %, two iterations of a million), and long on all
+ranks: where one rank computes, reads or decodes for longer, it is the others that wait, and its own communication is
+short. And where most visits to a cell have one, that is what the network is, and nothing is marked.
+
+A rank that waits for a CPU is not disturbed by that alone: on shared cores the ranks of a job, their communication
+threads and their readers wait for each other, and that is part of what is measured. Another process disturbs a rank as
+long as the rank waits and the other one runs, so by no more than the smaller of the two times. What a disturbance takes
+counts from `MATTERS` of an iteration on. Sensors that could not be read (NaN) find nothing.
+
+Counters that are shared by a kernel are coarse (`node_busy_error`), and iterations may be short. So their share of time
+is that of the shortest row of iterations around each one in which such an error is no more than `CERTAIN` of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+MATTERS = 0.05
+"""Share of an iteration's time: what takes less is lost among the differences that undisturbed iterations have."""
+CERTAIN = 0.2
+"""Largest error of a share of CPU time; shares found in shared counters must be above the error."""
+STEAL_ERROR = 0.02
+"""How far stolen time may be off: /proc/stat shows 10 ms at a time, of each CPU, at both ends (s)."""
+SLOWER_CLOCK = 0.1
+"""Clocks of one load differ by some percent as they follow the other cores' load; this is beyond."""
+SLOW = 1.2
+"""Sentinel over its usual time, mean of both ends of a visit, from which on the machine was slow; single ends vary by
+more, and undisturbed visits by less."""
+STANDSTILL = 10.0
+"""Exposed communication over its median in the cell, from which on the network stood still; congestion and waiting for
+other messages are below."""
+STANDSTILL_SECONDS = 1.0
+"""How much longer than that median it has to be, s: shorter ones may be a few retransmissions (TCP waits for 0.2 s
+before the first), and a cell of short messages has such scatter."""
+FEWEST_VISITS = 2
+"""Visits with an undisturbed iteration that have to be left of a cell; else it keeps all of them."""
+REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine", "standstill")
+OF_ONE_WORKER = ("network", "hardware", "worker_batch")
+"""Columns that tell points on one worker apart."""
+_GPU_SLOWS_DOWN = "Thermal|HwSlowdown|PowerBrake"
+_VISIT = ["cell", "visit"]
+_ALIKE = ["hardware", "kernel", "ranks", "threads"]
+"""Visits equal in these have the same sentinel: ranks that compute at once slow each other down."""
+
+_Reals: TypeAlias = npt.NDArray[np.float64]
+
+
+def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
+    """Why each row's iteration says nothing, of `REASONS`, joined by commas; empty where nothing disturbed its rank.
+
+    Rows have the columns of `measure.machine.sensors.between`, those of a visit (cell, visit, rank, kernel, threads,
+    cpus, node_busy_error), its sentinel (mean of the two `sentinels`), iteration, iteration_time and
+    exposed_communication.
+    """
+    time = _numbers(iterations, "iteration_time")
+    cpus, wanted = _cpus_and_threads(iterations)
+    used = np.maximum(1, np.minimum(cpus, wanted))
+    found = {
+        "another process": _another_process(iterations, time, np.maximum(0, cpus - wanted)),
+        # What a hypervisor or a quota takes of several CPUs it takes at the same time.
+        "steal": _shared(iterations, _numbers(iterations, "steal") / used, STEAL_ERROR) > MATTERS,
+        "quota": _quota(iterations, _numbers(iterations, "throttled") / used / time),
+        "throttled clock": _throttled_clock(iterations, cpus <= wanted),
+        "slow machine": _numbers(iterations, "sentinel") > SLOW,
+        "standstill": _standstill(iterations),
+    }
+    reasons = np.full(len(iterations), "", dtype=object)
+    for reason, applies in found.items():
+        reasons[applies & (reasons != "")] += ", "
+        reasons[applies] += reason
+    return pd.Series(reasons, index=iterations.index, dtype=object)
+
+
+def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
+    """The sentinel's products before and after each visit (columns of that name), over their median on visits alike."""
+    products = visits[["product_before", "product_after"]].astype(float)
+    alike: pd.Series[int] = visits.groupby(_ALIKE, dropna=False).ngroup()
+    ends = products.set_axis(["before", "after"], axis=1)
+    usual = pd.concat([ends["before"], ends["after"]]).groupby(pd.concat([alike, alike])).median()
+    return ends.div(alike.map(usual), axis=0)
+
+
+def together(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str]:
+    """For each row why its iteration says nothing on any rank: they wait for each other."""
+    which = [*_VISIT, "iteration"]
+    rows = iterations[which].assign(reason=reasons)
+    some = rows[rows["reason"] != ""]
+    joined = some.groupby(which)["reason"].agg(_union)
+    found = pd.MultiIndex.from_frame(iterations[which])
+    return pd.Series(joined.reindex(found).fillna("").to_numpy(dtype=object), index=iterations.index, dtype=object)
+
+
+def with_sentinel(visits: pd.DataFrame) -> pd.DataFrame:
+    """The table of visits with the column sentinel: mean of both ends, over what it usually takes on such visits."""
+    return visits.assign(sentinel=sentinels(visits).mean(axis=1))
+
+
+def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the disturbances table, by the table of iterations and that of visits `with_sentinel`.
+
+    All iterations of a cell are needed; there may be more visits than they are from.
+    """
+    key = [*_VISIT, "rank"]
+    watched = iterations[iterations["node_busy"].notna()]
+    of_visit = ["kernel", "cpus", "threads", "node_busy_error", "sentinel"]
+    rows = watched.merge(visits[[*key, *of_visit]], on=key, how="left")
+    rows = rows.assign(reason=together(rows, disturbed(rows)) if len(rows) else "")
+    steps = rows.drop_duplicates([*_VISIT, "iteration"])
+    good = steps[(steps["reason"] == "") & ~steps["warmup"].astype(bool)]
+    enough = good.groupby("cell")["visit"].nunique() >= FEWEST_VISITS
+    found = steps[steps["reason"] != ""][["cell", "hardware", "visit", "iteration", "reason"]]
+    return found.assign(left_out=found["cell"].isin(enough[enough].index))
+
+
+def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `frame` (iterations or layers) less those of iterations that are left out by the rows `found`."""
+    gone = found[found["left_out"].astype(bool)]
+    if gone.empty:
+        return frame
+    index = pd.MultiIndex.from_frame(gone[["cell", "iteration"]])
+    return frame[~pd.MultiIndex.from_frame(frame[["cell", "iteration"]]).isin(index)]
+
+
+def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """Iterations on one worker, and how many of them are among the rows `found`.
+
+    Columns are `OF_ONE_WORKER`, iterations and disturbed.
+    """
+    alone = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
+    which = ["cell", "iteration"]
+    hit = pd.MultiIndex.from_frame(alone[which]).isin(pd.MultiIndex.from_frame(found[which]))
+    of_points = alone.assign(disturbed=hit).groupby(list(OF_ONE_WORKER))["disturbed"]
+    return of_points.agg(iterations="size", disturbed="sum").reset_index()
+
+
+def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
+    """Cells whose statistics are those of disturbed iterations: more than half of what counts are rows of `found`."""
+    steps = without(iterations[~iterations["warmup"].astype(bool)], found)[["cell", "iteration"]].drop_duplicates()
+    hit = pd.MultiIndex.from_frame(steps).isin(pd.MultiIndex.from_frame(found[["cell", "iteration"]]))
+    share = pd.Series(hit, index=steps["cell"]).groupby(level=0).mean()
+    return frozenset(share[share > 0.5].index)
+
+
+def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
+    """CPU time of other processes on the CPUs of each row's rank during its iteration, s; may be off and below zero.
+
+    That is all time of threads there, less that of the job's own ranks, whose iterations are about the same time.
+    """
+    which = [*_VISIT, "iteration", "kernel"]
+    rows = iterations[which].assign(
+        cpus=_cpus(iterations), busy=_numbers(iterations, "node_busy"), own=_numbers(iterations, "process_time")
+    )
+    result = pd.Series(np.nan, index=iterations.index)
+    for cpus in rows["cpus"].unique():
+        mine = rows["cpus"] == cpus
+        there = rows[rows["cpus"].map({other: _meet(cpus, other) for other in rows["cpus"].unique()})]
+        times = there.assign(known=there["own"].notna()).groupby(which)
+        difference = rows[mine].groupby(which)["busy"].mean() - times["own"].sum().where(times["known"].all())
+        result[mine] = difference.reindex(pd.MultiIndex.from_frame(rows.loc[mine, which])).to_numpy()
+    return result
+
+
+def _another_process(iterations: pd.DataFrame, time: _Reals, spare: _Reals) -> npt.NDArray[np.bool_]:
+    """`spare`: CPUs that the job's threads leave free."""
+    threads = _numbers(iterations, "threads", 1)
+    error = _numbers(iterations, "node_busy_error", STEAL_ERROR)
+    share = _shared(iterations, np.asarray(foreign(iterations), dtype=np.float64), error)
+    waited = np.minimum(share, _numbers(iterations, "runnable_wait") / time)
+    # Of a team of threads the one that is watched may be the one that was left alone, and all wait for the others.
+    displaced = np.where((threads > 1) | np.isnan(waited), share - spare, 0)
+    return np.fmax(waited, displaced) > MATTERS
+
+
+def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
+    """A quota that slows a cell down in most of its visits is what the machine is; one that does at times disturbs."""
+    rank = ["cell", "rank"]
+    rows = iterations[[*_VISIT, "rank"]].assign(share=share)
+    usual = rows.groupby([*_VISIT, "rank"])["share"].mean().groupby(rank).median()
+    always = usual.reindex(pd.MultiIndex.from_frame(iterations[rank])).to_numpy() > MATTERS
+    return (share > MATTERS) & ~always
+
+
+def _standstill(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Communication that stood still on all ranks, in some visits to the cell but not in most."""
+    which = [*_VISIT, "iteration"]
+    rows = iterations[which].assign(exposed=_numbers(iterations, "exposed_communication"))
+    least = rows.groupby(which)["exposed"].min()
+    usual = least.groupby("cell").transform("median")
+    still = (least >= STANDSTILL * usual) & (least - usual >= STANDSTILL_SECONDS)
+    in_most = still.groupby(_VISIT).any().groupby("cell").transform("mean") > 0.5
+    found = still & ~in_most.reindex(pd.MultiIndex.from_frame(still.index.to_frame()[_VISIT])).to_numpy(dtype=np.bool_)
+    return found.reindex(pd.MultiIndex.from_frame(iterations[which])).to_numpy(dtype=np.bool_)
+
+
+def _throttled_clock(iterations: pd.DataFrame, all_used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """By the kernel's count or the GPU's reason, or a clock below the usual one; clocks of idle CPUs say nothing."""
+    clock = pd.Series(_numbers(iterations, "frequency"), index=iterations.index)
+    usual = clock.groupby([iterations["cell"], iterations["rank"]]).transform("median")
+    slow = (clock < (1 - SLOWER_CLOCK) * usual).to_numpy() & all_used
+    slow |= _numbers(iterations, "thermal_throttles") > 0
+    if "gpu_throttle" in iterations:
+        reasons = iterations["gpu_throttle"].astype(object).where(iterations["gpu_throttle"].notna(), "")
+        slow |= reasons.astype(str).str.contains(_GPU_SLOWS_DOWN).to_numpy(dtype=np.bool_)
+    return slow
+
+
+def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _Reals:
+    """Share of the time around each iteration that `taken` is, 0 where an error could be all of it; see the module."""
+    time = _numbers(iterations, "iteration_time")
+    error = np.broadcast_to(error, time.shape)
+    keys = [*_VISIT, "rank"]
+    group = iterations.groupby(keys, sort=False, dropna=False).ngroup().to_numpy()
+    order = np.lexsort((iterations["iteration"], group))
+    first = np.searchsorted(group[order], group[order], "left")
+    last = np.searchsorted(group[order], group[order], "right")
+    # A value that is lacking must not spoil those of other visits.
+    lacking = np.concatenate([[0], np.cumsum(np.isnan(taken[order]))])
+    sums = [np.concatenate([[0.0], np.cumsum(values[order])]) for values in (time, np.nan_to_num(taken))]
+    open_, width = np.arange(len(order)), 0
+    share = np.zeros(len(order))
+    while len(open_):
+        begin, end = np.maximum(open_ - width, first[open_]), np.minimum(open_ + width + 1, last[open_])
+        row, amount = (total[end] - total[begin] for total in sums)
+        allowed = error[order][open_]
+        enough = (row * CERTAIN >= allowed) | ((begin == first[open_]) & (end == last[open_]))
+        known = enough & (lacking[end] == lacking[begin])
+        share[open_[enough]] = np.where(known & (amount > allowed), amount / row, np.where(known, 0, np.nan))[enough]
+        open_, width = open_[~enough], width + 1
+    result = np.empty(len(order))
+    result[order] = share
+    return result
+
+
+def _cpus_and_threads(iterations: pd.DataFrame) -> tuple[_Reals, _Reals]:
+    """For each row how many CPUs its rank may run on, and how many threads of the job compute there."""
+    which = [*_VISIT, "iteration", "kernel"]
+    rows = iterations[which].assign(cpus=_cpus(iterations), threads=_numbers(iterations, "threads", 1))
+    wanted = pd.Series(0.0, index=iterations.index)
+    for cpus in rows["cpus"].unique():
+        mine = rows["cpus"] == cpus
+        there = rows[rows["cpus"].map({other: _meet(cpus, other) for other in rows["cpus"].unique()})]
+        threads = there.groupby(which)["threads"].sum()
+        wanted[mine] = threads.reindex(pd.MultiIndex.from_frame(rows.loc[mine, which])).to_numpy()
+    cpus_of = {text: float(len(members(text))) or np.inf for text in rows["cpus"].unique()}
+    return np.asarray(rows["cpus"].map(cpus_of), dtype=np.float64), np.asarray(wanted, dtype=np.float64)
+
+
+def _cpus(iterations: pd.DataFrame) -> pd.Series[str]:
+    """CPUs of each row's rank; where nothing says which, all ranks of a kernel share them."""
+    if "cpus" not in iterations:
+        return pd.Series("", index=iterations.index, dtype=object)
+    return iterations["cpus"].astype(object).where(iterations["cpus"].notna(), "")
+
+
+def _meet(one: str, other: str) -> bool:
+    return one == other or bool(members(one) & members(other))
+
+
+def members(cpus: str) -> frozenset[int]:
+    """The numbers in a list such as ``0-3,8``."""
+    ends = [part.split("-") for part in cpus.split(",") if part]
+    return frozenset(number for part in ends for number in range(int(part[0]), int(part[-1]) + 1))
+
+
+def _numbers(iterations: pd.DataFrame, column: str, default: float = np.nan) -> _Reals:
+    """A column as real numbers, `default` where it or its value is lacking."""
+    if column not in iterations:
+        return np.full(len(iterations), default)
+    values = pd.to_numeric(iterations[column]).to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isnan(values), default, values)
+
+
+def _union(reasons: Sequence[str]) -> str:
+    there = {one for text in reasons for one in text.split(", ")}
+    return ", ".join(reason for reason in REASONS if reason in there)

@@ -1,0 +1,198 @@
+"""How records become files: Parquet, written whole or not at all (`atomic`), and checked when read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stallpoint.errors import InputError
+from stallpoint.records.atomic import atomic
+from stallpoint.records.seal import is_damaged, seal
+from stallpoint.records.tables import SCHEMA_VERSION, TABLES, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Rows: TypeAlias = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+
+
+def to_arrow(table: Table, rows: Rows) -> pa.Table:
+    """Rows as an Arrow table of exactly the columns of `table`; `InputError` names a column that does not fit."""
+    if isinstance(rows, Sequence):
+        rows = {column.name: [row[column.name] for row in rows] for column in table.columns}
+    columns = rows.column_names if isinstance(rows, pa.Table) else list(rows)
+    expected = [column.name for column in table.columns]
+    if wrong := sorted(set(columns) ^ set(expected)):
+        raise InputError(f"table {table.name}: missing or unknown columns {wrong}")
+    if isinstance(rows, pa.Table):
+        return rows.select(expected).cast(table.schema)
+    return pa.table({name: rows[name] for name in expected}, schema=table.schema)
+
+
+def write(table: Table, rows: Rows, path: Path) -> None:
+    """Write `rows` to the Parquet file `path`, atomically."""
+    data = to_arrow(table, rows)
+    with atomic(path) as scratch:
+        _write_checked(data, scratch)
+
+
+def _write_checked(data: pa.Table, path: Path) -> None:
+    """Write a Parquet file in which a flipped bit is found when it is read."""
+    pq.write_table(data, path, compression="zstd")
+    seal(path)
+
+
+def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
+    """Write a cell's folder with one file for each table; the folder appears whole or not at all."""
+    data = {name: to_arrow(TABLES[name], rows) for name, rows in tables.items()}
+    with atomic(folder) as scratch:
+        scratch.mkdir()
+        for name, arrow in data.items():
+            _write_checked(arrow, scratch / f"{name}.parquet")
+
+
+_DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What reading damaged files ends in."""
+
+
+def open_file(
+    table: Table, path: Path, again: str = "delete it and run the cell again", needed: Collection[str] | None = None
+) -> pq.ParquetFile:
+    """Open a record; `InputError` says what is wrong with a file that is not one, and what to do (`again`).
+
+    It has exactly the columns of its table, or at least those `needed`.
+    """
+    try:
+        if is_damaged(path):
+            raise InputError(f"{path}: damaged, it is not what was written; {again}")
+        file = pq.ParquetFile(path)
+        types = {field.name: field.type for field in file.schema_arrow}
+        version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such record; {again}") from None
+    except _DAMAGE as error:
+        raise InputError(f"{path}: truncated or not a Parquet file ({error}); {again}") from None
+    if version != str(SCHEMA_VERSION):
+        raise InputError(f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}; {again}")
+    expected = {column.name: column.type for column in table.columns}
+    if wrong := sorted(set(types) ^ set(expected) if needed is None else set(needed) - set(types)):
+        raise InputError(f"{path}: no record of {table.name}: missing or unknown columns {wrong}; {again}")
+    if wrong := [f"{name} ({types[name]})" for name in expected if types.get(name, expected[name]) != expected[name]]:
+        raise InputError(f"{path}: no record of {table.name}: columns of another type {wrong}; {again}")
+    return file
+
+
+def read(table: Table, path: Path) -> pa.Table:
+    """The whole of one record as an Arrow table (``.to_pandas()`` for a data frame)."""
+    with open_file(table, path) as file:
+        return whole(file, path).select([column.name for column in table.columns])
+
+
+def whole(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of an open record; `InputError` names a file that cannot be read to its end."""
+    try:
+        return file.read(columns=columns)
+    except _DAMAGE as error:
+        raise InputError(f"{path}: damaged ({error}); delete it and run the cell again") from None
+
+
+def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
+    """The files of `table` in the given cell folders, in order; cells that could not run have none."""
+    return [file for folder in folders if (file := folder / f"{table.name}.parquet").exists()]
+
+
+def read_frames(
+    tables: Iterable[Table], files: Mapping[str, str | Path | Sequence[str | Path]]
+) -> dict[str, pd.DataFrame]:
+    """The given tables as data frames by name; `files` holds for each name a path, or several with parts of it."""
+
+    def frame(table: Table) -> pd.DataFrame:
+        given = files[table.name]
+        parts = [given] if isinstance(given, str | Path) else given
+        found: pd.DataFrame = pa.concat_tables([read(table, Path(part)) for part in parts]).to_pandas()
+        return found
+
+    return {table.name: frame(table) for table in tables}
+
+
+AT_ONCE = 200_000
+"""Rows of cells that are taken into memory together; a data frame has some hundred bytes for each."""
+_BATCH = 1 << 16
+
+
+def cells_at_once(
+    columns: Mapping[Table, Sequence[str] | None], files: Mapping[str, str | Path], cells: Iterable[str]
+) -> Iterator[dict[str, pd.DataFrame]]:
+    """Data frames with all rows of some cells at a time, about `AT_ONCE` of them, until all `cells` were taken.
+
+    `columns` says what is read of each table (None: all), `files` has their paths by name. Rows of a cell lie together,
+    and cells in the order of `cells`, as `collect` writes them; `InputError` names a file in which they do not.
+    """
+    with ExitStack() as open_:
+        readers = {
+            table.name: _OfCells(
+                open_.enter_context(open_file(table, Path(files[table.name]))), files[table.name], wanted
+            )
+            for table, wanted in columns.items()
+        }
+        taken = {name: [reader.none] for name, reader in readers.items()}
+        for cell in cells:
+            for name, reader in readers.items():
+                taken[name].append(reader.take(cell))
+            if sum(part.num_rows for parts in taken.values() for part in parts) >= AT_ONCE:
+                yield _frames(taken)
+                taken = {name: [reader.none] for name, reader in readers.items()}
+        for reader in readers.values():
+            reader.ended()
+        yield _frames(taken)
+
+
+def _frames(taken: Mapping[str, Sequence[pa.Table]]) -> dict[str, pd.DataFrame]:
+    return {name: pa.concat_tables(parts).to_pandas() for name, parts in taken.items()}
+
+
+class _OfCells:
+    """The rows of a table, a cell at a time."""
+
+    def __init__(self, file: pq.ParquetFile, path: str | Path, columns: Sequence[str] | None) -> None:
+        self._path = path
+        self._names = file.schema_arrow.names if columns is None else list(columns)
+        self.none = file.schema_arrow.empty_table().select(self._names)
+        self._batches = file.iter_batches(_BATCH, columns=self._names)
+        self._ahead: deque[tuple[str, pa.RecordBatch]] = deque()
+
+    def take(self, cell: str) -> pa.Table:
+        """All rows of `cell`, if it is the next one that has rows."""
+        rows = []
+        while self._next() == cell:
+            rows.append(self._ahead.popleft()[1])
+        return pa.Table.from_batches(rows).select(self._names) if rows else self.none
+
+    def ended(self) -> None:
+        """Raise `InputError` where rows are left."""
+        if cell := self._next():
+            raise InputError(f"{self._path}: rows of {cell} where none are expected; delete it, and it is made again")
+
+    def _next(self) -> str:
+        """The cell of the next rows; empty where there are none."""
+        while not self._ahead:
+            try:
+                batch = next(self._batches, None)
+            except _DAMAGE as error:
+                raise InputError(f"{self._path}: damaged ({error}); delete it, and it is made again") from None
+            if batch is None:
+                return ""
+            of_row = batch.column("cell").dictionary_encode()
+            places = of_row.indices.to_numpy()
+            edges = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
+            for first, last in pairwise(edges) if len(places) else ():
+                self._ahead.append((of_row[first].as_py(), batch.slice(first, last - first)))
+        return self._ahead[0][0]

@@ -1,0 +1,98 @@
+"""Amdahl's law with the fitted serial fractions (Keuper & Pfreundt, Fig. 12)."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import NoData, Tables, axes, marks, theme
+from stallpoint.report.charts.labels import compact, least, rows, with_interval
+from stallpoint.text import number
+
+NODES = [2**power for power in range(11)]
+MARKED = NODES[1::2]
+"""Where points stand on the curves, for their shape: they are calculated everywhere."""
+CELLS = "train cells with scaling: compute or strong"
+FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
+
+
+def speedup(serial_fraction: pd.Series[float], nodes: pd.Series[int]) -> pd.Series[float]:
+    """Amdahl's law, S(n) = 1 / (s + (1 - s) / n); Keuper & Pfreundt, section III-D."""
+    return 1 / (serial_fraction + (1 - serial_fraction) / nodes)
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """Curves of the law over node counts far beyond any measured one."""
+    fits = rows(tables, "amdahl", CELLS)
+    fits = fits[fits["serial_fraction"].notna()].sort_values(["network", "hardware"], kind="stable")
+    if fits.empty:
+        raise NoData(f"no {CELLS} at enough mini-batches or node counts for a fit")
+    fits = fits.assign(
+        panel=fits["network"] + " · " + fits["hardware"],
+        basis=fits["basis"].map(FITTED_TO),
+        shown=with_interval(fits, "serial_fraction"),
+        limit=[number(limit) for limit in fits["speedup_limit"]],
+    )
+    frame = _up_to_b(fits.merge(pd.Series(NODES, name="nodes"), how="cross"), tables)
+    # A larger serial fraction gives a smaller speedup: the ends of the interval change places.
+    frame = frame.assign(
+        value=speedup(frame["serial_fraction"], frame["nodes"]),
+        low=speedup(frame["serial_fraction_high"].fillna(frame["serial_fraction"]), frame["nodes"]),
+        high=speedup(frame["serial_fraction_low"].fillna(frame["serial_fraction"]), frame["nodes"]),
+    )
+    ends = zip(frame["value"], frame["low"], frame["high"], frame["layer_type"] == "all", strict=True)
+    frame = frame.assign(
+        gets=[number(value) + f" ({number(low)} to {number(high)})" * whole for value, low, high, whole in ends]
+    )
+    x, y = axes.nodes_x(frame), axes.ratio_y([1, frame["nodes"].max()], "speedup by Amdahl's law")
+    columns = ["panel", "layer_type", "series", "nodes", "basis", "value", "low", "high", "shown", "gets"]
+    columns += ["limit", "start"]
+    drawn = compact(pd.concat([frame, marks.ideal_rows(frame, "nodes")]), columns)
+    return marks.panels(_layers(frame, x, y), drawn)
+
+
+def _up_to_b(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """Node counts up to the largest mini-batch B that was measured: beyond, a worker has less than one sample."""
+    known = tables.get("layer_scaling")
+    if known is None or known.empty:
+        return frame
+    largest = known.groupby(["network", "hardware"])["worker_batch"].max().rename("largest").reset_index()
+    cut = frame.merge(largest, on=["network", "hardware"], how="left")
+    return cut[cut["nodes"] <= cut["largest"].fillna(NODES[-1])].drop(columns="largest")
+
+
+def finding(tables: Tables) -> str:
+    """The limit that the serial fraction of all layers sets, where it is lowest."""
+    fits = rows(tables, "amdahl", CELLS)
+    whole = fits[(fits["layer_type"] == "all") & (fits["basis"] == "compute") & fits["speedup_limit"].notna()]
+    if whole.empty:
+        return ""
+    worst = least(whole, "speedup_limit")
+    return (
+        f"{worst['network']}: {100 * worst['serial_fraction']:.1f} % of its compute time does not shrink with the "
+        f"mini-batch, which limits the speedup to {number(worst['speedup_limit'], 2)}"
+    )
+
+
+def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """Thin lines for the layer types, thick ones and the band for all layers, dotted where speedup was fitted."""
+    tips = marks.tips(
+        layer_type="layers", basis="fitted to", series="series", nodes="nodes", gets="speedup (90 % interval)",
+        shown="serial fraction (90 % interval)", limit="largest speedup",
+    )  # fmt: skip
+    dash = alt.StrokeDash(
+        "basis:N",
+        scale=alt.Scale(domain=list(FITTED_TO.values()), range=[theme.SOLID, theme.DOTTED]),
+        legend=alt.Legend(title="fitted to", symbolType="stroke", symbolSize=marks.DASH_SIZE),
+    )
+    fit = alt.Chart().encode(x=x, color=marks.colour(frame, "layer_type"), detail="series:N")
+    types = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type != 'all'")
+    whole = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type == 'all'")
+    return [
+        marks.ideal(x, y),
+        types.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash),
+        marks.points(types.transform_filter(f"indexof({MARKED}, datum.nodes) >= 0"), y),
+        marks.band(whole.transform_filter(f"datum.basis == '{FITTED_TO['compute']}'"), y),
+        whole.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash),
+        marks.hover(fit.transform_filter("datum.basis != 'ideal'"), y).encode(tooltip=tips),
+    ]

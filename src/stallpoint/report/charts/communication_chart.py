@@ -1,0 +1,79 @@
+"""Compute against communication time by nodes (Keuper & Pfreundt, Fig. 3)."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import NoData, Tables, axes, marks
+from stallpoint.report.charts.labels import AXES, arrange, at_place, compact, leading_first, least, most, rows
+from stallpoint.strategies.presets import NONE
+from stallpoint.text import number
+
+CELLS = "train cells with scaling strong or weak on two workers or more"
+COMPUTE = ("forward", "backward", "update")
+HIDDEN, EXPOSED = "hidden communication", "exposed communication"
+KINDS = ("compute", "communication")
+CROSSES = "▲"
+"""Stands above the first number of workers at which communication takes longer than compute."""
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """Bars of compute beside bars of communication, hidden and exposed on each other, for each number of workers."""
+    frame = leading_first(arrange(_times(tables), single=True), tables)
+    counted = axes.workers(frame)
+    frame = compact(
+        frame, ["panel", "ranks", "basis", "kind", "time", "value", "order", "top", "shown", "crosses", "lead"]
+    )
+    colour = marks.colour(frame, "time")
+    x, beside = marks.bars_x("ranks", counted), alt.XOffset("kind:N", sort=list(KINDS))
+    y = alt.Y("value:Q", title="time in one iteration [s]", axis=alt.Axis(format="~g"))
+    stacked = alt.Chart().encode(x=x, xOffset=beside, y=y, order="order:Q", detail="time:N")
+    tips = marks.tips(time="time", ranks=counted, basis="basis", shown="time")
+    layers = [
+        *marks.bars(stacked, colour, 0.9, tips),
+        alt.Chart().mark_text(style="row", dy=-9).encode(x=x, y=marks.at(y, "top"), text="crosses:N"),
+    ]
+    return marks.panels(layers, frame, independent_x=True, independent_y=True)
+
+
+def _times(tables: Tables) -> pd.DataFrame:
+    """A row for each kind of time of a point, as measured, or where nobody did as predicted; and the crossing."""
+    frame = rows(tables, "predictions", CELLS)
+    frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
+    was = frame["measured_iteration"].notna()
+    basis = was.map({True: "measured", False: "predicted"})
+    of = {name: frame[f"measured_{name}"].where(was, frame[f"predicted_{name}"])
+          for name in (*COMPUTE, "communication", "exposed_communication")}  # fmt: skip
+    compute = sum((of[name] for name in COMPUTE), pd.Series(0.0, index=frame.index))
+    exposed = of["exposed_communication"].clip(upper=of["communication"])
+    if not (of["communication"] > 0).any():
+        raise NoData(f"no {CELLS}")
+    above = of["communication"] > compute
+    curve = [frame[axis] for axis in AXES]
+    first = frame["ranks"].where(above).groupby(curve).transform("min")
+    crosses = (frame["ranks"] == first).map({True: CROSSES, False: ""})
+    none, unsaid = pd.Series(0.0, index=frame.index), pd.Series("", index=frame.index)
+    stacks = (
+        ("compute", KINDS[0], none, compute, unsaid),
+        (EXPOSED, KINDS[1], none, exposed, unsaid),
+        (HIDDEN, KINDS[1], exposed, of["communication"], crosses),
+    )
+    parts = [
+        frame.assign(time=name, kind=kind, basis=basis, order=i, top=high, value=high - low, crosses=said)
+        for i, (name, kind, low, high, said) in enumerate(stacks)
+    ]
+    times = pd.concat(parts)
+    times = times[times["value"].notna() & ((times["value"] > 0) | (times["crosses"] != ""))]
+    return times.assign(shown=[f"{number(seconds)} s" for seconds in times["value"]])
+
+
+def finding(tables: Tables) -> str:
+    """Where communication takes longer than compute, on the fastest curves; or that it never does."""
+    frame = leading_first(_times(tables), tables).query("lead")
+    crossing = frame[frame["crosses"] != ""]
+    if crossing.empty:
+        return f"Communication stays below compute up to {at_place(most(frame, 'ranks'))}"
+    first = least(crossing, "ranks")
+    predicted = " (predicted)" if first["basis"] == "predicted" else ""
+    return f"{first['network']}: communication takes longer than compute from {at_place(first)} on{predicted}"

@@ -1,0 +1,78 @@
+"""Validation accuracy against samples seen and against time, of networks that were trained to a target."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import Tables, marks, theme
+from stallpoint.report.charts.labels import FILTERS, compact, least, most, rows
+from stallpoint.text import number
+
+CELLS = "convergence cells"
+RUN = ["network", "hardware", "storage", "sync", "recipe", "nodes", "ranks", "batch", "trial", "seed"]
+SERIES = RUN[:-2]
+AGAINST = {"samples": "samples seen", "seconds": "seconds of training"}
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """Two panels for each network and hardware, a line for each run in the colour of its series."""
+    frame = _lines(tables)
+    frame = pd.concat([frame.assign(at=frame[name], of=words) for name, words in AGAINST.items()])
+    frame["panel"] = frame["network"] + " · " + frame["hardware"] + "\n" + frame["of"]
+    frame = frame.sort_values(["network", "hardware", "of", *RUN, "step"], kind="stable")
+    names = sorted(frame["series"].unique(), key=theme.natural)
+    colour = alt.Color(
+        "series:N", scale=theme.colours("series", names), legend=alt.Legend(title=None) if len(names) > 1 else None
+    )
+    drawn = compact(frame, [*FILTERS, "panel", "series", "run", "nodes", "at", "value", "shown"])
+    x = alt.X("at:Q", title=None, axis=alt.Axis(format="~s", grid=False))
+    y = alt.Y("value:Q", title="validation accuracy [%]", scale=alt.Scale(zero=False))
+    tips = marks.tips(**{"run": "run", "nodes:Q": "nodes", "shown": "accuracy", "at": "at"})
+    line = alt.Chart().mark_line(strokeWidth=1.2, opacity=0.8).encode(x=x, y=y, color=colour, detail="run:N")
+    points = marks.points(alt.Chart().encode(x=x, color=colour), y).encode(tooltip=tips)
+    return marks.panels([line, points], drawn, independent_x=True)
+
+
+def finding(tables: Tables) -> str:
+    """The best accuracy at the largest mini-batch beside that at the smallest, where they are farthest apart."""
+    frame = _lines(tables)
+    best = frame.groupby([*(axis for axis in RUN if axis != "trial")], as_index=False)["value"].max()
+    best = best.groupby(["network", "hardware", "recipe", "batch"], as_index=False)["value"].mean()
+    curves = best.sort_values("batch").groupby(["network", "hardware", "recipe"])
+    ends = pd.DataFrame({
+        "small": curves["batch"].first(), "large": curves["batch"].last(),
+        "first": curves["value"].first(), "last": curves["value"].last(),
+    }).reset_index()  # fmt: skip
+    ends = ends[ends["large"] > ends["small"]]
+    if ends.empty:
+        top = most(best, "value")
+        return f"{top['network']} reaches {number(top['value'], 3)} % at B = {top['batch']}"
+    at = least(ends.assign(gain=ends["last"] - ends["first"]), "gain")
+    accuracy = f"{number(at['last'], 3)} % at B = {at['large']}, {number(at['first'], 3)} % at {at['small']}"
+    return f"{at['network']}, {at['recipe']}: {accuracy}"
+
+
+def tuned(frame: pd.DataFrame, value: str) -> pd.DataFrame:
+    """The rows of each series' best trial: that with the highest mean over seeds of the runs' best `value`."""
+    best = frame.groupby(RUN)[value].max().groupby([*SERIES, "trial"]).mean().reset_index()
+    best = best.sort_values([*SERIES, value], ascending=[*[True] * len(SERIES), False], kind="stable")
+    return frame.merge(best.drop_duplicates(SERIES)[[*SERIES, "trial"]], on=[*SERIES, "trial"])
+
+
+def _lines(tables: Tables) -> pd.DataFrame:
+    """The evaluations of the best trials, each with its series: B, and whatever else varies."""
+    frame = tuned(rows(tables, "convergence", CELLS), "validation_accuracy")
+    several = (frame["ranks"] > frame["nodes"]).any()
+    units = {"storage": "", "sync": "", "recipe": "", "nodes": " nodes", **({"ranks": " workers"} if several else {})}
+    series = "B = " + frame["batch"].astype(str)
+    for axis, unit in units.items():
+        if frame[axis].nunique() > 1:
+            series = series + " · " + frame[axis].astype(str) + unit
+    accuracy = 100 * frame["validation_accuracy"]
+    return frame.assign(
+        series=series,
+        run=series + ", seed " + frame["seed"].astype(str),
+        value=accuracy,
+        shown=[f"{number(value, 3)} %" for value in accuracy],
+    )

@@ -1,0 +1,93 @@
+"""Where the time of an iteration goes, by workers."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import Tables, axes, marks
+from stallpoint.report.charts.labels import AXES, arrange, at_place, compact, leading_first, most, rows, with_interval
+from stallpoint.strategies.presets import NONE
+
+CELLS = "train cells with scaling strong or weak"
+WRITTEN = 0.08
+"""Parts of at least this share of the highest bar have their percentage written in them."""
+COLUMNS = ["panel", "ranks", "part", "basis", "value", "percent", "low", "high", "shown", "written"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """Stacked seconds of the iteration, one bar for each number of workers; parts that never take time are left out."""
+    frame = rows(tables, "critical_path", CELLS)
+    frame = frame[(frame["sync"] != NONE) & (frame.groupby("part")["share"].transform("max") > 0)]
+    frame = leading_first(arrange(frame, single=True), tables)
+    counted = axes.workers(frame)
+    colour = marks.colour(frame, "part")
+    frame = _stacked(frame, list(colour["scale"]["domain"]))
+    x = marks.bars_x("ranks", counted)
+    y = alt.Y("bottom:Q", title="time of an iteration [s]", axis=alt.Axis(format="~g"))
+    bars = alt.Chart().encode(x=x, y=y, y2="top:Q")
+    width = marks.bar_width(frame, "ranks")
+    tips = marks.tips(part="part", ranks=counted, basis="basis", shown="time (90 % interval)", percent="share [%]")
+    layers = [
+        *marks.bars(bars, colour, width, tips),
+        alt.Chart().mark_rule(style="interval", xOffset=alt.expr("datum.shift")).encode(
+            x=x, y=marks.at(y, "low_end"), y2="high_end:Q"
+        ),
+        *(
+            alt.Chart().mark_text(style=style).encode(x=x, y=marks.at(y, "middle"), text="written:N")
+            for style in ("halo", "written")
+        ),
+    ]  # fmt: skip
+    placed = ["bottom", "top", "middle", "low_end", "high_end", "shift", "lead"]
+    return marks.panels(layers, compact(frame, [*COLUMNS, *placed]), independent_x=True, independent_y=True)
+
+
+def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
+    """`frame` with where each part's bar begins and ends, in the order of `parts`, and where its interval stands.
+
+    The interval of a part stands around the upper end of its bar, beside those of its neighbours.
+    """
+    order = frame["part"].map(parts.index)
+    frame = frame.assign(order=order, first=range(len(frame)))
+    frame = frame.sort_values(["panel", "ranks", "order"], kind="stable")
+    top = frame.groupby(["panel", "ranks"])["seconds"].cumsum()
+    highest = top.groupby(frame["panel"]).transform("max")
+    large = frame["seconds"] >= WRITTEN * highest
+    known = frame["seconds_low"].notna() & (frame["seconds"] >= WRITTEN / 4 * highest)
+    percent = frame["share"] * 100
+    stacked = frame.assign(
+        value=frame["seconds"],
+        low=frame["seconds_low"],
+        high=frame["seconds_high"],
+        percent=percent,
+        shown=with_interval(frame, "seconds", "s"),
+        written=[f"{share:.0f} %" if shown else "" for share, shown in zip(percent, large, strict=True)],
+        bottom=top - frame["seconds"],
+        top=top,
+        middle=top - frame["seconds"] / 2,
+        low_end=(top - frame["seconds"] + frame["seconds_low"]).where(known),
+        high_end=(top - frame["seconds"] + frame["seconds_high"]).where(known),
+        shift=[4 * (i % 3 - 1) for i in frame["order"]],
+    )
+    return stacked.sort_values("first", kind="stable")
+
+
+def finding(tables: Tables) -> str:
+    """The cause outside computing with the largest share of an iteration, on the most workers of each fastest curve."""
+    frame = rows(tables, "critical_path", CELLS)
+    frame = leading_first(frame[frame["sync"] != NONE], tables)
+    frame = frame[frame["lead"] & (frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max"))]
+    waits = frame[frame["cause"].isin(["communication", "training data", "straggling", "pipeline bubble"])]
+    if waits.empty:
+        return ""
+    shares = (
+        waits.groupby(["network", "hardware", "ranks", "workers_per_node", "basis", "cause"], sort=False)["share"]
+        .sum()
+        .reset_index()
+    )
+    worst = most(shares, "share")
+    several = frame["hardware"].nunique() > 1
+    place = f"{worst['network']} on {worst['hardware']}" if several else worst["network"]
+    predicted = " (predicted)" if worst["basis"] == "predicted" else ""
+    takes = f"{worst['cause']} takes {100 * worst['share']:.0f} % of each iteration"
+    return f"{place}: {takes} at {at_place(worst)}{predicted}"

@@ -1,0 +1,95 @@
+"""Share of an iteration spent waiting for training data, by storage (Keuper & Pfreundt, Fig. 13)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.models.answers.feeding import BUSY
+from stallpoint.report.charts import NoData, Tables, axes, marks, theme
+from stallpoint.report.charts.labels import arrange, at_place, compact, estimate, least, rows
+from stallpoint.text import number
+
+CELLS = "train cells with scaling strong or weak"
+FLAT = 1.0
+"""Where no curve waits longer than this [% of its iteration], one panel holds them all."""
+STARVING = 100 * (1 - BUSY)
+"""Workers that wait longer [% of the iteration] are not kept busy."""
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A series for each storage over the workers: as measured, and as predicted without a point's own cells."""
+    bases = {"measured": "utilisation", "predicted": "predicted_utilisation"}
+    known = pd.concat([_share(tables, basis, name) for basis, name in bases.items()])
+    measured = known[known["basis"] == "measured"]
+    if measured.empty:
+        raise NoData(f"no {CELLS}")
+    frame = by_storage(known)
+    counted = axes.workers(frame)
+    flat = bool(measured["high"].max() < FLAT)
+    if flat:
+        frame["panel"] = "all curves"
+    limit = frame[["panel", "network", "hardware"]].drop_duplicates().assign(basis="limit", value=STARVING)
+    frame = compact(
+        pd.concat([frame, limit]),
+        [
+            "panel", "storage", "ranks", "worker_batch", "basis", "value", "low", "high", "shown", "wait", "network",
+            "curve",
+        ],
+    )  # fmt: skip
+    x = axes.ranks_x(known)
+    top = 1.0 if flat else min(100.0, max(measured["high"].max(), known["value"].max(), STARVING) * 1.05)
+    y = alt.Y("value:Q", title="data wait [% of iteration]", scale=alt.Scale(domain=[0, top]))
+    colour = marks.colour(known, "storage")
+    base = marks.only("measured").encode(x=x, color=colour)
+    tips = marks.tips(
+        storage="storage", ranks=counted, worker_batch="b [samples]", shown="share (90 % interval)", wait="wait"
+    )
+    curve = alt.Detail(["network:N", "curve:N"])
+    line = marks.only("predicted").mark_line(clip=True).encode(x=x, y=y, color=colour, detail=curve)
+    layers = [
+        marks.only("limit").mark_rule(style="zero", clip=True).encode(y=y),
+        line.encode(strokeDash=alt.value(theme.DASHED)),
+        marks.error_bars(base, y),
+        marks.points(base, y).encode(tooltip=tips),
+    ]
+    return marks.panels(layers, frame)
+
+
+def by_storage(frame: pd.DataFrame) -> pd.DataFrame:
+    """`frame` with a ``panel`` for each curve but its storage, which stays for the colour; and ``curve``."""
+    arranged = arrange(frame.assign(name=frame["storage"], storage=""), single=True)
+    return arranged.assign(storage=arranged["name"], curve=arranged["panel"])
+
+
+def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
+    """Shares in %, what the utilisation in the column `name` leaves; predictions stand beside measurements, too."""
+    frame = rows(tables, "feeding", CELLS)
+    frame = frame[frame[name].notna() & ((frame["basis"] == "measured") | (basis == "predicted"))]
+    ends = {"": name, "_low": f"{name}_high", "_high": f"{name}_low"}
+    shares = frame.assign(**{f"share{end}": 1 - frame[of] for end, of in ends.items()}, basis=basis)
+    iteration = frame["busy_time"] / frame["utilisation"]
+    wait = [f"{number(seconds)} s" for seconds in shares["share"] * iteration]
+    return estimate(shares.assign(wait=wait), "share", "%", scale=100)
+
+
+def finding(tables: Tables) -> str:
+    """From which workers on training starves; else the longest wait, and where."""
+    frame = rows(tables, "feeding", CELLS)
+    frame = frame[frame["utilisation"].notna()]
+    if frame.empty:
+        return ""
+    starving = frame[frame["utilisation_high"] < BUSY]
+    measured = frame[frame["basis"] == "measured"]
+    if len(starving):
+        first: Any = least(starving, "ranks")
+        waits = f"workers wait {100 * (1 - first['utilisation']):.0f} % of each iteration"
+        told = "" if first["basis"] == "measured" else ", as predicted"
+        return f"{first['network']} from {first['storage']} starves from {at_place(first)} on: {waits}{told}"
+    if 100 * (1 - measured["utilisation_low"].min()) < FLAT:
+        return f"Workers wait for training data in less than {FLAT:.0f} % of any iteration: it costs nothing here"
+    worst: Any = least(measured, "utilisation")
+    where = f"{worst['network']} from {worst['storage']}"
+    return f"{where}: workers wait {100 * (1 - worst['utilisation']):.0f} % of each iteration at {at_place(worst)}"

@@ -1,0 +1,165 @@
+"""Frames as charts need them: panel and series labels, numbers as text, few digits.
+
+A chart has one *panel* for each combination of all that varies but the preset, and in a panel one *series* for each
+preset, which has its colour and shape in every chart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.records.tables import SERIES
+from stallpoint.report.charts import NoData, Tables
+from stallpoint.strategies.presets import NONE
+from stallpoint.study.workers import place_in_words
+from stallpoint.text import number
+
+AXES = tuple(column.name for column in SERIES)
+FILTERS = ("network", "hardware", "storage")
+"""Axes by which readers of the report choose what is shown."""
+PANEL_AXES = ("network", "hardware", "scaling")
+APART = ("storage", "batch", "prefetch", "workers_per_node")
+"""Axes that, where they vary, panels are named by: colours are for presets."""
+
+
+def rows(tables: Tables, name: str, cells: str) -> pd.DataFrame:
+    """A copy of the table; raises `NoData` that asks for `cells` when it is empty or absent."""
+    frame = tables.get(name)
+    if frame is None or frame.empty:
+        raise NoData(f"no {cells} (table {name} is empty)")
+    return frame.copy()
+
+
+def text_of(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
+    """The values of one axis as a reader says them: ``wfbp``, ``prefetch 2``, ``B = 256``."""
+    if axis == "batch":
+        symbol = frame["scaling"].map({"strong": "B = "}).fillna("b = ")
+        return symbol + frame["batch"].astype(str)
+    if axis == "prefetch":
+        return ("prefetch " + frame["prefetch"].astype(str)).where(frame["prefetch"] > 0, "no prefetch")
+    if axis == "workers_per_node":
+        several = frame[axis].map({1: " worker per node"}).fillna(" workers per node")
+        return frame[axis].astype(str) + several
+    return frame[axis].astype(str) + (" scaling" if axis == "scaling" else "")
+
+
+def label(frame: pd.DataFrame, axes: list[str]) -> pd.Series[str]:
+    """One text for each row from the given axes, joined by a dot; one worker on every node is not worth saying."""
+    told = [axis for axis in axes if axis != "workers_per_node" or (frame[axis] > 1).any()]
+    texts = [text_of(frame, axis) for axis in told]
+    joined = pd.Series("", index=frame.index)
+    for i, text in enumerate(texts):
+        joined = joined + (" · " if i else "") + text
+    return joined
+
+
+def varies(frame: pd.DataFrame, axis: str) -> bool:
+    """Whether an axis takes several values; a batch only counts within one way of scaling."""
+    if axis == "batch":
+        return bool((frame.groupby("scaling")["batch"].nunique() > 1).any())
+    return bool(frame[axis].nunique() > 1)
+
+
+def arrange(frame: pd.DataFrame, *, single: bool = False) -> pd.DataFrame:
+    """`frame` with the columns ``panel`` (two lines) and ``series``; `single`: a panel for each curve."""
+    apart = [axis for axis in (*APART, *(["sync"] if single else [])) if varies(frame, axis)]
+    first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *apart])
+    panelled = frame.assign(panel=first + "\n" + second, series=frame["sync"])
+    return panelled.sort_values([*AXES, "ranks"], kind="stable")
+
+
+def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> list[str]:
+    """Texts such as ``1.83 (1.71 to 1.95)`` for the estimate `name`, for tooltips."""
+    suffix = f" {unit}" if unit else ""
+    texts = []
+    for value, low, high in zip(frame[name], frame[f"{name}_low"], frame[f"{name}_high"], strict=True):
+        interval = "" if pd.isna(low) or pd.isna(high) else f" ({number(low * scale)} to {number(high * scale)})"
+        texts.append(number(value * scale) + suffix + interval)
+    return texts
+
+
+def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> pd.DataFrame:
+    """`frame` with the estimate `name` as ``value``, ``low``, ``high`` (times `scale`) and ``shown`` (its text).
+
+    Rows without a value are left out; where an interval is not known, it is the value itself.
+    """
+    known = frame[frame[name].notna()]
+    value = known[name] * scale
+    return known.assign(
+        value=value,
+        low=(known[f"{name}_low"] * scale).fillna(value),
+        high=(known[f"{name}_high"] * scale).fillna(value),
+        shown=with_interval(known, name, unit, scale),
+    )
+
+
+def compact(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Only what the chart reads, real numbers at five significant digits: small specs, equal on every machine.
+
+    The axes by which readers of the report choose rows stay too, where the frame has them.
+    """
+    kept = frame[[*columns, *(name for name in FILTERS if name in frame and name not in columns)]].copy()
+    for column in kept.select_dtypes("float"):
+        kept[column] = [float(f"{value:.5g}") for value in kept[column]]
+    return kept.reset_index(drop=True)
+
+
+def at_place(row: Any) -> str:
+    """Where a row of a curve is, in words: ``4 nodes``, or ``8 workers (2 nodes)``."""
+    return place_in_words(int(row["ranks"]), int(row["workers_per_node"]))
+
+
+def most(frame: pd.DataFrame, column: str) -> Any:
+    """The row with the largest value in a column; the first of several."""
+    return frame.sort_values(column, ascending=False, kind="stable").iloc[0]
+
+
+def least(frame: pd.DataFrame, column: str) -> Any:
+    """The row with the smallest value in a column; the first of several."""
+    return frame.sort_values(column, kind="stable").iloc[0]
+
+
+def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """`frame` with ``lead``: whether its curve is the fastest of its network and hardware; those rows come first.
+
+    The fastest is the one with the most samples per second on any number of workers that was measured, as on the cards
+    of the report; where none was measured, on any that is predicted.
+    """
+    curves = frame[list(AXES)].drop_duplicates()
+    known = tables.get("predictions")
+    if known is not None and len(known):
+        known = known[known["sync"] != NONE]
+        bases = ["measured", "predicted"]
+        rates = {basis: known["global_batch"] / known[f"{basis}_iteration"] for basis in bases}
+        fastest = known.assign(**rates).groupby(list(AXES))[bases].max().reset_index()
+        curves = curves.merge(fastest, on=list(AXES), how="left")
+        curves = curves.sort_values(bases, ascending=False, kind="stable", na_position="last")
+    leads = curves.drop_duplicates(["network", "hardware"])[list(AXES)].assign(lead=True)
+    marked = frame.merge(leads, on=list(AXES), how="left")
+    marked["lead"] = marked["lead"].notna()
+    return marked.sort_values("lead", ascending=False, kind="stable")
+
+
+NEARBY = ["near_low", "near_high", "named"]
+"""Columns of the band around the diagonal, and of the names of points far from it."""
+FAR = 0.25
+"""A prediction that is this far off is named in the chart."""
+ENDS = [f"{name}{end}" for name in ("measured", "predicted") for end in ("", "_low", "_high")]
+"""Columns of a time as measured and as predicted, with the ends of their intervals."""
+
+
+def against_measured(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows with `ENDS` [s] and ``error``, and what is said of them: basis, series, shown and found times, off."""
+    return frame.assign(
+        basis="measured",
+        series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
+        shown=with_interval(frame, "predicted", "s"),
+        found=with_interval(frame, "measured", "s"),
+        off=[f"{error:+.1%}" for error in frame["error"]],
+        named=[
+            f"{network}, n = {ranks}" if abs(error) > FAR else ""
+            for network, ranks, error in zip(frame["network"], frame["ranks"], frame["error"], strict=True)
+        ],
+    )

@@ -1,0 +1,77 @@
+"""What the three charts of compute time at falling mini-batch share."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import NoData, Tables, axes, marks, theme
+from stallpoint.report.charts.labels import compact, estimate, rows
+from stallpoint.text import number
+
+CELLS = "train cells with scaling: compute"
+RING = theme.RED
+"""Colour of the ring around a disturbed point."""
+AS_ON = "as on n nodes"
+"""Title of the column that `as_on_nodes` adds."""
+
+
+def layer_scaling(tables: Tables, *, all_layers: bool) -> pd.DataFrame:
+    """The table with a panel for each network and hardware: the rows of all layers together, or of each type."""
+    frame = rows(tables, "layer_scaling", CELLS)
+    frame = frame[(frame["layer_type"] == "all") == all_layers]
+    if frame.empty:
+        raise NoData(f"no {CELLS}")
+    panel = frame["network"] + " · " + frame["hardware"]
+    return frame.assign(panel=panel).sort_values(["network", "hardware", "worker_batch"], kind="stable")
+
+
+SMALL = 0.02
+"""Layer types with less of the compute time, at every mini-batch, are too small to be told apart."""
+
+
+def small_together(frame: pd.DataFrame) -> pd.DataFrame:
+    """Shares (``value``) with the `SMALL` layer types of each panel as one, ``other``."""
+    small = frame.groupby(["panel", "layer_type"])["share"].transform("max") < SMALL
+    keys = ["panel", "network", "hardware", "worker_batch"]
+    others = frame[small].groupby(keys, sort=False)["value"].sum().reset_index()
+    shown = [f"{number(share)} %" for share in others["value"]]
+    named = others.assign(layer_type="other", shown=shown, low=others["value"], high=others["value"])
+    # A type that is called so already is one of them.
+    kept = frame[~small]
+    clash = kept["layer_type"] == "other"
+    return pd.concat([kept[~clash], kept[clash].assign(layer_type="other layers"), named])
+
+
+def falling_batch(frame: pd.DataFrame, field: str, title: str, *, bands: bool) -> alt.FacetChart:
+    """Speedup curves over the mini-batch, a colour for each `field`, with bands or error bars, and the ideal line.
+
+    Without bands lines are as wide as their part of the time. Points of a `frame` with ``disturbed`` are ringed.
+    """
+    curves = as_on_nodes(estimate(frame, "speedup").assign(basis="measured", series=frame[field]))
+    ideal = marks.ideal_rows(curves, "worker_batch", falling=True)
+    x = axes.batch_x(curves)
+    y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], "speedup over the largest b")
+    drawn = pd.concat([axes.clipped(curves, y), ideal])
+    columns = ["panel", field, "worker_batch", "basis", "value", "low", "high", "shown", "n", "start", "share"]
+    rings = "disturbed" in drawn and bool(drawn["disturbed"].notna().any())
+    drawn = compact(drawn, [*columns, *(["disturbed"] if rings else [])])
+    measured = marks.only("measured").encode(x=x, color=marks.colour(curves, field))
+    tips = marks.tips(**{field: title}, worker_batch="b [samples]", n=AS_ON, shown="speedup (90 % interval)")
+    intervals = marks.band(measured, y) if bands else marks.error_bars(measured, y)
+    line = measured.mark_line().encode(y=y)
+    if not bands:
+        weight = alt.Scale(domain=[0, 1], range=[0.8, 7])
+        line = measured.mark_trail().encode(y=y, size=alt.Size("share:Q", scale=weight, legend=None))
+    layers = [marks.ideal(x, y), intervals, line, marks.points(measured, y).encode(tooltip=tips)]
+    if rings:
+        ring = measured.transform_filter("datum.disturbed").mark_point(filled=False, size=220, strokeWidth=1.6)
+        said = marks.tips(worker_batch="b [samples]", disturbed="disturbed iterations")
+        layers.append(ring.encode(y=y, shape=alt.value("circle"), color=alt.value(RING), tooltip=said))
+    return marks.panels(layers, drawn)
+
+
+def as_on_nodes(frame: pd.DataFrame) -> pd.DataFrame:
+    """`frame` with ``n``: among how many workers the panel's largest mini-batch is split where b is left of it."""
+    largest = frame.groupby("panel")["worker_batch"].transform("max")
+    return frame.assign(n=[number(share) for share in largest / frame["worker_batch"]])

@@ -1,0 +1,93 @@
+"""The most memory of training against the mini-batch, and what a worker may use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.terms.peaks import BESIDE_BATCH
+from stallpoint.report.charts import NoData, Tables, axes, marks, theme
+from stallpoint.report.charts.labels import compact, estimate, rows, text_of, varies, with_interval
+from stallpoint.strategies.presets import NONE
+from stallpoint.text import number
+
+KEY = [*BESIDE_BATCH, "memory"]
+CELLS = "train cells"
+GIB = 2.0**-30
+GRID = 25
+"""Points of a predicted line."""
+FARTHEST = 4
+"""Lines end at so many times the largest measured b at most, that what was measured can be seen."""
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A panel for each network, hardware and memory, a series for each preset."""
+    measured = _measured(tables)
+    limits = rows(tables, "largest_batch", CELLS).pipe(_arranged)
+    limits = limits[limits["panel"].isin(measured["panel"])]
+    lines: pd.DataFrame = pd.concat([_line(row, measured) for _, row in limits.iterrows()])
+    available = limits[limits["available"].notna()].groupby("panel", as_index=False).first()
+    x = axes.counts_x(measured, "worker_batch", "mini-batch of one worker, b [samples]", beyond=lines["worker_batch"])
+    every = [*axes.reach(measured), *lines["value"], *(available["available"] * GIB)]
+    y = axes.log10_y(every, "most memory [GiB]")
+    limit = available.assign(basis="available", value=available["available"] * GIB)
+    frame = pd.concat([axes.clipped(measured, y), lines, limit])
+    frame = compact(
+        frame, ["panel", "series", "sync", "worker_batch", "basis", "value", "low", "high", "shown", "parts"]
+    )
+    colour, shape = marks.by_preset(measured)
+    base = marks.only("measured").encode(x=x, color=colour)
+    tips = marks.tips(series="preset", worker_batch="b [samples]", shown="(90 % interval)", parts="of it")
+    layers = [
+        marks.only("available").mark_rule(style="zero").encode(y=y),
+        marks.only("predicted")
+        .mark_line()
+        .encode(x=x, y=y, color=colour, detail="series:N", strokeDash=alt.value(theme.DASHED)),
+        marks.error_bars(base, y),
+        marks.points(base, y, shape).encode(tooltip=tips),
+    ]
+    return marks.panels(layers, frame)
+
+
+def _measured(tables: Tables) -> pd.DataFrame:
+    frame = estimate(rows(tables, "memory", CELLS), "peak", "GiB", GIB)
+    names = ("process", "weights", "gradients", "optimiser", "rest")
+    sizes = (frame[list(names)] * GIB).to_dict("records")
+    parts = [", ".join(f"{name} {number(size)}" for name, size in row.items() if size > 0) for row in sizes]
+    return _arranged(frame.assign(basis="measured", parts=parts))
+
+
+def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
+    """`frame` with panel and series, in the order of both."""
+    first = frame["network"] + " · " + frame["hardware"]
+    panel = first + "\n" + frame["memory"] + " memory · " + text_of(frame, "prefetch")
+    if varies(frame, "workers_per_node"):
+        panel = panel + " · " + frame["workers_per_node"].astype(str) + " workers a node"
+    series = frame["sync"].where(frame["sync"] != NONE, "one worker")
+    series = series.where(frame["shards"] == 1, series + ", " + frame["shards"].astype(str) + " shards")
+    return frame.assign(panel=panel, series=series).sort_values(KEY, kind="stable")
+
+
+def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
+    """Fixed + slope · b, from the smallest measured b to the largest that fits; nothing where that is not known."""
+    here = measured[(measured[KEY] == row[KEY]).all(axis=1)]["worker_batch"]
+    if here.empty or pd.isna(row["fixed"]):
+        return measured.iloc[:0]
+    largest = here.max() if pd.isna(row["largest_batch"]) else min(row["largest_batch"], FARTHEST * here.max())
+    b = np.geomspace(here.min(), largest, GRID)
+    value = (row["fixed"] + row["slope"] * b) * GIB
+    return pd.DataFrame({**row.to_dict(), "worker_batch": b, "value": value, "basis": "predicted"})
+
+
+def finding(tables: Tables) -> str:
+    """The largest mini-batch that fits, of the training where it is smallest."""
+    frame = rows(tables, "largest_batch", CELLS)
+    known = frame[frame["largest_batch"].notna()].sort_values("largest_batch", kind="stable")
+    if known.empty:
+        raise NoData("no largest mini-batch is known")
+    row = known.iloc[0]
+    told = with_interval(known.iloc[:1], "largest_batch")[0]
+    return f"{row['network']} on {row['hardware']}: b up to {told} fits ({row['basis']})"

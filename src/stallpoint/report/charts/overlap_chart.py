@@ -1,0 +1,163 @@
+"""One real iteration on a time axis, all ranks (Shi et al., section IV: wait-free back-propagation)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import NoData, Tables, marks, theme
+from stallpoint.report.charts.labels import AXES, at_place, compact, label, rows, with_interval
+from stallpoint.text import number
+
+CHOICE = ["network", "hardware", "sync"]
+POINT = [*AXES, "nodes", "ranks"]
+WIDTH, ROW_HEIGHT = 680, 17
+FINEST = 0.004
+"""Layers are drawn together until their bar has this share of the iteration."""
+CELLS = "train cells on two workers or more whose layers were timed"
+END = "end of the backward pass"
+LANES = ["computing", "communicating"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """Bars of one run at a time, which a menu selects: for each network, hardware and preset that on most workers."""
+    of_rank = dict(iter(rows(tables, "median_layers", CELLS).groupby(["cell", "rank"])))
+    bars = []
+    for _, row in _runs(tables).iterrows():
+        place = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": f"rank {row['rank']}"}
+        found = of_rank.get((row["cell"], row["rank"]))
+        bars += [place | bar for bar in _bars(row, found)] if found is not None else []
+    if not bars:
+        raise NoData(f"no {CELLS}")
+    frame = pd.DataFrame(bars)
+    frame = frame.assign(
+        start=1e3 * frame["start"],
+        end=1e3 * frame["end"],
+        shown=[f"{number(1e3 * a)} to {number(1e3 * b)} ms" for a, b in zip(frame["start"], frame["end"], strict=True)],
+    )
+    frame = compact(frame, ["panel", "rank", "lane", "task", "what", "start", "end", "shown", "size"])
+    menu = _menu(list(dict.fromkeys(frame["panel"])))
+    return _chart(frame).transform_filter("datum.panel == overlap_run").add_params(menu)
+
+
+def _chart(frame: pd.DataFrame) -> alt.FacetChart:
+    ranks = sorted(frame["rank"].unique(), key=theme.natural)
+    base = alt.Chart().encode(
+        x=alt.X("start:Q", title="time since the first rank began the iteration [ms]"),
+        y=alt.Y("rank:N", sort=ranks, title=None),
+        yOffset=alt.YOffset("lane:N", scale=alt.Scale(domain=LANES, paddingInner=0.12)),
+    )
+    bars = (
+        base.transform_filter(f"datum.task != '{END}'")
+        .mark_bar(style="piece")
+        .encode(
+            x2="end:Q",
+            color=marks.colour(frame[frame["task"] != END], "task"),
+            tooltip=marks.tips(rank="rank", task="task", what="what", shown="from, to", size="gradients"),
+        )
+    )
+    ends = base.transform_filter(f"datum.task == '{END}'").mark_tick(style="mark", thickness=2, bandSize=ROW_HEIGHT)
+    height = alt.Step(ROW_HEIGHT, **{"for": "offset"})
+    chart = alt.layer(bars, ends, data=frame).properties(width=WIDTH, height=height)
+    header = alt.Header(labelAnchor="start", labelExpr="split(datum.value, '\\n')")
+    return chart.facet(alt.Facet("panel:N", title=None, header=header))
+
+
+def _menu(runs: list[str]) -> alt.Parameter:
+    """The run shown: the first one, or another through a menu of the web page."""
+    labels = [run.split("\n")[0] for run in runs]
+    bind = alt.binding_select(options=runs, labels=labels, name="run: ") if len(runs) > 1 else alt.Undefined
+    return alt.param(name="overlap_run", value=runs[0], bind=bind)
+
+
+def _runs(tables: Tables) -> pd.DataFrame:
+    """The ranks of every run in the order of the menu, with the run's heading."""
+    frame = rows(tables, "median_iterations", CELLS).sort_values(
+        [*CHOICE, "rank"], ascending=[True, True, False, True], kind="stable"
+    )
+    return frame.assign(panel=_headings(frame, tables))
+
+
+def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
+    """Which run it is, which iteration of how many, and what communicating costs, where that was measured."""
+    place, series = label(chosen, CHOICE[:2]), label(chosen, [axis for axis in AXES if axis not in CHOICE[:2]])
+    which = [
+        f"\niteration {iteration:.0f} of visit {visit:.0f}: {number(1e3 * wall)} ms, the median of {many:.0f}"
+        for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "of"]].to_numpy().tolist()
+    ]
+    where = [at_place(run) for _, run in chosen.iterrows()]
+    return place + ": " + series + " · " + where + which + _costs(tables, chosen)
+
+
+def _costs(tables: Tables, chosen: pd.DataFrame) -> pd.Series[str]:
+    """What communicating costs each run; empty where training without it was not measured."""
+    costs = tables.get("hidden_communication")
+    if costs is None or costs.empty:
+        return pd.Series("", index=chosen.index)
+    at = chosen[POINT].merge(costs, on=POINT, how="left").set_index(chosen.index)
+    words = zip(with_interval(at, "cost", "s"), with_interval(at, "isolated", "s"), strict=True)
+    said = pd.Series(
+        [f"\ncommunicating costs {cost}, its isolated messages take {isolated}" for cost, isolated in words],
+        chosen.index,
+    )
+    return said.where(at["cost"].notna(), "")
+
+
+def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
+    """One rank's iteration: what it computed and sent, with start and end [s] on the axis of all ranks."""
+    began = float(row["start"])
+    at = began
+    passes = (("data wait", "data_wait"), ("host to device", "host_to_device"), ("forward pass", "forward"))
+    for task, column in passes:
+        yield _bar(LANES[0], task, task, at, at + row[column])
+        at += row[column]
+    ended = at + row["backward"]
+    yield from _backward(layers, at, ended, FINEST * row["iteration_time"])
+    yield _bar(LANES[0], END, END, ended, ended)
+    updated = began + row["iteration_time"] - row["update"]
+    yield _bar(LANES[0], "update", "update", updated, updated + row["update"])
+    sent = layers[layers["all_reduce_end"].notna() & (layers["gradient_bytes"] > 0)]
+    message = sent["message"].where(sent["message"] >= 0, sent["layer_index"])
+    for _, of in sent.groupby(message):
+        size = f"{number(of['gradient_bytes'].sum() / 1e6)} MB"
+        start, end = began + of["all_reduce_start"].min(), began + of["all_reduce_end"].max()
+        yield _bar(LANES[1], "all-reduce", _names(list(of["layer"])), start, end, size)
+
+
+def _backward(layers: pd.DataFrame, start: float, ended: float, finest: float) -> Iterator[dict[str, object]]:
+    """The backward pass of the layers, last first, as recorded; small ones together, none beyond its end."""
+    names: list[str] = []
+    at = end = start
+    ordered = layers.sort_values("layer_index", ascending=False)
+    for name, seconds in zip(ordered["layer"], ordered["backward"].fillna(0.0), strict=True):
+        names.append(name)
+        end = min(end + seconds, ended)
+        if end - at >= finest:
+            yield _bar(LANES[0], "backward pass", _names(names), at, end)
+            names, at = [], end
+    if names:
+        yield _bar(LANES[0], "backward pass", _names(names), at, end)
+
+
+def _names(layers: list[str]) -> str:
+    return layers[0] if len(layers) == 1 else f"{layers[0]} to {layers[-1]}"
+
+
+def _bar(lane: str, task: str, what: str, start: float, end: float, size: str = "") -> dict[str, object]:
+    return {"lane": lane, "task": task, "what": what, "start": start, "end": end, "size": size}
+
+
+def finding(tables: Tables) -> str:
+    """How much of its communication the iteration that is drawn first does not hide."""
+    chosen = _runs(tables)
+    first = chosen[chosen["panel"] == chosen["panel"].iloc[0]]
+    sending, exposed = first["communication"].mean(), first["exposed_communication"].mean()
+    if not sending > 0:
+        return ""
+    run = first.iloc[0]
+    return (
+        f"{run['network']}, {run['sync']} on {at_place(run)}: of {number(1e3 * sending, 2)} ms of communication "
+        f"{100 * exposed / sending:.0f} % is exposed, the rest runs beside the backward pass"
+    )

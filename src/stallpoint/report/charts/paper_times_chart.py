@@ -1,0 +1,32 @@
+"""Compute against communication time from published parameters (Keuper & Pfreundt, Fig. 3)."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import Tables, axes, marks, theme
+from stallpoint.report.charts.labels import compact, rows
+from stallpoint.text import number
+
+FIGURE = 3
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """Seconds of one iteration by nodes: compute for each mini-batch, communication, and where the two cross."""
+    frame = rows(tables, "paper_figures", "published parameters")
+    frame = frame[frame["figure"] == FIGURE]
+    panel = frame["network"] + " · " + frame["hardware"].str.upper()
+    frame = frame.assign(panel=panel, at=[number(nodes) for nodes in frame["crossing_ranks"]])
+    compute = frame.assign(time="compute, B = " + frame["global_batch"].astype(str), value=frame["compute"])
+    traffic = frame.assign(time="communication", value=frame["communication"]).drop_duplicates(["panel", "nodes"])
+    times = pd.concat([compute, traffic])
+    # One node does not communicate; zero has no place on a logarithmic axis.
+    times = times[times["value"] > 0].assign(shown=lambda rows: [f"{number(value)} s" for value in rows["value"]])
+    drawn = compact(times.assign(basis="published"), ["panel", "time", "global_batch", "nodes", "value", "shown", "at"])
+    x, y = axes.nodes_x(drawn), axes.log10_y(drawn["value"], "time in one iteration [s]")
+    tips = marks.tips(time="time", global_batch="B", nodes="nodes", shown="time", at="crosses communication at n")
+    scale = theme.colours("paper time", drawn["time"].unique())
+    colour = alt.Color("time:N", scale=scale, legend=alt.Legend(title=None, symbolOpacity=1))
+    line = alt.Chart().encode(x=x, y=y, color=colour, tooltip=tips)
+    return marks.panels([line.mark_line(), marks.points(line, y)], drawn)

@@ -1,0 +1,45 @@
+"""Predicted against measured iteration time (Shi et al., Fig. 4)."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from stallpoint.report.charts import NoData, Tables, axes, marks
+from stallpoint.report.charts.labels import ENDS, NEARBY, against_measured, at_place, compact, most, rows
+
+NAMES = {"measured": "measured", "held_out": "predicted"}
+"""Iteration times of the table that are compared, and what they are called here."""
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """One point for each combination that was both predicted and measured, a panel for each hardware."""
+    frame = rows(tables, "predictions", "train cells")
+    counted = axes.workers(frame)
+    renamed = {f"{of}_iteration{end}": f"{to}{end}" for of, to in NAMES.items() for end in ("", "_low", "_high")}
+    frame = frame.rename(columns=renamed)
+    frame = frame[frame["predicted"].notna() & frame["measured"].notna()]
+    if frame.empty:
+        raise NoData("no train cells whose layers, all-reduce and storage were all measured")
+    frame = against_measured(frame).assign(panel=frame["hardware"])
+    for name in ("predicted", "measured"):
+        for end in ("low", "high"):
+            frame[f"{name}_{end}"] = frame[f"{name}_{end}"].fillna(frame[name])
+    x, y, drawn = marks.agreement(frame, " iteration", "s")
+    tips = marks.tips(
+        network="network", series="series", ranks=counted, found="measured (90 % interval)",
+        shown="predicted (90 % interval)", off="prediction off by",
+    )  # fmt: skip
+    drawn = compact(drawn, ["panel", "network", "series", "ranks", "basis", *ENDS, "shown", "found", "off", *NEARBY])
+    return marks.panels(marks.compared(frame, x, y, tips), drawn)
+
+
+def finding(tables: Tables) -> str:
+    """How far off the model is in the middle, and where it is worst."""
+    errors = rows(tables, "predictions", "train cells").dropna(subset="error")
+    if errors.empty:
+        return ""
+    worst = most(errors.assign(off=errors["error"].abs()), "off")
+    return (
+        f"Predictions are {100 * errors['error'].abs().median():.0f} % off in the median, most for {worst['network']} "
+        f"({worst['sync']}) at {at_place(worst)}: {100 * worst['error']:+.0f} %"
+    )

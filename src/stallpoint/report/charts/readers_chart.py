@@ -1,0 +1,83 @@
+"""Readers that keep a worker busy, by storage."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.models.answers.feeding import BUSY
+from stallpoint.report.charts import NoData, Tables, axes, marks, theme
+from stallpoint.report.charts.data_share_chart import CELLS, by_storage
+from stallpoint.report.charts.labels import at_place, compact, estimate, most, rows, with_interval
+from stallpoint.text import number
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A series for each storage over the workers, and a line at the readers ahead that a worker has, if any."""
+    known = _known(tables)
+    frame = by_storage(known)
+    counted = axes.workers(frame)
+    has = frame.loc[frame["prefetch"] > 0, ["panel", "network", "hardware", "readers"]].drop_duplicates()
+    has = has.assign(basis="has", value=has["readers"])
+    frame = compact(
+        pd.concat([frame, has]),
+        [
+            "panel", "storage", "ranks", "worker_batch", "basis", "value", "low", "high", "shown", "reads", "computes",
+            "has", "curve",
+        ],
+    )  # fmt: skip
+    x = axes.ranks_x(known)
+    y = axes.log10_y([*axes.reach(known), *has["value"]], "readers needed by each worker")
+    frame = frame.assign(low=frame["low"].clip(*y["scale"]["domain"]), high=frame["high"].clip(*y["scale"]["domain"]))
+    colour = marks.colour(known, "storage")
+    every = alt.Chart().transform_filter("datum.basis != 'has'")
+    base = marks.only("measured").encode(x=x, color=colour)
+    tips = marks.tips(
+        storage="storage", ranks=counted, worker_batch="b [samples]", shown="readers needed (90 % interval)",
+        has="readers of a worker", reads="one reader takes", computes="the worker computes",
+    )  # fmt: skip
+    line = every.mark_line().encode(x=x, y=y, color=colour, detail="curve:N", strokeDash=alt.value(theme.DASHED))
+    layers = [
+        marks.only("has").mark_rule(style="zero").encode(y=y),
+        line,
+        marks.error_bars(base, y),
+        marks.points(base, y).encode(tooltip=tips),
+    ]
+    return marks.panels(layers, frame)
+
+
+def _known(tables: Tables) -> pd.DataFrame:
+    """Rows of feeding with what is needed, above nothing: a logarithmic axis has no 0."""
+    frame = rows(tables, "feeding", CELLS)
+    frame = estimate(frame[frame["readers_needed"] > 0], "readers_needed")
+    if frame.empty:
+        raise NoData(f"no {CELLS} whose reading is known")
+    return frame.assign(
+        reads=with_interval(frame, "read_time", "s"), computes=with_interval(frame, "busy_time", "s"),
+        has=frame["readers"].astype(str).where(frame["prefetch"] > 0, "none, it reads in line"),
+    )  # fmt: skip
+
+
+def finding(tables: Tables) -> str:
+    """Where most readers are missing, as measured, or what would do where workers that read in line starve."""
+    frame = _known(tables)
+    frame = frame[frame["basis"] == "measured"]
+    if frame.empty:
+        return ""
+    ahead = frame["prefetch"] > 0
+    lacking = frame[ahead & (frame["readers_needed_low"] > frame["readers"])]
+    if len(lacking):
+        worst: Any = most(lacking.assign(missing=lacking["readers_needed"] / lacking["readers"]), "missing")
+        needs = f"{number(worst['readers_needed'], 2)} readers for b = {worst['worker_batch']}"
+        where = f"{worst['network']} from {worst['storage']} needs {needs} on each worker"
+        return f"{where} at {at_place(worst)}, and has {worst['readers']}"
+    starving = frame[~ahead & (frame["utilisation_high"] < BUSY)]
+    if len(starving):
+        worst = most(starving, "readers_needed")
+        enough = math.ceil(worst["readers_needed"])
+        would = f"{enough} reader{'s' if enough > 1 else ''} ahead would keep a worker busy at {at_place(worst)}"
+        return f"{worst['network']} from {worst['storage']} reads in line; {would}"
+    return "Every worker is fed by the readers that it has"

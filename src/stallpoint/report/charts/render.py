@@ -1,0 +1,144 @@
+"""Charts to files: HTML that opens without network, SVG, PDF and PNG, each written whole or not at all."""
+
+from __future__ import annotations
+
+import textwrap
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import altair as alt
+import pandas as pd
+import pikepdf
+import vl_convert as vlc
+
+from stallpoint.errors import InputError
+from stallpoint.records.atomic import atomic
+from stallpoint.report.charts import ALL, CHARTS, NoData, Tables, journal, theme
+from stallpoint.report.charts.web_page import VEGA_LITE, empty_page, page
+
+# Altair guesses types of every column, also of those whose type an encoding states, and warns where it cannot.
+warnings.filterwarnings("ignore", message="I don't know how to infer vegalite type")
+
+Spec: TypeAlias = dict[str, Any]
+"""A chart as Vega-Lite JSON."""
+
+
+def spec(name: str, tables: Tables) -> Spec:
+    """The chart `name` without title and theme, or a text in its place that says what is missing.
+
+    Its description, the alternative text of the picture, says what the chart is and what it found.
+    """
+    chart = ALL[name]
+    made, said = drawn(lambda: chart.draw(tables)), chart.finding(tables)
+    described = f"{chart.title}. {said}." if said else f"{chart.title}."
+    return {**made, "description": described, "usermeta": {**made.get("usermeta", {}), "finding": said}}
+
+
+def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
+    """What `draw` returns, or a text in its place that says what is missing."""
+    try:
+        chart = draw()
+    except NoData as reason:
+        chart = note(f"Nothing to draw: {reason}.").properties(usermeta={"missing": str(reason)})
+    return to_spec(chart)
+
+
+def missing(chart: Spec) -> str:
+    """Why there is nothing in the chart; empty where there is something."""
+    return str(chart.get("usermeta", {}).get("missing", ""))
+
+
+def finding(chart: Spec) -> str:
+    """What a chart of the registry shows; empty where it says nothing."""
+    return str(chart.get("usermeta", {}).get("finding", ""))
+
+
+def leading(chart: Spec) -> Spec:
+    """The chart with the panels that lead, where some do: those of the fastest curves."""
+    rows = [row for rows in chart["datasets"].values() for row in rows]
+    panels = {row["panel"] for row in rows if row.get("lead")}
+    if not panels or "facet" not in chart or panels == {row.get("panel") for row in rows}:
+        return chart  # several charts side by side show every curve
+    kept = {name: [row for row in rows if row.get("panel") in panels] for name, rows in chart["datasets"].items()}
+    sort = [name for name in chart["facet"]["sort"] if name in panels]
+    return {**chart, "datasets": kept, "facet": {**chart["facet"], "sort": sort}}
+
+
+def to_spec(chart: alt.TopLevelMixin) -> Spec:
+    """A chart as Vega-Lite."""
+    # Altair refuses more than 5,000 rows as a rule; rows here are aggregates, whose number the study sets.
+    with alt.data_transformers.enable("default", max_rows=None):
+        whole = chart.to_dict()
+    datasets = {name: list(map(_known, rows)) for name, rows in whole["datasets"].items()}
+    return {**whole, "datasets": datasets}
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    """What a row holds: JSON has no NaN, and what is missing need not be said."""
+    return {name: value for name, value in row.items() if value is not None and value == value}
+
+
+def note(text: str) -> alt.Chart:
+    """A small chart that is nothing but text."""
+    lines = textwrap.wrap(text, 56)
+    mark = alt.Chart(pd.DataFrame({"text": [" "]})).mark_text(style="note", align="left", baseline="top", lineHeight=18)
+    chart: alt.Chart = mark.encode(text=alt.value(lines), x=alt.value(0), y=alt.value(0))
+    return chart.properties(width=520, height=20 + 18 * len(lines), view=alt.ViewConfig(stroke=None))
+
+
+FORMATS = ("html", "svg", "pdf", "png")
+"""What a chart is written as."""
+DOTS_PER_INCH = 300
+
+
+def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
+    """Write the chart `name` to the `files`, by format."""
+    chart = spec(name, tables)
+    write(chart, finding(chart) or ALL[name].title, files)
+
+
+def render_all(tables: Tables, folder: Path) -> None:
+    """Write every chart of a study to `folder`, each from its own of the `tables`.
+
+    A chart that cannot be drawn leaves the others alone: a file ``NAME.error`` says why.
+    """
+    for name, chart in CHARTS.items():
+        own = {table: tables[table] for table in chart.tables if table in tables}
+        try:
+            render(name, own, {format: folder / f"{name}.{format}" for format in FORMATS})
+        except (InputError, OSError):  # of the file system, not of this chart
+            raise
+        except Exception as error:
+            said = f"error: chart {name} cannot be drawn: {type(error).__name__}: {error}\n"
+            (folder / f"{name}.error").write_text(f"{traceback.format_exc()}{said}", encoding="utf-8")
+
+
+def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
+    """Write a chart as a web page with its title (libraries embedded) and, as `journal` draws it, as SVG, PDF, PNG.
+
+    The page has every panel, the pictures those of the fastest curves. A chart of nothing is a page without libraries.
+    `files` holds a path for each of `FORMATS`. Two runs with equal charts write equal files, byte for byte.
+    """
+    themed = {**chart, "title": title, "config": theme.config()}
+    printed = journal.svg(leading(chart), VEGA_LITE)
+    content = {
+        "html": (empty_page(title, missing(chart)) if missing(chart) else page(themed, title)).encode(),
+        "svg": journal.in_points(printed).encode(),
+        "pdf": _in_order(vlc.svg_to_pdf(printed)),
+        "png": vlc.svg_to_png(printed, scale=DOTS_PER_INCH / 72),
+    }
+    for name in FORMATS:
+        with atomic(files[name]) as scratch:
+            scratch.write_bytes(content[name])
+
+
+def _in_order(pdf: bytes) -> bytes:
+    """The same PDF with its objects in an order of their own: that of the converter changes from run to run."""
+    written = BytesIO()
+    with pikepdf.open(BytesIO(pdf)) as document:
+        document.save(written, static_id=True)
+    return written.getvalue()

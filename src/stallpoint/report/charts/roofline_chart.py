@@ -1,0 +1,106 @@
+"""Rate of each layer in training against its arithmetic intensity, below what the machine can do (roofline)."""
+
+from __future__ import annotations
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.terms.matrix_products import in_precision, machine
+from stallpoint.report.charts import NoData, Tables, axes, marks
+from stallpoint.report.charts.labels import compact, rows
+from stallpoint.text import number
+
+CELLS = "train cells on one worker whose layers were timed"
+PASSES = 3
+"""Forward pass, and in the backward pass the gradients of input and weights: as many multiply-adds each."""
+LEAST_SHARE = 5.0
+"""Layer types with less of the compute time [%] are not worth a title."""
+POINT = ["network", "hardware", "worker_batch", "layer", "layer_type"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A point for each layer with matrix products, at the largest mini-batch; lines where a machine's were measured."""
+    frame = _layers(tables)
+    roofs = _roofs(tables, frame)
+    scale_x, axis_x = axes.log10([*frame["intensity"], *roofs["intensity"]])
+    scale_y, axis_y = axes.log10([*frame["value"], *roofs["value"]])
+    x = alt.X("intensity:Q", title="multiply-adds · 2 for each byte of weights [FLOP/B]", scale=scale_x, axis=axis_x)
+    y = alt.Y("value:Q", title="achieved [GFLOP/s]", scale=scale_y, axis=axis_y)
+    colour = marks.colour(frame, "layer_type")
+    drawn = compact(
+        pd.concat([frame, roofs]),
+        ["panel", "layer", "layer_type", "basis", "intensity", "value", "share", "shown", "time"],
+    )
+    size = alt.Size("share:Q", scale=alt.Scale(range=[15, 400], domain=[0, 100]), legend=None)
+    tips = marks.tips(layer="layer", layer_type="type", shown="rate", time="time", share="of the compute time [%]")
+    layers = [
+        marks.only("ceiling").mark_line(style="ideal", clip=True).encode(x=x, y=y),
+        marks.points(marks.only("measured").encode(x=x, color=colour), y).encode(size=size, tooltip=tips),
+    ]
+    return marks.panels(layers, drawn)
+
+
+def _layers(tables: Tables) -> pd.DataFrame:
+    """Intensity and rate of every layer that multiplies matrices, at the largest mini-batch of one worker."""
+    timed, known = rows(tables, "layer_times", CELLS), rows(tables, "network_layers", "networks that were described")
+    timed = timed[timed["ranks"] == 1]
+    timed = timed[timed["worker_batch"] == timed.groupby(["network", "hardware"])["worker_batch"].transform("max")]
+    seconds = (
+        timed.assign(seconds=timed["forward"] + timed["backward"]).groupby(POINT)["seconds"].median().reset_index()
+    )
+    known = known.drop_duplicates(["network", "layer"])[["network", "layer", "gradient_bytes", "multiply_adds"]]
+    frame = seconds.merge(known, on=["network", "layer"])
+    whole = seconds.groupby(["network", "hardware"])["seconds"].sum().rename("whole").reset_index()
+    frame = frame.merge(whole, on=["network", "hardware"])
+    frame = frame[(frame["multiply_adds"] > 0) & (frame["gradient_bytes"] > 0) & (frame["seconds"] > 0)]
+    if frame.empty:
+        raise NoData(f"no {CELLS}")
+    work = 2.0 * frame["multiply_adds"] * frame["worker_batch"]
+    rate = PASSES * work / frame["seconds"] / 1e9
+    return frame.assign(
+        panel=frame["network"] + " · " + frame["hardware"] + ", b = " + frame["worker_batch"].astype(str),
+        basis="measured",
+        intensity=work / frame["gradient_bytes"],
+        value=rate,
+        share=100 * frame["seconds"] / frame["whole"],
+        shown=[f"{number(one)} GFLOP/s" for one in rate],
+        time=[f"{number(1e3 * one)} ms" for one in frame["seconds"]],
+    )
+
+
+def _roofs(tables: Tables, frame: pd.DataFrame) -> pd.DataFrame:
+    """The lower of bandwidth times intensity and peak, in each panel whose hardware measured both."""
+    places = frame[["panel", "network", "hardware"]].drop_duplicates()
+    at = np.geomspace(frame["intensity"].min(), frame["intensity"].max(), 60)
+    found = []
+    for hardware, sgemm in _products(tables).items():
+        if (known := machine(sgemm)) is not None:
+            ridge = known.peak / known.bandwidth
+            bend = np.unique(np.append(at, np.clip(ridge, at[0], at[-1])))
+            roof = pd.DataFrame({"intensity": bend, "value": np.minimum(known.peak, bend * known.bandwidth) / 1e9})
+            found.append(places[places["hardware"] == hardware].merge(roof.assign(basis="ceiling"), how="cross"))
+    empty = pd.DataFrame(columns=["panel", "intensity", "value", "basis"])
+    return pd.concat(found) if found else empty.astype({"intensity": float, "value": float})
+
+
+def _products(tables: Tables) -> dict[str, pd.DataFrame]:
+    sgemm, runs = tables.get("sgemm"), tables.get("runs")
+    if sgemm is None or runs is None or sgemm.empty:
+        return {}
+    return {str(name): of for name, of in in_precision(sgemm, runs).groupby("hardware")}
+
+
+def finding(tables: Tables) -> str:
+    """The layer type furthest below the measured peak, of those that take time."""
+    frame = _layers(tables)
+    peaks = {name: known.peak / 1e9 for name, of in _products(tables).items() if (known := machine(of))}
+    frame = frame[frame["hardware"].isin(peaks)]
+    if frame.empty:
+        return "Peak and memory bandwidth were not measured here: no ceiling is drawn"
+    work = frame.assign(work=frame["value"] * frame["seconds"])
+    sums = work.groupby(["network", "hardware", "layer_type"])[["work", "seconds", "share"]].sum()
+    sums = sums[sums["share"] >= min(LEAST_SHARE, sums["share"].max())]
+    part = (sums["work"] / sums["seconds"]) / [peaks[hardware] for _, hardware, _ in sums.index]
+    network, _, kind = part.idxmin()
+    return f"{network}: {kind} layers reach {100 * part.min():.0f} % of the measured peak"

@@ -1,0 +1,108 @@
+"""Speedup of matrix products at falling mini-batch (Keuper & Pfreundt, Fig. 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from stallpoint.report.charts import NoData, Tables, axes, marks
+from stallpoint.report.charts.labels import compact, estimate, rows
+from stallpoint.report.charts.layer_scaling import AS_ON, as_on_nodes
+from stallpoint.text import number
+
+REFERENCE, LAYERS, OUTLIER = "reference", "layers", "outlier"
+FEW = 4
+"""So many layers of one type have a line each; of more a band holds the middle 80 %, and as many outliers are named."""
+PLACE = ["panel", "network", "hardware", "worker_batch"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """For each layer type a band and the median, or named lines of a few layers and outliers; the reference product."""
+    curves = _curves(tables)
+    drawn = pd.concat([curves[curves["layer"] == REFERENCE], *_told(curves)])
+    drawn = as_on_nodes(drawn)
+    ideal = marks.ideal_rows(drawn, "worker_batch", falling=True)
+    x = axes.batch_x(drawn)
+    y = axes.ratio_y([*axes.reach(drawn), ideal["value"].max()], "speedup over the largest b")
+    columns = ["panel", "layer", "layer_type", "worker_batch", "basis", "value", "low", "high", "shown", "rate", "n"]
+    frame = compact(pd.concat([axes.clipped(drawn, y), ideal]), [*columns, "named", "start"])
+    curve = alt.Chart().encode(x=x, color=marks.colour(drawn, "layer_type"), detail="layer:N")
+    every, reference, outlier = (
+        curve.transform_filter(f"datum.basis == '{basis}'") for basis in (LAYERS, REFERENCE, OUTLIER)
+    )
+    names = alt.Chart().transform_filter(f"datum.basis == '{OUTLIER}'").mark_text(style="row", align="right", dx=-5)
+    tips = marks.tips(layer="layer", worker_batch="b [samples]", n=AS_ON, shown="speedup", rate="rate")
+    layers = [
+        marks.ideal(x, y),
+        marks.band(every, y),
+        every.mark_line(strokeWidth=2).encode(y=y),
+        marks.hover(every, y).encode(tooltip=tips),
+        outlier.mark_line(strokeWidth=1.2).encode(y=y),
+        marks.hover(outlier, y).encode(tooltip=tips),
+        names.encode(x=x, y=y, text="named:N"),
+        marks.band(reference, y),
+        reference.mark_line(strokeWidth=2.5).encode(y=y),
+        marks.points(reference, y).encode(tooltip=tips),
+    ]
+    return marks.panels(layers, frame)
+
+
+def _curves(tables: Tables) -> pd.DataFrame:
+    frame = rows(tables, "sgemm_speedup", "sgemm cells")
+    frame = frame.sort_values(["network", "hardware", "layer", "worker_batch"], kind="stable")
+    curves = estimate(frame, "speedup")
+    if curves.empty:
+        raise NoData("no sgemm cells at two mini-batches or more")
+    return curves.assign(
+        panel=curves["network"] + " · " + curves["hardware"],
+        series=curves["layer"],
+        layer_type=curves["layer_type"].where(curves["layer"] != REFERENCE, REFERENCE),
+        basis=curves["layer"].map({REFERENCE: REFERENCE}).fillna(OUTLIER),
+        rate=[f"{number(rate)} GFLOP/s" for rate in curves["gflops"]],
+        named="",
+    )
+
+
+def _told(curves: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """The layers of each panel and type: few by themselves, of many a band and those that are outliers."""
+    for (_, kind), layers in curves[curves["layer"] != REFERENCE].groupby(["panel", "layer_type"]):
+        if layers["layer"].nunique() <= FEW:
+            yield _named(layers)
+            continue
+        yield _band(layers, str(kind))
+        ratio = layers["value"] / layers.groupby(PLACE)["value"].transform("median")
+        away = ratio.map(np.log).groupby(layers["layer"]).mean().abs()
+        low, high = away.quantile([0.25, 0.75])
+        far = away[away > high + 1.5 * (high - low)].nlargest(FEW).index
+        yield _named(layers[layers["layer"].isin(far)])
+
+
+def _band(layers: pd.DataFrame, kind: str) -> pd.DataFrame:
+    many = layers["layer"].nunique()
+    quantiles = layers.groupby(PLACE)["value"].quantile(np.array([0.1, 0.5, 0.9])).unstack()
+    edges = quantiles.set_axis(["low", "value", "high"], axis=1)
+    ends = zip(edges["value"], edges["low"], edges["high"], strict=True)
+    said = [f"{number(value)} (80 % of {many} layers: {number(low)} to {number(high)})" for value, low, high in ends]
+    names = {"layer": f"all {many} of {kind}", "series": kind, "layer_type": kind, "basis": LAYERS}
+    return edges.reset_index().assign(**names, shown=said, rate="", named="")
+
+
+def _named(layers: pd.DataFrame) -> pd.DataFrame:
+    """Lines with their names at the smallest mini-batch."""
+    least = layers["worker_batch"] == layers.groupby("layer")["worker_batch"].transform("min")
+    return layers.assign(named=layers["layer"].where(least, ""))
+
+
+def finding(tables: Tables) -> str:
+    """What the median layer gains at the smallest mini-batch, beside the ideal."""
+    curves = _curves(tables)
+    layers = curves[curves["layer"] != REFERENCE]
+    if layers.empty:
+        return ""
+    smallest, largest = layers["worker_batch"].min(), layers["worker_batch"].max()
+    gained = layers.loc[layers["worker_batch"] == smallest, "value"].median()
+    times = f"{number(gained, 2)} times as fast as at b = {largest}, not {number(largest / smallest)}"
+    return f"At b = {smallest} the median layer's products are {times}"

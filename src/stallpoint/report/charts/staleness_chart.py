@@ -1,0 +1,43 @@
+"""How stale the gradients were that servers applied."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import Tables, marks
+from stallpoint.report.charts.labels import compact, most, rows
+from stallpoint.text import number
+
+CELLS = "train or convergence cells with servers that answer each worker for itself"
+TRAINING = ["network", "hardware", "ranks", "sync"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A panel for each network, hardware and number of workers, a line for each preset."""
+    frame = _shares(tables)
+    frame["panel"] = frame["network"] + " · " + frame["hardware"] + "\n" + frame["ranks"].astype(str) + " workers"
+    frame["series"] = frame["sync"]
+    frame["shown"] = [f"{number(value)} %" for value in frame["value"]]
+    colour, shape = marks.by_preset(frame)
+    drawn = compact(frame, ["panel", "series", "staleness", "value", "shown"])
+    x = alt.X("staleness:Q", title="updates since the weights were taken", axis=alt.Axis(tickMinStep=1, grid=False))
+    y = alt.Y("value:Q", title="share of gradients [%]")
+    tips = marks.tips(series="preset", staleness="staleness", shown="share")
+    line = alt.Chart().mark_line(strokeWidth=1.2).encode(x=x, y=y, color=colour)
+    points = alt.Chart().mark_point(filled=True, size=40).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips)
+    return marks.panels([line, points], drawn, independent_x=True)
+
+
+def finding(tables: Tables) -> str:
+    """The training whose gradients were most stale on average."""
+    frame = _shares(tables)
+    means = (frame["staleness"] * frame["value"] / 100).groupby([frame[name] for name in TRAINING]).sum()
+    at = most(means.rename("mean").reset_index(), "mean")
+    return f"{at['network']}, {at['sync']} on {at['ranks']} workers: {number(at['mean'])} updates on average"
+
+
+def _shares(tables: Tables) -> pd.DataFrame:
+    """The share of each staleness, in %, over all mini-batches and storages of a training."""
+    counts = rows(tables, "staleness_shares", CELLS).groupby([*TRAINING, "staleness"])["gradients"].sum()
+    return (100 * counts / counts.groupby(TRAINING).transform("sum")).rename("value").reset_index()

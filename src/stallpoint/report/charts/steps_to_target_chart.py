@@ -1,0 +1,124 @@
+"""Steps to a target against the mini-batch, and the three regimes of such curves (Shallue et al. 2019, Fig. 1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, TO_TARGET
+from stallpoint.report.charts import NoData, Tables, axes, marks, theme
+from stallpoint.report.charts.labels import compact, estimate, most, rows, with_interval
+from stallpoint.text import number
+
+CELLS = "convergence cells with a target, at two mini-batches or more"
+KEY = [*TO_TARGET, "ranks"]
+GRID = 40
+"""Points of a fitted line."""
+COLUMNS = ["panel", "basis", "batch", "until", "value", "low", "high", "shown", "regime", "runs", "start"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A panel for each training: steps as trained, the fit, perfect scaling, and the regimes behind them."""
+    critical = _critical(tables)
+    measured = estimate(rows(tables, "steps_to_target", CELLS), "steps").merge(critical[KEY])
+    measured = measured.assign(
+        panel=panel(measured), basis="measured", series="",
+        runs=measured["runs_reached"].astype(str) + " of " + measured["runs"].astype(str) + " runs reached it",
+    ).sort_values([*KEY, "batch"], kind="stable")  # fmt: skip
+    lines: pd.DataFrame = pd.concat([_line(row, measured) for _, row in critical.iterrows()])
+    x = axes.counts_x(measured, "batch", "mini-batch B of all workers [samples]")
+    y = axes.log10_y(axes.reach(measured), "steps to the target")
+    ideal = measured.sort_values("batch").groupby("panel", as_index=False).first()
+    ideal = measured[["panel", "batch"]].merge(
+        ideal[["panel", "batch", "value"]].rename(columns={"batch": "first", "value": "from"}), on="panel"
+    )
+    ideal = ideal.assign(basis="ideal", start=ideal["first"], value=ideal["from"] * ideal["first"] / ideal["batch"])
+    regimes = _regimes(critical, measured)
+    frame = compact(
+        pd.concat([axes.clipped(measured, y), lines, ideal, regimes]).reindex(columns=[*COLUMNS, "network", "storage"]),
+        COLUMNS,
+    )
+    tips = marks.tips(batch="B", shown="steps (90 % interval)", regime="doubling B", runs="of them")
+    base = marks.only("measured").encode(x=x, color=alt.value(theme.BLUE))
+    names = [PERFECT, DIMINISHING, NO_GAIN]
+    colour = alt.Color(
+        "regime:N",
+        scale=alt.Scale(domain=names, range=[theme.GREEN, theme.ORANGE, theme.VERMILION]),
+        legend=alt.Legend(title="doubling B", symbolOpacity=0.4),
+    )
+    layers = [
+        marks.only("regime").mark_rect(opacity=0.13).encode(x=x, x2="until:Q", color=colour),
+        marks.ideal(x, y),
+        marks.only("fitted")
+        .mark_line(clip=True, strokeDash=theme.DASHED)
+        .encode(x=x, y=y, color=alt.value(theme.BLUE)),
+        marks.error_bars(base, y),
+        base.mark_point(filled=True, size=45, opacity=1).encode(y=y, tooltip=tips),
+    ]
+    return marks.panels(layers, frame)
+
+
+def panel(frame: pd.DataFrame) -> pd.Series[str]:
+    """Two lines for each training to a target."""
+    target = [f"{100 * target:.3g} %" for target in frame["target"]]
+    workers = [f" · {ranks} workers" if ranks else "" for ranks in frame["ranks"]]
+    first = frame["network"] + " · " + frame["storage"] + " · " + target
+    return first + "\n" + frame["recipe"] + " · " + frame["sync"] + workers
+
+
+def finding(tables: Tables) -> str:
+    """The critical mini-batch of the training with the most mini-batches, and what the largest one costs."""
+    best = most(_critical(tables).assign(least=lambda frame: -frame["largest_reaching"]), "batches")
+    told = with_interval(pd.DataFrame([best]), "critical_batch")[0]
+    steps = rows(tables, "steps_to_target", CELLS).merge(pd.DataFrame([best])[KEY])
+    reached = steps[steps["samples"].notna()].sort_values("batch")
+    first, last = reached.iloc[0], reached.iloc[-1]
+    cost = number(last["samples"] / first["samples"], 2)
+    return (
+        f"{best['network']}, {best['recipe']}: critical mini-batch {told}; B = {last['batch']} takes {cost} times the "
+        f"samples of B = {first['batch']}"
+    )
+
+
+def _critical(tables: Tables) -> pd.DataFrame:
+    """Trainings of which the law is known."""
+    found = rows(tables, "critical_batches", CELLS)
+    found = found[found["critical_batch"].notna()]
+    if found.empty:
+        raise NoData(f"no {CELLS}")
+    return found
+
+
+def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
+    """S(B) over the mini-batches that were trained."""
+    own = pd.DataFrame([row])
+    here = measured.merge(own[KEY])["batch"]
+    batch = np.geomspace(here.min(), here.max(), GRID)
+    value = own["least_steps"].item() + own["least_samples"].item() / batch
+    return pd.DataFrame({"panel": panel(own).item(), "batch": batch, "value": value, "basis": "fitted"})
+
+
+def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
+    """Where each regime begins and ends in each panel, among the B that were trained; none of too few B."""
+    sure = critical[critical["critical_batch_low"].notna()]
+    if sure.empty:
+        return pd.DataFrame(columns=COLUMNS)
+    named = panel(sure)
+    trained = measured.groupby("panel")["batch"].agg(["min", "max"]).loc[list(named)].set_index(sure.index)
+    smallest, largest = trained["min"], trained["max"]
+    ends = [
+        (PERFECT, smallest, sure["perfect_to"]),
+        (DIMINISHING, sure["perfect_to"], sure["no_gain_from"]),
+        (NO_GAIN, sure["no_gain_from"], largest),
+    ]
+    found = pd.concat([
+        pd.DataFrame({
+            "panel": named, "basis": "regime", "regime": name,
+            "batch": begin.clip(smallest, largest), "until": end.clip(smallest, largest),
+        })
+        for name, begin, end in ends
+    ])  # fmt: skip
+    return found[found["until"] > found["batch"]]

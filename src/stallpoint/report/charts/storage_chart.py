@@ -1,0 +1,84 @@
+"""Rates of reading the training set, by storage (Keuper & Pfreundt, section IV)."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.records.origins import in_words
+from stallpoint.report.charts import Tables, axes, marks, theme
+from stallpoint.report.charts.labels import compact, estimate, rows, with_interval
+from stallpoint.text import number
+
+PERCENTILES = {"latency_p50": "median of a sample", "latency_p95": "95th percentile", "latency_p99": "99th percentile"}
+ROW = 26
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A row for each storage, order, state of the page cache and number of readers, the fastest first.
+
+    A point for each number of nodes; where some have several workers, for each number of workers.
+    """
+    frame = _rates(tables)
+    order = list(frame.groupby("reading", sort=False)["value"].max().sort_values(ascending=False, kind="stable").index)
+    scale, axis = axes.log10(axes.reach(frame), "~s")
+    x = alt.X("value:Q", title="reading rate of all nodes together [samples/s]", scale=scale, axis=axis)
+    shown = ["shown", "bytes_read", "resident", "came", "of_storage"]
+    columns = ["panel", "reading", "storage", "nodes", "value", "low", "high", *shown]
+    clipped = frame.assign(low=frame["low"].clip(*scale["domain"]), high=frame["high"].clip(*scale["domain"]))
+    frame = compact(clipped, [*columns, *PERCENTILES])
+    colour = marks.colour(frame, "nodes", "nodes")
+    beside = alt.YOffset("nodes:N", sort=list(colour["scale"]["domain"]))
+    y = alt.Y("reading:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, grid=True))
+    base = alt.Chart().encode(y=y, yOffset=beside, color=colour)
+    tips = marks.tips(
+        reading="reading", nodes="nodes", shown="rate (90 % interval)", bytes_read="bytes (90 % interval)",
+        came="the bytes came", resident="in the page cache before", **PERCENTILES,
+    )  # fmt: skip
+    shape = alt.Shape("nodes:N", scale=theme.shapes("nodes", colour["scale"]), legend=colour["legend"])
+    filled = alt.when("datum.of_storage").then(alt.value(1)).otherwise(alt.value(0))
+    fill = alt.Fill("nodes:N", scale=colour["scale"], legend=colour["legend"])
+    layers = [
+        base.mark_rule(strokeWidth=1.6).encode(x=marks.at(x, "low"), x2="high:Q"),
+        base.mark_point(size=50, opacity=1).encode(x=x, shape=shape, tooltip=tips, fill=fill, fillOpacity=filled),
+    ]
+    chart = marks.panels(layers, frame)
+    chart.spec.height = max(120, ROW * len(order))
+    return chart
+
+
+def _rates(tables: Tables) -> pd.DataFrame:
+    frame = estimate(rows(tables, "storage_rates", "storage cells"), "samples_per_second", "samples/s")
+    frame = frame.sort_values(["hardware", "storage", "order", "cache", "readers", "ranks"], kind="stable")
+    several = frame["readers"].nunique() > 1
+    readers = [f" · {readers} readers" if several else "" for readers in frame["readers"]]
+    return frame.assign(
+        panel=frame["hardware"],
+        reading=frame["storage"] + " · " + frame["order"] + " · " + frame["cache"] + readers,
+        came=[in_words(*pair) for pair in zip(frame["origin"], frame["server_cache"], strict=True)],
+        nodes=list(map(_place, frame["nodes"], frame["workers_per_node"])),
+        bytes_read=with_interval(frame, "bytes_per_second", "MB/s", scale=1e-6),
+        resident=["not known" if share != share else f"{100 * share:.0f} %" for share in frame["resident"]],
+        **{name: [f"{number(seconds * 1e3)} ms" for seconds in frame[name]] for name in PERCENTILES},
+    )
+
+
+def _place(nodes: int, workers_per_node: int) -> str:
+    return str(nodes) if workers_per_node == 1 else f"{nodes} × {workers_per_node} workers"
+
+
+def finding(tables: Tables) -> str:
+    """The fastest and the slowest storage, read cold and shuffled where that was measured; and which may be caches."""
+    frame = _rates(tables)
+    cold = frame[(frame["cache"] == "cold") & (frame["order"] == "shuffled")]
+    compared = cold if len(cold) else frame
+    best = compared.sort_values("value", ascending=False, kind="stable").drop_duplicates("storage")
+    names, values = list(best["storage"]), list(best["value"])
+    if len(best) < 2:
+        found = f"{names[0]} delivers {number(values[0], 2)} samples/s"
+    else:
+        how = " when read cold" if len(cold) else ""
+        found = f"{names[0]} delivers {number(values[0] / values[-1], 2)} times the samples of {names[-1]}{how}"
+    doubtful = sorted(set(best.loc[~best["of_storage"].astype(bool), "storage"]))
+    which = "all of them" if len(doubtful) == len(best) > 1 else " and ".join(doubtful)
+    return f"{found}; caches may have answered for {which}" if doubtful else found

@@ -1,0 +1,101 @@
+"""Samples per second, efficiency and node-hours of each network's fastest curve."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import NoData, Tables, axes, marks
+from stallpoint.report.charts.labels import at_place, compact, estimate, label, leading_first, most, rows
+from stallpoint.strategies.presets import NONE
+from stallpoint.text import number
+
+CELLS = "train cells with scaling strong or weak"
+MEASURES = ("samples per second", "efficiency [%]", "node-hours per million samples")
+PER_MILLION = 1e6 / 3600
+LABELS = "datum.value < 1e4 ? format(datum.value, '~g') : format(datum.value, '~s')"
+"""Thousands are shortened; thousandths are not, as 200m reads like millions."""
+COLUMNS = ["panel", "network", "series", "ranks", "basis", "value", "low", "high", "shown"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A panel for each measure (and hardware entry), a line for each network."""
+    frame = _measures(tables)
+    counted = axes.workers(frame)
+    x, y = axes.ranks_x(frame), y_axis()
+    frame = compact(frame, COLUMNS)
+    colour = marks.colour(frame, "network")
+    tips = marks.tips(network="network", series="curve", ranks=counted, basis="basis", shown="(90 % interval)")
+    measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
+    layers = [
+        marks.band(predicted, y),
+        alt.Chart().mark_line().encode(x=x, y=y, color=colour, strokeDash=marks.dashes()),
+        marks.hover(predicted, y).encode(tooltip=tips),
+        marks.error_bars(measured, y),
+        marks.points(measured, y).encode(tooltip=tips),
+    ]
+    return marks.panels(layers, frame, independent_y=True)
+
+
+def y_axis() -> alt.Y:
+    """One for panels of unlike quantities, each on a logarithmic scale of its own."""
+    axis = alt.Axis(labelExpr=LABELS, tickCount=5)
+    return alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=axis)
+
+
+def fastest(tables: Tables, table: str) -> pd.DataFrame:
+    """The rows of `table` of the fastest curve of each network and hardware, each curve's name as ``series``."""
+    frame = rows(tables, table, CELLS)
+    frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
+    if frame.empty:
+        raise NoData(f"no {CELLS}")
+    leads = leading_first(frame, tables).query("lead")
+    return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
+
+
+def _measures(tables: Tables) -> pd.DataFrame:
+    """The three measures of the fastest curve of each network and hardware, as measured and as predicted."""
+    leads = fastest(tables, "predictions")
+    found = [
+        one.assign(basis=basis)
+        for basis in ("measured", "predicted")
+        for one in _of(leads, basis)
+    ]  # fmt: skip
+    frame = pd.concat(found)
+    several = leads["hardware"].nunique() > 1
+    frame["panel"] = frame["measure"] + (("\n" + frame["hardware"]) if several else "")
+    order = frame["measure"].map(MEASURES.index)
+    return frame.assign(order=order).sort_values(["order", "hardware", "network", "ranks"], kind="stable")
+
+
+def _of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
+    """A frame for each measure; the ends of what falls with the iteration time change places."""
+    time = {end: leads[f"{basis}_iteration{end}"] for end in ("", "_low", "_high")}
+    swapped = {"": "", "_low": "_high", "_high": "_low"}
+    more = leads["ranks"] / leads.groupby(["network", "hardware"])["ranks"].transform("min")
+    quantities = (
+        {end: leads["global_batch"] / time[swapped[end]] for end in time},
+        {end: 100 * leads[f"{basis}_speedup{end}"] / more for end in time},
+        {end: PER_MILLION * leads["nodes"] * time[end] / leads["global_batch"] for end in time},
+    )
+    return [
+        estimate(leads.assign(measure=name, **{f"quantity{end}": found for end, found in of.items()}), "quantity")
+        for name, of in zip(MEASURES, quantities, strict=True)
+    ]
+
+
+def finding(tables: Tables) -> str:
+    """What a sample costs on the most measured workers, beside the fewest, where that differs most."""
+    frame = _measures(tables).query("basis == 'measured'")
+    cost = frame[frame["measure"] == MEASURES[2]].sort_values("ranks")
+    curves = cost.groupby(["network", "hardware"])
+    ends = {"first": curves["value"].first(), "last": curves["value"].last()}
+    ends |= {name: curves[name].last() for name in ("ranks", "workers_per_node")}
+    known = pd.DataFrame(ends).reset_index().query("ranks > 1")
+    if known.empty:
+        return ""
+    worst = most(known.assign(ratio=known["last"] / known["first"]), "ratio")
+    ratio, place = number(worst["ratio"], 2), at_place(worst)
+    if ratio == "1":
+        return f"{worst['network']}: a sample costs as many node-hours at {place} as on the fewest"
+    return f"{worst['network']}: a sample costs {ratio} times the node-hours at {place}"

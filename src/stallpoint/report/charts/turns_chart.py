@@ -1,0 +1,198 @@
+"""The strip of the whole study's time: visits in the order of their turns, the sentinel, disturbed iterations."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from stallpoint.records.disturbances import REASONS, sentinels
+from stallpoint.report.charts import Tables, marks, theme
+from stallpoint.report.charts.labels import compact, rows
+from stallpoint.text import number
+
+CELLS = "cells that were visited"
+WIDTH, ROW = 640, 26
+SENTINEL_ROWS = 4
+"""Height of the sentinel's lane, in rows of the others."""
+LEAST_REACH = 1.0
+"""Doublings that the sentinel's lane shows at least, up and down."""
+LEAST_PAUSE = 1.0
+"""Minutes without a visit that are left out."""
+_VISIT = ["cell", "visit"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A panel for each hardware entry, with lanes below each other on one axis of time."""
+    visits = _placed(rows(tables, "visits", CELLS))
+    first = visits[visits["rank"] == 0]
+    ends, disturbed = _sentinels(visits, first), _disturbed(tables, first)
+    reach = _reach(ends)
+    places, labels = _lanes(first, disturbed, reach)
+    top = max(places.values()) + 0.75
+    bars = first.assign(basis="visit", what=first["kind"], place=first["lane"].map(places))
+    ticks = disturbed.assign(basis="disturbed", place=disturbed["lane"].map(places))
+    height = SENTINEL_ROWS / sum(reach)
+    for name in ("value", "low", "high"):
+        ends[f"at_{name}"] = places["sentinel"] + height * np.log2(ends[name])
+    points = ends.assign(basis="sentinel", place=ends["at_value"])
+    usual = first[["hardware"]].drop_duplicates().assign(basis="usual", place=places["sentinel"])
+    frame = pd.concat([bars, points, ticks, usual])
+    frame = frame.astype(dict.fromkeys(("visit", "turn", "iterations"), float))
+    frame = frame.assign(panel=frame["hardware"], below=frame["place"] - 0.36, above=frame["place"] + 0.36)
+    frame = compact(
+        frame,
+        [
+            "panel", "basis", "what", "start", "end", "place", "below", "above", "at_low", "at_high", "of", "nodes",
+            "visit", "turn", "seconds", "share", "value", "when", "shown", "reason", "iterations",
+        ],
+    )  # fmt: skip
+    chart = _chart(frame, labels, [-0.75, top]).properties(width=WIDTH, height=round(ROW * (top + 0.75)))
+    facet: alt.FacetChart = chart.facet(
+        facet=alt.Facet("panel:N", title=None, header=alt.Header(labelAnchor="start")), columns=1
+    )
+    return facet
+
+
+def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -> alt.LayerChart:
+    """All marks on one axis of time; `labels` stand beside the lanes, at their places."""
+    span = alt.Scale(domain=[0, float(frame["end"].max())], nice=False)
+    x = alt.X("start:Q", title="time since the first visit, pauses left out [min]", scale=span)
+    texts = {f"{place:.3f}": text for place, text in labels.items()}
+    axis = alt.Axis(
+        values=list(labels),
+        labelExpr=f"({json.dumps(texts)})[format(datum.value, '.3f')]",
+        labelOverlap=False,
+        ticks=False,
+        grid=False,
+        domain=False,
+    )
+    y = alt.Y("place:Q", title=None, scale=alt.Scale(domain=domain, nice=False, zero=False), axis=axis)
+    # Reasons are named by the axis.
+    named = set(frame.loc[frame["basis"] == "visit", "what"])
+    kinds = theme.colours("turn", frame["what"].dropna())
+    legend = alt.Legend(title=None, values=[kind for kind in kinds["domain"] if kind in named])
+    colour = alt.Color("what:N", scale=kinds, legend=legend)
+
+    bars = marks.only("visit").encode(
+        x=x, x2="end:Q", y=marks.at(y, "below"), y2="above:Q", color=colour,
+        stroke=alt.Stroke("what:N", scale=kinds, legend=legend),
+        tooltip=marks.tips(
+            of="cell", nodes="nodes", visit="visit", turn="turn", seconds="duration", share="of that measured",
+            what="kind",
+        ),
+    )  # fmt: skip
+    sentinel = marks.only("sentinel").encode(
+        x=x,
+        tooltip=marks.tips(shown="sentinel over its median", when="measured", of="cell", nodes="nodes", visit="visit"),
+    )
+    ticks = marks.only("disturbed").encode(
+        x=x, y=marks.at(y, "below"), y2="above:Q", color=colour,
+        tooltip=marks.tips(reason="disturbed by", iterations="iterations", of="cell", nodes="nodes", visit="visit"),
+    )  # fmt: skip
+    layers = (
+        marks.only("usual").mark_rule(style="ideal").encode(y=y),
+        bars.mark_bar(strokeWidth=0.6),
+        sentinel.mark_rule(color=theme.GREY, opacity=0.6).encode(y=marks.at(y, "at_low"), y2="at_high:Q"),
+        sentinel.mark_point(filled=True, size=22, opacity=1, color=theme.GREY).encode(y=y),
+        ticks.mark_rule(strokeWidth=2),
+    )
+    chart: alt.LayerChart = alt.LayerChart(layer=layers, data=frame)
+    return chart
+
+
+def _placed(visits: pd.DataFrame) -> pd.DataFrame:
+    """Visits with ``start`` and ``end`` in minutes since the hardware entry's first one, and what tooltips say."""
+    began = pd.to_datetime(visits["began"], utc=True)
+    visits = visits.assign(start=(began - began.min()).dt.total_seconds() / 60)
+    visits["start"] -= _pauses(visits)
+    return visits.assign(
+        end=visits["start"] + visits["duration"] / 60,
+        lane=[f"n = {nodes}" for nodes in visits["nodes"]],
+        of=visits["cell"].map({path: _name(path) for path in visits["cell"].unique()}),
+        seconds=[f"{number(seconds)} s" for seconds in visits["duration"]],
+        share=[f"{100 * share:.0f} %" for share in visits["measuring"] / visits["duration"]],
+    )
+
+
+def _pauses(visits: pd.DataFrame) -> pd.Series:
+    """For each visit what lies before its hardware entry's first one, and the pauses between jobs since, in minutes."""
+    found = []
+    for _, here in visits.sort_values("start").groupby("hardware"):
+        ended = (here["start"] + here["duration"] / 60).cummax().shift(fill_value=0.0)
+        gap = here["start"] - ended
+        pauses = gap.where(gap > LEAST_PAUSE, 0.0)
+        pauses.iloc[0] = gap.iloc[0]
+        found.append(pauses.cumsum())
+    return pd.concat(found)
+
+
+def _name(path: str) -> str:
+    """A cell as readers say it, less the hardware entry, which names the panel: ``train, alexnet, nodes 2, ...``."""
+    kind, *axes = path.split("/")
+    named = [axis.replace("~", " ").removeprefix("network ") for axis in axes if not axis.startswith("hardware~")]
+    return ", ".join([kind, *named])
+
+
+def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
+    """For each visit before and after it the sentinel over its median: the median rank and the range of ranks."""
+    ratios, found = sentinels(visits), []
+    for when, at in (("before", "start"), ("after", "end")):
+        ratio = ratios[when]
+        ranks = ratio[ratio > 0].groupby([visits[name] for name in _VISIT]).agg(["median", "min", "max"])
+        ranks = ranks.set_axis(["value", "low", "high"], axis=1).reset_index()
+        rows = first[["hardware", *_VISIT, "of", "nodes", "start", "end"]].merge(ranks, on=_VISIT)
+        found.append(rows.assign(when=f"{when} the visit", start=rows[at], end=rows[at]))
+    frame = pd.concat(found, ignore_index=True)
+    texts = [
+        number(value) + (f" ({number(low)} to {number(high)} over ranks)" if low < high else "")
+        for value, low, high in zip(frame["value"], frame["low"], frame["high"], strict=True)
+    ]
+    return frame.assign(shown=texts)
+
+
+def _disturbed(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
+    """A row for each visit and reason, in the middle of the visit, with the number of iterations."""
+    table = tables.get("disturbances")
+    columns = ["hardware", "of", "nodes", "visit", "start", "what", "lane", "reason", "iterations"]
+    if table is None or table.empty:
+        return pd.DataFrame(columns=columns)
+    single = table.assign(what=table["reason"].str.split(", ")).explode("what")
+    counts = single.groupby([*_VISIT, "what"]).size().rename("iterations").reset_index()
+    found = counts.merge(first[["hardware", *_VISIT, "of", "nodes", "start", "end"]], on=_VISIT)
+    return found.assign(start=(found["start"] + found["end"]) / 2, lane=found["what"], reason=found["what"])[columns]
+
+
+def _reach(ends: pd.DataFrame) -> tuple[float, float]:
+    """Doublings below and above the usual speed that are shown."""
+    logs = np.log2(ends[["low", "high"]].to_numpy(dtype=float).ravel())
+    return (max(LEAST_REACH, -logs.min(initial=0.0) * 1.05), max(LEAST_REACH, logs.max(initial=0.0) * 1.05))
+
+
+def _lanes(
+    first: pd.DataFrame, disturbed: pd.DataFrame, reach: tuple[float, float]
+) -> tuple[dict[str, float], dict[float, str]]:
+    """Places of lanes from below: disturbed by each reason, the sentinel at its usual speed, visits by nodes.
+
+    And the texts of the axis beside them.
+    """
+    present = set(disturbed["what"])
+    reasons = [reason for reason in REASONS if reason in present]
+    places = {reason: float(at) for at, reason in enumerate(reversed(reasons))}
+    labels = {at: reason for reason, at in places.items()}
+    if not reasons:
+        labels[0.0] = "none disturbed"
+    bottom = max(len(reasons), 1) + 0.25
+    height = SENTINEL_ROWS / sum(reach)
+    places["sentinel"] = round(bottom + height * reach[0], 3)
+    step = max(1, math.ceil(sum(reach) / SENTINEL_ROWS))
+    for power in range(-int(reach[0] // step) * step, int(reach[1] // step) * step + 1, step):
+        text = number(2.0**power)
+        labels[round(places["sentinel"] + height * power, 3)] = f"sentinel × {text}" if power == 0 else f"× {text}"
+    for at, nodes in enumerate(sorted(first["nodes"].unique())):
+        places[f"n = {nodes}"] = bottom + SENTINEL_ROWS + 0.75 + at
+        labels[places[f"n = {nodes}"]] = f"visits, n = {nodes}"
+    return places, labels

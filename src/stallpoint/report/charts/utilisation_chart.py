@@ -1,0 +1,63 @@
+"""How much of its devices and of the link each network's fastest curve uses, where it was measured."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import NoData, Tables, axes, marks
+from stallpoint.report.charts.labels import at_place, compact, estimate, most
+from stallpoint.report.charts.throughput_chart import CELLS, fastest, y_axis
+from stallpoint.text import number
+
+FLOPS, LINK = "model FLOP/s of a worker", "bandwidth of the gradients"
+MEASURES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
+"""Measure -> column, and the unit where nothing is rated."""
+COLUMNS = ["panel", "network", "series", "ranks", "value", "low", "high", "shown"]
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """A panel for each measure (and hardware entry), a line for each network."""
+    frame = _measures(tables)
+    counted = axes.workers(frame)
+    x, y = axes.ranks_x(frame), y_axis()
+    frame = compact(frame, COLUMNS)
+    colour = marks.colour(frame, "network")
+    tips = marks.tips(network="network", series="curve", ranks=counted, shown="(90 % interval)")
+    layers = [
+        alt.Chart().mark_line().encode(x=x, y=y, color=colour),
+        marks.error_bars(alt.Chart().encode(x=x, color=colour), y),
+        marks.points(alt.Chart().encode(x=x, color=colour), y).encode(tooltip=tips),
+    ]
+    return marks.panels(layers, frame, independent_y=True)
+
+
+def _measures(tables: Tables) -> pd.DataFrame:
+    """Both measures of the fastest curve of each network and hardware, in percent where the hardware is rated."""
+    leads = fastest(tables, "utilisation")
+    found = [_of(leads, measure).assign(measure=measure) for measure in MEASURES]
+    frame = pd.concat([one for one in found if len(one)] or found)
+    if frame.empty:
+        raise NoData(f"no network of known size among the {CELLS}")
+    several = leads["hardware"].nunique() > 1
+    frame["panel"] = frame["measure"] + " [" + frame["unit"] + "]" + (("\n" + frame["hardware"]) if several else "")
+    order = frame["measure"].map(list(MEASURES).index)
+    return frame.assign(order=order).sort_values(["order", "hardware", "network", "ranks"], kind="stable")
+
+
+def _of(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Rated and unrated hardware have units of their own."""
+    column, scale, unit = MEASURES[measure]
+    rated = leads[f"{column}_share"].notna()
+    shares = estimate(leads[rated], f"{column}_share", " %", 100).assign(unit="% of rated")
+    return pd.concat([shares, estimate(leads[~rated], column, f" {unit}", scale).assign(unit=unit)])
+
+
+def finding(tables: Tables) -> str:
+    """The lowest share of the rated FLOP/s on the most workers."""
+    frame = _measures(tables).query("measure == @FLOPS and unit == '% of rated'")
+    if frame.empty:
+        return ""
+    last = frame[frame["ranks"] == frame.groupby(["network", "hardware"])["ranks"].transform("max")]
+    least = most(last.assign(unused=-last["value"]), "unused")
+    return f"{least['network']}: {number(least['value'])} % of the rated FLOP/s on {at_place(least)}"

@@ -1,0 +1,70 @@
+"""A chart as a web page of its own that opens from disk without network, and the libraries that draw it there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import altair as alt
+import vl_convert as vlc
+
+from stallpoint.errors import InputError
+from stallpoint.records.atomic import atomic
+
+VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+"""Version of Vega-Lite that Altair writes, as vl-convert names it."""
+_GIVEN = "window.vegaEmbed = vegaEmbed;"
+"""What the libraries give to a page."""
+_KEPT = Path(__file__).parent / "__pycache__" / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
+
+_PAGE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>$title</title>
+<style>.vega-embed { display: flex; width: 100%; }</style>
+<script>$libraries</script>
+</head>
+<body>
+<div id="chart"></div>
+<script>vegaEmbed("#chart", $spec, {renderer: "svg"}).catch(console.error);</script>
+</body>
+</html>
+""")
+
+
+def page(spec: Mapping[str, Any], title: str) -> str:
+    """The page of a chart in Vega-Lite."""
+    # No tag may stand in a script element, not even inside a text.
+    text = json.dumps(spec).replace("<", "\\u003c")
+    return _PAGE.substitute(title=escape(title), libraries=libraries(), spec=text)
+
+
+def empty_page(title: str, missing: str) -> str:
+    """The page of a chart of nothing: what it would show, and which cells of the study are missing."""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title></head>\n'
+        f"<body><h1>{escape(title)}</h1><p>Nothing to draw: {escape(missing)}.</p></body>\n</html>\n"
+    )
+
+
+@cache
+def libraries() -> str:
+    """Vega-Embed with all it needs, as one script.
+
+    Putting it together takes longer than drawing a chart, so it is kept beside Python's own compiled files, where there
+    is a place to write, under the version it was made with.
+    """
+    with suppress(OSError):
+        return _KEPT.read_text(encoding="utf-8")
+    made: str = vlc.javascript_bundle(_GIVEN, VEGA_LITE).replace("</script", "<\\/script")
+    with suppress(OSError, InputError), atomic(_KEPT) as scratch:
+        scratch.write_text(made, encoding="utf-8")
+    return made

@@ -1,0 +1,83 @@
+"""What other clusters would gain (what if), at a few numbers of workers."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import NoData, Tables, axes, marks, theme
+from stallpoint.report.charts.labels import (
+    arrange,
+    at_place,
+    compact,
+    estimate,
+    leading_first,
+    most,
+    rows,
+    with_interval,
+)
+
+BASELINE = "as measured"
+SHOWN = 3
+"""Numbers of workers shown: the fewest beyond one, the most, and one between them."""
+ROW = 34
+
+
+def draw(tables: Tables) -> alt.FacetChart:
+    """For each scenario the gain in throughput over the measured cluster on as many workers, the best one first."""
+    frame = _gains(tables)
+    counted = axes.workers(frame)
+    frame = frame.assign(time=with_interval(frame, "iteration", "s"), ranks=frame["ranks"].astype(str))
+    columns = ["panel", "scenario", "ranks", "value", "low", "high", "shown", "time", "lead"]
+    x = _axis(frame)
+    order = frame.groupby("scenario")["value"].max().sort_values(ascending=False, kind="stable").index
+    frame = compact(frame, columns)
+    colour = marks.colour(frame, "ranks", counted)
+    y = alt.Y("scenario:N", title=None, sort=list(order), axis=alt.Axis(labelLimit=220, grid=True))
+    base = alt.Chart().encode(y=y, yOffset=alt.YOffset("ranks:N", sort=list(colour["scale"]["domain"])), color=colour)
+    tips = marks.tips(scenario="scenario", ranks=counted, shown="gain (90 % interval)", time="iteration")
+    shape = alt.Shape("ranks:N", scale=theme.shapes("ranks", colour["scale"]), legend=colour["legend"])
+    layers = [
+        marks.line_at(1, "x"),
+        base.mark_rule(strokeWidth=1.6).encode(x=marks.at(x, "low"), x2="high:Q"),
+        base.mark_point(filled=True, size=50, opacity=1).encode(x=x, shape=shape, tooltip=tips),
+    ]
+    return _tall(marks.panels(layers, frame), rows_of=len(order))
+
+
+def _tall(chart: alt.FacetChart, rows_of: int) -> alt.FacetChart:
+    chart.spec.height = max(120, ROW * rows_of)
+    return chart
+
+
+def _gains(tables: Tables) -> pd.DataFrame:
+    """Gains of all scenarios but the measured cluster itself, at the numbers of workers shown."""
+    table = rows(tables, "what_if", "what_if in the study, or train cells with scaling strong or weak")
+    frame = estimate(leading_first(arrange(table, single=True), tables), "gain", "times")
+    frame = frame[frame["scenario"] != BASELINE]
+    if frame.empty:
+        raise NoData("no scenario of what_if could be predicted from the cells that were measured")
+    return frame[frame["ranks"].isin(_some([n for n in sorted(frame["ranks"].unique()) if n > 1] or [1]))]
+
+
+def _some(counts: list[int]) -> list[int]:
+    return list(dict.fromkeys([counts[0], counts[len(counts) // 2], counts[-1]])) if len(counts) >= SHOWN else counts
+
+
+def _axis(frame: pd.DataFrame) -> alt.X:
+    """A log2 axis of the gain that holds every interval."""
+    domain = axes.log_domain([*frame["value"], *frame["low"], *frame["high"], 1])
+    axis = alt.Axis(values=axes.log2_ticks(domain), labelExpr="'×' + format(datum.value, '~g')")
+    title = f"gain on as many {axes.workers(frame)} (predicted)"
+    return alt.X("value:Q", title=title, scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
+
+
+def finding(tables: Tables) -> str:
+    """The scenario that gains most on the most workers shown of the fastest curves."""
+    frame = _gains(tables).query("lead")
+    sure = frame[(frame["ranks"] == frame["ranks"].max()) & (frame["low"] > 1)]
+    if sure.empty:
+        return "No scenario gains for sure: every interval holds ×1"
+    best = most(sure, "value")
+    gains = f"{best['scenario']} gains most, {best['value']:.1f} times"
+    return f"{best['network']}: {gains} at {at_place(best)} (predicted)"

@@ -1,0 +1,257 @@
+"""The papers' figures and tables, regenerated from a study: one entry for each exhibit.
+
+Importing the registry is cheap; an exhibit's module is imported when it is made. What the papers say in words and
+numbers of an exhibit is data (``resources/published/*-exhibits.yaml``); docs/papers.md is the list for readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+    from stallpoint.report.typeset import Typeset
+
+
+class Missing(LookupError):
+    """The study lacks what an exhibit is made of; the message names the cells that would give it."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """What exhibits are made of."""
+
+    tables: Mapping[str, pd.DataFrame]
+    """Model tables and tidy tables by name, with the columns of `stallpoint.records.tables`."""
+    published: Mapping[str, Any]
+    """The files of ``resources/published`` that `Paper.files` names, by their stem."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """An exhibit as this study gives it."""
+
+    content: alt.TopLevelMixin | Typeset
+    missing: tuple[str, ...] = ()
+    """Cells without which a part of the original has no counterpart."""
+    shown: str = ""
+    """What of the study it shows, where there was a choice."""
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One figure or table of a paper."""
+
+    number: str
+    """As the paper counts it: ``Fig. 3``, ``Table II``."""
+    name: str
+    """Stem of its files: ``fig-03``, ``table-2``."""
+    title: str
+    """In our words."""
+    maker: str
+    """``module.function`` of this package; empty for an exhibit that waits."""
+    tables: tuple[str, ...]
+    """Names of the tables it is made from."""
+    differs: str
+    """What differs from the original, or what it waits for."""
+
+    @property
+    def module(self) -> str:
+        """The module that makes it; empty for an exhibit that waits."""
+        return self.maker and f"{__name__}.{self.maker.rpartition('.')[0]}_exhibit"
+
+    @property
+    def kind(self) -> Literal["figure", "table"]:
+        """Figures are pictures, tables are texts."""
+        return "figure" if self.number.startswith("Fig") else "table"
+
+    def make(self, material: Material) -> Made:
+        """The exhibit from a study; raises `Missing` (or `charts.NoData`) when there is nothing to show."""
+        if not self.maker:
+            raise Missing(self.differs)
+        made: Made = getattr(import_module(self.module), self.maker.rpartition(".")[2])(material)
+        return made
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper and its exhibits, in the paper's order."""
+
+    name: str
+    authors: str
+    files: tuple[str, ...]
+    """Files of ``resources/published`` that hold its numbers; what it says of its exhibits is the first."""
+    exhibits: tuple[Exhibit, ...]
+
+    @property
+    def said(self) -> str:
+        """Stem of the file that holds what it says of its exhibits."""
+        return self.files[0].partition(".")[0]
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules that make its exhibits."""
+        return tuple(dict.fromkeys(exhibit.module for exhibit in self.exhibits if exhibit.module))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of all tables that its exhibits are made from."""
+        return tuple(dict.fromkeys(table for exhibit in self.exhibits for table in exhibit.tables))
+
+
+_CONVERGENCE = "Where AlexNet was not trained to its end, the networks that were stand in its place."
+_ONE_PANEL = "The original draws networks into one panel; here each network and hardware has its own."
+_SHARES = "The data layer and the model update are left out: ours are times of the network's own layers."
+
+KEUPER = Paper(
+    "keuper-2016",
+    "Keuper & Pfreundt (2016)",
+    ("keuper-2016-exhibits.yaml", "keuper-2016.yaml", "keuper-2016-table-ii.yaml"),
+    (
+        Exhibit(
+            "Table I", "table-1", "Time of an iteration, and until convergence", "compute_times.table",
+            ("predictions", "runs", "environments"),
+            "Ours are for the mini-batch of the study that is nearest to theirs; until convergence means as many "
+            "samples as theirs, at that speed.",
+        ),
+        Exhibit(
+            "Table II", "table-2", "Properties of the networks", "networks.keuper", ("network_layers", "predictions"),
+            "Every difference is explained beside its number.",
+        ),
+        Exhibit(
+            "Table III", "table-3", "Number and sizes of the matrix products of a forward pass", "products.table",
+            ("sgemm",),
+            "Ours are the products of each layer as PyTorch computes them, with their numbers, at the largest b.",
+        ),
+        Exhibit(
+            "Table IV", "table-4", "Accuracy with larger steps and mini-batches", "convergence.table",
+            ("convergence", "convergence_runs"),
+            f"{_CONVERGENCE} Ours are means over seeds; a difference within seeds is not distinguishable.",
+        ),
+        Exhibit(
+            "Fig. 1", "fig-01", "Strong scaling", "scaling.strong", ("predictions",),
+            f"{_ONE_PANEL} Predicted speedup (dashed) stands beside the measured one.",
+        ),
+        Exhibit(
+            "Fig. 3", "fig-03", "Compute against communication time", "communication.figure",
+            ("predictions", "paper_figures"),
+            f"{_ONE_PANEL} Below ours: the same from the paper's own parameters, on the hardware of its cluster.",
+        ),
+        Exhibit(
+            "Fig. 4", "fig-04", "Speedup if communication were free", "free_communication.default_batch",
+            ("layer_scaling",),
+            "A panel for each network, a line for each hardware. The nodes are n = B/b, B the largest mini-batch "
+            "measured.",
+        ),
+        Exhibit(
+            "Fig. 5", "fig-05", "Share of each layer type, on a CPU", "layers.share_cpu",
+            ("layer_scaling", "runs", "environments"), _SHARES,
+        ),
+        Exhibit(
+            "Fig. 6", "fig-06", "Share of each layer type, on a GPU", "layers.share_gpu",
+            ("layer_scaling", "runs", "environments"), _SHARES,
+        ),
+        Exhibit(
+            "Fig. 7", "fig-07", "Speedup of each layer type at smaller mini-batches, on a CPU", "layers.speedup_cpu",
+            ("layer_scaling", "runs", "environments"), "None but the 90 % intervals.",
+        ),
+        Exhibit(
+            "Fig. 8", "fig-08", "Speedup of each layer type at smaller mini-batches, on a GPU", "layers.speedup_gpu",
+            ("layer_scaling", "runs", "environments"), "None but the 90 % intervals.",
+        ),
+        Exhibit(
+            "Fig. 9", "fig-09", "Speedup of sgemm at smaller mini-batches", "products.figure", ("sgemm_speedup",),
+            "Our reference product is b x 4096 by 4096 x 9216, the product of AlexNet's fc6 the other way round; the "
+            "paper says 9192, which no layer has.",
+        ),
+        Exhibit(
+            "Fig. 10", "fig-10", "Accuracy during training at large mini-batches", "convergence.figure",
+            ("convergence",), f"{_CONVERGENCE} Of theirs the ends are drawn, as Table IV has them.",
+        ),
+        Exhibit(
+            "Fig. 11", "fig-11", "Speedup of enlarged mini-batches if communication were free",
+            "free_communication.larger_batches", ("layer_scaling",),
+            "Each measured mini-batch is a B in its turn, written at the end of its line. Networks have the colours "
+            "of our other charts, linear speedup is grey.",
+        ),
+        Exhibit(
+            "Fig. 12", "fig-12", "What non-scaling layers leave of the speedup, by Amdahl's law", "amdahl.figure",
+            ("amdahl", "layer_scaling", "paper_figures"),
+            "Dashed: from the paper's serial fractions. Ours is the part of the time that does not fall with b, in all "
+            "layers without matrix products; the paper takes the whole time of dropout, pooling and LRN.",
+        ),
+        Exhibit(
+            "Fig. 13", "fig-13", "Share of the data layer, by storage", "data_layer.figure",
+            ("layer_predictions", "predictions"),
+            "A panel for each storage, the local one beside the shared one. Layer types are medians of rank 0.",
+        ),
+        Exhibit(
+            "Fig. 14", "fig-14", "Shares and speedups on another CPU, AlexNet", "layers.other_cpu",
+            ("layer_scaling", "runs", "environments"),
+            "In place of the Xeon Phi (KNL): a CPU whose name says so, or else every one but the study's first.",
+        ),
+        Exhibit(
+            "Fig. 15", "fig-15", "Shares and speedups without cuDNN, GoogLeNet", "layers.without_cudnn",
+            ("layer_scaling", "runs", "environments"),
+            "Where there is no GPU, a CPU without oneDNN stands in.",
+        ),
+    ),
+)  # fmt: skip
+
+SHI = Paper(
+    "shi-2018",
+    "Shi et al. (2018)",
+    ("shi-2018-exhibits.yaml", "shi-2018-table-iv.yaml", "shi-2018-table-vi.txt"),
+    (
+        Exhibit(
+            "Table II", "table-2", "Hardware", "hardware.table",
+            ("runs", "environments", "communication", "storage_rates", "sgemm", "copy_rates"),
+            "Speeds of ours are measured in place of dd and p2pBandwidthLatencyTest: the network by all-reduce (1/beta "
+            "of its largest messages), the storage by reading samples from a cold page cache where that could be.",
+        ),
+        Exhibit(
+            "Table III", "table-3", "Software", "software.table", ("runs", "environments"),
+            "Presets stand in for the frameworks; libraries are added, as far as jobs find their versions.",
+        ),
+        Exhibit(
+            "Table IV", "table-4", "Networks", "networks.shi", ("network_layers", "predictions"),
+            "Every difference is explained beside its number.",
+        ),
+        Exhibit(
+            "Table V", "table-5", "Measurements that the DAG model predicts from", "measurements.table",
+            ("predictions", "critical_path", "storage_rates"),
+            "The paper says how each is measured; ours are the values, on the fewest workers that communicate.",
+        ),
+        Exhibit(
+            "Table VI", "table-6", "Trace of one iteration of AlexNet", "trace.table",
+            ("layer_times", "predictions"),
+            "Ours are means over the iterations of rank 0; layers that one of both networks lacks stay empty.",
+        ),
+        Exhibit(
+            "Fig. 1", "fig-01", "The DAG of three layers on four GPUs", "job_graph.figure", (),
+            "The same tasks and edges, as our model builds them, drawn along time; durations are made up.",
+        ),
+        Exhibit(
+            "Fig. 2", "fig-02", "Weak scaling within one machine", "scaling.one_machine",
+            ("predictions",),
+            "Frameworks are the presets that do what they do. What is predicted (dashed) stands beside what was "
+            "measured.",
+        ),
+        Exhibit(
+            "Fig. 3", "fig-03", "Weak scaling over machines", "scaling.several_machines", ("predictions",),
+            "Frameworks are the presets that do what they do.",
+        ),
+        Exhibit(
+            "Fig. 4", "fig-04", "Speedup by the DAG model and as measured", "scaling.predicted", ("predictions",),
+            "All presets stand in for Caffe-MPI. Strong scaling is shown where the study has no weak scaling; the "
+            "paper's is weak.",
+        ),
+    ),
+)  # fmt: skip
+
+PAPERS: dict[str, Paper] = {paper.name: paper for paper in (KEUPER, SHI)}

@@ -1,0 +1,112 @@
+"""The hardware, what it is and how fast it was (Shi et al., Table II)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from stallpoint.models.terms.matrix_products import in_precision, machine
+from stallpoint.records.origins import in_words
+from stallpoint.report.exhibits import Made, Material, Missing
+from stallpoint.report.exhibits.of_study import environments, machines
+from stallpoint.report.typeset import Typeset
+from stallpoint.strategies.presets import ALL_REDUCE
+from stallpoint.text import number
+
+FILE = "shi-2018-exhibits"
+UNKNOWN = "not measured"
+
+
+def table(material: Material) -> Made:
+    """A row for each property; a column for each of their clusters and of our hardware entries."""
+    published = material.published[FILE]["hardware"]
+    shown = pd.DataFrame(published["rows"]).T.rename_axis("hardware").reset_index()
+    found = machines(material)
+    if not found:
+        raise Missing("no cells (of any kind) that ran")
+    for name in found:
+        shown[name] = [_ours(material, name, str(row)) for row in shown["hardware"]]
+    notes = (
+        f"Published: Shi et al. (2018), {published['source']}, by dd and p2pBandwidthLatencyTest. Ours: network, from "
+        "the fit of the all-reduce, bytes of the buffer over its time; memory, STREAM's triad of copies cells, or else "
+        "the bandwidth that sgemm cells measure; connection, copies cells and all-reduces within a node; "
+        "storage, what all nodes together read.",
+    )
+    return Made(Typeset(shown, "Hardware and its speeds.", "tab:shi-2018-table-2", {}, {}, notes))
+
+
+def _ours(material: Material, hardware: str, row: str) -> str:
+    """One cell of the table as text."""
+    nodes = environments(material, hardware)
+    entry = machines(material)[hardware]
+    first = nodes.iloc[0] if len(nodes) else None
+    if row == "GPU":
+        model = "" if first is None else str(first["gpu_model"])
+        return f"{model} ({entry.workers_per_node})" if model else "none" if entry.device == "cpu" else UNKNOWN
+    if row == "CPU":
+        return UNKNOWN if first is None else f"{first['cpu_model']}, {first['cores_available']} cores"
+    if row == "Memory":
+        size = "" if first is None else f"{first['memory_bytes'] / 1e9:.0f} GB"
+        return " ".join(filter(None, (size, _speed(_memory(material, hardware))))) or UNKNOWN
+    if row == "Storage":
+        return _storage(material, hardware) or UNKNOWN
+    fits = _fits(material, hardware)
+    if row == "Connection":
+        return "; ".join([*_copied(material, hardware), *_links(fits[fits["nodes"] == 1])]) or UNKNOWN
+    return "; ".join(_links(fits[fits["nodes"] > 1])) or UNKNOWN
+
+
+def _fits(material: Material, hardware: str) -> pd.DataFrame:
+    """The fits of all-reduces in single places: the piece of the largest messages of each scheme."""
+    fits = material.tables["communication"]
+    fits = fits[(fits["hardware"] == hardware) & (fits["operation"] == ALL_REDUCE)]
+    fits = fits[(fits["fit"] == "place") & (fits["beta"] > 0)]
+    return fits.sort_values("piece").drop_duplicates(["backend", "reduction", "nodes", "ranks"], keep="last")
+
+
+def _links(fits: pd.DataFrame) -> list[str]:
+    """The fastest scheme of each place."""
+    best = fits.sort_values("beta").drop_duplicates(["nodes", "ranks"]).sort_values(["nodes", "ranks"])
+    return [
+        f"all-reduce of {fit['ranks']} workers, nodes: {fit['nodes']} {_speed(1 / fit['beta'])}"
+        for fit in best.to_dict("records")
+    ]
+
+
+def _memory(material: Material, hardware: str) -> float | None:
+    """Bytes per second of STREAM's triad by most threads; else that at which sgemm cells read a large matrix."""
+    rates = _copy_rates(material, hardware)
+    if len(triad := rates[rates["copy"] == "triad"]):
+        return float(triad["bytes_per_second"].max())
+    products = in_precision(material.tables["sgemm"], material.tables["runs"])
+    known = machine(products[products["hardware"] == hardware])
+    return known.bandwidth if known else None
+
+
+def _copy_rates(material: Material, hardware: str) -> pd.DataFrame:
+    rates = material.tables["copy_rates"]
+    return rates[rates["hardware"] == hardware]
+
+
+def _copied(material: Material, hardware: str) -> list[str]:
+    """Copies between the memories of host and devices."""
+    rates = _copy_rates(material, hardware)
+    between = rates[rates["copy"].isin(["host to device", "device to host", "device to device"])]
+    return [f"{rate['copy']} {_speed(rate['bytes_per_second'])}" for rate in between.to_dict("records")]
+
+
+def _storage(material: Material, hardware: str) -> str:
+    rates = material.tables["storage_rates"]
+    rates = rates[(rates["hardware"] == hardware) & (rates["order"] == "sequential") & (rates["readers"] == 1)]
+    coldest = rates.sort_values(["storage", "resident", "nodes"], kind="stable").drop_duplicates("storage")
+    return "; ".join(
+        f"{rate['storage']} {_speed(rate['bytes_per_second'])}"
+        + ("" if rate["of_storage"] else f", {in_words(rate['origin'], rate['server_cache'])}")
+        for rate in coldest.to_dict("records")
+    )
+
+
+def _speed(bytes_per_second: float | None) -> str:
+    if bytes_per_second is None:
+        return ""
+    unit, name = (1e9, "GB/s") if bytes_per_second >= 1e9 else (1e6, "MB/s")
+    return f"({number(bytes_per_second / unit)} {name})"

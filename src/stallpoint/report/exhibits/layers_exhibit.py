@@ -1,0 +1,121 @@
+"""Layer types at falling mini-batch, by device (Keuper & Pfreundt, Figs. 5 to 8, 14 and 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import layer_share_chart, layer_speedup_chart
+from stallpoint.report.exhibits import Made, Material, Missing
+from stallpoint.report.exhibits.of_study import (
+    KEUPER_NETWORKS,
+    StudyMachine,
+    lacking,
+    machines,
+    marks,
+    rows,
+    said,
+    with_marks,
+)
+from stallpoint.text import listed
+
+FILE = "keuper-2016-exhibits"
+CELLS = "train cells with scaling: compute"
+BATCH, SPEEDUP = "mini-batch of one worker, b [samples]", "speedup over the largest b"
+MANY_CORE = ("xeon phi", "knl")
+
+
+def share_cpu(material: Material) -> Made:
+    """Fig. 5."""
+    return _made(material, "fig-05", _first_cpu, "hardware with device: cpu", [_share])
+
+
+def share_gpu(material: Material) -> Made:
+    """Fig. 6."""
+    return _made(material, "fig-06", _gpus, "hardware with device: cuda", [_share])
+
+
+def speedup_cpu(material: Material) -> Made:
+    """Fig. 7."""
+    return _made(material, "fig-07", _first_cpu, "hardware with device: cpu", [_speedup])
+
+
+def speedup_gpu(material: Material) -> Made:
+    """Fig. 8."""
+    return _made(material, "fig-08", _gpus, "hardware with device: cuda", [_speedup])
+
+
+def other_cpu(material: Material) -> Made:
+    """Fig. 14."""
+    return _made(
+        material, "fig-14", _other_cpus, "a second hardware entry with device: cpu", [_share, _speedup], ("alexnet",)
+    )
+
+
+def without_cudnn(material: Material) -> Made:
+    """Fig. 15."""
+    hardware = "hardware with cudnn: false, or on a CPU onednn: false"
+    return _made(material, "fig-15", _untuned, hardware, [_share, _speedup], ("googlenet",))
+
+
+Choice = Callable[[Mapping[str, StudyMachine]], list[StudyMachine]]
+Drawing = Callable[[pd.DataFrame, str, Material], alt.FacetChart]
+
+
+def _made(
+    material: Material,
+    exhibit: str,
+    choose: Choice,
+    wanted: str,
+    drawings: Sequence[Drawing],
+    networks: Sequence[str] = KEUPER_NETWORKS,
+) -> Made:
+    chosen = choose(machines(material))
+    if not chosen:
+        raise Missing(f"no {CELLS} of {' and '.join(networks)} on {wanted}")
+    names = [machine.hardware for machine in chosen]
+    cells = f"{CELLS} on {listed(names)}"
+    frame = rows(material, "layer_scaling", networks, cells, keep={"hardware": names})
+    charts = [draw(frame, exhibit, material) for draw in drawings]
+    content = alt.vconcat(*charts, spacing=24) if len(charts) > 1 else charts[0]
+    processors = dict.fromkeys(f"{machine.hardware}: {machine.processor}" for machine in chosen)
+    return Made(content, lacking(frame, networks, cells), "; ".join(processors))
+
+
+def _share(frame: pd.DataFrame, exhibit: str, material: Material) -> alt.FacetChart:
+    return layer_share_chart.draw({"layer_scaling": frame})
+
+
+def _speedup(frame: pd.DataFrame, exhibit: str, material: Material) -> alt.FacetChart:
+    places = said(material, FILE, exhibit)
+    return with_marks(
+        layer_speedup_chart.draw({"layer_scaling": frame}), marks(places, "batch", "worker_batch", BATCH, SPEEDUP)
+    )
+
+
+def _cpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
+    return [machine for machine in found.values() if machine.device == "cpu" and machine.tuned]
+
+
+def _other_cpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
+    """Many-core CPUs, or else all that differ from the first."""
+    cpus = _cpus(found)
+    many = [machine for machine in cpus if any(word in machine.processor.lower() for word in MANY_CORE)]
+    return many or cpus[1:]
+
+
+def _first_cpu(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
+    others = _other_cpus(found)
+    return [machine for machine in _cpus(found) if machine not in others]
+
+
+def _gpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
+    return [machine for machine in found.values() if machine.device == "cuda" and machine.tuned]
+
+
+def _untuned(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
+    """GPUs without cuDNN, or else CPUs without oneDNN."""
+    untuned = [machine for machine in found.values() if not machine.tuned]
+    return [machine for machine in untuned if machine.device == "cuda"] or untuned

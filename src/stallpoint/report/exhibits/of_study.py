@@ -1,0 +1,120 @@
+"""What exhibits ask of a study: which networks, machines and devices it has, and how to say what it lacks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import theme
+from stallpoint.report.exhibits import Material, Missing
+
+KEUPER_NETWORKS = ("alexnet", "googlenet")
+SHI_NETWORKS = ("alexnet", "googlenet", "resnet50")
+
+
+@dataclass(frozen=True)
+class StudyMachine:
+    """A hardware entry of the study: what is known of the nodes it ran on."""
+
+    hardware: str
+    device: str
+    workers_per_node: int
+    processor: str
+    """Model of the GPU, or of the CPU where that computes; the entry's name where no job recorded it."""
+    tuned: bool
+    """Whether it computes with its library of kernels, cuDNN or oneDNN; so do imported ones."""
+
+
+def machines(material: Material) -> dict[str, StudyMachine]:
+    """The hardware entries that ran or were imported, by name."""
+    runs = material.tables["runs"]
+    runs = runs[runs["status"] == "ok"].sort_values(["hardware", "cell"], kind="stable")
+    environments = material.tables["environments"].drop_duplicates("cell").set_index("cell")
+    found: dict[str, StudyMachine] = {}
+    for hardware, cells in runs.groupby("hardware"):
+        settings = [json.loads(text) for text in cells["settings"]]
+        recorded = environments[environments.index.isin(cells["cell"])]
+        device = settings[0]["device"]
+        models = [] if recorded.empty else recorded["gpu_model" if device == "cuda" else "cpu_model"].tolist()
+        tuned = recorded.empty or bool(recorded["cudnn_in_force" if device == "cuda" else "onednn_in_force"].all())
+        # Jobs of one worker (scaling: compute, sgemm) say 1, whatever the entry has.
+        workers = max(entry["workers_per_node"] for entry in settings)
+        processor = models[0] if models else str(hardware)
+        found[str(hardware)] = StudyMachine(str(hardware), device, workers, processor, tuned)
+    return found
+
+
+def environments(material: Material, hardware: str) -> pd.DataFrame:
+    """What the jobs of a hardware entry recorded of their nodes."""
+    runs, found = material.tables["runs"], material.tables["environments"]
+    return found[found["cell"].isin(runs.loc[runs["hardware"] == hardware, "cell"])]
+
+
+def rows(
+    material: Material, table: str, networks: Collection[str], cells: str, *, keep: Mapping[str, Any] | None = None
+) -> pd.DataFrame:
+    """Rows of a table for these networks (and values of other columns); raises `Missing` that asks for `cells`."""
+    frame = material.tables.get(table)
+    if frame is None or frame.empty:
+        raise Missing(f"no {cells} of {' or '.join(networks)}")
+    chosen = frame["network"].isin(list(networks))
+    for column, value in (keep or {}).items():
+        chosen &= frame[column].isin(list(value)) if isinstance(value, list | tuple | set) else frame[column] == value
+    if not chosen.any():
+        raise Missing(f"no {cells} of {' or '.join(networks)}")
+    return frame[chosen].copy()
+
+
+def lacking(frame: pd.DataFrame, networks: Iterable[str], cells: str) -> tuple[str, ...]:
+    """A text for each of the paper's networks that the frame does not hold."""
+    present = set(frame["network"])
+    return tuple(f"no {cells} of {network}" for network in networks if network not in present)
+
+
+def said(material: Material, file: str, exhibit: str) -> list[dict[str, Any]]:
+    """What the paper says of an exhibit."""
+    entries: list[dict[str, Any]] = material.published[file]["exhibits"].get(exhibit) or []
+    return entries
+
+
+def marks(
+    entries: Sequence[Mapping[str, Any]], field: str, axis: str, title: str, y_title: str | None = None
+) -> list[alt.Chart]:
+    """Published places on the axis of a chart: grey bands and lines, and crosses where the speedup is given as well.
+
+    They have data of their own, so that every panel shows them.
+    """
+    x = alt.X(f"{axis}:Q", title=title)
+    return [layer for entry in entries if field in entry for layer in _marks(entry, entry[field], x, axis, y_title)]
+
+
+def _marks(
+    entry: Mapping[str, Any], place: float | list[float], x: alt.X, axis: str, y_title: str | None
+) -> Iterator[alt.Chart]:
+    ends = place if isinstance(place, list) else [place, place]
+    tip = alt.Tooltip("says:N", title="published")
+    data = pd.DataFrame([{axis: ends[0], "until": ends[1], "value": entry.get("speedup"), "says": entry["says"]}])
+    chart = alt.Chart(data)
+    if "speedup" in entry:
+        colour = theme.COLOURS["layer_type"].get(entry.get("layer_type", ""), theme.GREY)
+        cross = chart.mark_point(shape="cross", angle=45, size=110, strokeWidth=2, clip=True, color=colour)
+        yield cross.encode(x=x, y=alt.Y("value:Q", title=y_title), tooltip=tip)
+        return
+    if ends[0] == ends[1]:
+        yield chart.mark_rule(style="published", clip=True).encode(x=x, tooltip=tip)
+    else:
+        yield chart.mark_rect(color=theme.GREY, opacity=0.16, clip=True).encode(x=x, x2="until:Q", tooltip=tip)
+    name = chart.mark_text(angle=270, align="right", dx=-3, dy=6, fontSize=7, clip=True, color=theme.GREY)
+    yield name.encode(x=x, y=alt.value(0), text=alt.value("published"))
+
+
+def with_marks(chart: alt.FacetChart, layers: Sequence[alt.Chart]) -> alt.FacetChart:
+    """The faceted chart with further layers in each panel, behind what is measured."""
+    layered: alt.FacetChart = chart.copy(deep=True)
+    layered.spec.layer = [*layers, *layered.spec.layer]
+    return layered

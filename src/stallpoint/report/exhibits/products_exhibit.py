@@ -1,0 +1,57 @@
+"""Matrix products: their number and sizes, and their speedup (Keuper & Pfreundt, Table III and Fig. 9)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from stallpoint.records.tables import MACHINE
+from stallpoint.report.charts import sgemm_chart
+from stallpoint.report.exhibits import Made, Material
+from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, marks, rows, said, with_marks
+from stallpoint.report.typeset import Typeset
+
+FILE = "keuper-2016-exhibits"
+CELLS = "sgemm cells"
+
+
+def table(material: Material) -> Made:
+    """Table III: each layer's product with numbers in place of the letters, at the largest b measured."""
+    frame = rows(material, "sgemm", KEUPER_NETWORKS, CELLS)
+    frame = frame[(frame["layer_type"] != MACHINE) & (frame["layer"] != sgemm_chart.REFERENCE)]
+    frame = frame[frame["worker_batch"] == frame.groupby("network")["worker_batch"].transform("max")]
+    frame = frame.drop_duplicates(["network", "layer"])
+    theirs = material.published[FILE]["products"]
+    letters = {kind: f"{entry['operations']} × ({entry['sizes']})" for kind, entry in theirs["rows"].items()}
+    shown = pd.DataFrame({
+        "network": frame["network"],
+        "layer": frame["layer"],
+        "layer_type": frame["layer_type"],
+        "worker_batch": frame["worker_batch"],
+        "published": frame["layer_type"].map(letters).fillna(""),
+        "operations": frame["operations"],
+        "m": frame["m"],
+        "k": frame["k"],
+        "n": frame["n"],
+    })  # fmt: skip
+    notes = (
+        f"Published: number × (m × k · k × n) of Keuper & Pfreundt (2016), {theirs['source']}; I: inputs, O: outputs, "
+        "C: filters, Z: pixels after the convolution. Theirs counts b products for a convolution, ours as many for "
+        "each group; k of a convolution is c/groups times the pixels of a filter. Layers with equal products are "
+        "listed once. Softmax (b products I × 1 · 1 × 1) is no product in ours.",
+    )
+    names = {"worker_batch": "b", "layer_type": "type"}
+    caption = "Number and sizes of the matrix products of a forward pass: operations × (m × k · k × n)."
+    lacks = tuple(f"no {CELLS} of {name}" for name in KEUPER_NETWORKS if name not in set(frame["network"]))
+    return Made(Typeset(shown, caption, "tab:keuper-2016-table-3", {}, names, notes), lacks)
+
+
+def figure(material: Material) -> Made:
+    """Fig. 9: the reference product of one network's cells on each hardware; it is the same for all."""
+    frame = rows(material, "sgemm_speedup", KEUPER_NETWORKS, CELLS, keep={"layer": sgemm_chart.REFERENCE})
+    first = frame.groupby("hardware")["network"].transform("min")
+    frame = frame[frame["network"] == first]
+    places = marks(said(material, FILE, "fig-09"), "batch", "worker_batch", BATCH)
+    return Made(with_marks(sgemm_chart.draw({"sgemm_speedup": frame}), places))
+
+
+BATCH = "mini-batch of one worker, b [samples]"

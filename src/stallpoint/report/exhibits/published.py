@@ -1,0 +1,140 @@
+"""Published tables of network properties beside ours, each difference with its explanation.
+
+The published values and the explanations are data (``resources/published``); ours are computed from the networks
+themselves and the study.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.measure import STEP_SIZE
+
+PASSES = 3
+"""Work of a forward and a backward pass over that of a forward pass: back-propagation multiplies twice as much, for
+the gradients of the weights and for those of the layer's input."""
+UNEXPLAINED = "not explained"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What our values of one network are computed from."""
+
+    layers: pd.DataFrame
+    """Its rows of `tables.NETWORK_LAYERS`."""
+    batches: Sequence[int]
+    """The mini-batches that the study trains it with: global ones, or a worker's, as the published one is."""
+    published: Mapping[str, float]
+    """The published values by property."""
+
+    def of_type(self, layer_type: str) -> pd.DataFrame:
+        """The rows of its layers of one type."""
+        return self.layers[self.layers["layer_type"] == layer_type]
+
+
+def _exaflop(facts: Facts) -> float:
+    """Multiplications and additions for the published number of samples."""
+    samples = facts.published["iterations to convergence"] * facts.published["default batch size"]
+    return 2 * PASSES * float(facts.layers["multiply_adds"].sum()) * samples / 1e18
+
+
+def _nearest(name: str) -> Callable[[Facts], float]:
+    """Of the study's mini-batches the one nearest to theirs, the property `name`."""
+    return lambda facts: min(
+        facts.batches, key=lambda batch: abs(math.log(batch / facts.published[name])), default=math.nan
+    )
+
+
+PROPERTIES: dict[str, Callable[[Facts], float]] = {
+    "ExaFLOP to convergence": _exaflop,
+    "iterations to convergence": lambda facts: math.nan,
+    "model size [MB]": lambda facts: facts.layers["gradient_bytes"].sum() / 1e6,
+    "default batch size": _nearest("default batch size"),
+    "default step size": lambda facts: STEP_SIZE,
+    "layers": lambda facts: len(facts.layers),
+    "convolutional layers": lambda facts: len(facts.of_type("convolution")),
+    "fully-connected layers": lambda facts: len(facts.of_type("fully-connected")),
+    "weights in fully-connected layers [million]": lambda facts: (
+        facts.of_type("fully-connected")["parameters"].sum() / 1e6
+    ),
+    "layers with weights": lambda facts: len(facts.of_type("convolution")) + len(facts.of_type("fully-connected")),
+    "parameters [million]": lambda facts: facts.layers["parameters"].sum() / 1e6,
+    "batch size of a worker": _nearest("batch size of a worker"),
+}
+"""Our value of each property, in the unit of its name; NaN where there is none."""
+
+
+def compare(
+    table: Mapping[str, Any], layers: pd.DataFrame, batches: Mapping[str, Sequence[int]]
+) -> list[dict[str, Any]]:
+    """Rows of `tables.PUBLISHED` for the networks of the published `table` that are in `layers`.
+
+    `layers` are rows of `tables.NETWORK_LAYERS`, `batches` the study's mini-batches by network, global ones or a
+    worker's, as those of the table are.
+    """
+    return [row for network, rows in layers.groupby("network") for row in _rows(table, str(network), rows, batches)]
+
+
+def _rows(
+    table: Mapping[str, Any], network: str, layers: pd.DataFrame, batches: Mapping[str, Sequence[int]]
+) -> Iterator[dict[str, Any]]:
+    cells = {row["property"]: row[network] for row in table["rows"] if network in row}
+    published = {name: float(cell["published"]) for name, cell in cells.items()}
+    facts = Facts(layers, batches.get(network, []), published)
+    for name, cell in cells.items():
+        ours = float(PROPERTIES[name](facts))
+        agrees = _rounded(ours, cell["digits"]) == published[name]
+        yield {
+            "source": table["source"],
+            "property": name,
+            "network": network,
+            "published": published[name],
+            "ours": None if math.isnan(ours) else ours,
+            "digits": cell["digits"],
+            "agrees": agrees,
+            "explanation": "" if agrees else cell.get("differs", UNEXPLAINED),
+        }
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def shown(value: float | None, digits: int) -> str:
+    """A value with one digit more than it was published with; a dash where there is none."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{float(f'{value:.{digits + 1}g}'):,.10g}"
+
+
+HEAD = ("property", "network", "published", "ours", "why it differs")
+
+
+def texts(comparison: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The comparison as text, a tuple of the columns of `HEAD` for each row; properties in the published order."""
+    order = {name: place for place, name in enumerate(PROPERTIES)}
+    rows = sorted(comparison.to_dict("records"), key=lambda row: (order[row["property"]], row["network"]))
+    return [
+        (
+            row["property"],
+            row["network"],
+            shown(row["published"], row["digits"]),
+            shown(row["ours"], row["digits"]),
+            row["explanation"],
+        )
+        for row in rows
+    ]
+
+
+def to_markdown(comparison: pd.DataFrame) -> str:
+    """The comparison as a page of its own."""
+    if comparison.empty:
+        return "None of the study's networks has published values to compare with.\n"
+    lines = ["| " + " | ".join(cells) + " |" for cells in (HEAD, ("---",) * len(HEAD), *texts(comparison))]
+    source = comparison["source"].iloc[0]
+    return "\n".join([f"# {source}, beside ours", "", *lines, ""])

@@ -1,0 +1,120 @@
+"""Speedup against nodes or workers (Keuper & Pfreundt, Fig. 1; Shi et al., Figs. 2 to 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import axes, speedup_chart
+from stallpoint.report.charts import marks as chart_marks
+from stallpoint.report.charts.labels import AXES, arrange, compact, estimate
+from stallpoint.report.exhibits import Made, Material, Missing
+from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, SHI_NETWORKS, lacking, marks, rows, said, with_marks
+
+FILE = "shi-2018-exhibits"
+STRONG, WEAK = "train cells with scaling: strong", "train cells with scaling: weak"
+WORKERS, SPEEDUP = "workers (GPUs)", "speedup over the fewest workers"
+
+
+def strong(material: Material) -> Made:
+    """Fig. 1 of Keuper & Pfreundt: the study's own chart, of strong scaling alone."""
+    cells = f"{STRONG} on two nodes or more"
+    frame = rows(material, "predictions", KEUPER_NETWORKS, cells, keep={"scaling": "strong"})
+    chart = speedup_chart.draw({"predictions": frame})
+    places = marks(said(material, "keuper-2016-exhibits", "fig-01"), "nodes", "nodes", "nodes")
+    return Made(with_marks(chart, places), lacking(frame, KEUPER_NETWORKS, cells))
+
+
+def one_machine(material: Material) -> Made:
+    """Fig. 2: the part of the curves inside a node."""
+    cells = f"{WEAK} on nodes: 1, with workers_per_node: 1, 2, 4"
+    frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak", "nodes": 1})
+    frame = frame[frame["measured_iteration"].notna()]
+    curves = _with_several(_speedups(frame, ["measured", "predicted"]))
+    if curves.empty:
+        raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
+    return Made(_chart(arrange(curves), ["measured", "predicted"]), lacking(curves, SHI_NETWORKS, cells))
+
+
+def several_machines(material: Material) -> Made:
+    """Fig. 3: full nodes over one of them, whatever its number of workers."""
+    cells = f"{WEAK} on nodes: 1, 2, 4"
+    frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak"})
+    frame = frame[frame["ranks"] == frame["nodes"] * frame["workers_per_node"]]
+    curves = _over_fewest(frame)
+    if curves.empty:
+        raise Missing(f"no {cells} of {' or '.join(SHI_NETWORKS)}")
+    return Made(_chart(arrange(curves), ["measured"]), lacking(curves, SHI_NETWORKS, cells))
+
+
+def predicted(material: Material) -> Made:
+    """Fig. 4: where prediction and measurement are both known."""
+    cells = f"{WEAK} (or strong) on several nodes, of layers, all-reduce and storage that were measured"
+    frame = rows(material, "predictions", SHI_NETWORKS, cells)
+    known = frame[frame["measured_speedup"].notna() & frame["predicted_speedup"].notna()]
+    weak, strong = (known[known["scaling"] == scaling] for scaling in ("weak", "strong"))
+    curves = _with_several(_speedups(weak, ["measured", "predicted"]))
+    if curves.empty:
+        curves = _with_several(_speedups(strong, ["measured", "predicted"]))
+    if curves.empty:
+        raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
+    return Made(
+        _chart(arrange(curves), ["measured", "predicted"]),
+        lacking(curves, SHI_NETWORKS, cells),
+        _errors(known, material),
+    )
+
+
+def _errors(frame: pd.DataFrame, material: Material) -> str:
+    """Mean errors of the iteration time beside the published ones."""
+    theirs = {entry["network"]: entry["error"] for entry in said(material, FILE, "fig-04")}
+    ours = frame["error"].abs().groupby(frame["network"]).mean().dropna()
+    texts = [f"{network} {100 * error:.1f} % (theirs {100 * theirs[network]:.1f} %)" for network, error in ours.items()]
+    return f"mean error of predicted iteration times, all presets: {', '.join(texts)}" if texts else ""
+
+
+def _speedups(frame: pd.DataFrame, bases: Sequence[str]) -> pd.DataFrame:
+    return pd.concat([estimate(frame, f"{basis}_speedup").assign(basis=basis) for basis in bases])
+
+
+def _over_fewest(frame: pd.DataFrame) -> pd.DataFrame:
+    """Measured throughput over that on the fewest of these rows of each curve, with the interval of the time alone."""
+    seconds = "measured_iteration"
+    frame = frame[frame[seconds].notna()].sort_values([*AXES, "ranks"], kind="stable")
+    rate = frame["global_batch"] / frame[seconds]
+    least = rate.groupby([frame[name] for name in AXES]).transform("first")
+    ends = {"": rate, "_low": frame["global_batch"] / frame[f"{seconds}_high"]}
+    ends["_high"] = frame["global_batch"] / frame[f"{seconds}_low"]
+    frame = frame.assign(**{f"speedup{end}": value / least for end, value in ends.items()})
+    return _with_several(estimate(frame, "speedup").assign(basis="measured"))
+
+
+def _with_several(curves: pd.DataFrame) -> pd.DataFrame:
+    """Only the series that have two counts of workers or more."""
+    return curves[curves.groupby(list(AXES))["ranks"].transform("nunique") > 1]
+
+
+def _chart(curves: pd.DataFrame, bases: Sequence[str]) -> alt.FacetChart:
+    x = axes.counts_x(curves, "ranks", WORKERS)
+    ideal = chart_marks.ideal_rows(curves, "ranks")
+    y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], SPEEDUP)
+    drawn = compact(
+        pd.concat([axes.clipped(curves, y), ideal]),
+        ["panel", "series", "ranks", "basis", "value", "low", "high", "shown", "start"],
+    )
+    colour, shape = chart_marks.by_preset(curves)
+    tips = chart_marks.tips(series="series", ranks="workers", basis="basis", shown="speedup (90 % interval)")
+    known = alt.Chart().transform_filter("datum.basis != 'ideal'").encode(x=x, color=colour, detail="basis:N")
+    line = known.mark_line().encode(y=y, tooltip=tips)
+    if len(bases) > 1:
+        line = line.encode(strokeDash=chart_marks.dashes())
+    measured = chart_marks.only("measured").encode(x=x, color=colour)
+    layers = [
+        chart_marks.ideal(x, y),
+        line,
+        chart_marks.error_bars(measured, y),
+        chart_marks.points(measured, y, shape).encode(tooltip=tips),
+    ]
+    return chart_marks.panels(layers, drawn)

@@ -1,0 +1,87 @@
+"""The report: one web page with the answer, the charts in the order of the argument, and what was not measured.
+
+The page opens from disk without network: libraries, data and style are in it. Each module writes sections, of which
+`write_report` lists the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.records.atomic import atomic
+from stallpoint.report.charts import Tables
+from stallpoint.report.sections.answer_section import answer
+from stallpoint.report.sections.claims_section import claims_section
+from stallpoint.report.sections.curves_section import curves
+from stallpoint.report.sections.environment_section import environment
+from stallpoint.report.sections.evidence_section import evidence
+from stallpoint.report.sections.filters_section import filters
+from stallpoint.report.sections.interventions_section import interventions
+from stallpoint.report.sections.limits_section import not_measured, timing
+from stallpoint.report.sections.networks_section import networks
+from stallpoint.report.sections.page import page
+from stallpoint.report.sections.papers_section import papers_section
+from stallpoint.report.sections.raw_tables_section import raw_tables
+from stallpoint.report.sections.remedies_section import remedies
+from stallpoint.report.sections.sliders_section import sliders
+from stallpoint.report.sections.storages_section import storages
+from stallpoint.report.sections.sure_section import sure
+from stallpoint.report.sections.targets_section import targets
+from stallpoint.report.sections.validation_section import validation
+from stallpoint.study.study import LeftOut
+
+
+def write_report(
+    conclusions: Conclusions,
+    tables: Tables,
+    path: Path,
+    *,
+    study: str = "study",
+    left_out: Sequence[LeftOut] = (),
+    papers: Sequence[Path] = (),
+) -> None:
+    """Write the page to `path`, whole or not at all.
+
+    `conclusions` is from `numbers.conclude`; `tables` are by name the model tables, the tidy tables
+    ``runs``, ``environments``, ``collectives``, ``contention`` and ``visits``, and ``network_layers`` and
+    ``published``; `study` is its name and `left_out` what it does not run, `papers` are folders of the papers'
+    exhibits, below that of `path`.
+    """
+    first, verdicts = answer(conclusions, tables)
+    topics, charts = evidence(tables)
+    moved, curves_of_sliders = sliders(tables)
+    last, rows = raw_tables(tables)
+    sections = [
+        first,
+        *targets(conclusions, tables),
+        remedies(conclusions),
+        sure(conclusions),
+        *([claims_section(conclusions["claims"])] if conclusions["claims"] else []),
+        *topics[:1],
+        *moved,
+        *topics[1:],
+        *storages(conclusions),
+        curves(conclusions),
+        interventions(conclusions),
+        validation(tables),
+        networks(tables),
+        papers_section(papers, path.parent),
+        timing(conclusions["instrumentation"]),
+        not_measured(conclusions, left_out),
+        environment(tables),
+        last,
+    ]
+    data = {"charts": {**verdicts, **charts}, "tables": rows, "sliders-data": curves_of_sliders}
+    text = page(study, _lead(study, conclusions), filters(tables), sections, **data)
+    with atomic(path) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+
+
+def _lead(study: str, conclusions: Conclusions) -> str:
+    covered, threshold = 100 * conclusions["interval"], 100 * conclusions["threshold"]
+    return (
+        f"Study {study}. In parentheses: {covered:.0f} % confidence intervals. Training stalls where doubling the "
+        f"workers gains less than {threshold:.0f} % in throughput."
+    )

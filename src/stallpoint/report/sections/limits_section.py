@@ -1,0 +1,61 @@
+"""How far to trust what is shown: the cost of timing, and cells that were not measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from stallpoint.findings.conclusions.conclusion_words import (
+    INSTRUMENTATION_CAPTION,
+    INSTRUMENTATION_HEAD,
+    instrumentation_rows,
+    instrumentation_warnings,
+)
+from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.report.html import Section, of_cell, paragraph, table
+from stallpoint.study.study import LeftOut
+
+
+def timing(entries: Sequence[Mapping[str, Any]]) -> Section:
+    """What the timing cost and whether layers add up, with warnings first."""
+    html = paragraph("No training job ran.")
+    if entries:
+        warnings = "".join(f"<p><strong>{escape(line)}</strong></p>" for line in instrumentation_warnings(entries))
+        caption = f'<p class="soft">{escape(INSTRUMENTATION_CAPTION)}</p>'
+        html = warnings + caption + table(INSTRUMENTATION_HEAD, instrumentation_rows(entries), entries)
+    return Section("timing", "What the timing of layers costs", html)
+
+
+def not_measured(conclusions: Conclusions, left_out: Sequence[LeftOut]) -> Section:
+    """Cells imported and cells that could not run, and combinations left out, by reason with one example each."""
+    blocks = []
+    if imported := conclusions["imported"]:
+        blocks += [
+            "<h3>Imported</h3>",
+            "<p>Iteration times of imported training runs are composed of what their files say of its parts.</p>",
+            table(
+                ["cell", "files"],
+                [[row["cell"], row["source"]] for row in imported],
+                [of_cell(row["cell"]) for row in imported],
+            ),
+        ]
+    if failed := conclusions["failed"]:
+        blocks += [
+            "<h3>Could not run</h3>",
+            table(
+                ["cell", "reason"],
+                [[row["cell"], row["reason"]] for row in failed],
+                [of_cell(row["cell"]) for row in failed],
+            ),
+        ]
+    if left_out:
+        examples = {entry.reason: entry.axes for entry in reversed(left_out)}
+        rows = [
+            [reason, str(count), ", ".join(f"{axis} {value}" for axis, value in examples[reason].items())]
+            for reason, count in Counter(entry.reason for entry in left_out).items()
+        ]
+        blocks += ["<h3>Left out of the matrix</h3>", table(["reason", "combinations", "such as"], rows)]
+    everything = paragraph("None: every cell of the study ran, and nothing was left out.")
+    return Section("cells", "Cells that were not measured", "\n".join(blocks) or everything)

@@ -1,0 +1,94 @@
+"""The page that holds the sections: template, style, scripts, font and packed data, all in one text."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from stallpoint.report.charts import theme
+from stallpoint.report.charts.web_page import libraries
+from stallpoint.report.html import Section
+
+SCRIPTS = ("state.js", "tables.js", "charts.js", "sliders.js", "page.js")
+FONT = f"Inter, {theme.FONT}"
+"""The embedded font, in texts and charts alike, so that the layout is the same on every machine."""
+
+
+def page(study: str, lead: str, filters: str, sections: Sequence[Section], **data: object) -> str:
+    """The whole page; `data` are what its scripts draw from, by name."""
+    return Template(_asset("page.html").decode()).substitute(
+        study=escape(study),
+        lead=escape(lead),
+        font=base64.b64encode(_asset("inter.woff2")).decode(),
+        colours=_colours(),
+        style=_asset("page.css").decode(),
+        menu="".join(_group(name, sections) for name in GROUPS),
+        filters=filters,
+        sections="\n".join(map(_html, sections)),
+        libraries=libraries(),
+        script="\n".join(_asset(name).decode() for name in SCRIPTS),
+        data="\n".join(_data(name, value) for name, value in {**data, "config": _configs()}.items()),
+    )
+
+
+GROUPS = {
+    "Answer": ("answer", "targets", "remedies", "curves"),
+    "Why": (
+        "topic-where-scaling-stalls", "sliders",
+        "topic-communication-of-gradients", "topic-compute", "topic-training-data", "topic-training-to-a-target",
+        "storages", "interventions",
+    ),
+    "How sure": (
+        "sure", "topic-accuracy-of-the-dag-model", "validation-table", "topic-scaling-laws",
+        "topic-how-it-was-measured", "timing", "not-drawn",
+    ),
+    "Papers": ("claims", "papers"),
+    "Data": ("networks", "cells", "environment", "raw-tables"),
+}  # fmt: skip
+"""Groups of the menu: sections by their anchors."""
+
+
+def _group(name: str, sections: Sequence[Section]) -> str:
+    """A group of the menu; empty where the page has none of its sections."""
+    links = [f'<a href="#{one.id}">{escape(one.title)}</a>' for one in sections if one.id in GROUPS[name]]
+    return f"<div><b>{escape(name)}</b>{''.join(links)}</div>" if links else ""
+
+
+def _html(section: Section) -> str:
+    return f'<section id="{section.id}"><h2>{escape(section.title)}</h2>\n{section.html}\n</section>'
+
+
+def _asset(name: str) -> bytes:
+    """A file of this package."""
+    return files(__package__).joinpath("assets", name).read_bytes()
+
+
+def _colours() -> str:
+    """The colours of the charts as variables, which the style of the page uses too; printed pages are light."""
+    light, dark = _variables(theme.LIGHT), _variables(theme.DARK)
+    return f":root {{ {light} }}\n@media screen {{ :root[data-theme=dark] {{ {dark} }} }}"
+
+
+def _variables(colours: Mapping[str, str]) -> str:
+    return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+
+
+def _configs() -> dict[str, object]:
+    """How charts look on the page, whose colours are variables, and in a file."""
+    variables = {name: f"var(--{name})" for name in theme.LIGHT}
+    return {
+        "page": theme.config({**variables, "page": "transparent", "paper": variables["page"]}, font=FONT),
+        "paper": theme.config(font=FONT),
+    }
+
+
+def _data(name: str, value: object) -> str:
+    """JSON, compressed (a large study's charts repeat themselves twentyfold) and as base64, free of any tag."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f'<script type="application/gzip" id="{name}">{packed}</script>'

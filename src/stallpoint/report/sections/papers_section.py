@@ -1,0 +1,67 @@
+"""The papers' exhibits in the report: pictures and tables with what differs, and what is missing for the others."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from stallpoint.report.exhibits.make import ABSENT, INDEX, Entry
+from stallpoint.report.html import Section, paragraph, table
+
+STATUS = {"made": "", "partly": "in part", ABSENT: "missing"}
+
+
+def papers_section(folders: Sequence[Path], beside: Path) -> Section:
+    """All papers' exhibits, from the folders that `papers.make` wrote; links are relative to `beside`.
+
+    Pictures are in the page itself, files behind links.
+    """
+    text = "\n".join(_paper(folder, beside) for folder in folders) or paragraph("No paper's exhibit was made.")
+    return Section("papers", "Figures and tables of the papers", text)
+
+
+def _paper(folder: Path, beside: Path) -> str:
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    entries: list[Entry] = index["exhibits"]
+    made = sum(entry["status"] != ABSENT for entry in entries)
+    head = f"<h3>{escape(index['authors'])}: {made} of {len(entries)} exhibits from this study</h3>"
+    return "\n".join([head, *(_exhibit(entry, folder, beside) for entry in entries)])
+
+
+def _exhibit(entry: Entry, folder: Path, beside: Path) -> str:
+    """A fold for each exhibit: closed, with its state in the line that opens it."""
+    status = STATUS[entry["status"]]
+    line = f"{escape(entry['number'])}: {escape(entry['title'])}" + (f" <em>({status})</em>" if status else "")
+    texts = [
+        ("Missing", "; ".join(entry["missing"])),
+        ("Shown", entry["shown"]),
+        ("Differs from the original", entry["differs"] if entry["files"] else ""),
+        *(("Published", f"{one['says']} ({one['source']})") for one in entry["published"]),
+    ]
+    notes = "".join(f"<li>{name}: {escape(text)}</li>" for name, text in texts if text)
+    return (
+        f'<details class="exhibit" id="{folder.name}-{entry["name"]}"><summary>{line}</summary>'
+        f"{_content(entry, folder)}<ul>{notes}</ul>{_links(entry['files'], folder, beside)}</details>"
+    )
+
+
+def _content(entry: Entry, folder: Path) -> str:
+    if entry["status"] == ABSENT:
+        return ""
+    if entry["kind"] == "table":
+        made = entry["table"]
+        file = f"{folder.name}/{entry['name']}.csv"
+        return table(made["head"], made["rows"], file=file) + "".join(map(paragraph, made["notes"]))
+    picture = base64.b64encode((folder / f"{entry['name']}.svg").read_bytes()).decode()
+    alternative = escape(f"{entry['number']}: {entry['title']}", quote=True)
+    style = "max-width: 100%; height: auto; background: white"
+    return f'<p><img alt="{alternative}" style="{style}" src="data:image/svg+xml;base64,{picture}"></p>'
+
+
+def _links(files: Sequence[str], folder: Path, beside: Path) -> str:
+    base = folder.relative_to(beside).as_posix()
+    links = ", ".join(f'<a href="{base}/{file}">{file}</a>' for file in files)
+    return f"<p>Files: {links}</p>" if links else ""

@@ -1,0 +1,65 @@
+"""What would help each curve, ranked, with the cell that would confirm it ready to be pasted into the study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.findings.conclusions.answers import PLACE, leading
+from stallpoint.findings.conclusions.conclusion_words import (
+    REMEDIES_HEAD,
+    at_count,
+    gained_in_words,
+    named_in_words,
+    remedy_in_words,
+)
+from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.models.base.statistics import SAME_WITHIN
+from stallpoint.report.charts.labels import AXES, label
+from stallpoint.report.html import Section, belongs_to, paragraph, table
+from stallpoint.text import number
+
+CAPTION = (
+    "Predicted throughput over that predicted for training as it is, on the most workers that were measured. Helps: "
+    f"the whole interval lies above a gain of {100 * SAME_WITHIN:.0f} %, as equal studies differ by about as much; "
+    f"undecided: it holds {100 * SAME_WITHIN:.0f} %. At most: what the remedy avoids is taken to cost nothing "
+    "afterwards. To confirm a remedy, add the lines of its cell to the study."
+)
+
+
+def remedies(conclusions: Conclusions) -> Section:
+    """A table for each curve, open for those that answer; curves that nothing would help have none."""
+    found = conclusions["curves"]
+    told = [curve for curve in found if curve["remedies"]]
+    if not told:
+        return Section("remedies", "What would help", paragraph("No remedy is predicted to help."))
+    names = dict(zip(map(id, found), label(pd.DataFrame(found), list(AXES)), strict=True))
+    places: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for curve in found:
+        places.setdefault(tuple(curve[name] for name in PLACE), []).append(curve)
+    answering = {id(leading(alike)) for alike in places.values()}
+    told.sort(key=lambda curve: id(curve) not in answering)
+    blocks = "".join(_curve(curve, names[id(curve)], shown=id(curve) in answering) for curve in told)
+    return Section("remedies", "What would help", paragraph(CAPTION) + blocks)
+
+
+def _curve(curve: Mapping[str, Any], name: str, *, shown: bool) -> str:
+    entries: Sequence[Mapping[str, Any]] = curve["remedies"]
+    first = entries[0]
+    summary = f"{name}, {at_count(curve, first['ranks'])}: {named_in_words(first)}, {gained_in_words(first)}"
+    cells = "".join(map(_cell, entries))
+    return (
+        f"<details{' open' if shown else ''}{belongs_to(curve)}><summary>{escape(summary)}</summary>"
+        f"{table(REMEDIES_HEAD, [remedy_in_words(entry) for entry in entries])}{cells}</details>"
+    )
+
+
+def _cell(remedy: Mapping[str, Any]) -> str:
+    if not remedy["cell"]:
+        return ""
+    hours = f" ({number(remedy['node_hours'], 2)} node-hours)" if remedy["node_hours"] is not None else ""
+    summary = f"The cell that would confirm: {remedy['remedy']}{hours}"
+    return f"<details><summary>{escape(summary)}</summary><pre>{escape(remedy['cell'])}</pre></details>"

@@ -1,0 +1,206 @@
+"""A web page about traces: for each rank the answer, a timeline, other worker counts, and what changes would gain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.explain import trace_timeline
+from stallpoint.explain.iterations import CAUSES, middle
+from stallpoint.explain.rank import Rank
+from stallpoint.explain.trace_answers import WORDS, across, basis, cause, link, sentences
+from stallpoint.inputs.events import Trace
+from stallpoint.report.charts import axes, marks, theme
+from stallpoint.report.charts.render import Spec, to_spec
+from stallpoint.report.own_page import grid, page
+from stallpoint.text import number
+
+WIDTH = 720
+LANE = 26
+_LEAST_RANGE = (0.9, 1.1)
+"""Gains that the axis holds at least: what is no change shall look like none."""
+_SEEN = 1 / 1000
+"""Part of an iteration below which a bar of a cause cannot be seen."""
+_KINDS = {
+    trace_timeline.COMPUTE: theme.VERMILION, trace_timeline.COMMUNICATION: theme.BLUE,
+    trace_timeline.COPIES: theme.LIME, trace_timeline.HOST: theme.LILAC,
+    trace_timeline.WAIT: theme.GREY, trace_timeline.DATA: theme.GREEN,
+}  # fmt: skip
+
+
+_CAUSES = dict(zip(CAUSES, (
+    theme.VERMILION, theme.BLUE, theme.LIME, theme.GREEN, theme.GREY, theme.LILAC, theme.OLIVE,
+), strict=True))  # fmt: skip
+
+
+def to_html(ranks: Sequence[tuple[Trace, Rank | None]], told: Sequence[dict[str, Any]]) -> str:
+    """The page of what `explain` told of the ranks: of several first what they show together, and each on demand."""
+    return page("Where does this training stop getting faster, and why?", _parts(ranks, told))
+
+
+def _parts(ranks: Sequence[tuple[Trace, Rank | None]], told: Sequence[dict[str, Any]]) -> Iterator[str | Spec]:
+    yield "".join(f"<p>{escape(sentence)}</p>" for sentence in across(told))
+    if sum(one["seconds"] is not None for one in told) > 1:
+        yield _ranks(told)
+    if len(told) > 1:
+        yield _notes([note for note in told[0]["notes"] if all(note in one["notes"] for one in told)])
+    for (_, rank), one in zip(ranks, told, strict=True):
+        head = f"{escape(one['file'])}: rank {one['rank']} of {one['world_size']}"
+        if len(told) > 1:
+            yield f"<details><summary>{head}</summary>"
+            yield from _of_rank(rank, one)
+            yield "</details>"
+        else:
+            yield f"<h2>{head}</h2>"
+            yield from _of_rank(rank, one)
+
+
+def _of_rank(rank: Rank | None, one: dict[str, Any]) -> Iterator[str | Spec]:
+    yield "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(one))
+    if rank:
+        yield _timeline(rank)
+    if one["seconds"]:
+        yield _causes(one)
+    if one["predicted"]:
+        yield f"<p>{escape(basis(one['predicted']))}. {escape(link(one['predicted']))}</p>"
+        yield _workers(one)
+        yield _gains(one["predicted"])
+    if one["collectives"]:
+        yield f"<details><summary>Collectives</summary>{_collectives(one['collectives'])}</details>"
+    yield _notes(one["notes"])
+
+
+def _notes(notes: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
+
+
+def _ranks(told: Sequence[dict[str, Any]]) -> Spec:
+    """What an iteration's time goes to on each of several ranks, a bar for each."""
+    known = [one for one in told if one["seconds"]]
+    found = [name for name in CAUSES if any(one["seconds"][name] > _SEEN * one["iteration_seconds"] for one in known)]
+    rows = pd.DataFrame(
+        [(f"rank {one['rank']}", WORDS[name], place, 1e3 * one["seconds"][name])
+         for one in known for place, name in enumerate(CAUSES) if name in found],
+        columns=["rank", "cause", "order", "ms"],
+    )  # fmt: skip
+    colours = alt.Scale(domain=[WORDS[name] for name in found], range=[_CAUSES[name] for name in found])
+    legend = alt.Legend(columns=2, labelLimit=320)
+    chart = (
+        alt.Chart(rows[rows["ms"] > 0])
+        .mark_bar()
+        .encode(
+            x=alt.X("ms:Q", title="of an iteration, medians [ms]"),
+            y=alt.Y("rank:N", title=None, sort=list(dict.fromkeys(rows["rank"]))),
+            color=alt.Color("cause:N", title=None, scale=colours, legend=legend),
+            order="order:Q",
+        )
+        .properties(width=WIDTH - 60, height=alt.Step(max(6, min(22, 900 // len(known)))))
+    )
+    return _titled(chart, "What an iteration's time goes to, on each rank")
+
+
+def _titled(chart: alt.TopLevelMixin, title: str) -> Spec:
+    return {**to_spec(chart), "title": title}
+
+
+def _timeline(rank: Rank) -> Spec:
+    place = middle(rank.iterations.seconds)
+    rows = pd.DataFrame(
+        [(one.lane, one.kind, 1e3 * one.begin, 1e3 * one.end) for one in trace_timeline.spans(rank, place)],
+        columns=["lane", "kind", "begin", "end"],
+    )
+    found = [kind for kind in _KINDS if kind in set(rows["kind"])]
+    x = alt.X("begin:Q", title="since the iteration began [ms]", scale=alt.Scale(nice=False, zero=True))
+    y = alt.Y("lane:N", title=None, sort=list(dict.fromkeys(rows["lane"])), axis=alt.Axis(labelOverlap=False))
+    colours = alt.Scale(domain=found, range=[_KINDS[kind] for kind in found])
+    chart = (
+        alt.Chart(rows)
+        .mark_bar(height=LANE - 8)
+        .encode(x=x, x2="end:Q", y=y, color=alt.Color("kind:N", title=None, scale=colours))
+        .properties(width=WIDTH, height=alt.Step(LANE))
+    )
+    return _titled(chart, f"Timeline of the iteration that takes the median time (number {place + 1})")
+
+
+def _causes(one: dict[str, Any]) -> Spec:
+    rows = pd.DataFrame(
+        [(cause(one, name), 1e3 * one["seconds"][name]) for name in CAUSES if one["seconds"][name]],
+        columns=["cause", "ms"],
+    )
+    rows["share"] = [f"{number(ms / one['iteration_seconds'] / 10, 2)} %" for ms in rows["ms"]]
+    y = alt.Y("cause:N", title=None, sort=list(rows["cause"]), axis=alt.Axis(labelLimit=400, labelOverlap=False))
+    x = alt.X("ms:Q", title="of an iteration, median [ms]")
+    base = alt.Chart(rows).encode(y=y, x=x)
+    chart = alt.layer(
+        base.mark_bar(color=theme.BLUE), base.mark_text(align="left", dx=4).encode(text="share:N")
+    ).properties(width=WIDTH - 340, height=alt.Step(22))
+    return _titled(chart, "What an iteration's time goes to")
+
+
+def _workers(one: dict[str, Any]) -> Spec:
+    found = one["predicted"]
+    rows = pd.DataFrame(
+        [
+            {"workers": at["workers"], "ideal": at["workers"] / found["replica_workers"], "basis": basis,
+             "speedup": at["speedup"], "low": at["speedup_low"], "high": at["speedup_high"]}
+            for at in found["workers"]
+            for basis in ["traced" if at["workers"] == one["world_size"] else "predicted"]
+        ]
+    )  # fmt: skip
+    counts = [int(rows["workers"].min()), int(rows["workers"].max())]
+    ends = axes.log_domain([1, counts[1], *rows["low"]])
+    x, y = (
+        alt.X("workers:Q", title="workers", scale=_doubling(counts), axis=_ticks(counts)),
+        alt.Y("speedup:Q", title="throughput relative to one replica", scale=_doubling(ends), axis=_ticks(ends)),
+    )
+    base = alt.Chart(rows).encode(x=x)
+    colour = alt.Color("basis:N", title=None, scale=alt.Scale(domain=["traced", "predicted"],
+                                                              range=[theme.VERMILION, theme.BLUE]))  # fmt: skip
+    chart = alt.layer(
+        base.mark_line(style="ideal", clip=True).encode(y=marks.at(y, "ideal")),
+        base.mark_area(opacity=0.16, color=theme.BLUE, clip=True).encode(y=marks.at(y, "low"), y2="high:Q"),
+        base.mark_line(color=theme.BLUE, strokeDash=theme.DASHED, clip=True).encode(y=y),
+        base.mark_point(filled=True, size=55, opacity=1).encode(y=y, color=colour),
+    ).properties(width=WIDTH // 2, height=WIDTH // 3)
+    return _titled(chart, "Speedup at other worker counts, each worker with its mini-batch; 90 % intervals")
+
+
+def _doubling(domain: Sequence[float]) -> alt.Scale:
+    return alt.Scale(type="log", base=2, domain=list(domain), nice=False)
+
+
+def _ticks(domain: Sequence[float]) -> alt.Axis:
+    return alt.Axis(values=axes.log2_ticks(list(domain)), format="~g")
+
+
+def _gains(found: dict[str, Any]) -> Spec:
+    rows = pd.DataFrame(
+        [
+            (at["change"], *(at[f"throughput_factor{end}"] for end in ("", "_low", "_high")))
+            for at in found["what_if"]
+        ],
+        columns=["change", "gain", "low", "high"],
+    )  # fmt: skip
+    ends = [min(rows["low"].min(), _LEAST_RANGE[0]), max(rows["high"].max(), _LEAST_RANGE[1])]
+    x = alt.X("gain:Q", title="times the throughput", scale=alt.Scale(zero=False, domain=ends))
+    y = alt.Y("change:N", title=None, sort=list(rows["change"]), axis=alt.Axis(labelLimit=260, labelOverlap=False))
+    base = alt.Chart(rows).encode(y=y)
+    chart = alt.layer(
+        alt.Chart(pd.DataFrame({"one": [1.0]})).mark_rule(style="ideal").encode(x=marks.at(x, "one")),
+        base.mark_rule(strokeWidth=1.5).encode(x=marks.at(x, "low"), x2="high:Q"),
+        base.mark_point(filled=True, size=50, opacity=1).encode(x=x),
+    ).properties(width=WIDTH - 220, height=alt.Step(22))
+    return _titled(chart, f"What if, on {found['what_if_workers']} workers; 90 % intervals")
+
+
+def _collectives(rows: Sequence[dict[str, Any]]) -> str:
+    head = ("kind", "algorithm", "protocol", "MB", "ranks", "in an iteration", "median ms", "shortest ms")
+    return grid(head, [[
+        row["kind"] or "-", row["algorithm"] or "-", row["protocol"] or "-",
+        "-" if row["bytes"] is None else number(row["bytes"] / 1e6), str(row["group_size"] or "-"),
+        number(row["per_iteration"], 2), number(1e3 * row["seconds"]), number(1e3 * row["shortest_seconds"]),
+    ] for row in rows])  # fmt: skip

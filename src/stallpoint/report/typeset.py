@@ -1,0 +1,239 @@
+"""Tables as one publishes them: CSV with every digit, LaTeX (booktabs) and Markdown with as many as are known.
+
+An estimate, three columns ``x``, ``x_low`` and ``x_high``, is one column on paper: ``1.83 [1.71, 1.95]``, rounded where
+its interval begins to differ. LaTeX needs the packages booktabs and graphicx; a table wider than a page is scaled to
+it, a long one is divided.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from stallpoint.records.atomic import atomic
+from stallpoint.records.tables import Table
+from stallpoint.text import number
+
+FORMATS = ("csv", "tex", "md")
+"""What a table is written as."""
+ROWS = 45
+"""Rows of a page of LaTeX."""
+WIDE = 95
+"""Characters that fit on a line of LaTeX; wider tables are scaled to the line."""
+_ESCAPES = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
+    **{character: "\\" + character for character in "&%$#_{}"},
+    # Beyond ASCII: what stallpoint's own texts hold; pdfLaTeX knows no letters by themselves.
+    "×": r"$\times$", "·": r"$\cdot$", "∞": r"$\infty$", "µ": r"$\mu$", "α": r"$\alpha$", "β": r"$\beta$",
+    "λ": r"$\lambda$", "θ": r"$\theta$", "≥": r"$\geq$", "≤": r"$\leq$", "√": r"$\surd$", "−": r"$-$", "→": r"$\to$",
+    "–": "--", "²": r"\textsuperscript{2}", "\N{NO-BREAK SPACE}": "~",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Typeset:
+    """A table with what stands around it."""
+
+    frame: pd.DataFrame
+    """Columns in their order; estimates as three columns."""
+    caption: str
+    label: str
+    """By which LaTeX refers to it, e.g. ``tab:amdahl``."""
+    units: Mapping[str, str]
+    """Units of the columns that have one."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What columns are called on paper; else their own name, without underscores."""
+    notes: Sequence[str] = ()
+    """Sentences below the table."""
+    folded: bool = False
+    """Columns that say the same in every row are told in the caption, on paper."""
+
+
+def of_records(table: Table, frame: pd.DataFrame) -> Typeset:
+    """A table of `stallpoint.records.tables` with its own description and units."""
+    units = {column.name: column.unit for column in table.columns if column.unit}
+    description = table.description[0].upper() + table.description[1:] + "."
+    shown = frame[[column.name for column in table.columns]]
+    return Typeset(shown, description, f"tab:{table.name.replace('_', '-')}", units, folded=True)
+
+
+def write(table: Typeset, files: Mapping[str, Path]) -> None:
+    """Write `table` to the `files`, a path for each of `FORMATS`. Equal tables give equal files."""
+    content = {"csv": to_csv(table), "tex": to_latex(table), "md": to_markdown(table)}
+    for name in FORMATS:
+        with atomic(files[name]) as scratch:
+            scratch.write_text(content[name], encoding="utf-8", newline="")
+
+
+def to_csv(table: Typeset) -> str:
+    """Every column and digit; a missing value is empty. The header holds the units: ``seconds [s]``."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_with_unit(name, _unit(table, name)) for name in table.frame.columns)
+    for row in table.frame.itertuples(index=False):
+        writer.writerow("" if _missing(value) else _exact(value) for value in row)
+    return text.getvalue()
+
+
+def to_markdown(table: Typeset) -> str:
+    """A page of its own: caption, table, notes."""
+    head, rows, caption = on_paper(table)
+    cells = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in (head, *rows)]
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    lines.insert(1, "|" + " --- |" * len(head))
+    return "\n".join([caption, "", *lines, "", *(f"{note}\n" for note in table.notes)]).rstrip("\n") + "\n"
+
+
+def to_latex(table: Typeset) -> str:
+    """One floating table, or several if it is long."""
+    head, rows, caption = on_paper(table)
+    parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)] or [[]]
+    comment = "% \\usepackage{booktabs,graphicx}"
+    blocks = [
+        "\n".join(_float(table, head, part, _caption(caption, number, len(parts)), number))
+        for number, part in enumerate(parts)
+    ]
+    return "\n".join([comment, "\n\\clearpage\n".join(blocks), ""])
+
+
+def escape(text: str) -> str:
+    """`text` as LaTeX shows it, whatever its characters mean to LaTeX."""
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def estimate(value: float, low: float, high: float) -> str:
+    """A value with its interval, all with the same decimals: two significant digits of half the interval's length."""
+    if _missing(value):
+        return "–"
+    ends = [low, high]
+    if any(map(_missing, ends)) or low == high == value:
+        return number(value)
+    if not all(map(math.isfinite, (value, *ends))) or high <= low:
+        return f"{number(value)} [{number(low)}, {number(high)}]"
+    largest = max(abs(value), abs(low), abs(high))
+    power, wide = math.floor(math.log10(largest)), math.floor(math.log10((high - low) / 2))
+    decimals = min(1 - wide, 8 - power)
+    if -4 <= power < 7:
+        return f"{_decimals(value, decimals)} [{_decimals(low, decimals)}, {_decimals(high, decimals)}]"
+    scaled = (f"{part / 10.0**power:.{max(decimals + power, 0)}f}" for part in (value, low, high))
+    first, second, third = scaled
+    return f"{first} [{second}, {third}] × 10^{power}"
+
+
+def _decimals(value: float, decimals: int) -> str:
+    """Rounded to so many decimals; negative ones round before the point."""
+    text = f"{round(value, decimals):.{max(decimals, 0)}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+
+def _in_mathematics(text: str) -> str:
+    """A text as LaTeX: numbers with powers of ten as formulas."""
+    text = re.sub(r"× 10\^(-?\d+)", "\0times\\1\0", text)
+    text = re.sub(r"(?<![\w.])(-?\d(?:\.\d+)?)e([+-]\d+)(?!\w)", lambda m: f"{m[1]} \0times{int(m[2])}\0", text)
+    return re.sub("\0times(-?\\d+)\0", r"$\\times 10^{\1}$", escape(text))
+
+
+# --- what stands on paper -------------------------------------------------------------------------
+
+
+def _missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value)) or value is pd.NaT or value is pd.NA
+
+
+def _exact(value: object) -> str:
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def _shown(value: object) -> str:
+    if _missing(value):
+        return "–"
+    if isinstance(value, float):
+        return number(float(value))
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+def _unit(table: Typeset, column: str) -> str | None:
+    """The unit of a column; ends of an interval have that of their value."""
+    return table.units.get(column) or table.units.get(re.sub("_(low|high)$", "", column))
+
+
+def _with_unit(name: str, unit: str | None) -> str:
+    return f"{name} [{unit}]" if unit else name
+
+
+def on_paper(table: Typeset) -> tuple[list[str], list[list[str]], str]:
+    """Head, rows of texts, and the caption with what all rows have in common."""
+    columns = list(_columns(table))
+    same = {name for name, texts in columns if len(texts) > 1 and len(set(texts)) == 1}
+    shown = [(name, texts) for name, texts in columns if name not in same]
+    if not table.folded or not shown:
+        same, shown = set(), columns
+    common = "; ".join(f"{name}: {texts[0] or 'none'}" for name, texts in columns if name in same and texts[0] != "–")
+    caption = f"{table.caption} In all rows: {common}." if common else table.caption
+    rows = [list(row) for row in zip(*(texts for _, texts in shown), strict=True)]
+    return [name for name, _ in shown], rows, caption
+
+
+def _columns(table: Typeset) -> Iterator[tuple[str, list[str]]]:
+    """Each column of the paper: its head and its texts; an estimate is one."""
+    present = list(table.frame.columns)
+    for name in present:
+        stem = re.sub("_(low|high)$", "", name)
+        if stem != name and stem in present:
+            continue
+        values = table.frame[name].tolist()
+        if {f"{name}_low", f"{name}_high"} <= set(present):
+            ends = (table.frame[f"{name}_{end}"].tolist() for end in ("low", "high"))
+            texts = [estimate(*row) for row in zip(values, *ends, strict=True)]
+        else:
+            texts = [_shown(value) for value in values]
+        yield _with_unit(table.names.get(name, name.replace("_", " ")), _unit(table, name)), texts
+
+
+def _caption(caption: str, part: int, parts: int) -> str:
+    return f"{caption} Part {part + 1} of {parts}." if parts > 1 else caption
+
+
+def _float(
+    table: Typeset, head: Sequence[str], rows: Sequence[Sequence[str]], caption: str, part: int
+) -> Iterator[str]:
+    """Lines of one floating table; numbers stand to the right."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    wide = sum(widths) + 2 * len(widths) > WIDE
+    sides = "".join("r" if _numeric([row[i] for row in rows]) else "l" for i in range(len(head)))
+    yield from ("\\begin{table}", "  \\centering\\small", f"  \\caption{{{_in_mathematics(caption)}}}")
+    if part == 0:
+        yield f"  \\label{{{table.label}}}"
+    if wide:
+        yield "  \\resizebox{\\linewidth}{!}{%"
+    yield f"  \\begin{{tabular}}{{{sides}}}"
+    yield "    \\toprule"
+    yield "    " + " & ".join(map(_in_mathematics, head)) + r" \\"
+    yield "    \\midrule"
+    for row in rows:
+        yield "    " + " & ".join(map(_cell, row)) + r" \\"
+    yield "    \\bottomrule"
+    yield "  \\end{tabular}" + ("}" if wide else "")
+    for note in table.notes:
+        yield f"  \\par\\footnotesize {_in_mathematics(note)}"
+    yield "\\end{table}"
+
+
+def _cell(text: str) -> str:
+    """A cell; brackets first in a row would be taken for an argument of the line break before it."""
+    return f"{{}}{_in_mathematics(text)}" if text.startswith(("[", "*")) else _in_mathematics(text)
+
+
+def _numeric(texts: Sequence[str]) -> bool:
+    return all(re.match(r"[−–∞\d.-]", text) for text in texts) and any(re.match(r"-?\d", text) for text in texts)

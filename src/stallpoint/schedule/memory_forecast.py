@@ -1,0 +1,43 @@
+"""Which cells are expected to run out of memory, from what the study measured before; none is left out for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from stallpoint.errors import InputError
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import LARGEST_BATCH
+from stallpoint.study.cells import TrainCell
+
+
+def expected(cells: Iterable[object], models: Path) -> list[str]:
+    """A line for each network, hardware and mini-batch that may not fit, by the table `largest_batch` in `models`."""
+    train = [cell for cell in cells if type(cell) is TrainCell]
+    file = models / f"{LARGEST_BATCH.name}.parquet"
+    if not train or not file.exists():
+        return []
+    known: list[dict[str, Any]] = []
+    with suppress(InputError):  # of an older format: it says nothing, and is written again
+        known = read(LARGEST_BATCH, file).to_pylist()
+    return list(dict.fromkeys(line for cell in train for line in _of(cell, known)))
+
+
+def _of(cell: TrainCell, known: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for row in known:
+        same = (row["network"], row["hardware"], row["workers_per_node"]) == (
+            cell.network, cell.hardware, cell.workers_per_node,
+        )  # fmt: skip
+        of_curve = same and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
+        what = f"{cell.network} on {cell.hardware}, {cell.sync}: b = {cell.worker_batch:,}"
+        failed = row["smallest_failed"]
+        # Whatever synchronises gradients only adds to what one worker alone takes.
+        if same and failed and cell.worker_batch >= failed and (of_curve or row["sync"] == "none"):
+            yield f"{what} is expected to fail: b = {failed:,.0f} ran out of memory"
+        elif of_curve and row["basis"] == "predicted" and cell.worker_batch > row["largest_batch_low"]:
+            surely = cell.worker_batch > row["largest_batch_high"]
+            low, value, high = (row[f"largest_batch{end}"] for end in ("_low", "", "_high"))
+            fits = f"up to {value:,.0f} [{low:,.0f}, {high:,.0f}] is predicted to fit"
+            yield f"{what} {'is expected to fail' if surely else 'may fail'}: {row['memory']} memory, {fits}"

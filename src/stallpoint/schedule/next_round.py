@@ -1,0 +1,125 @@
+"""What `snakemake next` adds to a study: the cells that narrow its stalling points most for their cost.
+
+They stand in a file beside the study's results, as entries of ``include``, and are of the study from then on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stallpoint.errors import InputError
+from stallpoint.records.atomic import atomic
+from stallpoint.records.parquet import read
+from stallpoint.records.tables import NEXT_CELLS, SERIES
+from stallpoint.study.cells import Cell, CommandCell, TrainCell
+from stallpoint.text import number
+
+FILE = "next.yaml"
+"""In the folder of the study's results."""
+_AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")
+
+
+@dataclass(frozen=True)
+class Round:
+    """The cells of one round, and why there are no more."""
+
+    cells: Sequence[dict[str, Any]] = field(default_factory=list)
+    """As entries of ``include``."""
+    hours: float = 0.0
+    """Node-hours that they take."""
+    said: str = ""
+    """In words."""
+
+
+def added(results: Path) -> list[dict[str, Any]]:
+    """The cells that earlier rounds added; raises `InputError` for a file that has none."""
+    file = results / FILE
+    if not file.exists():
+        return []
+    try:
+        found = yaml.safe_load(file.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("include"), list):
+        raise InputError(f"{file}: not a list of cells under include, as `snakemake next` writes it; remove the file")
+    entries: list[dict[str, Any]] = found["include"]
+    return entries
+
+
+def with_cells(config: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The configuration of a study with these cells under ``include`` too."""
+    included = config.get("include") or []
+    # What is no list is refused as it stands.
+    return {**config, "include": [*included, *cells]} if cells and isinstance(included, list) else config
+
+
+def write(results: Path, cells: Sequence[Mapping[str, Any]]) -> None:
+    """Write the cells of all rounds, whole or not at all."""
+    results.mkdir(parents=True, exist_ok=True)
+    with atomic(results / FILE) as scratch:
+        head = "# Cells that `snakemake next` chose; they are of the study as if they stood under its include.\n"
+        scratch.write_text(head + yaml.safe_dump({"include": [dict(cell) for cell in cells]}, sort_keys=False))
+
+
+def next_round(
+    models: Path, cells: Mapping[str, Cell], hardware: Iterable[str], *, node_hours: float, within: float
+) -> Round:
+    """The next round of a study with these `cells`, by its table `next_cells` in the folder `models`.
+
+    Of each curve whose stalling point is not known to `within` a factor (90 % interval, errors of the model included)
+    the cell that narrows it most for its cost, the best of all curves first, until `node_hours` are used up. `hardware`
+    is what the study itself can measure on.
+    """
+    file = models / f"{NEXT_CELLS.name}.parquet"
+    if not file.exists():
+        return Round(said="nothing was fitted yet: the study itself comes first")
+    rows = [row for row in read(NEXT_CELLS, file).to_pylist() if row["hardware"] in set(hardware)]
+    unsure = [row for row in rows if row["width"] > math.log2(within)]
+    if not unsure:
+        return Round(
+            said=f"every stalling point is known within a factor of {number(within)}: nothing is left to measure"
+        )
+    telling = [row for row in unsure if row["narrowing"] > 0 and row["kind"] != "collectives"]
+    telling.sort(key=lambda row: -row["narrowing_per_node_hour"])
+    chosen: list[dict[str, Any]] = []
+    curves: set[tuple[Any, ...]] = set()
+    hours = 0.0
+    for row in telling:
+        curve = tuple(row[column.name] for column in SERIES)
+        if curve in curves or hours + row["node_hours"] > node_hours:
+            continue
+        curves.add(curve)
+        if (entry := _entry(row, cells)) not in chosen:
+            chosen.append(entry)
+            hours += row["node_hours"]
+    if chosen:
+        return Round(
+            chosen, hours, f"{len(chosen)} cell{'s' if len(chosen) > 1 else ''}, {number(hours, 2)} node-hours"
+        )
+    why = f"each that tells more takes over {number(node_hours)} node-hours" if telling else "no cell would tell more"
+    return Round(said=f"{_curves(unsure)} within a factor of {number(within)}, but {why}")
+
+
+def _curves(rows: Iterable[Mapping[str, Any]]) -> str:
+    count = len({tuple(row[column.name] for column in SERIES) for row in rows})
+    return "one stalling point is not known" if count == 1 else f"{count} stalling points are not known"
+
+
+def _entry(row: Mapping[str, Any], cells: Mapping[str, Cell]) -> dict[str, Any]:
+    """The entry of ``include`` that makes the cell of a row; where it was measured, with one more repeat."""
+    entry = {name: row[name] for name in _AXES}
+    if row["kind"] == "compute":
+        return entry | {"nodes": 1, "workers_per_node": 1, "scaling": "compute", "batch": row["worker_batch"]}
+    entry["workers_per_node"] = row["ranks"] // row["nodes"]
+    same = [
+        cell
+        for cell in cells.values()
+        if type(cell) in (TrainCell, CommandCell) and all(getattr(cell, name) == value for name, value in entry.items())
+    ]
+    return entry | ({"repeats": 1 + max(cell.repeat for cell in same)} if same else {})

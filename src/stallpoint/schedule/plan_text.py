@@ -1,0 +1,84 @@
+"""The plan in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from stallpoint.schedule.expected import DEFAULTS, Interval
+from stallpoint.schedule.plan import Plan
+from stallpoint.study.dry_run import in_place
+from stallpoint.text import in_words
+
+JOBS = 5
+"""Jobs that are named."""
+LINES = 10
+"""Mini-batches named that may not fit into memory."""
+_BASES = {
+    "cell": "earlier visits to the same cell",
+    "nodes": "visits to similar cells on as many nodes and workers",
+    "network": "visits to similar cells",
+    "kind": "visits to cells of the same kind",
+    "hardware": "visits to other cells of the hardware",
+    DEFAULTS: "rates of no machine in particular",
+}
+
+
+def text(plan: Plan) -> str:
+    """A few lines however large the study."""
+    if not plan.jobs:
+        return "  to measure now: nothing"
+    return "\n".join(["  to measure now, expected [90 % interval]:", *_table(plan), *_totals(plan)])
+
+
+def _table(plan: Plan) -> Iterator[str]:
+    first = max(len("collectives"), *(len(row.kind) for row in plan.rows)) + 2
+    second = max(len("hardware"), *(len(row.hardware) for row in plan.rows)) + 2
+    third = max(len(in_time(row.seconds)) for row in plan.rows) + 2
+    places = [in_place((row.nodes, row.workers_per_node)) for row in plan.rows]
+    width = max(map(len, ["nodes", *places]))
+    head = f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>{width}}{'cells':>8}{'visits':>8}"
+    yield f"{head}  {'time':<{third}}node-hours"
+    for row, at in zip(plan.rows, places, strict=True):
+        yield (
+            f"  {row.kind:<{first}}{row.hardware:<{second}}{at:>{width}}{row.cells:>8}{row.visits:>8}  "
+            f"{in_time(row.seconds):<{third}}{_hours(row.node_hours)}"
+        )
+
+
+def _totals(plan: Plan) -> Iterator[str]:
+    several = len(plan.jobs) > 1
+    at_once = " if all run at once" if plan.together and several else ""
+    jobs = f"{len(plan.jobs)} job{'s' if several else ''}"
+    yield f"  in all: {jobs}, {in_time(plan.seconds)}{at_once}, {_hours(plan.node_hours)} node-hours"
+    for job in plan.jobs[:JOBS]:
+        asks = f", asks for {job.runtime} min" if plan.together else ""
+        yield f"    job {job.name}: {count('node', job.nodes)}, {in_time(job.seconds)}{asks}"
+    if len(plan.jobs) > JOBS:
+        yield f"    and {len(plan.jobs) - JOBS} more jobs"
+    if plan.asks:
+        yield "    " + ", ".join(f"{name}: {value}" for name, value in plan.asks.items())
+    yield f"  expected from {rests_on(plan.basis)}"
+    yield from (f"  memory: {line}" for line in plan.memory[:LINES])
+    if len(plan.memory) > LINES:
+        yield f"  memory: and {len(plan.memory) - LINES} more"
+
+
+def rests_on(basis: Mapping[str, int]) -> str:
+    """What an expectation rests on (`Plan.basis`)."""
+    return "; ".join(f"{_BASES[name]} ({count('cell', number)})" for name, number in basis.items())
+
+
+def count(what: str, number: int) -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def in_time(seconds: Interval) -> str:
+    """A duration with its interval."""
+    low, typical, high = (in_words(round(value, 3)) for value in seconds.values())
+    return f"{typical} [{low}, {high}]"
+
+
+def _hours(hours: Interval) -> str:
+    low, typical, high = (f"{value:.2g}" if value < 100 else f"{value:,.0f}" for value in hours.values())
+    return f"{typical} [{low}, {high}]"

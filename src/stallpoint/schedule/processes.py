@@ -1,0 +1,216 @@
+"""The processes that measure, from outside: how they are started, told what to visit, and what their end means."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from stallpoint.errors import EXIT_FAILED, CannotRun, InputError
+from stallpoint.records.tables import RUNS
+from stallpoint.schedule.ends import End, oom_kills
+from stallpoint.study.cells import Cell
+from stallpoint.study.commands import thread_variables
+from stallpoint.study.runs import write_failure
+
+THIS_MACHINE = "mpirun --oversubscribe --bind-to none -n {ranks}"
+"""Launcher without a scheduler: workers share this machine's cores, and each computes with as many as its cell says."""
+
+READY, ENDED, CANNOT_RUN = "stallpoint: ready", "stallpoint: visit ended ", "stallpoint: cannot run: "
+"""How answers of the processes (`stallpoint.measure.visiting`) begin; anything else they print is somebody else's."""
+_PR_SET_PDEATHSIG = 1
+PATIENCE = 40.0
+"""How long processes may take to end when they are told to, s: srun gives its own 30."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What processes for several cells are like: what a launcher's text can name in braces."""
+
+    ranks: int
+    nodes: int
+    workers_per_node: int
+    threads_per_worker: int
+
+    @classmethod
+    def of(cls, cells: Collection[Cell]) -> Self:
+        """Large enough for each of the cells: one may have the most nodes and another the most workers on each."""
+        nodes, workers, threads = (
+            max(getattr(cell, field) for cell in cells) for field in ("nodes", "workers_per_node", "threads_per_worker")
+        )
+        return cls(nodes * workers, nodes, workers, threads)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One visit to a cell."""
+
+    cell: Cell
+    folder: Path
+    """Where its tables go."""
+    visit: int
+    """Which visit to the cell it is."""
+    turn: int
+    """Which visit of all."""
+    node: int = 0
+    """The first node that it uses."""
+
+    def to_json(self) -> dict[str, object]:
+        """As the processes are told it."""
+        return {**vars(self), "cell": self.cell.to_json(), "folder": str(self.folder)}
+
+
+class Processes:
+    """The processes of one MPI job, which visit one cell after another.
+
+    They are enough for every one of `cells` (`Shape`), and reduce by `scheme`. `launcher` starts MPI processes, e.g.
+    ``mpirun -n {ranks}`` (with the fields of `Shape`); one rank is started without it. Raises `InputError` where it
+    cannot be used, `CannotRun` where MPI says why it does not work here.
+    """
+
+    def __init__(self, cells: Collection[Cell], scheme: str, *, launcher: str, log: Path) -> None:
+        self._log = log
+        shape = Shape.of(cells)
+        if launcher == THIS_MACHINE and shape.nodes > 1 and "SLURM_JOB_ID" in os.environ:
+            raise InputError(f"{shape.nodes} nodes of Slurm, but the profile has no resource launcher (profiles/slurm)")
+        command = [
+            sys.executable,
+            "-m",
+            "stallpoint.measure",
+            str(shape.ranks),
+            str(shape.workers_per_node),
+            scheme,
+        ]
+        if shape.ranks > 1:
+            command = [*_started_by(launcher, shape), *command]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.killed = ""
+        """How they were ended, if nobody says why: ``rank 3 was killed (signal 9)``."""
+        self._said_before = log.stat().st_size if log.exists() else 0
+        self._oom_kills = oom_kills()
+        try:
+            with log.open("ab") as messages:
+                self._job = subprocess.Popen(
+                    command,
+                    env=_environment(shape.threads_per_worker),
+                    preexec_fn=end_with_parent,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=messages,
+                    text=True,
+                )
+        except FileNotFoundError:
+            raise InputError(
+                f"no program {command[0]!r} to start {shape.ranks} ranks with; set resource launcher in the profile"
+            ) from None
+        answer = self._answer(READY, CANNOT_RUN)
+        if answer is None:
+            raise InputError(
+                f"processes could not be started (exit status {self._job.wait()}); {log} ends with\n{_last_words(log)}"
+            )
+        if answer.startswith(CANNOT_RUN):
+            self.end()
+            raise CannotRun(answer.removeprefix(CANNOT_RUN))
+
+    def visit(self, *orders: Order) -> list[str]:
+        """Carry the orders out at the same time; for each, what was wrong, if it left nothing behind, else nothing.
+
+        Where all processes died, nothing more can be asked of them (`ended`, and `killed` says how); a visit that was
+        killed for want of memory is recorded as failed. If there were several, nobody knows which one it was: there is
+        nothing wrong with any of them, but some left nothing behind.
+        """
+        self._said_before, self._oom_kills = self._log.stat().st_size, oom_kills()
+        assert self._job.stdin
+        with suppress(BrokenPipeError):
+            self._job.stdin.write(json.dumps([order.to_json() for order in orders]) + "\n")
+            self._job.stdin.flush()
+        answer = self._answer(ENDED)
+        if answer is not None:
+            codes = [int(code) for code in answer.removeprefix(ENDED).split()]
+            return [self._problem(order, code) if code else "" for order, code in zip(orders, codes, strict=True)]
+        exit_code = self._job.wait()
+        return [self._problem(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
+
+    def _problem(self, order: Order, exit_code: int) -> str:
+        """What was wrong with a visit that ended so; nothing, if that is recorded as the cell's failure."""
+        if exit_code == EXIT_FAILED and (order.folder / f"{RUNS.name}.parquet").exists():
+            return ""
+        end = End(exit_code, self._said(), oom_kills() - self._oom_kills)
+        if reason := end.out_of_memory:
+            write_failure(order.cell, order.folder, datetime.now(UTC), reason)
+            return ""
+        self.killed = end.killed
+        why = end.refused or f"ended with exit status {exit_code}; {self._log} ends with\n{_last_words(self._log)}"
+        return f"{order.cell.path}: visit {order.visit}: {why}"
+
+    @property
+    def ended(self) -> bool:
+        """Whether there are no processes any more."""
+        return self._job.poll() is not None
+
+    def end(self) -> None:
+        """Let them end: there are no more visits."""
+        assert self._job.stdin
+        with suppress(BrokenPipeError):
+            self._job.stdin.write("\n")  # an order for nothing: not every launcher passes the end of its input on
+            self._job.stdin.close()
+        try:
+            self._job.wait(PATIENCE)
+        except subprocess.TimeoutExpired:  # what was measured is on disk
+            self.stop()
+
+    def stop(self) -> None:
+        """End them in the middle of a visit; they save the rows they have."""
+        self._job.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._job.wait(PATIENCE)
+        self._job.kill()
+        self._job.wait()
+
+    def _answer(self, *beginnings: str) -> str | None:
+        """The next line that begins so; None at the end of all they say."""
+        assert self._job.stdout
+        return next((line.rstrip() for line in self._job.stdout if line.startswith(beginnings)), None)
+
+    def _said(self) -> str:
+        """Their messages since the last order."""
+        return self._log.read_bytes()[self._said_before :].decode(errors="replace")
+
+
+def _started_by(launcher: str, shape: Shape) -> list[str]:
+    """The launcher's command line for processes like this."""
+    values = asdict(shape)
+    try:
+        return shlex.split(launcher.format(**values))
+    except (KeyError, IndexError, ValueError) as error:
+        names = ", ".join(f"{{{field}}}" for field in values)
+        raise InputError(f"resource launcher {launcher!r}: {error}; it can name {names}") from None
+
+
+def end_with_parent() -> None:
+    """Let the launcher be told to end when this process is killed: nobody would order visits any more (Linux)."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """This process's variables, those of `threads` to compute with, and programs beside this Python (mpirun) first.
+
+    Open MPI wants to be told twice that whoever works as root (in a container, say) means it.
+    """
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
+    return {**os.environ, **root, **thread_variables(threads), "PATH": path}
+
+
+def _last_words(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,90 @@
+"""Slurm's accounts of a study's jobs: what ``sacct`` prints, as the table `tables.ACCOUNTING`.
+
+Nothing is run here: `command` says what to ask, `from_sacct` reads the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from stallpoint.errors import InputError
+
+_FIELDS = {
+    "slurm_job_id": "JobID", "partition": "Partition", "state": "State", "exit_code": "ExitCode", "submitted": "Submit",
+    "started": "Start", "ended": "End", "elapsed": "ElapsedRaw", "nodes": "NNodes", "cpus": "NCPUS",
+    "cpu_time": "CPUTimeRAW", "energy": "ConsumedEnergyRaw", "requested": "ReqTRES", "allocated": "AllocTRES",
+    "time_limit": "Timelimit", "node_list": "NodeList",
+}  # fmt: skip
+"""Field of ``sacct`` for each column that is one. Neither user, account nor folder is asked for."""
+_WAITED_FOR = "Reason"
+"""The field that says what a job waited for last. Of a job that ran, it says nothing about its end."""
+_NUMBERS = ("elapsed", "nodes", "cpus", "cpu_time", "energy")
+_NOTHING = ("None", "Unknown", "None assigned")
+"""What ``sacct`` writes where there is nothing, such as the start of a job that never ran."""
+_MOST_ENERGY = 2**63
+"""J; Slurm writes numbers beyond for "unknown"."""
+_SECONDS_PER_HOUR = 3600
+_ENDINGS = {
+    "COMPLETED": "",
+    "TIMEOUT": "time limit reached",
+    "DEADLINE": "deadline reached",
+    "OUT_OF_MEMORY": "out of memory",
+    "CANCELLED": "cancelled",
+    "NODE_FAIL": "a node failed",
+    "BOOT_FAIL": "a node did not boot",
+    "PREEMPTED": "made way for another job",
+}
+"""Why a job did not complete, for each state that says it all; others are told by name and exit code."""
+
+
+def command(jobs: Iterable[str]) -> list[str]:
+    """The command that prints the accounts of the given jobs, one line for each."""
+    return [
+        "sacct", "--allocations", "--parsable2", "--noconvert", f"--format={','.join(_asked())}",
+        f"--jobs={','.join(jobs)}",
+    ]  # fmt: skip
+
+
+def from_sacct(text: str) -> list[dict[str, Any]]:
+    """Rows of `tables.ACCOUNTING` from what `command` printed."""
+    head, *lines = text.splitlines() or [""]
+    if head.split("|") != _asked():
+        raise InputError(f"sacct: its first line should be {'|'.join(_asked())}, but is {head!r}")
+    return [_row(line.split("|")) for line in lines if line]
+
+
+def _asked() -> list[str]:
+    return [*_FIELDS.values(), _WAITED_FOR]
+
+
+def _row(fields: list[str]) -> dict[str, Any]:
+    *known, waited_for = ("" if field in _NOTHING else field for field in fields)
+    texts = dict(zip(_FIELDS, known, strict=True))
+    numbers = {name: int(texts[name]) if texts[name].isdecimal() else None for name in _NUMBERS}
+    state = texts["state"].split(" ")[0]  # "CANCELLED by 1000" names a user
+    elapsed, nodes, energy = numbers["elapsed"], numbers["nodes"], numbers["energy"]
+    return {
+        **texts,
+        **numbers,
+        "state": state,
+        "reason": _reason(state, texts["exit_code"], None if texts["started"] else waited_for),
+        "node_hours": None if elapsed is None or nodes is None else elapsed * nodes / _SECONDS_PER_HOUR,
+        "energy": energy if energy and energy < _MOST_ENERGY else None,  # 0: nothing is measured there
+    }
+
+
+def _reason(state: str, exit_code: str, waited_for: str | None) -> str:
+    """Why a job did not complete, in words; `waited_for` only of a job that never started."""
+    words = _ENDINGS[state] if state in _ENDINGS else _exit(state, exit_code)
+    if not words or waited_for is None:
+        return words
+    return f"{words}, not started" + (f" ({waited_for})" if waited_for else "")
+
+
+def _exit(state: str, exit_code: str) -> str:
+    """The end of a job by its exit code, ``status:signal``; else its state, such as ``running``."""
+    status, _, signal = exit_code.partition(":")
+    if signal not in ("", "0"):
+        return f"killed (signal {signal})"
+    return state.lower().replace("_", " ") if status in ("", "0") else f"exit status {status}"

@@ -1,0 +1,82 @@
+"""What the Slurm job that measures a cell asked for and was given, as the job itself sees it.
+
+Slurm forgets its jobs unless it keeps accounts, so that each job writes this down. ``scontrol`` knows it while the job
+runs; where it cannot be asked, the variables that Slurm sets stand in (Snakemake's executor drops most of them).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+_PATIENCE = 60
+"""How long to wait for Slurm's controller, s: that of a large cluster may be busy for tens of seconds."""
+_UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"""Of memory as Slurm writes it."""
+
+
+def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
+    """The row of `tables.SLURM_JOBS` of the job this process runs in, less the cell; None outside Slurm."""
+    job = variables.get("SLURM_JOB_ID")
+    if not job:
+        return None
+    return {"slurm_job_id": job, **_from_variables(variables), **from_scontrol(_asked(job))}
+
+
+def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
+    """Bytes of each node that a job (as `own_job` gives it) asked for; None outside Slurm, or where it did not ask."""
+    found = re.search(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGT]?)", str((job or {}).get("requested", "")))
+    if not found or not job or not job["nodes"]:
+        return None
+    return int(float(found[1]) * _UNITS[found[2]] / job["nodes"])
+
+
+def _asked(job: str) -> str:
+    """What ``scontrol`` says of a job; empty where it cannot be asked."""
+    command = ["scontrol", "show", "job", "--oneliner", job]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PATIENCE).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def from_scontrol(text: str) -> dict[str, Any]:
+    """Columns that the one line of ``scontrol show job --oneliner`` names."""
+    fields = dict(part.split("=", 1) for part in text.split() if "=" in part)
+    texts = {
+        "partition": "Partition",
+        "requested": "ReqTRES" if "ReqTRES" in fields else "TRES",
+        "time_limit": "TimeLimit",
+        "submitted": "SubmitTime",
+        "started": "StartTime",
+        "node_list": "NodeList",
+    }
+    numbers = {"nodes": "NumNodes", "tasks": "NumTasks", "cpus_per_task": "CPUs/Task", "cpus": "NumCPUs"}
+    return {
+        **{column: fields[name] for column, name in texts.items() if name in fields},
+        **{column: number for column, name in numbers.items() if (number := _number(fields.get(name))) is not None},
+    }
+
+
+def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "partition": variables.get("SLURM_JOB_PARTITION", ""),
+        "nodes": _number(variables.get("SLURM_JOB_NUM_NODES")),
+        "tasks": _number(variables.get("SLURM_NTASKS")),
+        "cpus_per_task": _number(variables.get("SLURM_CPUS_PER_TASK")),
+        "cpus": None,
+        "requested": "",
+        "time_limit": "",
+        "submitted": "",
+        "started": "",
+        "node_list": variables.get("SLURM_JOB_NODELIST", ""),
+    }
+
+
+def _number(text: str | None) -> int | None:
+    """A count; Slurm writes a range (``2-2``) while it has not decided."""
+    first = (text or "").split("-")[0]
+    return int(first) if first.isdecimal() else None

@@ -1,0 +1,107 @@
+"""Format ``parquet``: Parquet files with a column of encoded images, as Hugging Face's datasets have them.
+
+Parquet is read by row groups: who wants one image reads its whole group. The last one stays in memory, so that images
+read in order cost each group once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from stallpoint.errors import InputError, Unreadable
+from stallpoint.records.atomic import atomic
+from stallpoint.storage.images import EncodedImages
+from stallpoint.storage.samples import INDEX_FILE, PART, REPAIR, Entry, Extent, Made
+from stallpoint.storage.shards import shards
+
+GROUP = 32
+"""Rows of a group that is written: about 3.5 MB of ImageNet."""
+_BYTES = "image.bytes"
+_SCHEMA = pa.schema([("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])), ("label", pa.int64())])
+
+
+class ParquetImages(EncodedImages):
+    """Images in Parquet files."""
+
+    layout = ".parquet files with columns image (a struct with bytes) and label (integers)"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._metadata = lru_cache(maxsize=None)(self._metadata_of)
+        self._group = lru_cache(maxsize=1)(self._read_group)
+
+    @classmethod
+    def scan(cls, path: Path) -> Iterator[Entry]:
+        """The rows of all files, in the order of the files' names; `offset` is the row. Reads the images once."""
+        for file in shards(path, ".parquet"):
+            if file.name == INDEX_FILE:
+                continue
+            row = 0
+            try:
+                with pq.ParquetFile(file) as opened:
+                    for batch in opened.iter_batches(GROUP, columns=[_BYTES, "label"]):
+                        sizes = pc.binary_length(batch.column("image").field("bytes"))
+                        for size, label in zip(sizes.to_pylist(), batch.column("label").to_pylist(), strict=True):
+                            yield Entry(file.name, row, size, label)
+                            row += 1
+            except (pa.ArrowException, OSError, KeyError, TypeError, AttributeError) as error:
+                raise InputError(f"{file}: {str(error) or 'not so'}; expected {cls.layout}, not cut off") from None
+
+    def read(self, index: int) -> bytes:
+        """As `SampleSet.read`, of the whole group."""
+        file = int(self._file[index])
+        try:
+            group, row = self._place(index)
+            data: bytes = self._group(file, group)[row].as_py()
+        except (pa.ArrowException, OSError) as error:
+            raise Unreadable(f"{self.name(index)}: cannot be read ({error}); {REPAIR}") from error
+        if len(data) != self.size(index):
+            raise InputError(f"{self.name(index)}: has another size than before; {REPAIR}")
+        return data
+
+    def extent(self, index: int) -> Extent:
+        """The column of its row group."""
+        file = int(self._file[index])
+        metadata = self._metadata(file).row_group(self._place(index)[0])
+        columns = (metadata.column(number) for number in range(metadata.num_columns))
+        column = next(column for column in columns if column.path_in_schema == _BYTES)
+        begin = column.dictionary_page_offset or column.data_page_offset
+        return Extent(self.path / self._files[file], begin, column.total_compressed_size)
+
+    def name(self, index: int) -> str:
+        """By its row."""
+        return f"{self.path / self._files[self._file[index]]}, row {self._offset[index]}"
+
+    def close(self) -> None:
+        """Forget what was read last."""
+        self._group.cache_clear()
+
+    @classmethod
+    def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
+        """One file."""
+        images = [{"bytes": data, "path": None} for data, _ in part]
+        table = pa.Table.from_pydict({"image": images, "label": [label for _, label in part]}, _SCHEMA)
+        with atomic(path / f"part{first // PART:05d}.parquet") as file:
+            pq.write_table(table, file, row_group_size=GROUP, compression="none", use_dictionary=False)
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """Row group of the sample, and its row there."""
+        row, metadata = int(self._offset[index]), self._metadata(int(self._file[index]))
+        ends = np.cumsum([metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)])
+        group = int(np.searchsorted(ends, row, side="right"))
+        return group, row - (int(ends[group - 1]) if group else 0)
+
+    def _metadata_of(self, file: int) -> pq.FileMetaData:
+        return pq.read_metadata(self.path / self._files[file])
+
+    def _read_group(self, file: int, group: int) -> pa.Array:
+        """The images of a group; a file is opened for each, as its readers share no place in it."""
+        with pq.ParquetFile(self.path / self._files[file], metadata=self._metadata(file)) as opened:
+            return opened.read_row_group(group, columns=[_BYTES]).column("image").combine_chunks().field("bytes")

@@ -1,0 +1,232 @@
+"""Commands of the user's that train: what they can name, and what starts them on the workers of a cell.
+
+A command is a text with placeholders in braces, split into words as a shell does, but run without one. A launcher is a
+text too, and says how often it is run: once for each worker, on each node, or for the whole job.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from string import Formatter
+
+from stallpoint.errors import InputError
+from stallpoint.study.cells import CommandCell
+
+WORKER, NODE, JOB = "worker", "node", "job"
+"""How often a launcher is run: for each of them."""
+OF_CELL = {
+    "nodes": "nodes",
+    "workers_per_node": "workers on each of them",
+    "ranks": "workers in all",
+    "threads_per_worker": "threads of each",
+    "batch": "the mini-batch as the matrix says it",
+    "global_batch": "B, samples in all workers' mini-batches together",
+    "worker_batch": "b, samples in one worker's mini-batch",
+    "iterations": "iterations of a visit that are kept for statistics",
+    "warmup": "iterations before them",
+    "steps": "both together: as many updates as the script is to make",
+    "prefetch": "mini-batches to be read ahead",
+    "seed": "seed of the study",
+    "precision": "what matrix products are computed in",
+    "device": "cpu or cuda",
+    "sync": "name of the preset that the script's synchronisation is taken for",
+    "storage_path": "folder of the storage that the matrix names",
+}
+"""What the text of a command can name."""
+OF_PROCESS = {
+    "node": "number of this node in the job, from 0",
+    "rank": "rank of this worker, where it is started by itself",
+    "local_rank": "the same on its node",
+    "address": "address of the first node",
+    "port": "a port that is free there",
+}
+"""What the text of a launcher, or of a command, can name beside that."""
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """What starts the processes of a command."""
+
+    each: str
+    """How often it is run: for each `WORKER`, `NODE`, or once for the `JOB`."""
+    text: str
+    """What stands before the command; nothing where the command is run as it is."""
+    several: str = ""
+    """What is added behind that where there are several workers."""
+    tells_single: bool = True
+    """Whether a single process learns that it is rank 0 of 1, as ``init_process_group`` asks."""
+
+
+LAUNCHERS = {
+    "workers": Launcher(WORKER, ""),
+    "torchrun": Launcher(
+        NODE,
+        "torchrun --no-python --nnodes {nodes} --node-rank {node} --nproc-per-node {workers_per_node} "
+        "--master-addr {address} --master-port {port}",
+    ),
+    "accelerate": Launcher(
+        NODE,
+        "accelerate launch --no_python --num_machines {nodes} --machine_rank {node} --num_processes {ranks} "
+        "--main_process_ip {address} --main_process_port {port} --mixed_precision no --dynamo_backend no",
+        "--multi_gpu",  # means: a process for each worker, on CPUs too
+        tells_single=False,
+    ),
+    "srun": Launcher(
+        JOB,
+        "srun --overlap --nodes {nodes} --ntasks {ranks} --ntasks-per-node {workers_per_node} "
+        "--cpus-per-task {threads_per_worker} --kill-on-bad-exit=1",
+    ),
+    "mpirun": Launcher(JOB, "mpirun --oversubscribe --bind-to none -n {ranks}"),
+}
+"""Launchers by name: ``workers`` gives each process the variables that torchrun gives."""
+
+CONTAINER = "STALLPOINT_CONTAINER"
+"""Variable that says in which container commands run, as the profile has it."""
+RATES = {
+    "rate": "samples/s of all workers together",
+    "worker_rate": "samples/s of one worker",
+    "seconds": "seconds of an iteration",
+    "milliseconds": "milliseconds of an iteration",
+}
+"""What a named group of a command's regular expression can be."""
+
+
+THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",  # which PyTorch takes, where it is built with MKL, before that of OpenMP
+    "OPENBLAS_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+"""Variables that say how many threads a process computes with; Snakemake's shell gives them the threads of the rule."""
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """Variables of a process that is to compute with so many threads, whichever library it computes with."""
+    return dict.fromkeys(THREADS, str(threads))
+
+
+def launcher_of(launch: str) -> Launcher:
+    """The launcher of that name, or the text itself, run once for the job."""
+    return LAUNCHERS.get(launch) or Launcher(JOB, launch)
+
+
+def check(commands: Mapping[str, Mapping[str, object]]) -> None:
+    """Raise `InputError` naming the entry of a study's ``commands`` that cannot work."""
+    for name, entry in commands.items():
+        where = f"commands.{name}"
+        run, launch, rate = (str(entry[key]) for key in ("run", "launch", "rate"))
+        if launch not in LAUNCHERS and " " not in launch.strip():
+            known = ", ".join(LAUNCHERS)
+            raise InputError(
+                f"{where}.launch: unknown launcher {launch!r}; known: {known}, or a text such as 'mpirun -n {{ranks}}'"
+            )
+        _check_text(f"{where}.run", run)
+        _check_text(f"{where}.launch", launch)
+        if rate:
+            _check_rate(f"{where}.rate", rate)
+
+
+def _check_text(where: str, text: str) -> None:
+    known = {**OF_CELL, **OF_PROCESS}
+    try:
+        names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{where}: {text!r}: {error}; braces that are no placeholder are written twice") from None
+    if where.endswith(".run") and not words:
+        raise InputError(f"{where}: an empty command")
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {{{near[0]}}}?" if near else f"known: {', '.join(known)}"
+            raise InputError(f"{where}: unknown placeholder {{{name}}}; {hint}")
+
+
+def _check_rate(where: str, rate: str) -> None:
+    try:
+        groups = re.compile(rate).groupindex
+    except re.error as error:
+        raise InputError(f"{where}: {rate!r} is no regular expression: {error}") from None
+    if len(groups.keys() & RATES.keys()) != 1:
+        raise InputError(f"{where}: {rate!r} needs one group named {', '.join(RATES)}, such as (?P<rate>[0-9.]+)")
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process that a cell's command is started as."""
+
+    arguments: list[str]
+    variables: dict[str, str]
+    """What its environment has beside that of the job."""
+
+
+def process_of(cell: CommandCell, rank: int, address: str, port: int, container: str = "") -> Process | None:
+    """What the worker `rank` starts for the cell; None where another one does it.
+
+    `container` is put before the command (``apptainer exec IMAGE``), and, where it begins with ``--``, behind ``srun``
+    (``--container-image=IMAGE`` of pyxis).
+    """
+    launcher = launcher_of(cell.launch)
+    node, local = divmod(rank, cell.workers_per_node)
+    if (launcher.each == NODE and local) or (launcher.each == JOB and rank):
+        return None
+    values: dict[str, object] = {
+        **{name: getattr(cell, name) for name in OF_CELL if name != "steps"},
+        "steps": cell.warmup + cell.iterations,
+        "node": node,
+        "rank": rank,
+        "local_rank": local,
+        "address": address,
+        "port": port,
+    }
+    before = f"{launcher.text} {launcher.several}" if cell.ranks > 1 else launcher.text
+    start, command = (shlex.split(text.format(**values)) for text in (before, cell.run))
+    inside = shlex.split(container)
+    if container.startswith("--"):
+        if start[:1] != ["srun"]:
+            raise InputError(
+                f"resource container: {container} is for srun; commands.{cell.network} has launch: {cell.launch}"
+            )
+        start, inside = [*start, *inside], []
+    # What runs on each node runs in the container too; what starts the whole job does not.
+    arguments = [*start, *inside, *command] if launcher.each == JOB else [*inside, *start, *command]
+    variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port), **thread_variables(cell.threads_per_worker)}
+    if launcher.each == WORKER or (cell.ranks == 1 and not launcher.tells_single):
+        variables |= {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(cell.ranks),
+            "LOCAL_RANK": str(local),
+            "LOCAL_WORLD_SIZE": str(cell.workers_per_node),
+            "GROUP_RANK": str(node),
+        }
+    return Process(arguments, variables)
+
+
+_OF_MPI = re.compile(r"(OMPI|OPAL|PMIX|PMI|PRTE|PRRTE|MPI|MPIR|HYDRA|HYDI|I_MPI_HYDRA)_")
+
+
+def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
+    """An environment without what tells a process that it is a rank of an MPI job: the command is none of it."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if not _OF_MPI.match(name) or name.startswith("OMPI_ALLOW_RUN_AS_ROOT")
+    }
+
+
+def files_of(run: str) -> list[Path]:
+    """The files among the words of a command: once one of them changes, what was measured with it is stale."""
+    try:
+        words = shlex.split(run)
+    except ValueError:
+        return []
+    return [Path(word) for word in words if os.path.isfile(word)]

@@ -1,0 +1,192 @@
+"""Whether a record is of the cell in whose folder it lies, and whole: what `collect` takes is held against this.
+
+All of it is told by the statistics in a file's footer, so that it costs next to nothing beside reading the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.all_reduce_logs import PROFILER
+from stallpoint.records.tables import (
+    COLLECTIVES,
+    CONTENTION,
+    CONVERGENCE_RUNS,
+    CONVERSIONS,
+    ENVIRONMENTS,
+    GRADIENT_NOISE,
+    INSTRUMENTATION,
+    INTERVENED,
+    ITERATIONS,
+    LAYERS,
+    PEAK_MEMORY,
+    PROBES,
+    RUNS,
+    SLURM_JOBS,
+    STAGING,
+    STALENESS,
+    VISITS,
+    Table,
+)
+from stallpoint.study.cells import (
+    Cell,
+    CollectivesCell,
+    CommandCell,
+    ImportedCollectivesCell,
+    ImportedTrainCell,
+    TrainCell,
+)
+from stallpoint.study.kinds import cell_from_json, kind_of
+
+_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, CONVERSIONS, GRADIENT_NOISE, STALENESS)
+"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, of nothing staged, converted or served."""
+_NOT_OF_COMMANDS = (LAYERS, PEAK_MEMORY, PROBES)
+"""Those that a command's record may lack: it prints rates, or its layers cannot be told apart."""
+_NEVER_NULL = frozenset(
+    ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
+     "data_wait", "forward", "backward", "update", "iteration_time", "seconds")
+)  # fmt: skip
+"""Columns beside those of the cell that every row has a value in, whatever a machine can tell."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """The record of one cell, as its row of `tables.RUNS` tells what else has to be there."""
+
+    folder: Path
+    cell: Cell
+    failed: bool
+    _rows: dict[str, int] = field(default_factory=dict)
+    """Rows of the tables seen so far, by name."""
+
+    @classmethod
+    def of(cls, folder: Path, run: Mapping[str, Any]) -> Record:
+        """The record in `folder`, whose row of `tables.RUNS` is `run`; `InputError` where these do not fit."""
+        file = folder / f"{RUNS.name}.parquet"
+        try:
+            cell = cell_from_json(run["settings"])
+        except InputError as error:
+            raise InputError(f"{file}: settings: {error}; delete {folder}, and it is written again") from None
+        record = cls(folder, cell, run["status"] == "failed")
+        if run["status"] not in ("ok", "failed"):
+            record._refuse(file, f"status {run['status']!r}; ok or failed is expected")
+        if not folder.as_posix().endswith(f"/{cell.path}"):
+            record._refuse(file, f"it is of another cell, {cell.path}")
+        for name, value in _of_cell(cell, RUNS).items():
+            if run[name] != value:
+                record._refuse(file, f"{name} is {run[name]!r}, that of the cell is {value!r}")
+        return record
+
+    def has(self, table: Table) -> bool:
+        """Whether there is a file of `table`; `InputError` where there should be one, or none."""
+        file = self.file(table)
+        there = file.exists()
+        if there and self.failed:
+            self._refuse(file, "rows of a cell that could not run; its record is a row of runs alone")
+        may_lack = _NOT_ALWAYS + (_NOT_OF_COMMANDS if isinstance(self.cell, CommandCell) else ())
+        if not there and not self.failed and table in kind_of(self.cell).tables and table not in may_lack:
+            self._refuse(file, "it is missing")
+        return there
+
+    def check(self, table: Table, content: pq.ParquetFile) -> None:
+        """Raise `InputError` where the table's `content` is not the cell's, or not all of it."""
+        file, cell = self.file(table), self.cell
+        rows = self._rows[table.name] = content.metadata.num_rows
+        if not rows:
+            self._refuse(file, "it has no rows")
+        if table not in kind_of(cell).tables:
+            self._refuse(file, f"a cell of kind {cell.kind} has no such table")
+        expected = _of_cell(cell, table)
+        metadata = content.metadata
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        for place, name in enumerate(content.schema_arrow.names):  # which is made anew each time it is asked for
+            if name in expected or name in _NEVER_NULL:
+                found = [group.column(place).statistics for group in groups]
+                least, most, nulls = _ends(found) or _ends_in_rows(content, name)
+                if nulls:
+                    self._refuse(file, f"{nulls} rows without {name}")
+                if name in expected and not least == most == expected[name]:
+                    other = least if least != expected[name] else most
+                    self._refuse(file, f"{name} is {other!r}, that of the cell is {expected[name]!r}")
+                if name == "rank" and (least, most) != (0, self._ranks - 1):
+                    self._refuse(file, f"ranks {least} to {most}; expected are 0 to {self._ranks - 1}")
+        self._check_rows(file, table, rows)
+
+    def _check_rows(self, file: Path, table: Table, rows: int) -> None:
+        """Every rank's iterations, and their layers: as many rows as these make."""
+        of_all, what = self._multiple(table)
+        if exactly := table not in (LAYERS, VISITS):
+            wrong = of_all is not None and rows != of_all
+        else:
+            wrong = of_all is not None and rows % of_all != 0
+        if wrong:
+            self._refuse(file, f"{rows:,} rows; {what} make {of_all:,}{'' if exactly else ' or a multiple of it'}")
+
+    def _multiple(self, table: Table) -> tuple[int | None, str]:
+        """How many rows the table has, or a multiple of how many, and of what; None where that is not known."""
+        cell, visits = self.cell, self._rows.get(VISITS.name, self._ranks)
+        if table in (VISITS, ENVIRONMENTS):
+            return self._ranks, f"{self._ranks} ranks"
+        if table in (INSTRUMENTATION, PEAK_MEMORY, PROBES):
+            return visits, f"{visits} visits of ranks"
+        if table in (ITERATIONS, INTERVENED) and isinstance(cell, TrainCell):
+            if isinstance(cell, ImportedTrainCell) and cell.format == PROFILER:
+                return None, ""  # as many as its traces hold
+            each = cell.warmup + cell.iterations
+            return visits * each, f"{visits} visits of ranks with {each} iterations"
+        if table is CONVERGENCE_RUNS:
+            return 1, "a run"
+        if table is LAYERS:
+            iterations = self._rows[ITERATIONS.name]
+            return iterations, f"{iterations:,} iterations"
+        if table is COLLECTIVES and isinstance(cell, CollectivesCell):
+            each = (cell.samples + 1) * len(cell.message_bytes) * len(cell.sent)
+            return visits * each, f"{visits} visits of ranks with {each} rows of messages"
+        return None, ""
+
+    @property
+    def _ranks(self) -> int:
+        """Ranks that have rows: of what others measured, those that they say something of."""
+        if isinstance(self.cell, ImportedTrainCell):
+            return len(self.cell.files)
+        return 1 if isinstance(self.cell, ImportedCollectivesCell) else self.cell.ranks
+
+    def file(self, table: Table) -> Path:
+        """Where the rows of a table are."""
+        return self.folder / f"{table.name}.parquet"
+
+    def _refuse(self, file: Path, why: str) -> None:
+        raise InputError(
+            f"{file}: {why}; it is no whole record of this cell: delete {self.folder}, and it is written again"
+        )
+
+
+def _of_cell(cell: Cell, table: Table) -> dict[str, Any]:
+    """Columns of `table` that are the same in every row of the cell, and their values."""
+    values: dict[str, Any] = {"cell": cell.path}
+    if table is not SLURM_JOBS:  # whose nodes are the job's
+        names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
+        names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
+        values |= {name: getattr(cell, name) for name in names}
+    return {column.name: values[column.name] for column in table.columns if column.name in values}
+
+
+def _ends(found: Sequence[Any]) -> tuple[Any, Any, int] | None:
+    """Least and largest value and nulls of a column, as the footer says them for each group of rows; else None."""
+    if not all(one and one.has_null_count and one.has_min_max for one in found):
+        return None
+    return min(one.min for one in found), max(one.max for one in found), sum(one.null_count for one in found)
+
+
+def _ends_in_rows(content: pq.ParquetFile, name: str) -> tuple[Any, Any, int]:
+    """The same, as the rows say it."""
+    column = content.read(columns=[name])[name]
+    least, most = pc.min_max(column).as_py().values()
+    return least, most, column.null_count

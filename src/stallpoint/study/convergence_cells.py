@@ -1,0 +1,153 @@
+"""The convergence cells of a study: blocks multiplied out, a run for each trial and seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+from stallpoint.errors import InputError
+from stallpoint.storage import FORMATS
+from stallpoint.strategies.algorithms import LAYER_WISE, UPDATED_BY_SERVERS
+from stallpoint.strategies.presets import to_values as preset_values
+from stallpoint.study.catalogue import Catalogue, as_list
+from stallpoint.study.cells import ConvergenceCell
+from stallpoint.study.configuration import known
+from stallpoint.study.matrix import LeftOut, full, impossible
+from stallpoint.study.recipes import to_values
+
+AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "sync", "recipe")
+MOST_RUNS = 100_000
+"""Runs of one block."""
+
+
+def convergence_cells(
+    config: Mapping[str, Any], catalogue: Catalogue
+) -> tuple[list[ConvergenceCell], tuple[LeftOut, ...]]:
+    """The runs that blocks under ``convergence`` ask for, and what is left out of them."""
+    cells: dict[str, ConvergenceCell] = {}
+    left_out = []
+    for index, block in enumerate(config["convergence"]):
+        where = f"convergence[{index}]"
+        _check(block, catalogue, where)
+        named = [axis for axis in AXES if axis in block]
+        for values in product(*(as_list(block[axis]) for axis in named)):
+            axes = full(dict(zip(named, values, strict=True)), catalogue)
+            if reason := _impossible(axes, block, catalogue):
+                left_out.append(LeftOut(axes, reason))
+                continue
+            for cell in _runs(axes, block, config, catalogue):
+                if cell.path in cells:
+                    raise InputError(f"{where}: {cell.path} is in a block before it too; a run can be asked for once")
+                cells[cell.path] = cell
+    return list(cells.values()), tuple(left_out)
+
+
+def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
+    """Raise `InputError` for what no combination of the block could run with."""
+    if isinstance(block["validation"], str):
+        known(block["validation"], list(catalogue.storage), f"{where}.validation", "storage")
+    validation = block["validation"] if isinstance(block["validation"], str) else []
+    for key, names in (("storage", block["storage"]), ("validation", validation)):
+        for name in as_list(names):
+            entry = catalogue.storage[name]
+            if not FORMATS[entry["format"]].in_folder:
+                raise InputError(f"{where}.{key}: storage {name} holds random numbers, of which nothing can be learned")
+            if entry["stage"]:
+                raise InputError(
+                    f"{where}.{key}: storage {name} is staged, and runs to a target are not; name an entry with the "
+                    "same path and without stage"
+                )
+    for sync in as_list(block["sync"]):
+        if not catalogue.presets[sync].communicates:
+            raise InputError(f"{where}.sync: preset {sync} sends nothing: its ranks would train networks of their own")
+        if catalogue.presets[sync].sharding != "none":
+            raise InputError(
+                f"{where}.sync: preset {sync} shards weights or the optimiser, and runs to a target evaluate and save "
+                "whole ones; ddp learns the same"
+            )
+        _check_server(sync, block, catalogue, where)
+    trials = sum(len(catalogue.recipes[recipe].points()) for recipe in as_list(block["recipe"]))
+    others = math.prod(len(as_list(block[axis])) for axis in AXES if axis in block and axis != "recipe")
+    if (runs := trials * others * block["seeds"]) > MOST_RUNS:
+        raise InputError(f"{where}: {runs:,} runs; at most {MOST_RUNS:,} of one block")
+
+
+def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
+    """Raise `InputError` where the servers of a preset would update as no server can."""
+    preset = catalogue.presets[sync]
+    if preset.algorithm not in UPDATED_BY_SERVERS or preset.server_optimiser != "recipe":
+        return
+    for recipe in as_list(block["recipe"]):
+        optimiser = catalogue.recipes[recipe].recipe.optimiser
+        if optimiser in LAYER_WISE:
+            raise InputError(
+                f"{where}.recipe: {recipe} updates by {optimiser}, whose steps follow the norms of whole layers; the "
+                f"servers of preset {sync} have shares of weights and gradients of older ones. sgd, momentum and "
+                "nesterov go with it"
+            )
+
+
+def _impossible(axes: Mapping[str, Any], block: Mapping[str, Any], catalogue: Catalogue) -> str | None:
+    """Why a combination cannot run; None when it can, as far as the study tells."""
+    if unfit := catalogue.unfit.get((axes["network"], _validation(axes, block))):
+        return unfit
+    if reason := impossible({**axes, "scaling": "strong"}, catalogue):
+        return reason
+    samples, batch = catalogue.storage[axes["storage"]].get("generate"), axes["batch"]
+    if samples and batch > (there := training_samples(samples, _share(block))):
+        return f"B = {batch}, but storage {axes['storage']} has {there} training samples"
+    return None
+
+
+def training_samples(samples: int, share: float) -> int:
+    """Samples that are left for training where a `share` of them is set apart, at least one."""
+    return samples - (max(1, round(share * samples)) if share else 0)
+
+
+def _share(block: Mapping[str, Any]) -> float:
+    return 0.0 if isinstance(block["validation"], str) else float(block["validation"])
+
+
+def _validation(axes: Mapping[str, Any], block: Mapping[str, Any]) -> str:
+    """The storage that validation samples are read from."""
+    return str(block["validation"] if isinstance(block["validation"], str) else axes["storage"])
+
+
+def _runs(
+    axes: Mapping[str, Any], block: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue
+) -> Iterator[ConvergenceCell]:
+    training = catalogue.storage[axes["storage"]]
+    validation_storage = _validation(axes, block)
+    validation = catalogue.storage[validation_storage]
+    place = {axis: axes[axis] for axis in ("nodes", "workers_per_node")}
+    common = catalogue.common(axes["hardware"], **place, repeat=1, visits=1)
+    points = catalogue.recipes[axes["recipe"]].points()
+    for (trial, recipe), seed in product(enumerate(points, 1), range(block["seeds"])):
+        yield ConvergenceCell(
+            network=axes["network"],
+            batch=axes["batch"],
+            storage=axes["storage"],
+            sync=axes["sync"],
+            recipe=axes["recipe"],
+            trial=trial,
+            prefetch=block["prefetch"],
+            readers=config["readers"],
+            storage_path=training["path"],
+            storage_format=training["format"],
+            validation_storage=validation_storage,
+            validation_path=validation["path"],
+            validation_format=validation["format"],
+            validation_share=_share(block),
+            preset=preset_values(catalogue.presets[axes["sync"]]),
+            settings=to_values(recipe),
+            own_network=catalogue.own_networks.get(axes["network"]),
+            target=block.get("target"),
+            most_epochs=block["most_epochs"],
+            evaluation_epochs=block["evaluation_epochs"],
+            patience=block.get("patience"),
+            most_minutes=block.get("most_minutes"),
+            noise_steps=block.get("noise_steps"),
+            **{**common, "seed": config["seed"] + seed},
+        )

@@ -1,0 +1,167 @@
+"""From a study's configuration to its cells: validate, multiply out, leave out what cannot run, say why.
+
+`catalogue` finds what the study names; `matrix`, `supporting` and `imported` make cells with it; `plan` says what there
+is to run. Archives of other studies are handed in by whoever reads them: nothing here knows how they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stallpoint.errors import InputError
+from stallpoint.networks import NETWORKS
+from stallpoint.networks.inputs import Tokens
+from stallpoint.study.catalogue import resolve
+from stallpoint.study.cells import Cell
+from stallpoint.study.configuration import check
+from stallpoint.study.convergence_cells import convergence_cells
+from stallpoint.study.dry_run import plan_of, reasons
+from stallpoint.study.imported import imported_cells
+from stallpoint.study.matrix import LeftOut, training_cells
+from stallpoint.study.storages import made_before, shape
+from stallpoint.study.supporting import supporting_cells
+
+__all__ = ["Archive", "LeftOut", "Study", "expand", "shape"]
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive of another study, as this study takes it: further hardware, and the records from there."""
+
+    name: str
+    """What its hardware entries are called here: ``<name>.<hardware>``."""
+    path: Path
+    hardware: Mapping[str, int]
+    """Nodes that each hardware entry has."""
+    presets: Mapping[str, Mapping[str, Any]]
+    """The other study's own presets, as it defines them."""
+    own_networks: Mapping[str, Mapping[str, Any]]
+    """Entries under ``networks`` of the other study."""
+    shared_links: tuple[tuple[str, str], ...]
+    """Hardware and storage where data comes over the link that carries the gradients."""
+    cells: Mapping[str, Cell]
+    """Folder with the records, below the one that the archive is unpacked into -> cell."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A valid study: its cells by path, and the combinations left out."""
+
+    name: str
+    config: Mapping[str, Any]
+    """The configuration with every default filled in."""
+    cells: Mapping[str, Cell]
+    """Path below ``results/raw`` -> cell."""
+    left_out: tuple[LeftOut, ...]
+    archives: tuple[Archive, ...] = ()
+    """Archives of other studies, whose cells are not among `cells`."""
+
+    @property
+    def recorded(self) -> Iterator[Cell]:
+        """Every cell whose records the study has: its own, and those of archives."""
+        yield from self.cells.values()
+        for archive in self.archives:
+            yield from archive.cells.values()
+
+    @property
+    def available(self) -> dict[str, int]:
+        """Nodes that each hardware entry has, those of archives included."""
+        entries = {name: entry["nodes"] for name, entry in self.config["hardware"].items()}
+        return entries | {name: nodes for archive in self.archives for name, nodes in archive.hardware.items()}
+
+    @property
+    def rated(self) -> dict[str, dict[str, float]]:
+        """What the study says hardware is rated for: ``flops`` of a worker [FLOP/s], ``link`` [B/s] of a node and the
+        ``power`` [W] it draws."""
+        units = {"flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8), "power": ("node_watts", 1.0)}
+        return {
+            name: {what: unit * entry[key] for what, (key, unit) in units.items() if key in entry}
+            for name, entry in self.config["hardware"].items()
+        }
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """Tokens of a sample of each network that takes sequences of them."""
+        known = {name: network.takes for name, network in NETWORKS.items()}
+        own = {
+            name: entry["sequence_length"] for name, entry in self.own_networks.items() if "sequence_length" in entry
+        }
+        return {name: takes.length for name, takes in known.items() if isinstance(takes, Tokens)} | own
+
+    @property
+    def presets(self) -> dict[str, Mapping[str, Any]]:
+        """The study's own presets as they are defined, those of archives included."""
+        others = {name: entry for archive in self.archives for name, entry in archive.presets.items()}
+        return {**others, **self.config["presets"]}
+
+    @property
+    def own_networks(self) -> dict[str, Mapping[str, Any]]:
+        """The study's entries under ``networks``, those of archives included."""
+        others = {name: entry for archive in self.archives for name, entry in archive.own_networks.items()}
+        return {**others, **self.config["networks"]}
+
+    @property
+    def shared_links(self) -> list[tuple[str, str]]:
+        """Hardware and storage where data comes over the link that carries the gradients."""
+        shared = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
+        own = [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
+        return [*own, *(pair for archive in self.archives for pair in archive.shared_links)]
+
+    def made_before(self, storage: str) -> list[str]:
+        """The storage entries that must be ready before this one."""
+        return made_before(storage, self.config["storage"])
+
+    def converted_from(self, storage: str) -> dict[str, Any] | None:
+        """The entry, with its ``name``, whose images the storage is made of; None where it is not converted."""
+        source = self.config["storage"][storage].get("convert_from")
+        return {"name": source, **self.config["storage"][source]} if source else None
+
+    def of_kind(self, kind: str) -> list[Cell]:
+        """The cells of one kind of job, in the order of the study."""
+        return [cell for cell in self.cells.values() if cell.kind == kind]
+
+    def values(self, axis: str) -> list[Any]:
+        """Every value `axis` takes in any cell, sorted."""
+        found = {getattr(cell, axis) for cell in self.cells.values() if axis in cell.axes}
+        return sorted(found, key=lambda value: (str(type(value)), value))
+
+    def plan(self) -> str:
+        """What will be run and what is left out, for people: a few lines however large the study."""
+        archives = [
+            f"{one.path}: {len(one.cells)} cells, as hardware {', '.join(one.hardware)}" for one in self.archives
+        ]
+        return plan_of(self.name, self.cells, archives, self.left_out)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why combinations are left out: for each reason how many, and one of them."""
+        return reasons(self.left_out)
+
+
+def expand(
+    config: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    archives: Callable[[Mapping[str, Any]], tuple[Archive, ...]] | None = None,
+) -> Study:
+    """The study that `config` describes.
+
+    `schema` is the JSON schema of a study, `archives` finds those that a checked configuration names
+    (`stallpoint.archive.further`); without it, a study that names any is refused. Raises `InputError` naming the entry
+    that is wrong.
+    """
+    config = check(config, schema)
+    catalogue = resolve(config)
+    train, left_out = training_cells(config, catalogue)
+    runs, no_runs = convergence_cells(config, catalogue)
+    imported = list(imported_cells(catalogue))
+    supporting = supporting_cells(config, catalogue, train.values(), imported)
+    cells: dict[str, Cell] = {**train, **{cell.path: cell for cell in (*supporting, *runs, *imported)}}
+    if config["archives"] and archives is None:
+        raise InputError("archives: those of other studies cannot be taken here")
+    taken = archives(config) if archives else ()
+    if not cells and not taken:
+        raise InputError("the study has no cell to run: matrix leaves out every combination, and nothing is imported")
+    return Study(name=config["study"], config=config, cells=cells, left_out=(*left_out, *no_runs), archives=taken)

@@ -1,0 +1,134 @@
+"""How numbers, durations, lists and progress are written for people, everywhere alike; how numbers are read."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+
+WRITTEN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+"""How programs write numbers. Python's own reading takes more: digits of every script, ``1_0``."""
+_WRITTEN = re.compile(WRITTEN)
+DIGITS = 3
+"""Significant digits of what is shown without interval."""
+DIGITS_WITH_INTERVAL = 2
+"""Of what is shown with one, which says how little the next digit would mean."""
+_ENDS = ("value", "low", "high")
+_UNBOUNDED = {"value": math.inf, "low": -math.inf, "high": math.inf}
+EXACT = 1e7
+"""Whole numbers below are shown whole: counts, bytes, nodes."""
+LARGEST = 1e12
+"""From here on a power of ten is easier to read."""
+
+
+def read_number(text: str) -> float:
+    """The number that is `WRITTEN`; not a number where it is none."""
+    return float(text) if _WRITTEN.fullmatch(text) else math.nan
+
+
+def number(value: float | None, digits: int = DIGITS) -> str:
+    """``1.83``, ``0.0124``, ``12,300``, ``4,194,304``, ``2.5e-07``; ``∞`` where unbounded, ``not known`` if none."""
+    if value is None or math.isnan(value):
+        return "not known"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    whole = value == int(value) and abs(value) < EXACT
+    rounded = value if whole else float(f"{value:.{digits}g}")
+    if 1e4 <= abs(rounded) < LARGEST:
+        return f"{rounded:,.0f}"
+    large = 10**digits <= abs(rounded) < 1e4
+    return f"{rounded:.0f}" if whole or large else f"{rounded:.{digits}g}"
+
+
+def interval(estimate: Mapping[str, float | None] | None, scale: float = 1.0, unit: str = "") -> str:
+    """``1.8 s (1.7–2.0)`` of ``value``, ``low`` and ``high`` times `scale`; an end that is None is unbounded."""
+    if estimate is None:
+        return "not known"
+    ends = [_UNBOUNDED[name] if estimate[name] is None else float(estimate[name] or 0) * scale for name in _ENDS]
+    whole = all(end == int(end) for end in ends if math.isfinite(end))
+    value, low, high = (number(end) if whole else _rounded(end) for end in ends)
+    return f"{value}{unit} ({low}{' to ' if low[0] in '-−' else '–'}{high})"
+
+
+def _rounded(value: float) -> str:
+    """To `DIGITS_WITH_INTERVAL`, zeros at the end included: so that both ends of an interval look alike."""
+    # 99.97 has three digits once it is rounded.
+    rounded = float(f"{value:.{DIGITS_WITH_INTERVAL}g}")
+    if not math.isfinite(value) or not 1e-4 <= abs(rounded) < 10**DIGITS_WITH_INTERVAL:
+        return number(value, DIGITS_WITH_INTERVAL)
+    return f"{value:#.{DIGITS_WITH_INTERVAL}g}".rstrip(".")
+
+
+def in_words(seconds: float) -> str:
+    """``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def in_seconds(words: str) -> float | None:
+    """The duration that `in_words` has said; None where the words say none.
+
+    >>> in_seconds("3 min 20 s"), in_seconds("a while")
+    (200.0, None)
+    """
+    parts = re.findall(r"([0-9.]+) (h|min|s)\b", words)
+    return sum(float(number) * {"h": 3600, "min": 60, "s": 1}[unit] for number, unit in parts) if parts else None
+
+
+def listed(texts: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1]))) if texts else ""
+
+
+_MARKS = re.compile(r"[\\`*|]|(?<=\])\(|(?<!\w)_|_(?!\w)")
+"""What starts code, emphasis, a cell, or the target of a link; ``_`` inside a word is none of these."""
+_HTML = re.compile(r"<(?=[A-Za-z/!?])|&(?=[#\w]+;)")
+
+
+def plain(text: str) -> str:
+    """`text` on one line, as Markdown shows it, whatever its characters mean to Markdown or HTML."""
+    marked = _MARKS.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
+    return _HTML.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], marked)
+
+
+PROGRESS_INTERVAL = 10.0
+"""Least time between two lines, s."""
+
+
+class Progress:
+    """Tells of a loop of steps: after the first one, now and then, and after the last.
+
+    `work` is what each step is expected to take beside the others (bytes, operations, or ones): the time left follows
+    from that of the steps done. `silent` ranks say nothing. Telling costs a subtraction while there is nothing to say.
+    """
+
+    def __init__(
+        self, what: str, work: Sequence[float], *, silent: bool = False, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._what = what
+        self._done = [0.0, *accumulate(work)]
+        self._silent = silent
+        self._now = now
+        self._begun = now()
+        self._last = -math.inf
+
+    def tell(self, steps: int) -> None:
+        """So many steps are done."""
+        now = self._now()
+        everything = len(self._done) - 1
+        if self._silent or (now - self._last < PROGRESS_INTERVAL and steps < everything):
+            return
+        self._last = now
+        passed = now - self._begun
+        left = passed * (self._done[-1] / self._done[steps] - 1)
+        rest = f", about {in_words(left)} left" if steps < everything else ""
+        print(f"{self._what} {steps}/{everything} after {in_words(passed)}{rest}", file=sys.stderr, flush=True)

@@ -1,1 +1,0 @@
-"""Profiler traces of training: read as columns, and explained without running anything."""

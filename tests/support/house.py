@@ -1,0 +1,144 @@
+"""The rooms of the library, read from its imports: ``make house`` prints them beside what they are to become."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = {
+    "errors": "how a step ends early, and how programs say so",
+    "text": "how numbers, durations, lists and progress are written",
+    "records": "tables, columns and files; what disturbed a measurement",
+    "strategies": "how a step is distributed: presets, algorithms, what they send",
+    "networks": "what is trained: one file for each network, and the registry",
+    "storage": "what is read: one file for each format, and the registry",
+    "inputs": "readers of other programs' files, one for each format",
+    "study": "configuration to cells: names, kinds of job, blocks multiplied out",
+    "slurm": "queue, accounts, jobs left over, what a job knows of itself",
+    "schedule": "which cell is measured when, until when, and what that takes",
+    "measure": "what runs on the nodes: jobs, training, synchronisation, machine, probe",
+    "models": "tables in, tables out: terms, task graph, iteration, laws, answers",
+    "findings": "what the tables say: conclusions, and claims judged",
+    "explain": "what files of others say without a study, and cells imported from them",
+    "report": "page, slides, charts, the papers' exhibits",
+    "archive": "results in one file for others; what changed between studies",
+}
+"""From the ground up: a room uses those before it and none after it."""
+
+
+@dataclass(frozen=True)
+class House:
+    """The modules below `library`, a package's folder."""
+
+    library: Path
+
+    @cached_property
+    def modules(self) -> dict[str, Path]:
+        """Files by the names of their modules below the library: ``report.html``; of a package ``report``."""
+        found = {}
+        for file in sorted(self.library.rglob("*.py")):
+            parts = file.relative_to(self.library).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+        del found[""]
+        return found
+
+    @cached_property
+    def imports(self) -> dict[str, set[str]]:
+        """Which modules each module imports, wherever in its file, also for type checkers alone."""
+        return {name: set(self._imports(name, file)) for name, file in self.modules.items()}
+
+    def _imports(self, name: str, file: Path) -> Iterator[str]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == self.library.name:
+                module = (node.module or "").partition(".")[2]
+                for alias in node.names:
+                    full = f"{module}.{alias.name}".lstrip(".")
+                    found = full if full in self.modules else module
+                    if found not in ("", name):
+                        yield found
+
+    def arrows(self) -> dict[tuple[str, str], list[str]]:
+        """Pairs of rooms, the first of which uses the second, and the imports that say so."""
+        found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for name, used in self.imports.items():
+            for other in sorted(used):
+                pair = room(name), room(other)
+                if pair[0] != pair[1]:
+                    found[pair].append(f"{name} -> {other}")
+        return dict(found)
+
+    def upward(self) -> list[str]:
+        """Imports from a room that stands above."""
+        order = list(ROOMS)
+        return [
+            one
+            for (user, used), imports in self.arrows().items()
+            if order.index(used) > order.index(user)
+            for one in imports
+        ]
+
+    def circle(self) -> list[str]:
+        """Modules that import each other in a loop, one such loop; empty if there is none."""
+        try:
+            TopologicalSorter(self.imports).prepare()
+        except CycleError as error:
+            return list(error.args[1])
+        return []
+
+    def repeated(self) -> Mapping[str, list[str]]:
+        """Names that stand for more than one module."""
+        stems: defaultdict[str, list[str]] = defaultdict(list)
+        for name, file in self.modules.items():
+            if file.stem not in ("__init__", "__main__"):
+                stems[file.stem].append(name)
+        return {stem: names for stem, names in stems.items() if len(names) > 1}
+
+    def loose(self) -> list[str]:
+        """Modules in no room but their own."""
+        return [name for name, file in self.modules.items() if "." not in name and file.stem != "__init__"]
+
+
+def room(module: str) -> str:
+    """Return the room of a module: the first part of its name."""
+    return module.partition(".")[0]
+
+
+def size(files: Iterable[Path]) -> tuple[int, int]:
+    """Return lines and number of files."""
+    counts = [len(file.read_text(encoding="utf-8").splitlines()) for file in files]
+    return sum(counts), len(counts)
+
+
+def table() -> list[str]:
+    """Return the lines of ``make house``."""
+    house = House(ROOT / "src/stallpoint")
+    rooms = {room(name) for name in house.modules}
+    (lines, files), (test_lines, test_files) = (
+        size(found) for found in (house.modules.values(), (ROOT / "tests").rglob("*.py"))
+    )
+    rows = [
+        ("", "here", "wanted"),
+        ("loose modules", f"{len(house.loose())}", "3"),
+        ("rooms", f"{len(rooms)}", "16"),
+        ("arrows", f"{len(house.arrows())}", "80"),
+        ("imports of a room above", f"{len(house.upward())}", "0"),
+        ("modules in a circle", f"{len(house.circle())}", "0"),
+        ("names of two modules or more", f"{len(house.repeated())}", "0"),
+        ("lines of source", f"{lines:,}", "43,000"),
+        ("files of source", f"{files}", "280"),
+        ("lines of tests", f"{test_lines:,}", "26,000"),
+        ("files of tests", f"{test_files}", ""),
+    ]
+    plan = [f"{name:<12}{size(f for m, f in house.modules.items() if room(m) == name)[0]:>7,}  {what}"
+            for name, what in reversed(ROOMS.items())]  # fmt: skip
+    return [*(f"{what:<30}{here:>8}{wanted:>8}" for what, here, wanted in rows), "", *plan]
+
+
+if __name__ == "__main__":
+    print("\n".join(table()))

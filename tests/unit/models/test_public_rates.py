@@ -1,0 +1,19 @@
+"""What others published of their training, judged from their numbers alone."""
+
+from pathlib import Path
+
+from stallpoint.findings.claims.claim_files import read_claims
+from stallpoint.findings.claims.judge import judge
+from stallpoint.findings.claims.quantity import Evidence
+from stallpoint.findings.claims.verdict import HOLDS
+from stallpoint.inputs.rates import read_rates
+from stallpoint.models.scaling.scaling_tables import extrapolated
+
+PUBLIC = Path(__file__).parents[3] / "resources/public"
+
+
+def test_every_claim_about_published_rates_holds_on_them() -> None:
+    tables = extrapolated({"public": read_rates(PUBLIC / "rates.csv")})
+    judged = judge(read_claims([PUBLIC / "claims.yaml"]), Evidence(tables))
+    assert {claim["id"]: claim["verdict"] for claim in judged} == {claim["id"]: HOLDS for claim in judged}
+    assert len(judged) == 6

@@ -1,0 +1,55 @@
+"""How programs of the workflow end."""
+
+from pathlib import Path
+
+import pytest
+
+from stallpoint.errors import CAUSES, InputError, program
+
+
+def test_bad_input_ends_with_the_message_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(CAUSES, raising=False)
+    with pytest.raises(SystemExit) as ended, program(tmp_path / "logs" / "job.log"):
+        raise InputError("network: unknown 'alexnot'")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: network: unknown 'alexnot'\n"
+    assert (tmp_path / "logs" / "job.log").read_text() == "error: network: unknown 'alexnot'\n"
+
+
+def test_a_long_message_is_shortened_once() -> None:
+    message = str(InputError("\n".join(["x" * 5000, *map(str, range(99))])))
+    lines = message.split("\n")
+    assert len(lines) == 21
+    assert len(lines[0]) <= 1000
+    assert " ... " in lines[0]
+    assert lines[-1] == "... and 80 more lines"
+    assert str(InputError(message)) == message
+
+
+def test_a_log_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("a file where the folder would be")
+    with pytest.raises(SystemExit) as ended, program(tmp_path / "logs" / "a" / "job.log"):
+        pytest.fail("it goes on")
+    assert ended.value.code == 2
+    log = tmp_path / "logs" / "a" / "job.log"
+    assert capsys.readouterr().err == f"error: {log}: Not a directory; the log cannot be written\n"
+
+
+def test_a_defect_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended, program(tmp_path / "job.log"):
+        raise ZeroDivisionError
+    assert ended.value.code == 1
+    assert "ZeroDivisionError" in (tmp_path / "job.log").read_text()
+
+
+def test_whoever_shows_the_log_gets_the_cause_there_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(CAUSES, "log")
+    with pytest.raises(SystemExit) as ended, program(tmp_path / "job.log"):
+        raise InputError("network: unknown 'alexnot'")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == ""
+    assert (tmp_path / "job.log").read_text() == "error: network: unknown 'alexnot'\n"

@@ -1,0 +1,148 @@
+"""What is said while a study runs: how far it is, what to act on, and how it ended."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stallpoint.schedule import terminal
+from stallpoint.schedule.terminal import Measuring, cell_in_words, failure, in_round_words, opening
+from stallpoint.text import in_seconds, in_words
+
+NAIVE = (
+    "train/network~alexnet/hardware~cpu/nodes~2/workers_per_node~1/batch~16/storage~jpeg/"
+    "scaling~strong/sync~naive/prefetch~1/repeat~1"
+)
+ALONE = (
+    "train/network~alexnet/hardware~cpu/nodes~1/workers_per_node~1/batch~4/storage~jpeg/"
+    "scaling~compute/sync~none/prefetch~1/repeat~1"
+)
+SGEMM = "sgemm/network~alexnet/hardware~cpu/repeat~1"
+
+
+def measuring() -> Measuring:
+    """Four visits of 10 s to one cell, two of 5 s to another."""
+    return Measuring({NAIVE: {"visits": 4, "seconds": 10}, SGEMM: {"visits": 2, "seconds": 5}})
+
+
+def visited(found: Measuring, *paths: str, seconds: float | None = None) -> Measuring:
+    """After a visit to each of the paths, as long as expected unless `seconds` says otherwise."""
+    for number, path in enumerate(paths, 1):
+        took = in_words(found.wanted[path]["seconds"] if seconds is None else seconds)
+        assert list(found.read(f"visit {number}: {path} in {took}")) == []
+    return found
+
+
+@given(st.floats(0, 1e6))
+def test_durations_are_read_as_they_are_said(seconds: float) -> None:
+    told = in_seconds(in_words(seconds))
+    assert told == pytest.approx(seconds, rel=0.01, abs=0.06)
+
+
+def test_one_visit_to_a_cell_tells_how_long_the_next_ones_take() -> None:
+    found = visited(measuring(), NAIVE, seconds=30)
+    assert found.seconds_left == pytest.approx(3 * 30 + 2 * 15), "and of others that they take three times as long too"
+    visited(found, SGEMM, seconds=4)
+    assert found.seconds_left == pytest.approx(3 * 30 + 4)
+    assert found.done == pytest.approx(34 / 128)
+
+
+def test_what_is_left_is_what_visits_to_come_are_expected_to_take() -> None:
+    found = visited(measuring(), NAIVE, SGEMM)
+    assert found.seconds_left == 35
+    assert found.done == pytest.approx(15 / 50)
+    assert found.bar() == "[######--------------] 2 of 6 visits, ~35 s left: sgemm alexnet, 1 node"
+    assert found.bar(pace=4) == "[######--------------] 2 of 6 visits, ~2 min left: sgemm alexnet, 1 node"
+    assert "~20 s left" in found.bar(pace=4, at_most=20), "the budget ends it"
+
+
+def test_visits_beyond_those_that_were_expected_leave_the_bar_full() -> None:
+    found = visited(measuring(), *[NAIVE] * 6, SGEMM, SGEMM)
+    assert found.done == 1
+    assert "8 of 6 visits, more where precision asks for them" in found.bar()
+
+
+def test_more_visits_to_one_cell_do_not_stand_for_those_to_another() -> None:
+    assert visited(measuring(), *[NAIVE] * 20).seconds_left == 10
+
+
+def test_the_end_is_what_the_turns_say_whatever_was_expected() -> None:
+    found = visited(measuring(), NAIVE)
+    line = "the precision is reached; speedups to within 8.9% in the median, 9.1% at most"
+    assert list(found.read(line)) == []
+    assert (found.ended, found.done) == (line, 1)
+
+
+def test_nothing_to_measure_has_no_time_left() -> None:
+    assert (Measuring({}).done, Measuring({}).seconds_left) == (1, 0)
+
+
+def test_a_cell_is_warned_of_once_and_many_by_number() -> None:
+    found = Measuring({})
+    cells = [NAIVE.replace("batch~16", f"batch~{batch}") for batch in range(1, 8)]
+    said = [words for path in cells * 2 for words in found.read(f"disturbed: {path}")]
+    assert said[0] == "! alexnet naive, B = 1, 2 nodes: most iterations of a visit were disturbed"
+    assert len(said) == terminal.MOST_WARNINGS
+    assert list(found.more_warnings()) == ["! 2 more cells were disturbed or cannot run"]
+
+
+def test_a_cell_that_cannot_run_says_why() -> None:
+    (said,) = Measuring({}).read(f"cannot run: {NAIVE}: no CUDA device: 0 of 1")
+    assert said == "! alexnet naive, B = 16, 2 nodes cannot run here: no CUDA device: 0 of 1"
+
+
+@pytest.mark.parametrize("line", ["", "iteration 1/3 after 0.8 s, about 1.6 s left", "Traceback", "visit x: y in z"])
+def test_other_lines_say_nothing(line: str) -> None:
+    found = measuring()
+    assert list(found.read(line)) == []
+    assert found.made.total() == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (NAIVE, "alexnet naive, B = 16, 2 nodes"),
+        (NAIVE.replace("strong", "weak"), "alexnet naive, b = 16, 2 nodes"),
+        (ALONE, "alexnet computing, b = 4, 1 node"),
+        (SGEMM, "sgemm alexnet, 1 node"),
+        ("storage/storage~jpeg/hardware~cpu/nodes~2/repeat~1", "storage jpeg, 2 nodes"),
+        (
+            "collectives/hardware~cpu/nodes~4/workers_per_node~1/backend~mpi/reduction~library/repeat~1",
+            "collectives, 4 nodes",
+        ),
+    ],
+)
+def test_cells_in_words(path: str, words: str) -> None:
+    assert cell_in_words(path) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.3, "5 s"), (12, "10 s"), (54, "55 s"), (57, "1 min"), (200, "3 min"), (3570, "1 h 0 min"), (7500, "2 h 5 min")],
+)
+def test_times_left_have_no_more_digits_than_they_carry(seconds: float, words: str) -> None:
+    assert in_round_words(seconds) == words
+
+
+def test_the_opening_says_what_is_measured_how_long_and_that_it_can_be_stopped() -> None:
+    wanted = measuring().wanted
+    first, last = opening("mine", wanted, (240, 480, 900), results="results/mine")
+    assert first == "Study mine: 2 cells to measure in turns, about 8 min (4 min to 15 min)."
+    assert "Ctrl-C is safe" in last
+    assert last.endswith("results/mine")
+
+
+def test_what_is_left_out_is_said_but_not_at_any_length() -> None:
+    _, *why, _ = opening("mine", measuring().wanted, (1, 2, 3), [f"{count} × too large" for count in range(1, 9)])
+    assert why[0] == "! left out: 1 × too large"
+    assert len(why) == terminal.MOST_WARNINGS + 1
+    assert why[-1] == "! left out for 3 more reasons: see snakemake -n"
+
+
+def test_a_failed_job_shows_its_errors_and_its_log() -> None:
+    log = "Traceback\n\nerror: no GPU on node2\nmore\n"
+    assert list(failure("take_turns_k80", ["logs/k80.log"], log, "")) == [
+        "! take_turns_k80 failed", "    error: no GPU on node2", "    log: logs/k80.log",
+    ]  # fmt: skip
+    said = list(failure("fit", ["logs/fit.log"], "\n".join(f"line {number}" for number in range(20)), "out of memory"))
+    assert said[0] == "! fit failed: out of memory"
+    assert said[1:-1] == [f"    line {number}" for number in range(14, 20)]
