@@ -47,7 +47,7 @@ WORKERS = (1, 2)
 def benchmark(scratch: Path, count: int) -> tuple[list[Timing | Figure], list[str]]:
     """Each script on one and two workers, by hand and as a study."""
     rows: list[Timing | Figure] = []
-    lines = [f"{'own scripts, samples/s':<26}{'workers':>8}{'by hand':>18}{'study':>18}   study over by hand"]
+    lines = [f"{'own scripts, samples/s':<26}{'workers':>8}{'by hand':>22}{'study':>22}   study over by hand"]
     for name in SCRIPTS:
         candidates: dict[str, Callable[[], float]] = {
             f"{way}, {workers}": run
@@ -66,20 +66,22 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Timing | Figure], list[st
             quotients[workers] = [one / other for one, other in zip(study, by_hand, strict=True)]
             here = figure(timings[0].benchmark, STUDY, f"samples/s over by hand, {workers}", quotients[workers], "1")
             rows.append(here)
-            lines.append(f"{name:<26}{workers:>8}{_range(by_hand):>18}{_range(study):>18}   {_ends(here)}")
+            lines.append(f"{name:<26}{workers:>8}{_range(by_hand):>22}{_range(study):>22}   {_ends(here)}")
         gains = {
             way: [two / one for one, two in zip(of[f"{way}, 1"], of[f"{way}, 2"], strict=True)]
             for way in (BY_HAND, STUDY)
         }
         ratio = [two / one for one, two in zip(quotients[1], quotients[2], strict=True)]
         here = figure(timings[0].benchmark, STUDY, "gain of a second worker over that by hand", ratio, "1")
-        lines.append(f"{name:<26}{'gain':>8}{_range(gains[BY_HAND]):>18}{_range(gains[STUDY]):>18}   {_ends(here)}")
+        lines.append(f"{name:<26}{'gain':>8}{_range(gains[BY_HAND]):>22}{_range(gains[STUDY]):>22}   {_ends(here)}")
         rows += [*timings, here]
     return rows, lines
 
 
 def _range(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.3g} ({min(values):.3g}-{max(values):.3g})"
+    digits = 2 if max(values) < 10 else 0
+    middle, low, high = (f"{one:,.{digits}f}" for one in (statistics.median(values), min(values), max(values)))
+    return f"{middle} ({low}-{high})"
 
 
 def _ends(found: Figure) -> str:
