@@ -22,7 +22,7 @@ from paired import Timing
 from stallpoint.measure.jobs import sgemm
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import communication, matrix_products, pieces
-from stallpoint.study.cells import CollectivesCell
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
 
 FITTED = (1, 2, 4, 16, 64, 256)
 LEFT_OUT = (3, 5, 6, 7, 8, 10, 12, 14, 20, 24, 32, 33, 40, 48, 80, 96, 128, 192, 512)

@@ -62,8 +62,12 @@ from stallpoint.records.tables import (
 )
 from stallpoint.strategies import presets
 from stallpoint.strategies.presets import PRESETS, Preset, to_values
-from stallpoint.study.cells import Cell, CollectivesCell, CopiesCell, SgemmCell, TrainCell
+from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import kind_of
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
+from stallpoint.study.kinds.copies_kind import CopiesCell
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 MIB = 2**20
 ROOT = Path(__file__).parents[1]

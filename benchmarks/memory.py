@@ -29,7 +29,7 @@ from stallpoint.records.tables import PEAK_MEMORY
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.presets import Preset
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 CELLS = (
     ("alexnet", 2), ("alexnet", 8), ("alexnet", 24), ("googlenet", 1), ("googlenet", 4), ("googlenet", 8),

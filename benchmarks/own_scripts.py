@@ -28,8 +28,8 @@ from paired import Figure, Timing, figure, interleaved
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ITERATIONS
 from stallpoint.schedule.processes import THIS_MACHINE, Order, Processes
-from stallpoint.study.cells import CommandCell
 from stallpoint.study.commands import THREADS
+from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.study import expand
 
 ROOT = Path(__file__).parents[1]

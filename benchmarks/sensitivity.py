@@ -36,7 +36,7 @@ from stallpoint.networks import find
 from stallpoint.networks.products import Product
 from stallpoint.records.tables import COLLECTIVES, CONTENTION
 from stallpoint.strategies.presets import PRESETS
-from stallpoint.study.cells import CollectivesCell
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
 
 RANKS = 2
 AGAIN = "again"

@@ -26,8 +26,8 @@ from stallpoint.models.convergence.steps import steps_of
 from stallpoint.models.fitting import fit
 from stallpoint.records.tables import TABLES
 from stallpoint.strategies.presets import PRESETS
-from stallpoint.study.cells import TrainCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.train_kind import TrainCell
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/support"))
 import synthetic

@@ -5,8 +5,8 @@ from typing import cast
 
 from stallpoint.errors import program
 from stallpoint.explain.importing import import_cell
-from stallpoint.study.cells import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 
 with program(Path(snakemake.log[0])):
     cell = cast(ImportedTrainCell | ImportedCollectivesCell, cell_from_json(snakemake.params.cell))

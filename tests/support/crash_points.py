@@ -52,8 +52,9 @@ from stallpoint.schedule import session
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
 from stallpoint.schedule.processes import THIS_MACHINE, Order
-from stallpoint.study.cells import Cell, ImportedCollectivesCell
+from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell
 from stallpoint.study.runs import run_row
 
 ROOT = Path(__file__).parents[2]

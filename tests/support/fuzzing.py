@@ -42,9 +42,9 @@ from stallpoint.findings.claims.claim_files import read_claims
 from stallpoint.findings.claims.judge import judge
 from stallpoint.inputs.rates import read_rates
 from stallpoint.models.scaling.extrapolation import extrapolate
-from stallpoint.study.cells import ImportedTrainCell
 from stallpoint.study.configuration import load_yaml
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 from stallpoint.study.study import expand
 
 PATIENCE = 20

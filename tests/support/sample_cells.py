@@ -1,6 +1,10 @@
 """A cell of each kind, which tests change."""
 
-from stallpoint.study.cells import CollectivesCell, ConvergenceCell, SgemmCell, StorageCell, TrainCell
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
+from stallpoint.study.kinds.convergence_kind import ConvergenceCell
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
+from stallpoint.study.kinds.storage_kind import StorageCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 COMMON = {
     "hardware": "cpu", "repeat": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1, "seed": 1,

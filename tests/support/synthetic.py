@@ -19,17 +19,15 @@ import pyarrow as pa
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import TABLES, TIDY_TABLES
 from stallpoint.strategies.presets import PRESETS, Preset, preset_from
-from stallpoint.study.cells import (
-    Cell,
-    CollectivesCell,
-    ConvergenceCell,
-    CopiesCell,
-    InterventionCell,
-    SgemmCell,
-    StorageCell,
-    TrainCell,
-)
+from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
+from stallpoint.study.kinds.convergence_kind import ConvergenceCell
+from stallpoint.study.kinds.copies_kind import CopiesCell
+from stallpoint.study.kinds.intervention_kind import InterventionCell
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
+from stallpoint.study.kinds.storage_kind import StorageCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.outcome import MOST_STEPS, TARGET, outcome
 from stallpoint.study.recipes import RECIPES, recipe_from, to_values
 

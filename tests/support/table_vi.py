@@ -6,7 +6,7 @@ import yaml
 from small_study import ROOT, SCHEMA
 
 from stallpoint.inputs.layer_trace import TracedIteration, from_text
-from stallpoint.study.cells import ImportedTrainCell
+from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 from stallpoint.study.study import expand
 
 TABLE_VI = ROOT / "resources/published/shi-2018-table-vi.txt"

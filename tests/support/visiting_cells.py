@@ -6,7 +6,10 @@ from pathlib import Path
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import Measurement, round_folder
 from stallpoint.strategies.presets import PRESETS
-from stallpoint.study.cells import Cell, CollectivesCell, SgemmCell, TrainCell
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 COMMON = {
     "hardware": "cpu", "nodes": 1, "repeat": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1,

@@ -23,8 +23,8 @@ from stallpoint.models import taskgraph
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, RUNS
 from stallpoint.strategies.presets import ALL_REDUCE, preset_from
-from stallpoint.study.cells import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.kinds import kind_of
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.runs import run_row
 
 ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100

@@ -15,7 +15,7 @@ from stallpoint.networks import Network
 from stallpoint.networks.description import split_of
 from stallpoint.networks.layers import layers
 from stallpoint.strategies.presets import preset_from, to_values
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 COPIES = 3
 """Weights, gradients and momenta: what SGD keeps of each value."""

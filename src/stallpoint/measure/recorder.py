@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from stallpoint.records.parquet import to_arrow
 from stallpoint.records.tables import TABLES, Table
-from stallpoint.study.cells import Cell, TrainCell
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 _Block = tuple[int, dict[str, Any]]
 

@@ -14,17 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from stallpoint.schedule.typical import seconds, size_of
 from stallpoint.schedule.visit_durations import Took
-from stallpoint.schedule.work import FACTOR, FACTOR_UNKNOWN, Size, seconds, size_of
-from stallpoint.study.cells import (
-    Cell,
-    CollectivesCell,
-    CommandCell,
-    ConvergenceCell,
-    SgemmCell,
-    StorageCell,
-    TrainCell,
-)
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.convergence_kind import ConvergenceCell
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
+from stallpoint.study.kinds.train_kind import TrainCell
+from stallpoint.study.work import FACTOR, FACTOR_UNKNOWN, Size
 
 QUANTILE = 1.645
 """Of the normal distribution: 90 % lie within so many standard deviations."""
@@ -153,13 +150,7 @@ class Expectations:
 
 def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
     """The groups that a cell belongs to, the most similar cells first."""
-    what: tuple[object, ...] = ()
-    if isinstance(cell, TrainCell | SgemmCell | ConvergenceCell):
-        what = (cell.network,)
-    elif isinstance(cell, CollectivesCell):
-        what = (cell.backend, cell.reduction)
-    elif isinstance(cell, StorageCell):
-        what = (cell.storage,)
+    what = cell.like
     kind, hardware = cell.kind, cell.hardware
     return [
         ("cell", (cell.path,)),

@@ -10,7 +10,7 @@ from typing import Any
 from stallpoint.errors import InputError
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import LARGEST_BATCH
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 
 def expected(cells: Iterable[object], models: Path) -> list[str]:

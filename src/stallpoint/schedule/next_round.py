@@ -17,7 +17,9 @@ from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import NEXT_CELLS, SERIES
-from stallpoint.study.cells import Cell, CommandCell, TrainCell
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.text import number
 
 FILE = "next.yaml"

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from stallpoint.schedule.agenda import Limits
-from stallpoint.study.cells import Cell, InterventionCell, TrainCell
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds.intervention_kind import InterventionCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.workers import curves_of
 
 INTERVAL = 0.90

@@ -20,6 +20,7 @@ from stallpoint.storage import FORMATS
 from stallpoint.strategies.presets import CHOICES, COMMUNICATORS, OPERATIONS, Preset, presets_of
 from stallpoint.study import commands
 from stallpoint.study.configuration import unknown
+from stallpoint.study.job_kind import as_list
 from stallpoint.study.paths import check_paths
 from stallpoint.study.recipes import CHOICES as RECIPE_CHOICES
 from stallpoint.study.recipes import Search, recipes_of
@@ -113,11 +114,6 @@ def _check_size(config: Mapping[str, Any]) -> None:
                 count *= block.get("repeats", config["repeats"])
             if count > most:
                 raise InputError(f"{section}[{place}]: {count:,} {what}; at most {most:,} of one block")
-
-
-def as_list(value: Any) -> list[Any]:
-    """A single value stands for a list of one."""
-    return value if isinstance(value, list) else [value]
 
 
 def _uses(

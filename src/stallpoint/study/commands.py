@@ -16,7 +16,7 @@ from pathlib import Path
 from string import Formatter
 
 from stallpoint.errors import InputError
-from stallpoint.study.cells import CommandCell
+from stallpoint.study.kinds.command_kind import CommandCell
 
 WORKER, NODE, JOB = "worker", "node", "job"
 """How often a launcher is run: for each of them."""

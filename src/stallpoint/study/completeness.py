@@ -14,41 +14,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.all_reduce_logs import PROFILER
 from stallpoint.records.tables import (
-    COLLECTIVES,
-    CONTENTION,
-    CONVERGENCE_RUNS,
-    CONVERSIONS,
-    ENVIRONMENTS,
-    GRADIENT_NOISE,
-    INSTRUMENTATION,
-    INTERVENED,
     ITERATIONS,
     LAYERS,
-    PEAK_MEMORY,
-    PROBES,
     RUNS,
     SLURM_JOBS,
-    STAGING,
-    STALENESS,
     VISITS,
     Table,
 )
-from stallpoint.study.cells import (
-    Cell,
-    CollectivesCell,
-    CommandCell,
-    ImportedCollectivesCell,
-    ImportedTrainCell,
-    TrainCell,
-)
+from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of
+from stallpoint.study.kinds.train_kind import TrainCell
 
-_NOT_ALWAYS = (SLURM_JOBS, CONTENTION, STAGING, CONVERSIONS, GRADIENT_NOISE, STALENESS)
-"""Tables that a whole record may lack: of jobs outside Slurm, of one worker, of nothing staged, converted or served."""
-_NOT_OF_COMMANDS = (LAYERS, PEAK_MEMORY, PROBES)
-"""Those that a command's record may lack: it prints rates, or its layers cannot be told apart."""
 _NEVER_NULL = frozenset(
     ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
      "data_wait", "forward", "backward", "update", "iteration_time", "seconds")
@@ -90,7 +67,7 @@ class Record:
         there = file.exists()
         if there and self.failed:
             self._refuse(file, "rows of a cell that could not run; its record is a row of runs alone")
-        may_lack = _NOT_ALWAYS + (_NOT_OF_COMMANDS if isinstance(self.cell, CommandCell) else ())
+        may_lack = (SLURM_JOBS, *kind_of(self.cell).lacks)
         if not there and not self.failed and table in kind_of(self.cell).tables and table not in may_lack:
             self._refuse(file, "it is missing")
         return there
@@ -131,32 +108,15 @@ class Record:
 
     def _multiple(self, table: Table) -> tuple[int | None, str]:
         """How many rows the table has, or a multiple of how many, and of what; None where that is not known."""
-        cell, visits = self.cell, self._rows.get(VISITS.name, self._ranks)
-        if table in (VISITS, ENVIRONMENTS):
-            return self._ranks, f"{self._ranks} ranks"
-        if table in (INSTRUMENTATION, PEAK_MEMORY, PROBES):
-            return visits, f"{visits} visits of ranks"
-        if table in (ITERATIONS, INTERVENED) and isinstance(cell, TrainCell):
-            if isinstance(cell, ImportedTrainCell) and cell.format == PROFILER:
-                return None, ""  # as many as its traces hold
-            each = cell.warmup + cell.iterations
-            return visits * each, f"{visits} visits of ranks with {each} iterations"
-        if table is CONVERGENCE_RUNS:
-            return 1, "a run"
         if table is LAYERS:
             iterations = self._rows[ITERATIONS.name]
             return iterations, f"{iterations:,} iterations"
-        if table is COLLECTIVES and isinstance(cell, CollectivesCell):
-            each = (cell.samples + 1) * len(cell.message_bytes) * len(cell.sent)
-            return visits * each, f"{visits} visits of ranks with {each} rows of messages"
-        return None, ""
+        return self.cell.rows(table, self._rows.get(VISITS.name, self._ranks))
 
     @property
     def _ranks(self) -> int:
         """Ranks that have rows: of what others measured, those that they say something of."""
-        if isinstance(self.cell, ImportedTrainCell):
-            return len(self.cell.files)
-        return 1 if isinstance(self.cell, ImportedCollectivesCell) else self.cell.ranks
+        return self.cell.recorded_ranks
 
     def file(self, table: Table) -> Path:
         """Where the rows of a table are."""

@@ -11,9 +11,10 @@ from stallpoint.errors import InputError
 from stallpoint.storage import FORMATS
 from stallpoint.strategies.algorithms import LAYER_WISE, UPDATED_BY_SERVERS
 from stallpoint.strategies.presets import to_values as preset_values
-from stallpoint.study.catalogue import Catalogue, as_list
-from stallpoint.study.cells import ConvergenceCell
+from stallpoint.study.catalogue import Catalogue
 from stallpoint.study.configuration import known
+from stallpoint.study.job_kind import as_list
+from stallpoint.study.kinds.convergence_kind import ConvergenceCell
 from stallpoint.study.matrix import LeftOut, full, impossible
 from stallpoint.study.recipes import to_values
 

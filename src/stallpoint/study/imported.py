@@ -11,8 +11,10 @@ from stallpoint.errors import InputError
 from stallpoint.inputs.all_reduce_logs import FORMATS, PROFILER
 from stallpoint.networks import NETWORKS
 from stallpoint.strategies.presets import NONE, Preset, preset_from, to_values
-from stallpoint.study.catalogue import Catalogue, as_list
-from stallpoint.study.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
+from stallpoint.study.catalogue import Catalogue
+from stallpoint.study.cells import Cell
+from stallpoint.study.job_kind import as_list
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 
 _COMMON = tuple(one.name for one in fields(Cell))
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 
 from stallpoint.strategies.presets import NONE, PRESETS, preset_from, to_values
-from stallpoint.study.cells import InterventionCell, TrainCell
 from stallpoint.study.interventions import NO_COMMUNICATION, possible
+from stallpoint.study.kinds.intervention_kind import InterventionCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 
 def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[TrainCell]:

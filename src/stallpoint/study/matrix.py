@@ -12,10 +12,12 @@ from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.strategies.algorithms import rounds
 from stallpoint.strategies.presets import NONE, Preset, to_values
-from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue, as_list
-from stallpoint.study.cells import CommandCell, TrainCell
+from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue
 from stallpoint.study.conditions import Row, condition
 from stallpoint.study.intervention_cells import intervention_cells
+from stallpoint.study.job_kind import as_list
+from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.storages import staging
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")

@@ -19,9 +19,9 @@ from stallpoint.models import fitting
 from stallpoint.networks.described import descriptions
 from stallpoint.records.parquet import read, read_frames, write
 from stallpoint.records.tables import ENVIRONMENTS, NETWORK_LAYERS, RUNS, TIDY_TABLES
-from stallpoint.study.cells import ImportedTrainCell
 from stallpoint.study.collect import collect
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 from stallpoint.study.study import Study
 
 ALONE: dict[str, Any] = {"hardware": {}, "matrix": [], "storage": {}}

@@ -22,8 +22,9 @@ from stallpoint.models.terms import communication
 from stallpoint.records.parquet import read, to_arrow
 from stallpoint.records.tables import NETWORK_LAYERS, RUNS, TABLES
 from stallpoint.strategies.presets import PRESETS
-from stallpoint.study.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
+from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.study import expand
 
 

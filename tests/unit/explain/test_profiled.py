@@ -13,8 +13,9 @@ from stallpoint.errors import InputError
 from stallpoint.explain.importing import describe_traced, import_cell
 from stallpoint.records.parquet import read
 from stallpoint.strategies.presets import preset_from
-from stallpoint.study.cells import Cell, ImportedCollectivesCell, ImportedTrainCell
+from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.study import expand
 
 

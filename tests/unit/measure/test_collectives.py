@@ -12,7 +12,7 @@ from resident_ranks import Ranks
 from stallpoint.measure import constants
 from stallpoint.measure.jobs import co_running
 from stallpoint.strategies.presets import OPERATIONS
-from stallpoint.study.cells import CollectivesCell
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
 
 pytestmark = pytest.mark.ranks
 

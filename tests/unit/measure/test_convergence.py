@@ -24,9 +24,9 @@ from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NO
 from stallpoint.schedule.ledger import Measurement
 from stallpoint.strategies.presets import PRESETS
 from stallpoint.strategies.presets import to_values as preset_values
-from stallpoint.study.cells import ConvergenceCell
 from stallpoint.study.completeness import Record
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.convergence_kind import ConvergenceCell
 from stallpoint.study.recipes import Recipe, to_values
 
 SAMPLES = 250

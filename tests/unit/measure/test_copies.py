@@ -14,7 +14,7 @@ from stallpoint.measure.machine.caches import Caches
 from stallpoint.models.terms.copy_rates import copy_rates
 from stallpoint.records import parquet
 from stallpoint.records.tables import COPIES
-from stallpoint.study.cells import CopiesCell
+from stallpoint.study.kinds.copies_kind import CopiesCell
 
 pytestmark = pytest.mark.ranks
 

@@ -11,7 +11,7 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure.machine.environment import choose_gpu, cpu_model, describe, git_state
 from stallpoint.measure.world import World
 from stallpoint.records.tables import ENVIRONMENTS
-from stallpoint.study.cells import CollectivesCell
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
 
 
 def cell(*, anonymise: bool) -> CollectivesCell:

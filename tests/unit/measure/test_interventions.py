@@ -22,9 +22,10 @@ from stallpoint.schedule.next_visit import series_of
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.presets import PRESETS
-from stallpoint.study.cells import InterventionCell, TrainCell
 from stallpoint.study.intervention_cells import intervention_cells
 from stallpoint.study.interventions import INTERVENTIONS
+from stallpoint.study.kinds.intervention_kind import InterventionCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 pytestmark = pytest.mark.ranks
 

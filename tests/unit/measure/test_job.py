@@ -26,7 +26,8 @@ from stallpoint.schedule.ends import End
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.presets import PRESETS
-from stallpoint.study.cells import CollectivesCell, TrainCell
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 pytestmark = pytest.mark.ranks
 

@@ -4,7 +4,8 @@ import pytest
 from stallpoint.measure.machine.sensors import Reading, between
 from stallpoint.measure.recorder import Recorder
 from stallpoint.records.tables import GATHERS, ITERATIONS, LAYERS, SGEMM, Table
-from stallpoint.study.cells import SgemmCell, TrainCell
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 CELL = TrainCell(
     hardware="cpu", nodes=2, repeat=3, workers_per_node=2, device="cpu", threads_per_worker=1, seed=1,

@@ -17,7 +17,7 @@ from stallpoint.networks import NETWORKS, find
 from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.networks.products import Product, products
 from stallpoint.records.tables import MACHINE, SGEMM
-from stallpoint.study.cells import SgemmCell
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
 
 
 def products_of(name: str, batch: int) -> list[Product]:

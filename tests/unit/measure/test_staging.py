@@ -18,7 +18,7 @@ from stallpoint.measure.world import World
 from stallpoint.records.tables import STAGING
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 SAMPLES = 20  # more than are copied at once
 

@@ -22,7 +22,7 @@ from stallpoint.records.tables import RUNS, STORAGE_OPERATIONS, STORAGE_PASSES, 
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import MARKER_FILE, prepare
 from stallpoint.storage.samples import INDEX_FILE, Extent, SampleSet
-from stallpoint.study.cells import StorageCell
+from stallpoint.study.kinds.storage_kind import StorageCell
 
 pytestmark = pytest.mark.ranks
 

@@ -29,7 +29,7 @@ from stallpoint.records.tables import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS,
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.presets import PRESETS, Preset, forced, to_values
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 pytestmark = pytest.mark.ranks
 

@@ -7,7 +7,7 @@ from synthetic import study
 from stallpoint.errors import InputError
 from stallpoint.models.terms import matrix_products
 from stallpoint.records.tables import MACHINE
-from stallpoint.study.cells import SgemmCell
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
 
 
 @pytest.fixture(scope="module")

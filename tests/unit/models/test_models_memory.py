@@ -17,8 +17,8 @@ from stallpoint.models.terms.trainings import Layers
 from stallpoint.records.tables import LARGEST_BATCH, MEMORY
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.presets import PRESETS, Preset
-from stallpoint.study.cells import TrainCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.train_kind import TrainCell
 
 TRUTH = Truth()
 AVAILABLE = 2**33

@@ -6,7 +6,7 @@ import pytest
 from synthetic import NETWORK, Truth, study
 
 from stallpoint.models.fitting import fit
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 NODES = [1, 2, 4, 8, 16, 64, 128]
 AXES = ["scaling", "storage", "sync", "prefetch", "nodes"]

@@ -18,7 +18,7 @@ from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.fitting import fit
 from stallpoint.strategies.presets import PRESETS, presets_of, to_values
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.study import expand
 
 SCHEMA = yaml.safe_load((Path(__file__).parents[3] / "workflow/schemas/study.schema.yaml").read_text())

@@ -10,8 +10,8 @@ from synthetic import Truth, study
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import all_reduce_seconds
-from stallpoint.study.cells import TrainCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.train_kind import TrainCell
 
 INSIDE = [(1, 1), (1, 2), (1, 4), (1, 8)]
 OPTIONS = {

@@ -25,8 +25,9 @@ from stallpoint.records.tables import ITERATIONS, LAYERS, MACHINE, SGEMM
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.storage.tokens import Sequences
-from stallpoint.study.cells import SgemmCell, TrainCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 pytestmark = pytest.mark.ranks
 

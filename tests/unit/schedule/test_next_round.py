@@ -11,7 +11,7 @@ from stallpoint.records.parquet import write
 from stallpoint.records.tables import NEXT_CELLS
 from stallpoint.schedule.next_round import FILE, Round, added, next_round, with_cells
 from stallpoint.schedule.next_round import write as write_round
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.study import expand
 
 from small_study import CONFIG, SCHEMA  # isort: skip

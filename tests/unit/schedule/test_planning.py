@@ -19,7 +19,7 @@ from stallpoint.errors import InputError
 from stallpoint.models.terms.peaks import BESIDE_BATCH
 from stallpoint.records.parquet import write, write_cell
 from stallpoint.records.tables import LARGEST_BATCH, RUNS
-from stallpoint.schedule import visit_durations, work
+from stallpoint.schedule import typical, visit_durations
 from stallpoint.schedule import visits_for_precision as precision
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.budget import check_budget
@@ -29,7 +29,9 @@ from stallpoint.schedule.plan import FILE, LEAST_MINUTES, Plan, planned, read
 from stallpoint.schedule.plan_text import text
 from stallpoint.schedule.requested import block_of
 from stallpoint.schedule.visit_durations import Durations, Sitting, Took
-from stallpoint.study.cells import Cell, TrainCell
+from stallpoint.study import work
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.runs import run_row
 
 ALL = [TRAIN, SGEMM, COLLECTIVES, STORAGE]
@@ -70,21 +72,21 @@ def test_training_takes_its_products_three_times_over_the_rate() -> None:
     computing = 2 * 3 * 1e9 * 8 / 35e9
     reading = 8 * work.SAMPLE_DECODED
     expected = work.VISIT + 5 * (work.ITERATION + computing + reading)
-    assert work.seconds(TRAIN, size) == pytest.approx(expected)
-    assert work.seconds(replace(TRAIN, prefetch=1), size) == pytest.approx(expected - 5 * reading)
+    assert typical.seconds(TRAIN, size) == pytest.approx(expected)
+    assert typical.seconds(replace(TRAIN, prefetch=1), size) == pytest.approx(expected - 5 * reading)
 
 
 def test_gradients_take_the_time_of_a_ring() -> None:
     size = work.Size(multiply_adds=0, gradient_bytes=1e9)
-    alone, four = (work.seconds(on(nodes, worker_batch=8), size) for nodes in (1, 4))
+    alone, four = (typical.seconds(on(nodes, worker_batch=8), size) for nodes in (1, 4))
     assert four - alone == pytest.approx(5 * 2 * 3 / 4)
 
 
 def test_ranks_that_share_cores_take_longer() -> None:
     size = work.Size(1e9, 1e6)
-    assert work.seconds(on(4), size, cores=2) > work.seconds(on(4), size) == work.seconds(on(4), size, cores=4)
+    assert typical.seconds(on(4), size, cores=2) > typical.seconds(on(4), size) == typical.seconds(on(4), size, cores=4)
     on_gpus = replace(on(4), device="cuda", precision="bf16")
-    assert work.seconds(on_gpus, size, cores=2) == work.seconds(on_gpus, size)
+    assert typical.seconds(on_gpus, size, cores=2) == typical.seconds(on_gpus, size)
 
 
 @pytest.mark.parametrize(("entry", "manifest"), [
@@ -126,8 +128,8 @@ def test_plans_with_another_rate_agree_within_the_stated_factor_and_once_visited
 
 
 def test_a_network_that_nobody_described_counts_like_a_known_one_of_its_inputs(tmp_path: Path) -> None:
-    images = work.size_of("mine", {"build": "x:y", "image_size": 112}, tmp_path)
-    known = work.size_of("resnet50", None, tmp_path)
+    images = typical.size_of("mine", {"build": "x:y", "image_size": 112}, tmp_path)
+    known = typical.size_of("resnet50", None, tmp_path)
     assert images.multiply_adds == known.multiply_adds / 4
     assert not images.known
     mine = replace(TRAIN, network="mine", own_network={"build": "x:y", "sequence_length": 8, "vocabulary": 9})

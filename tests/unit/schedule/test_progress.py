@@ -13,7 +13,9 @@ from stallpoint.schedule.ledger import Measurement
 from stallpoint.schedule.progress import states, summary
 from stallpoint.schedule.requested import measured_with, measurement
 from stallpoint.slurm import left_jobs
-from stallpoint.study.cells import Cell, SgemmCell, StorageCell
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
+from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.runs import run_row
 from stallpoint.text import PROGRESS_INTERVAL, Progress, in_words
 

@@ -13,7 +13,8 @@ from visiting_cells import collectives, sgemm, train
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.next_visit import MOST, Visited, choose, half_width, speedups
 from stallpoint.schedule.session import _widths as words_of_widths
-from stallpoint.study.cells import Cell, TrainCell
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 Find = Callable[[Visited], tuple[float, float]]
 """Median iteration time and duration that a visit finds."""

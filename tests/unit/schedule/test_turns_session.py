@@ -26,7 +26,8 @@ from stallpoint.schedule.processes import THIS_MACHINE
 from stallpoint.schedule.session import take_turns
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.study.cells import Cell, TrainCell
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 pytestmark = pytest.mark.ranks
 

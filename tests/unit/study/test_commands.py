@@ -25,9 +25,9 @@ from stallpoint.records.disturbances import members
 from stallpoint.records.tables import ITERATIONS, LAYERS, PROBES
 from stallpoint.schedule.processes import _environment
 from stallpoint.strategies.presets import PRESETS, to_values
-from stallpoint.study.cells import CommandCell
 from stallpoint.study.commands import check, process_of, without_mpi
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.study import Study, expand
 
 SCHEMA = yaml.safe_load((Path(__file__).parents[3] / "workflow/schemas/study.schema.yaml").read_text())

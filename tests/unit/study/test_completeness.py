@@ -34,9 +34,11 @@ from stallpoint.records.tables import (
     VISITS,
     Table,
 )
-from stallpoint.study.cells import Cell, CollectivesCell, TrainCell
+from stallpoint.study.cells import Cell
 from stallpoint.study.collect import collect_all
 from stallpoint.study.kinds import kind_of
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.runs import run_row
 
 STARTED = datetime(2026, 1, 2, tzinfo=UTC)

@@ -10,8 +10,10 @@ from small_study import BLOCK, CONFIG, ROOT, SCHEMA, study
 
 from stallpoint.errors import InputError
 from stallpoint.study.catalogue import REGISTRIES
-from stallpoint.study.cells import CollectivesCell, ImportedCollectivesCell, TrainCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.study import Study, expand
 
 TRACE = {

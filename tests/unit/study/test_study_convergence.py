@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from stallpoint.errors import InputError
-from stallpoint.study.cells import ConvergenceCell
+from stallpoint.study.kinds.convergence_kind import ConvergenceCell
 from stallpoint.study.study import Study, expand
 
 ROOT = Path(__file__).parents[3]

@@ -11,8 +11,8 @@ import pandas as pd
 from stallpoint.errors import InputError
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ENVIRONMENTS, ITERATIONS, LAYERS, RUNS
-from stallpoint.study.cells import TrainCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.train_kind import TrainCell
 
 
 @dataclass(frozen=True)

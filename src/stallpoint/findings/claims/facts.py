@@ -11,8 +11,10 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.findings.claims.language import FACTS
-from stallpoint.study.cells import ImportedTrainCell, StorageCell, TrainCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
+from stallpoint.study.kinds.storage_kind import StorageCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 Facts = dict[str, dict[Any, Any]]
 """``hardware.device`` -> hardware -> device, and so on; facts of a storage are of pairs (hardware, storage)."""

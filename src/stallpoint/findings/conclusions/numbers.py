@@ -20,7 +20,9 @@ from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
 from stallpoint.models.convergence.steps import TO_TARGET
 from stallpoint.models.terms.peaks import BESIDE_BATCH
-from stallpoint.study.cells import CommandCell, ImportedTrainCell, TrainCell
+from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
 """Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""

@@ -20,7 +20,7 @@ from stallpoint.measure.jobs.operations import Operations
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.records.tables import CONTENTION
-from stallpoint.study.cells import CollectivesCell
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
 from stallpoint.text import Progress
 
 _CHANNELS, _SIDE, _KERNEL = 32, 28, 3

@@ -14,7 +14,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
 from stallpoint.records.tables import COLLECTIVES
-from stallpoint.study.cells import CollectivesCell
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
 from stallpoint.text import Progress
 
 

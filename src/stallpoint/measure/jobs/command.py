@@ -42,8 +42,8 @@ from stallpoint.records.disturbances import members
 from stallpoint.records.tables import ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, PROBES
 from stallpoint.schedule.processes import end_with_parent
 from stallpoint.strategies.presets import preset_from
-from stallpoint.study.cells import CommandCell
 from stallpoint.study.commands import CONTAINER, RATES, WORKER, Process, launcher_of, process_of, without_mpi
+from stallpoint.study.kinds.command_kind import CommandCell
 
 _LOOK = 0.05
 """Between two looks whether the command has ended, s."""

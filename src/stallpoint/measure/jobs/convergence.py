@@ -39,7 +39,7 @@ from stallpoint.networks.layers import layers
 from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.strategies.presets import preset_from
-from stallpoint.study.cells import ConvergenceCell
+from stallpoint.study.kinds.convergence_kind import ConvergenceCell
 from stallpoint.study.outcome import DIVERGED, Evaluated, ended, outcome
 from stallpoint.study.recipes import Schedule, recipe_from
 from stallpoint.text import Progress

@@ -20,7 +20,7 @@ from stallpoint.measure.machine.caches import caches
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.records.tables import COPIES
-from stallpoint.study.cells import CopiesCell
+from stallpoint.study.kinds.copies_kind import CopiesCell
 from stallpoint.text import Progress
 
 TIMES_CACHE = 4

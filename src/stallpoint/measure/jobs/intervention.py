@@ -8,8 +8,8 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training.substitutes import FixedMiniBatch, SyntheticData
 from stallpoint.measure.world import World
 from stallpoint.records.tables import INTERVENED
-from stallpoint.study.cells import InterventionCell
 from stallpoint.study.interventions import EMPTY_MESSAGES, FIXED_MINI_BATCH, NO_UPDATE, SYNTHETIC_DATA
+from stallpoint.study.kinds.intervention_kind import InterventionCell
 
 CHANGES = {
     EMPTY_MESSAGES: Change(empty_messages=True),

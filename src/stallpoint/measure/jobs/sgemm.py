@@ -28,7 +28,7 @@ from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.products import Product, products
 from stallpoint.records.tables import MACHINE, SGEMM
-from stallpoint.study.cells import SgemmCell
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.text import Progress
 
 _rows: dict[tuple[torch.device, torch.dtype, int], int] = {}

@@ -34,7 +34,7 @@ from stallpoint.storage import SampleSet, Storage
 from stallpoint.storage.convert import conversion_of
 from stallpoint.storage.samples import Extent
 from stallpoint.storage.tokens import TokenSequences
-from stallpoint.study.cells import StorageCell
+from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.text import Progress
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")

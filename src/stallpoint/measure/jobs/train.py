@@ -46,7 +46,7 @@ from stallpoint.records.tables import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_
 from stallpoint.storage import Storage
 from stallpoint.storage.memory_format import OneBatch
 from stallpoint.strategies.presets import Preset, preset_from
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.text import Progress
 
 

@@ -33,7 +33,9 @@ from stallpoint.records.atomic import atomic
 from stallpoint.records.tables import STAGING
 from stallpoint.storage import Storage
 from stallpoint.storage.samples import INDEX_FILE, kept_index
-from stallpoint.study.cells import Cell, StorageCell, TrainCell
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds.storage_kind import StorageCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 COPYING = 8
 """Files that a node copies at once: a shared storage takes a while to find each."""

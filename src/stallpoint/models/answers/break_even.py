@@ -25,7 +25,7 @@ from stallpoint.models.base.statistics import (
     groups,
     unknown_ensemble,
 )
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 PAYS, NEVER, UNDECIDED = "pays", "never pays", "undecided"
 STAGING, PACKING = "staging", "packing"

@@ -14,7 +14,7 @@ import pandas as pd
 from stallpoint.models.base.measured import trained
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns
 from stallpoint.models.terms.peaks import AVAILABLE, BESIDE_BATCH, DEVICE, HOST, Peaks
-from stallpoint.study.cells import TrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 MEASURED, PREDICTED, UNKNOWN_BASIS = "measured", "predicted", "unknown"
 OUT_OF_MEMORY = "out of memory"

@@ -23,8 +23,10 @@ from stallpoint.models.base.statistics import NORMAL_INTERVAL, Reals, generator
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
 from stallpoint.strategies.presets import Preset
-from stallpoint.study.cells import CollectivesCell, InterventionCell, TrainCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.collectives_kind import CollectivesCell
+from stallpoint.study.kinds.intervention_kind import InterventionCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 STEP_ERROR = 0.07
 """Relative error of the model for a doubling, before any was seen: Shi et al. (2018, section V-D) find 4.6 to 9.4 %."""

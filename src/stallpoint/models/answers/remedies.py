@@ -26,8 +26,9 @@ from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.communication import scheme_of
 from stallpoint.strategies.presets import Preset
-from stallpoint.study.cells import CommandCell, TrainCell
 from stallpoint.study.interventions import EMPTY_MESSAGES, NO_COMMUNICATION, possible
+from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.train_kind import TrainCell
 
 RAISED = 4
 """Factor on a setting that a remedy raises: mini-batch, mini-batches accumulated, readers, bucket size."""

@@ -12,8 +12,11 @@ from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import bootstrap, generator, groups, scatter, visits_of
 from stallpoint.records import tables as records
 from stallpoint.strategies.presets import Preset, preset_from
-from stallpoint.study.cells import CommandCell, ConvergenceCell, ImportedTrainCell, TrainCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.convergence_kind import ConvergenceCell
+from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.workers import Place
 
 SERIES = tuple(column.name for column in records.SERIES)

@@ -27,8 +27,8 @@ from stallpoint.models.terms.batch_law import (
     left_out_errors,
 )
 from stallpoint.records.tables import MACHINE
-from stallpoint.study.cells import SgemmCell
 from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.sgemm_kind import SgemmCell
 
 KERNELS = (
     LINEAR,

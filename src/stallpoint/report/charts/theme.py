@@ -16,9 +16,15 @@ from zlib import crc32
 import altair as alt
 
 from stallpoint.networks import NETWORKS
+from stallpoint.study.kinds import KINDS
 
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#086ABB", "#E47500", "#0B9863", "#D86AAA", "#2A98E7", "#CA460C"
 VIOLET, LILAC, RED, LIME, GREY, OLIVE = "#684BDB", "#8479FF", "#CC032E", "#67A153", "#5A6E71", "#696A36"
+PALETTE = {
+    "blue": BLUE, "orange": ORANGE, "green": GREEN, "pink": PINK, "sky": SKY, "vermilion": VERMILION, "violet": VIOLET,
+    "lilac": LILAC, "red": RED, "lime": LIME, "grey": GREY, "olive": OLIVE,
+}  # fmt: skip
+"""Colours by the names that kinds of job say."""
 OTHERS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, VIOLET, LIME, RED, LILAC)
 """For things without a fixed colour (storages, node counts), in this order."""
 
@@ -142,13 +148,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "undecided": GREY,
     },
     "turn": {
-        "train": BLUE,
-        "intervention": SKY,
-        "sgemm": ORANGE,
-        "collectives": GREEN,
-        "storage": PINK,
-        "copies": GREY,
-        "convergence": LILAC,
+        **{name: PALETTE[kind.colour] for name, kind in KINDS.items()},
         "another process": VERMILION,
         "steal": VIOLET,
         "quota": LIME,

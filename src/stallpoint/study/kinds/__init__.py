@@ -1,0 +1,69 @@
+"""The kinds of job, one module for each: its cell, its tables, when a study has such cells, and what they take.
+
+A new kind is such a module and a line here, a module in `measure.jobs` with ``measure(cell, world, recorder)``, and the
+tables that it records in `records.tables`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+from stallpoint.errors import InputError
+from stallpoint.study.cell_values import check_value
+from stallpoint.study.cells import Cell
+from stallpoint.study.job_kind import JobKind
+from stallpoint.study.kinds import (
+    collectives_kind,
+    command_kind,
+    convergence_kind,
+    copies_kind,
+    imported_kinds,
+    intervention_kind,
+    sgemm_kind,
+    storage_kind,
+    train_kind,
+)
+
+KINDS: dict[str, JobKind] = {
+    kind.name: kind
+    for kind in (
+        train_kind.KIND,
+        command_kind.KIND,
+        intervention_kind.KIND,
+        sgemm_kind.KIND,
+        collectives_kind.KIND,
+        storage_kind.KIND,
+        copies_kind.KIND,
+        convergence_kind.KIND,
+        imported_kinds.TRAIN_KIND,
+        imported_kinds.COLLECTIVES_KIND,
+    )
+}
+MEASURED = tuple(name for name, kind in KINDS.items() if kind.measured)
+IMPORTED = tuple(name for name, kind in KINDS.items() if not kind.measured)
+
+
+def kind_of(cell: Cell) -> JobKind:
+    """The kind of a cell."""
+    return KINDS[cell.kind]
+
+
+def cell_from_json(text: str) -> Cell:
+    """Rebuild a cell from `Cell.to_json`; raises `InputError` where the text is not a cell."""
+    try:
+        values: dict[str, Any] = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"a cell is expected as JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"a cell is expected as JSON, not {text[:40]!r}")
+    kind = values.pop("kind", None)
+    if kind not in KINDS:
+        raise InputError(f"a cell of unknown kind {kind!r}; known: {', '.join(KINDS)}")
+    cell = KINDS[kind].cell
+    if wrong := sorted(({*cell.later(), *values}) ^ {one.name for one in fields(cell)}):
+        raise InputError(f"not a {kind} cell: missing or unknown {', '.join(wrong)}")
+    for name, value in values.items():
+        check_value(cell, name, value)
+    return cell(**values)

@@ -1,0 +1,123 @@
+"""Collective operations over message sizes, by one backend and reduction scheme, on idle nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from stallpoint.records.tables import COLLECTIVES, CONTENTION, Table
+from stallpoint.strategies.presets import ALL_REDUCE, OPERATIONS
+from stallpoint.study import work
+from stallpoint.study.cells import LATER, Cell
+from stallpoint.study.job_kind import Asked, JobKind, as_list
+
+
+@dataclass(frozen=True, slots=True)
+class CollectivesCell(Cell):
+    """Collective operations over message sizes, by one backend and reduction scheme (`strategies.presets.CHOICES`)."""
+
+    kind: ClassVar[str] = "collectives"
+    axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "workers_per_node", "backend", "reduction", "repeat")
+
+    backend: str
+    """``mpi`` or ``torch``."""
+    reduction: str
+    message_bytes: list[int]
+    samples: int
+    """Timed rows of calls for each size in a visit."""
+    operations: list[str] | None = field(default=None, kw_only=True, metadata=LATER)
+    """Those of `stallpoint.strategies.presets.OPERATIONS` that are timed; None: all-reduces alone."""
+
+    @property
+    def sent(self) -> list[str]:
+        """The operations that are timed."""
+        return self.operations or [ALL_REDUCE]
+
+    @property
+    def scheme(self) -> str:
+        """As `Cell.scheme`."""
+        return self.reduction
+
+    @property
+    def like(self) -> tuple[str, ...]:
+        """As `Cell.like`."""
+        return (self.backend, self.reduction)
+
+    def seconds(self, known: work.Known) -> float:
+        """As `Cell.seconds`."""
+        rows = sum(work.ROW * known.crowd + 4 * work.all_reduce(size, self.ranks) for size in self.message_bytes)
+        return work.VISIT + (1 + self.samples) * rows * len(self.sent)
+
+    def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
+        """As `Cell.rows`."""
+        if table is not COLLECTIVES:
+            return Cell.rows(self, table, visits)
+        each = (self.samples + 1) * len(self.message_bytes) * len(self.sent)
+        return visits * each, f"{visits} visits of ranks with {each} rows of messages"
+
+
+Scheme = tuple[str, int, int, str, str]
+"""Hardware, nodes, workers per node, backend and reduction scheme."""
+
+
+def called_for(asked: Asked, repeat: int) -> Iterator[CollectivesCell]:
+    """Cells for each scheme by which training sends, but those that were imported."""
+    section = asked.config["collectives"]
+    elsewhere = {tuple(getattr(cell, axis) for axis in CollectivesCell.axes[:-1]) for cell in asked.imported}
+    for scheme, operations in sorted(_sent(asked).items()):
+        hardware, nodes, workers, backend, reduction = scheme
+        if scheme not in elsewhere:
+            yield CollectivesCell(
+                backend=backend,
+                reduction=reduction,
+                message_bytes=_message_sizes(section),
+                samples=section["samples"],
+                operations=None if operations == [ALL_REDUCE] else operations,
+                **asked.common("collectives", hardware, (nodes, workers), repeat),
+            )
+
+
+def _sent(asked: Asked) -> dict[Scheme, list[str]]:
+    """The operations that training cells call for by their schemes, all-reduces and what the study asks for included.
+
+    Where weights are sharded inside nodes, messages go inside a node, and between single workers of several.
+    """
+    cells = {
+        ((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in asked.training if cell.ranks > 1
+    }
+    found: dict[Scheme, set[str]] = {}
+    for (hardware, nodes, workers), sync in cells:
+        preset = asked.presets[sync]
+        if not preset.communicates:
+            continue
+        places = {(nodes, workers): set(preset.operations)}
+        if preset.sharding == "node":
+            places = {(1, workers): set(preset.operations), (nodes, 1): {ALL_REDUCE}, (nodes, workers): set()}
+        for place, operations in places.items():
+            if place != (1, 1):
+                found.setdefault((hardware, *place, preset.communicator, preset.scheme), set()).update(operations)
+    also = {ALL_REDUCE, *as_list(asked.config["collectives"].get("operations", []))}
+    return {of: [name for name in OPERATIONS if name in operations | also] for of, operations in found.items()}
+
+
+def _message_sizes(collectives: Mapping[str, int]) -> list[int]:
+    """Message sizes in bytes, growing by 4 from the smallest; the largest is always among them."""
+    sizes = []
+    size = collectives["smallest"]
+    while size < collectives["largest"]:
+        sizes.append(size)
+        size *= 4
+    return [*sizes, collectives["largest"]]
+
+
+KIND = JobKind(
+    CollectivesCell,
+    "collectives",
+    (COLLECTIVES, CONTENTION),
+    "collectives cells",
+    "green",
+    "collectives",
+    called_for,
+    lacks=(CONTENTION,),
+)

@@ -1,0 +1,51 @@
+"""Training by a script of the user's, with a probe or by the rates that it prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stallpoint.records.tables import LAYERS, PEAK_MEMORY, PROBES
+from stallpoint.study import work
+from stallpoint.study.job_kind import JobKind
+from stallpoint.study.kinds.train_kind import TRAINING, TrainCell
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCell(TrainCell):
+    """Training by a script of the user's (`stallpoint.study.commands`); its network is what the command is called."""
+
+    kind: ClassVar[str] = "command"
+
+    run: str
+    """The command, with placeholders."""
+    launch: str
+    """What starts it on the workers."""
+    rate: str
+    """Regular expression of the rates that it prints; empty where a probe records its iterations."""
+    most_minutes: float
+    """How long a visit may take."""
+
+    @property
+    def scheme(self) -> str:
+        """Nothing that MPI has to be told: the script communicates by its own means."""
+        return "library"
+
+    @property
+    def storages(self) -> tuple[str, ...]:
+        """The storage of the study that the script reads; none where its data is its own."""
+        return (self.storage,) if self.storage_format else ()
+
+    def seconds(self, known: work.Known) -> float:
+        """As `Cell.seconds`: of what a script does nothing is known."""
+        return work.VISIT + work.SCRIPT * known.crowd
+
+
+KIND = JobKind(
+    CommandCell,
+    "command",
+    (*TRAINING, PEAK_MEMORY, PROBES),
+    "command cells",
+    "violet",
+    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # it prints rates, or its layers cannot be told apart
+)

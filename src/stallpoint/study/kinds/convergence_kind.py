@@ -1,0 +1,105 @@
+"""Training to a target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS, Table
+from stallpoint.strategies.presets import preset_from
+from stallpoint.study import work
+from stallpoint.study.cells import Cell
+from stallpoint.study.job_kind import JobKind
+
+
+@dataclass(frozen=True, slots=True)
+class ConvergenceCell(Cell):
+    """Training to a target: one run, from the initial weights to its end."""
+
+    kind: ClassVar[str] = "convergence"
+    axes: ClassVar[tuple[str, ...]] = (
+        "network", "hardware", "nodes", "workers_per_node", "batch", "storage", "sync", "recipe", "trial", "seed",
+        "repeat",
+    )  # fmt: skip
+
+    network: str
+    batch: int
+    """The global mini-batch B."""
+    storage: str
+    sync: str
+    """As in `TrainCell`."""
+    recipe: str
+    """Name of the recipe."""
+    trial: int
+    """Which point of what the recipe searches, from 1."""
+    prefetch: int
+    """As in `TrainCell`."""
+    readers: int
+    """As in `TrainCell`."""
+    storage_path: str
+    storage_format: str
+    validation_storage: str
+    """Storage that validation samples are read from; the one of training, where a part of it is set apart."""
+    validation_path: str
+    validation_format: str
+    validation_share: float
+    """Part of the storage's samples that is set apart for validation; 0 with a storage of its own."""
+    preset: dict[str, Any]
+    """As in `TrainCell`."""
+    settings: dict[str, Any]
+    """Fields of the `stallpoint.study.recipes.Recipe` of this trial."""
+    own_network: dict[str, Any] | None
+    """As in `TrainCell`."""
+    target: float | None
+    """Validation accuracy that ends the run; None: it goes on to its last step."""
+    most_epochs: float
+    """Passes over the training samples after which the run ends."""
+    evaluation_epochs: float
+    """Passes between two evaluations; at least one step."""
+    patience: int | None
+    """Evaluations without a better accuracy that end the run; None: any number."""
+    most_minutes: float | None
+    """Training time that ends the run; None: any."""
+    noise_steps: int | None
+    """Every so many steps the gradients' norms are recorded; None: never."""
+
+    @property
+    def scheme(self) -> str:
+        """As `Cell.scheme`."""
+        return preset_from(self.preset).scheme
+
+    @property
+    def storages(self) -> tuple[str, ...]:
+        """As `Cell.storages`."""
+        return tuple(dict.fromkeys((self.storage, self.validation_storage)))
+
+    @property
+    def worker_batch(self) -> int:
+        """b, samples in one worker's mini-batch."""
+        return self.batch // self.ranks
+
+    @property
+    def like(self) -> tuple[str, ...]:
+        """As `Cell.like`."""
+        return (self.network,)
+
+    def seconds(self, known: work.Known) -> float:
+        """As `Cell.seconds`."""
+        steps = max(1.0, self.most_epochs * known.samples(self.storage) / self.batch)
+        steps *= 1.0 if self.target is None else work.REACHED
+        most = 60 * self.most_minutes if self.most_minutes else float("inf")
+        return work.VISIT + work.EVALUATED * min(most, steps * (work.STEP + work.iteration(self, known)))
+
+    def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
+        """As `Cell.rows`."""
+        return (1, "a run") if table is CONVERGENCE_RUNS else Cell.rows(self, table, visits)
+
+
+KIND = JobKind(
+    ConvergenceCell,
+    "convergence",
+    (CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS),
+    "convergence cells",
+    "lilac",
+    lacks=(GRADIENT_NOISE, STALENESS),
+)

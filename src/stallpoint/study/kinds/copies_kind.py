@@ -1,0 +1,36 @@
+"""Copies of memory, by one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stallpoint.records.tables import COPIES
+from stallpoint.study import work
+from stallpoint.study.cells import Cell
+from stallpoint.study.job_kind import Asked, JobKind
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesCell(Cell):
+    """Copies of memory, by one worker."""
+
+    kind: ClassVar[str] = "copies"
+    axes: ClassVar[tuple[str, ...]] = ("hardware", "repeat")
+
+    samples: int
+    """Timed copies of each sort in a visit."""
+
+    def seconds(self, known: work.Known) -> float:
+        """As `Cell.seconds`."""
+        return work.VISIT + (1 + self.samples) * work.COPY * known.crowd
+
+
+def called_for(asked: Asked, repeat: int) -> Iterator[CopiesCell]:
+    """A cell for each hardware entry that trains."""
+    for hardware in dict.fromkeys(cell.hardware for cell in asked.training):
+        yield CopiesCell(samples=asked.config["copies"]["samples"], **asked.common("copies", hardware, (1, 1), repeat))
+
+
+KIND = JobKind(CopiesCell, "copies", (COPIES,), "copies cells", "grey", "copies", called_for)

@@ -1,0 +1,61 @@
+"""Matrix products of a network's layers, by one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from stallpoint.records.tables import SGEMM
+from stallpoint.study import work
+from stallpoint.study.cells import Cell
+from stallpoint.study.job_kind import Asked, JobKind, as_list
+
+
+@dataclass(frozen=True, slots=True)
+class SgemmCell(Cell):
+    """Matrix products of the network's layers (Keuper & Pfreundt, Table III)."""
+
+    kind: ClassVar[str] = "sgemm"
+    axes: ClassVar[tuple[str, ...]] = ("network", "hardware", "repeat")
+
+    network: str
+    batches: list[int]
+    """Values of b."""
+    samples: int
+    """Timed products for each shape in a visit."""
+    own_network: dict[str, Any] | None
+    """As in `TrainCell`."""
+
+    @property
+    def like(self) -> tuple[str, ...]:
+        """As `Cell.like`."""
+        return (self.network,)
+
+    def seconds(self, known: work.Known) -> float:
+        """As `Cell.seconds`."""
+        assert known.size
+        each = (known.size.multiply_adds + work.REFERENCE) * sum(self.batches) + work.MACHINE_PRODUCTS
+        rate = (
+            work.CUDA_RATES[self.precision]
+            if self.device == "cuda"
+            else work.CPU_PRODUCTS_RATE * self.threads_per_worker
+        )
+        return work.VISIT + (1 + self.samples) * 2 * each * known.crowd / rate
+
+
+def called_for(asked: Asked, repeat: int) -> Iterator[SgemmCell]:
+    """Cells for each network on each hardware entry that trains it."""
+    section = asked.config["sgemm"]
+    for network, hardware in dict.fromkeys((cell.network, cell.hardware) for cell in asked.timed):
+        if network in section.get("networks", [network]):
+            yield SgemmCell(
+                network=network,
+                batches=sorted(as_list(section["batches"])),
+                samples=section["samples"],
+                own_network=asked.own_networks.get(network),
+                **asked.common("sgemm", hardware, (1, 1), repeat),
+            )
+
+
+KIND = JobKind(SgemmCell, "sgemm", (SGEMM,), "sgemm cells", "orange", "sgemm", called_for)

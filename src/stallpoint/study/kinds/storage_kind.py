@@ -1,0 +1,85 @@
+"""Reading the training set from all workers at once, with nothing else under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from stallpoint.records.tables import CONVERSIONS, STAGING, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
+from stallpoint.study import work
+from stallpoint.study.cells import LATER, Cell
+from stallpoint.study.job_kind import Asked, JobKind, as_list
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCell(Cell):
+    """Reading the training set from all workers at once."""
+
+    kind: ClassVar[str] = "storage"
+    axes: ClassVar[tuple[str, ...]] = ("storage", "hardware", "nodes", "workers_per_node", "repeat")
+
+    storage: str
+    storage_path: str
+    storage_format: str
+    samples: int
+    """Samples read by each worker in each pass."""
+    readers: int = field(default=1, kw_only=True, metadata=LATER)
+    """Threads of each worker that read at once; where there are several, one alone reads as well."""
+    drop_caches: bool = field(default=False, kw_only=True, metadata=LATER)
+    """Drop all caches of the kernel before a cold pass, where this user may."""
+    checkpoint_bytes: int | None = field(default=None, kw_only=True, metadata=LATER)
+    """Size of a checkpoint that is written and read back; None: none is."""
+    server_memory: float | None = field(default=None, kw_only=True, metadata=LATER)
+    """Memory of all servers behind the storage, bytes, where the study says it."""
+    stage_to: str = field(default="", kw_only=True, metadata=LATER)
+    """As in `TrainCell`."""
+    stage_keep: bool = field(default=False, kw_only=True, metadata=LATER)
+    """As in `TrainCell`."""
+
+    @property
+    def like(self) -> tuple[str, ...]:
+        """As `Cell.like`."""
+        return (self.storage,)
+
+    def seconds(self, known: work.Known) -> float:
+        """As `Cell.seconds`."""
+        passes = 6 * len({1, self.readers}) + 2  # three orders, cold and warm; looking up files, decoding
+        return (
+            work.VISIT
+            + passes * self.samples * work.READ * known.crowd
+            + 2 * (self.checkpoint_bytes or 0) / work.WRITING
+        )
+
+
+def called_for(asked: Asked, repeat: int) -> Iterator[StorageCell]:
+    """Cells for each storage in a folder that training reads, and those that the study asks for, on its workers."""
+    section, storage = asked.config["storage_reads"], asked.storage
+    also = as_list(section.get("also", []))
+    places = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in asked.training}
+    for name, hardware, *place in sorted({(one, *at) for *at, trained in places for one in (*trained, *also)}):
+        if name not in asked.folders:
+            continue
+        memory = storage[name].get("server_memory_gb")
+        yield StorageCell(
+            storage=name,
+            storage_path=storage[name]["path"],
+            storage_format=storage[name]["format"],
+            **{option: section[option] for option in ("samples", "readers", "drop_caches")},
+            checkpoint_bytes=section.get("checkpoint_bytes"),
+            server_memory=None if memory is None else memory * 1e9,
+            **asked.staging[name],
+            **asked.common("storage_reads", hardware, place, repeat),
+        )
+
+
+KIND = JobKind(
+    StorageCell,
+    "storage_reads",
+    (STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, CONVERSIONS),
+    "storage cells",
+    "pink",
+    "storage_reads",
+    called_for,
+    lacks=(STAGING, CONVERSIONS),
+)

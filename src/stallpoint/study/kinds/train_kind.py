@@ -1,0 +1,103 @@
+"""Synchronous data-parallel training, the points of scaling curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from stallpoint.records.tables import (
+    INSTRUMENTATION,
+    INTERVENED,
+    ITERATIONS,
+    LAYERS,
+    PEAK_MEMORY,
+    STAGING,
+    STALENESS,
+    Table,
+)
+from stallpoint.strategies.presets import preset_from
+from stallpoint.study import work
+from stallpoint.study.cells import LATER, Cell
+from stallpoint.study.job_kind import JobKind
+
+
+@dataclass(frozen=True, slots=True)
+class TrainCell(Cell):
+    """Synchronous data-parallel SGD on ``ranks`` workers."""
+
+    kind: ClassVar[str] = "train"
+    axes: ClassVar[tuple[str, ...]] = (
+        "network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch", "repeat",
+    )  # fmt: skip
+
+    network: str
+    batch: int
+    """As configured: the global mini-batch B (``strong``) or the worker's b (``weak``, ``compute``)."""
+    storage: str
+    scaling: str
+    """``strong`` (b = B/ranks), ``weak`` (b fixed) or ``compute`` (one worker alone, at batch b)."""
+    sync: str
+    """Name of the preset by which gradients are synchronised; ``none`` for a worker alone."""
+    prefetch: int
+    """Mini-batches read ahead while computing; 0 reads in line."""
+    worker_batch: int
+    """b, samples in one worker's mini-batch."""
+    iterations: int
+    """Iterations of a visit that are kept for statistics."""
+    warmup: int
+    """Iterations of a visit before them, recorded and marked."""
+    readers: int
+    """Threads that decode samples when ``prefetch`` > 0."""
+    storage_path: str
+    storage_format: str
+    preset: dict[str, Any]
+    """Fields of the `strategies.presets.Preset` that `sync` names (`to_values`)."""
+    own_network: dict[str, Any] | None
+    """The study's entry under ``networks``; None for a network of the registry."""
+    stage_to: str = field(default="", kw_only=True, metadata=LATER)
+    """Folder on each node that the storage is copied to before it is read (`measure.staging`); empty: it is not."""
+    stage_keep: bool = field(default=False, kw_only=True, metadata=LATER)
+    """Whether the copy stays there when the job ends."""
+
+    @property
+    def scheme(self) -> str:
+        """As `Cell.scheme`."""
+        return preset_from(self.preset).scheme
+
+    @property
+    def shards(self) -> int:
+        """As `Preset.shards`, of its workers."""
+        return preset_from(self.preset).shards(self.nodes, self.workers_per_node)
+
+    @property
+    def global_batch(self) -> int:
+        """B, samples in all workers' mini-batches together."""
+        return self.worker_batch * self.ranks
+
+    @property
+    def like(self) -> tuple[str, ...]:
+        """As `Cell.like`."""
+        return (self.network,)
+
+    def seconds(self, known: work.Known) -> float:
+        """As `Cell.seconds`."""
+        return work.VISIT + (self.warmup + self.iterations) * (work.ITERATION + work.iteration(self, known))
+
+    def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
+        """As `Cell.rows`."""
+        if table not in (ITERATIONS, INTERVENED):
+            return Cell.rows(self, table, visits)
+        each = self.warmup + self.iterations
+        return visits * each, f"{visits} visits of ranks with {each} iterations"
+
+
+TRAINING = (ITERATIONS, LAYERS)
+BESIDE_TRAINING = (PEAK_MEMORY, STAGING, STALENESS)
+KIND = JobKind(
+    TrainCell,
+    "train",
+    (*TRAINING, INSTRUMENTATION, *BESIDE_TRAINING),
+    "train cells",
+    "blue",
+    lacks=(STAGING, STALENESS),
+)
