@@ -2,8 +2,8 @@
 
 Made-up measurements (`planted`), with a scatter between jobs, between visits and between iterations, go through the
 same functions as real ones. Coverage is that of 90 % intervals. Computing times follow (`truth_computing`), stalling
-points (`truth_stalling`), causes (`truth_causes`), claims (`truth_claims`), then what is carried to more nodes:
-all-reduces (`truth_laws`) and rates (`truth_scaling`).
+points (`truth_stalling`), causes (`truth_causes`), claims (`truth_claims`), steps to a target (`truth_steps`), then
+what is carried to more nodes: all-reduces (`truth_laws`) and rates (`truth_scaling`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import truth_computing
 import truth_laws
 import truth_scaling
 import truth_stalling
+import truth_steps
 from judging import COVERAGE, holds, shares
 from noises import NOISES, Noise
 from paired import Figure
@@ -36,7 +37,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
     """Figures and lines to print; neither argument is used, as nothing here is timed."""
     figures: list[Figure] = []
     lines = ["truth: answers that were planted"]
-    topics = (truth_computing, truth_stalling, truth_causes, truth_claims, truth_laws, truth_scaling)
+    topics = (truth_computing, truth_stalling, truth_causes, truth_claims, truth_steps, truth_laws, truth_scaling)
     for study in (*map(_study, NOISES), *(topic.figures() for topic in topics)):
         found = list(study)
         figures += found

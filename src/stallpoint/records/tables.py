@@ -27,6 +27,8 @@ class Column:
     type: pa.DataType
     unit: str | None
     description: str
+    relative: bool = False
+    """Whether it is a ratio to another row of the table: 1, without an interval, in that row itself."""
 
     @property
     def field(self) -> pa.Field:
@@ -54,10 +56,12 @@ class Table:
         return pa.schema([column.field for column in self.columns], metadata=metadata)
 
 
-def _estimate(name: str, unit: str | None, description: str) -> tuple[Column, Column, Column]:
+def _estimate(
+    name: str, unit: str | None, description: str, *, relative: bool = False
+) -> tuple[Column, Column, Column]:
     """A quantity with its 90 % interval."""
     return (
-        Column(name, REAL, unit, description),
+        Column(name, REAL, unit, description, relative),
         Column(f"{name}_low", REAL, unit, f"lower end of the 90 % interval of {name}"),
         Column(f"{name}_high", REAL, unit, f"upper end of the 90 % interval of {name}"),
     )
@@ -769,7 +773,7 @@ LAYER_SCALING = Table(
         WORKER_BATCH,
         *_estimate("seconds", "s", "forward and backward time in one iteration"),
         *_estimate("share", None, "part of all layers' time"),
-        *_estimate("speedup", None, "time at the largest measured mini-batch over time at this one"),
+        *_estimate("speedup", None, "time at the largest measured mini-batch over time at this one", relative=True),
         Column("iterations", INT, None, "iterations of one worker that were recorded there, warm-up left out"),
         Column("disturbed", INT, None, "of these, disturbed"),
     ),
@@ -786,7 +790,7 @@ SGEMM_SPEEDUP = Table(
         WORKER_BATCH,
         *_estimate("seconds", "s", "time of all operations of one forward pass"),
         *_estimate("gflops", "GFLOP/s", "rate"),
-        *_estimate("speedup", None, "time at the largest measured mini-batch over time at this one"),
+        *_estimate("speedup", None, "time at the largest measured mini-batch over time at this one", relative=True),
         Column(
             "roofline", REAL, "s", "larger of operations / peak and bytes / bandwidth, where the product has b rows"
         ),
@@ -874,8 +878,10 @@ PREDICTIONS = Table(
         Column("predicted_update", REAL, "s", "predicted t_u"),
         Column("predicted_straggling", REAL, "s", "predicted wait for the slowest worker, or for other stages"),
         *_estimate("predicted_iteration", "s", "predicted iteration time"),
-        *_estimate("predicted_speedup", None, "predicted throughput over that at the fewest measured workers"),
-        *_estimate("predicted_efficiency", None, "predicted_speedup over the ratio of workers"),
+        *_estimate(
+            "predicted_speedup", None, "predicted throughput over that at the fewest measured workers", relative=True
+        ),
+        *_estimate("predicted_efficiency", None, "predicted_speedup over the ratio of workers", relative=True),
         Column("measured_data", REAL, "s", "measured wait for data"),
         Column("measured_forward", REAL, "s", "measured forward pass"),
         Column("measured_backward", REAL, "s", "measured backward pass"),
@@ -883,8 +889,10 @@ PREDICTIONS = Table(
         Column("measured_exposed_communication", REAL, "s", "measured exposed communication"),
         Column("measured_update", REAL, "s", "measured update"),
         *_estimate("measured_iteration", "s", "measured iteration time, mean over ranks"),
-        *_estimate("measured_speedup", None, "measured throughput over that at the fewest measured workers"),
-        *_estimate("measured_efficiency", None, "measured_speedup over the ratio of workers"),
+        *_estimate(
+            "measured_speedup", None, "measured throughput over that at the fewest measured workers", relative=True
+        ),
+        *_estimate("measured_efficiency", None, "measured_speedup over the ratio of workers", relative=True),
         *_estimate("held_out_iteration", "s", "iteration time as predicted without the cells measured here"),
         Column("error", REAL, None, "held_out_iteration / measured iteration time - 1"),
     ),
@@ -1700,6 +1708,9 @@ CRITICAL_BATCHES = Table(
         *_estimate("least_steps", None, "S_min: steps that are needed however large B is"),
         *_estimate("least_samples", "samples", "E_min: samples that are needed however small B is"),
         *_estimate(
+            "bend", None, "how sharply the one becomes the other: 1 by McCandlish et al. (2018), more if sharper"
+        ),
+        *_estimate(
             "critical_batch",
             "samples",
             "B_crit = E_min / S_min; infinite: steps fell in proportion to B; of two B without interval",
@@ -1724,9 +1735,18 @@ TIME_TO_ACCURACY = Table(
         Column("basis", TEXT, None, "of the iteration time: measured or predicted"),
         *_estimate("steps", None, "steps to the target at this B, trained or fitted; empty beyond what reached it"),
         *_estimate("time", "s", "steps · iteration time"),
-        *_estimate("speedup", None, "time on the fewest workers over time, both iterations of one basis"),
-        *_estimate("throughput_speedup", None, "throughput over that on the fewest workers, of the same"),
-        *_estimate("statistical_efficiency", None, "samples that the smallest B needs over those that this one needs"),
+        *_estimate(
+            "speedup", None, "time on the fewest workers over time, both iterations of one basis", relative=True
+        ),
+        *_estimate(
+            "throughput_speedup", None, "throughput over that on the fewest workers, of the same", relative=True
+        ),
+        *_estimate(
+            "statistical_efficiency",
+            None,
+            "samples that the smallest B needs over those that this one needs",
+            relative=True,
+        ),
         *_estimate("goodput", "samples/s", "throughput · statistical_efficiency"),
         *_estimate("noise_efficiency", None, "statistical efficiency as the noise scale φ has it: (φ + B₀) / (φ + B)"),
     ),
@@ -1789,7 +1809,7 @@ EARLY_STOPPING = Table(
         *_estimate("accuracy", None, "best validation accuracy at B, mean over seeds of its best trial"),
         *_estimate("difference", None, "accuracy - that of the smallest B trained to its end"),
         Column("verdict", TEXT, None, "lower, higher or not distinguishable, by that difference"),
-        *_estimate("speedup", None, "steps of the whole training at the smallest B over those at B"),
+        *_estimate("speedup", None, "steps of the whole training at the smallest B over those at B", relative=True),
         *_estimate(
             "early_speedup",
             None,

@@ -99,6 +99,7 @@ def _row(steps: Steps, measured: Ensemble, threshold: float) -> dict[str, object
         "largest_reaching": max(steps.reaching, default=0),
         **columns("least_steps", steps.least_steps),
         **columns("least_samples", steps.least_samples),
+        **columns("bend", steps.bend if steps.sure else np.append(steps.bend[:1], unknown_ensemble()[1:])),
         **columns("critical_batch", steps.critical),
         **columns("perfect_to", steps.perfect_to(threshold)),
         **columns("no_gain_from", steps.no_gain_from(threshold)),

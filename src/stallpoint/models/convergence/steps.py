@@ -1,11 +1,12 @@
 """Steps to a target accuracy against the global mini-batch B.
 
-    S(B) = S_min + E_min / B = S_min (1 + B_crit / B)
+    S(B) = (S_min^a + (E_min / B)^a)^(1/a) = S_min (1 + (B_crit / B)^a)^(1/a)
 
-McCandlish et al. (2018), "An Empirical Model of Large-Batch Training", section 2.2: however large B is, S_min steps are
-needed, and however small, E_min samples; B_crit = E_min / S_min. Shallue et al. (2019), "Measuring the Effects of Data
-Parallelism on Neural Network Training", Fig. 1, call the three regimes of such curves perfect scaling, diminishing
-returns and maximal data parallelism, where nothing is gained any more.
+However large B is, S_min steps are needed, and however small, E_min samples; B_crit = E_min / S_min, where the two
+straight lines meet. The bend a is 1 by McCandlish et al. (2018), "An Empirical Model of Large-Batch Training", section
+2.2; real curves bend more sharply or more softly, and few B tell little of it. Shallue et al. (2019), "Measuring the
+Effects of Data Parallelism on Neural Network Training", Fig. 1, call the three regimes of such curves perfect scaling,
+diminishing returns and maximal data parallelism, where nothing is gained any more.
 
 Where workers share the mini-batch (`Preset.shares_batches`) their number changes no step. Where each has weights or
 gradients of its own, it does: steps are then those of as many workers.
@@ -53,6 +54,12 @@ USUAL_MISFIT = 0.05
 """How far true steps lie from the law, standard deviation of their logarithm: as often more as less."""
 _MISFITS: Reals = np.geomspace(0.002, 1.5, 60)
 """What it may be."""
+_BENDS: Reals = np.geomspace(0.4, 6.0, 13)
+"""What the bend may be."""
+USUAL_BEND = 0.5
+"""How far the logarithm of a bend lies from that of the law: as often more as less."""
+_LITTLE = 0.04
+"""Precision of the logarithms of S_min and E_min before anything was trained: anything within some factor of 100."""
 _MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)  # of a normal quantity, in standard deviations
 _REFITS = 8  # rounds of a fit whose weights are what it finds
 
@@ -87,6 +94,8 @@ class Steps:
     """S_min; not a number where too few B reached the target."""
     least_samples: Ensemble
     """E_min."""
+    bend: Ensemble
+    """a: how sharply the one becomes the other."""
     misfit: Reals
     """How far true steps lie from the law, as `USUAL_MISFIT`: draws, [REPLICATES]."""
     seed: int
@@ -127,7 +136,7 @@ class Steps:
 
     def fitted(self, batch: float) -> Ensemble:
         """S(B)."""
-        return self.least_steps + self.least_samples / batch
+        return law(self.least_steps, self.least_samples / batch, self.bend)
 
     def expected(self, batch: int) -> Ensemble:
         """S(B) where nobody trained: with how far the law is off there."""
@@ -140,12 +149,16 @@ class Steps:
 
     def perfect_to(self, threshold: float) -> Ensemble:
         """B up to which doubling it saves at least 1 - `threshold` of half the steps (see `regime`)."""
-        # (1 + x) / (1 + x/2) = 2 (1 - threshold), with x = B_crit / B
-        return self.critical * threshold / (1 - 2 * threshold)
+        return self._gaining(2 * (1 - threshold))
 
     def no_gain_from(self, threshold: float) -> Ensemble:
         """B from which doubling it gains less than `threshold`."""
-        return self.critical * (1 - threshold) / (2 * threshold)  # the same, = 1 + threshold
+        return self._gaining(1 + threshold)
+
+    def _gaining(self, gain: float) -> Ensemble:
+        """B whose doubling saves so much: (1 + x^a) / (1 + (x/2)^a) = gain^a, with x = B_crit / B."""
+        power = gain**self.bend
+        return self.critical * ((1 - power / 2**self.bend) / (power - 1)) ** (1 / self.bend)
 
     def regime(self, batch: int, threshold: float) -> str:
         """What doubling B from here does by the fit, where nine of ten replicates agree.
@@ -198,11 +211,15 @@ def best_trial(rows: pd.DataFrame) -> pd.DataFrame | None:
 def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, AtBatch], seed: int) -> Steps:
     known = {batch: at.steps for batch, at in batches.items() if at.steps is not None}
     random = generator(seed, "law", *training.values(), ranks)
-    least = _law(known)
-    misfit = random.choice(_MISFITS, REPLICATES, p=_misfit(known, least[0]))
+    likely = _posterior(known)
+    # The value is of the middle bend; each replicate has one of its own, and a misfit that goes with it.
+    middle = _BENDS[int((np.cumsum(likely.sum(axis=1)) >= 0.5).argmax())]
+    drawn = random.choice(likely.size, REPLICATES, p=likely.ravel())
+    bend, misfit = np.append(middle, _BENDS[drawn // len(_MISFITS)]), _MISFITS[drawn % len(_MISFITS)]
     # Were the same B trained once more, seeds would differ; were others, how far the law is off there would, too.
-    least[1:] = _law({batch: steps * _off(misfit, random) for batch, steps in known.items()})[1:]
-    return Steps(training, ranks, batches, least[..., 0], least[..., 1], misfit, seed)
+    disturbed = {batch: steps * _off(misfit, random) for batch, steps in known.items()}
+    least = _law(disturbed, bend)
+    return Steps(training, ranks, batches, least[..., 0], least[..., 1], bend, misfit, seed)
 
 
 def _off(misfit: Reals, random: np.random.Generator) -> Ensemble:
@@ -211,44 +228,60 @@ def _off(misfit: Reals, random: np.random.Generator) -> Ensemble:
     return np.concatenate([[1.0], np.exp(off)])
 
 
-def _law(known: Mapping[int, Ensemble]) -> Reals:
-    """S_min and E_min by least squares of relative errors, as steps of seeds lie apart by factors: [..., 2]."""
+def law(least: Reals, samples: Reals, bend: Reals) -> Reals:
+    """(least^bend + samples^bend)^(1/bend), of any size."""
+    more = np.maximum(least, samples)
+    with np.errstate(invalid="ignore"):
+        less = np.where(more > 0, np.minimum(least, samples) / more, 0.0)
+    return np.asarray(more * (1 + less**bend) ** (1 / bend))
+
+
+def _law(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
+    """S_min and E_min with a `bend` for each of the ensembles' values, [..., 2].
+
+    By least squares of relative errors of S^a, in which the law is linear, as steps of seeds lie apart by factors.
+    """
     if len(known) < FEWEST_BATCHES:
         return np.stack([unknown_ensemble(), unknown_ensemble()], axis=-1)
-    observed = np.stack(list(known.values()), axis=-1)
-    design = np.stack([np.ones(len(known)), 1 / np.array(list(known), dtype=np.float64)], axis=-1)
+    steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
+    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # powers of which stay near 1
+    observed = (steps / usual) ** bend[..., None]
+    design = np.stack([np.ones_like(observed), (middle / batches) ** bend[..., None]], axis=-1)
     weights = observed
     for _ in range(_REFITS):
         found = non_negative_least_squares(design / weights[..., None], observed / weights)
         weights = (design * found[..., None, :]).sum(axis=-1)
-    return found
+    return np.asarray(usual * found ** (1 / bend[..., None]) * [1.0, middle])
 
 
-def _misfit(known: Mapping[int, Ensemble], least: Reals) -> Reals:
-    """How likely each of `_MISFITS` is, by steps at the B that are `known` and the law through them, S_min and E_min.
+def _posterior(known: Mapping[int, Ensemble]) -> Reals:
+    """How likely each of `_BENDS` with each of `_MISFITS` is, by steps at the B that are `known`.
 
     Of how far steps at a B lie from the law, seeds explain a part whose variance is known; the rest is misfit. Few B
     leave few distances, and the law went after them: so a misfit is judged by the restricted likelihood (Patterson &
     Thompson 1971), which counts what the law has used up, and is never found to be none for certain, as the best single
-    value of it would often be. The prior has heavy tails, p(τ) = s / (s + τ)² with s = `USUAL_MISFIT` (DuMouchel 1994):
-    a law that is far off is believed to be.
+    value of it would often be. The priors have heavy tails, so that a law that is far off, or bends otherwise, is
+    believed to: p(τ) = s / (s + τ)² with s = `USUAL_MISFIT` (DuMouchel 1994), and Cauchy's of log a.
     """
-    prior = _MISFITS / (USUAL_MISFIT + _MISFITS) ** 2  # of the logarithm, as they are evenly spaced there
+    # Both of the logarithm, as they are evenly spaced there.
+    bends = 1 / (1 + np.square(np.log(_BENDS) / USUAL_BEND))
+    prior = bends[:, None] * _MISFITS / (USUAL_MISFIT + _MISFITS) ** 2
     if len(known) <= FEWEST_BATCHES:
         return np.asarray(prior / prior.sum())
-    steps = np.stack(list(known.values()), axis=-1)
-    design = np.stack([np.ones(len(known)), 1 / np.array(list(known), dtype=np.float64)], axis=-1)
-    fitted = design @ least
-    slopes = (design / fitted[:, None])[:, least > 0]  # of the logarithm; what is 0 used up nothing
+    steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
+    least = _law({batch: np.repeat(of[:1], len(_BENDS)) for batch, of in known.items()}, _BENDS)
+    parts = least[:, None, :] / np.stack([np.ones_like(batches), batches], axis=-1)  # [bends, B, 2]
+    fitted = law(parts[..., 0], parts[..., 1], _BENDS[:, None])
+    slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # of the logarithm, over those of S_min and E_min
     off = np.log(steps[0] / fitted)
     # By the middle half of the replicates: the tails say that few seeds were run, not that seeds lie far apart.
     quarters = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
     seeds = (quarters[1] - quarters[0]) / _MIDDLE_HALF
     weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # [misfits, B]
-    information = np.einsum("mb,bi,bj->mij", weights, slopes, slopes)
-    pulled = np.einsum("mb,bi,b->mi", weights, slopes, off)
+    information = np.einsum("mb,abi,abj->amij", weights, slopes, slopes) + _LITTLE * np.eye(2)
+    pulled = np.einsum("mb,abi,ab->ami", weights, slopes, off)
     refitted = np.linalg.solve(information, pulled[..., None])[..., 0]
-    squares = (weights * off**2).sum(axis=-1) - (pulled * refitted).sum(axis=-1)
+    squares = np.einsum("mb,ab->am", weights, off**2) - (pulled * refitted).sum(axis=-1)
     likelihood = (np.log(weights).sum(axis=-1) - np.linalg.slogdet(information)[1] - squares) / 2
     found = prior * np.exp(likelihood - likelihood.max())
     return np.asarray(found / found.sum())

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, TO_TARGET
+from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, TO_TARGET, law
 from stallpoint.report.charts import NoData, Tables, axes, marks, theme
 from stallpoint.report.charts.labels import compact, estimate, most, rows, with_interval
 from stallpoint.text import number
@@ -97,7 +97,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
     own = pd.DataFrame([row])
     here = measured.merge(own[KEY])["batch"]
     batch = np.geomspace(here.min(), here.max(), GRID)
-    value = own["least_steps"].item() + own["least_samples"].item() / batch
+    value = law(own["least_steps"].item(), own["least_samples"].item() / batch, own["bend"].item())
     return pd.DataFrame({"panel": panel(own).item(), "batch": batch, "value": value, "basis": "fitted"})
 
 
