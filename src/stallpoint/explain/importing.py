@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -16,7 +18,7 @@ from stallpoint.errors import InputError
 from stallpoint.explain import profiled
 from stallpoint.explain.layer_types import layer_type
 from stallpoint.inputs.all_reduce_logs import PROFILER, lines_of, read_log
-from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, from_lines
+from stallpoint.inputs.layer_trace import LAYER_TRACE, TracedIteration, TracedLayer, from_lines
 from stallpoint.measure.machine.sensors import Reading, between
 from stallpoint.measure.recorder import Recorder
 from stallpoint.models import taskgraph
@@ -39,10 +41,10 @@ _T = TypeVar("_T")
 def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
     """Write the folder of an imported cell; `InputError` names the file and line that is wrong."""
     started = datetime.now(UTC)
-    if cell.format == PROFILER:
-        recorders = _profiled_runs(cell) if isinstance(cell, ImportedTrainCell) else _profiled_messages(cell)
+    if isinstance(cell, ImportedTrainCell):
+        recorders = _profiled_runs(cell) if cell.format == PROFILER else _traces(cell)
     else:
-        recorders = _traces(cell) if isinstance(cell, ImportedTrainCell) else _collectives(cell)
+        recorders = {PROFILER: _profiled_messages, LAYER_TRACE: _layer_messages}.get(cell.format, _collectives)(cell)
     tables = kind_of(cell).tables[1:]
     parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
     found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
@@ -92,16 +94,38 @@ def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
             keep = Recorder(cell, rank)
             for index, iteration in enumerate(iterations, start=count):
                 which = {"iteration": index, "warmup": index < cell.warmup}
-                phases, layers = compose(cell, iteration)
+                phases, layers = compose(cell, _without_messages(iteration) if cell.isolated else iteration)
                 keep.add(ITERATIONS, **which, start=start, **phases, **unwatched)
                 keep.add(LAYERS, **which, **layers, **NOT_SHARDED)
                 start += phases["iteration_time"]
-            if not count:
+            if not count and not cell.isolated:
                 _check_workers(cell, iterations[0], file)
             count += len(iterations)
             yield keep
         if count != (expected := cell.warmup + cell.iterations):
             raise InputError(f"{file}: {count} iterations; its entry in the study says {expected} (iterations)")
+
+
+def _without_messages(iteration: TracedIteration) -> TracedIteration:
+    return replace(iteration, layers=[replace(layer, communication=0.0) for layer in iteration.layers])
+
+
+def _layer_messages(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
+    """One row for each layer's all-reduce in each iteration, as long as on the rank that waited least."""
+    seen: Counter[int] = Counter()
+    traced = zip(*(from_lines(lines_of(file), file) for file in cell.files), strict=False)
+    for iterations in _parts(enumerate(traced), ITERATIONS_AT_ONCE):
+        keep = Recorder(cell, rank=0)
+        for index, ranks in iterations:
+            sent = [layers for layers in zip(*(of.layers for of in ranks), strict=False) if layers[0].communication]
+            sizes, samples = [layers[0].gradient_bytes for layers in sent], []
+            for size in sizes:
+                samples.append(seen[size])
+                seen[size] += 1
+            seconds = [min(layer.communication for layer in layers) for layers in sent]
+            row = {**ALL_REDUCES, "warmup": index < cell.warmup}
+            keep.add(COLLECTIVES, message_bytes=sizes, sample=samples, seconds=seconds, **row)
+        yield keep
 
 
 def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: str) -> None:
@@ -165,7 +189,8 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
     """Columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
 
     A trace says how long tasks took, not when: the iteration is composed of them as the worker does them, one after
-    the other, with the all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)).
+    the other, with the all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)). Where the whole was
+    measured, it says what of the messages nothing hid.
     """
     layers = iteration.layers
     forward, backward, communication = (
@@ -184,11 +209,14 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
         "exposed_communication": float(end[0] - backward.sum()),
         "update": cell.update,
     }
+    if cell.iteration_time is not None:
+        left = cell.iteration_time - sum(phases.values()) + phases["exposed_communication"]
+        phases["exposed_communication"] = float(np.clip(left, 0.0, communication.sum()))
     began = phases["data_wait"] + phases["host_to_device"] + phases["forward"]
     ready = began + np.cumsum(backward[::-1])[::-1]
     return {
         **phases,
-        "iteration_time": sum(phases.values()),
+        "iteration_time": sum(phases.values()) if cell.iteration_time is None else cell.iteration_time,
         "read": iteration.data_wait if cell.read is None else cell.read,
         "decode": 0.0,
         "communication": float(communication.sum()),

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from stallpoint.errors import InputError
 from stallpoint.text import read_number
 
+LAYER_TRACE = "layers"
+"""The name of the layout in the configuration."""
 COLUMNS = ("Id", "Name", "Forward", "Backward", "Comm.", "Size")
 _MOST = 1e15
 """No time in µs and no size in bytes is as large: thirty years, a petabyte."""

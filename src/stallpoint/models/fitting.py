@@ -42,7 +42,7 @@ from stallpoint.models.answers import intervention_savings as interventions
 from stallpoint.models.answers.median_iterations import MedianIteration
 from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import Rows, Tables, of_types
-from stallpoint.models.base.measured import Measured, measured, over_ranks, point_key, presets, trained
+from stallpoint.models.base.measured import Measured, composed, measured, over_ranks, point_key, presets, trained
 from stallpoint.models.base.statistics import groups
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
 from stallpoint.models.iteration import prediction_tables as predictions
@@ -97,7 +97,8 @@ def fit(
     runs = tidy["runs"]
     every = [tidy] if parts is None else map(_typed, parts)
     reduced, disturbed, intervened, counts, kept, shown = _reduced(every, tidy["visits"], runs)
-    points = measured(reduced.steps, seed)
+    points = measured(reduced.steps, seed, composed=composed(runs))
+    seen = [one for one in points if not one.composed]
     named = known_presets or {name: known.preset for name, known in PRESETS.items()}
     used = presets(runs)
     varied = remedies.variants(used, taken={*named, *used})
@@ -130,14 +131,14 @@ def fit(
     cluster = cluster_of(reduced, points, compute, reading)
     curves = trust.shown(DagModel(cluster).curves(points, nodes), compute)
     # Without communication ranks train nothing together: such a curve explains others and answers nothing itself.
-    training = [curve for curve in curves if cluster.communicates(curve.measured[curve.base].point)]
-    communicating = [measured for measured in points if cluster.communicates(measured.point)]
+    training = [curve for curve in curves if cluster.communicates(curve.origin)]
+    communicating = [measured for measured in seen if cluster.communicates(measured.point)]
     # Each training point on every curve it is of, others for themselves.
     placed = [
-        *(one for one in points if one.point.scaling not in SCALINGS or not cluster.communicates(one.point)),
+        *(one for one in seen if one.point.scaling not in SCALINGS or not cluster.communicates(one.point)),
         *(at for curve in training for at in curve.measured.values()),
     ]
-    checked = controls.table(points)
+    checked = controls.table(seen)
     gains = cache(stalling.gains)
     cells = trained(runs) if kept else {}
     doubtful = {point_key(cells[path]) for path in kept if path in cells}
@@ -189,11 +190,11 @@ def fit(
         "scaling_laws": lambda: scaling_curves.scaling_laws(training),
         "halvings": lambda: halvings.table(compute, products),
         "curve_distances": lambda: curve_distances.table(compute, products),
-        "hidden_communication": lambda: hidden_communication.table(curves, points, cluster.presets),
-        "interventions": lambda: interventions.table(curves, points, intervened, cluster.presets, seed),
+        "hidden_communication": lambda: hidden_communication.table(curves, seen, cluster.presets),
+        "interventions": lambda: interventions.table(curves, seen, intervened, cluster.presets, seed),
         "comparisons": lambda: comparisons.table(communicating),
         "traffic": lambda: traffic.table(placed, compute.layers, tidy["storage_reads"], epoch_samples),
-        "break_even": lambda: break_even.table(points, runs, tidy["staging"], tidy["conversions"], seed),
+        "break_even": lambda: break_even.table(seen, runs, tidy["staging"], tidy["conversions"], seed),
         "copy_rates": lambda: copies.copy_rates(tidy["copies"], seed),
         "utilisation": lambda: utilisation.table(
             placed, compute.layers, multiply_adds or {}, tokens or {}, rated or {}, epoch_samples

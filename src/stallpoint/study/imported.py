@@ -10,7 +10,7 @@ from typing import Any
 from stallpoint.errors import InputError
 from stallpoint.inputs.all_reduce_logs import FORMATS, PROFILER
 from stallpoint.networks import NETWORKS
-from stallpoint.strategies.presets import NONE, Preset, preset_from, to_values
+from stallpoint.strategies.presets import ALL_REDUCE, NONE, Preset, preset_from, to_values
 from stallpoint.study.catalogue import Catalogue
 from stallpoint.study.cells import Cell
 from stallpoint.study.job_kind import as_list
@@ -29,13 +29,15 @@ def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
 
 def _first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
     for hardware, entry in catalogue.hardware.items():
-        for index, trace in enumerate(entry.get("traces", [])):
-            where = f"hardware.{hardware}.traces[{index}]"
-            cell = _train_cell(catalogue, hardware, trace, where)
+        traced = [
+            _train_cell(catalogue, hardware, trace, f"hardware.{hardware}.traces[{index}]")
+            for index, trace in enumerate(entry.get("traces", []))
+        ]
+        for cell in traced:
             yield cell
-            if cell.format == PROFILER and cell.ranks > 1:
+            if cell.ranks > 1:
                 yield from _sent_in(cell, entry.get("collectives", []))
-                yield from _computed_in(cell)
+                yield from _computed_in(cell, traced)
         for index, log in enumerate(entry.get("collectives", [])):
             yield _collectives_cell(catalogue, hardware, log, f"hardware.{hardware}.collectives[{index}]")
 
@@ -57,22 +59,35 @@ def _collectives_cell(
 
 
 def _sent_in(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
-    """The all-reduces of a profiled run, unless a log stands beside it that timed them among as many workers."""
-    if any((log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.place for log in logs):
+    """The all-reduces of a traced run, unless a log stands beside it that timed them among as many workers."""
+    preset = preset_from(cell.preset)
+    if ALL_REDUCE not in preset.operations or any(
+        (log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.place for log in logs
+    ):
         return
     common = {name: getattr(cell, name) for name in _COMMON}
-    preset = preset_from(cell.preset)
     yield ImportedCollectivesCell(
-        files=cell.files, format=PROFILER, backend=preset.communicator, reduction=preset.reduction, **common
+        files=cell.files,
+        format=cell.format,
+        backend=preset.communicator,
+        reduction=preset.scheme,
+        warmup=cell.warmup,
+        **common,
     )
 
 
-def _computed_in(cell: ImportedTrainCell) -> Iterator[Cell]:
-    """What each traced worker of a run computed, as if it had been alone: predictions rest on it."""
+def _computed_in(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
+    """What each traced worker of a run computed, as if it had been alone: predictions rest on it.
+
+    Nothing where runs on fewer workers, which disturb each other less, computed on as many samples.
+    """
+    alike = (one for one in traced if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
+    if min(one.ranks for one in alike) < cell.ranks:
+        return
     for file in cell.files:
         yield replace(
             cell, nodes=1, workers_per_node=1, scaling="compute", batch=cell.worker_batch,
-            sync=NONE, preset=to_values(Preset()), files=[file],
+            sync=NONE, preset=to_values(Preset()), files=[file], iteration_time=None, isolated=True,
         )  # fmt: skip
 
 
@@ -131,5 +146,6 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
         host_to_device=trace["host_to_device"],
         update=trace["update"],
         format=trace["format"],
+        iteration_time=trace.get("iteration_time"),
         **common,
     )

@@ -63,6 +63,7 @@ def _study(run: TrainRecords, files: list[str]) -> str:
         "files": files,
         **{axis: getattr(cell, axis) for axis in cell.axes if axis not in ("hardware", "repeat")},
         "iterations": int(iterations["iteration"].nunique()),
+        "iteration_time": _seconds(iterations["iteration_time"]),
         "host_to_device": _seconds(iterations["host_to_device"]),
         "update": _seconds(iterations["update"]),
     }

@@ -43,8 +43,7 @@ def reason_in_words(curve: Mapping[str, Any]) -> str:
     if curve["verdict"] == "withheld" or (curve["note"] and not curve["verdict_ranks"]):
         return str(curve["note"])
     if not curve["verdict_ranks"]:
-        largest = curve["largest_measured"]
-        return "only n = 1 was measured" if largest == 1 else NO_DOUBLE
+        return _no_double(curve["largest_measured"])
     measured = {at["ranks"]: at["speedup"] for at in curve["measured"][1:]}
     # Where it stalls on the fewest workers, or gains nothing for sure, the doubled count says so.
     ranks = curve["verdict_ranks"]
@@ -55,7 +54,11 @@ def reason_in_words(curve: Mapping[str, Any]) -> str:
     return f"speedup {interval(measured[ranks])} on {at_count(curve, ranks)}{_probably(curve)}"
 
 
-NO_DOUBLE = "no worker count was measured together with its double"
+def _no_double(largest: int) -> str:
+    """Why what was measured, on `largest` workers at most, gives no verdict."""
+    if not largest:
+        return "no iteration was measured: they are composed of the times of their layers"
+    return "only n = 1 was measured" if largest == 1 else "no worker count was measured together with its double"
 
 
 def unit_in_words(answer: Mapping[str, Any], machines: Iterable[Mapping[str, Any]], ranks: int) -> str:
@@ -87,7 +90,7 @@ def sentence(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -
     if answer["why_withheld"]:
         return f"{network}: {answer['state']}, as {answer['why_withheld']}"
     if not ranks:
-        return f"{network}: undecided, as {NO_DOUBLE}"
+        return f"{network}: undecided, as {_no_double(answer['beyond']['from'])}"
     deciding = at_count(answer, ", ".join(map(str, answer["deciding"])))
     return {
         "stalls": f"{network} stops gaining beyond {here}",
@@ -109,7 +112,7 @@ def gain_in_words(answer: Mapping[str, Any]) -> str:
     """Efficiency, speedup with its interval, and seconds of an iteration, where the verdict was seen."""
     base, at = answer["base"], answer["at"]
     if not at:
-        return "one worker count was measured"
+        return "one worker count was measured" if base else "no iteration was measured"
     seconds = " → ".join(number(point["seconds"]["value"], 2) for point in (base, at))
     speedup, _, ends = interval(at["speedup"]).partition(" (")
     return f"{_efficient(at['efficiency'])}, {speedup}× (90 % CI {ends}, {seconds} s an iteration"
@@ -146,7 +149,7 @@ def cause_in_words(answer: Mapping[str, Any]) -> str:
 def beyond_in_words(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     """Where nobody measured, and what is said of it; empty where nothing is."""
     beyond = answer["beyond"]
-    where = f"beyond {unit_in_words(answer, machines, beyond['from'])}"
+    where = f"beyond {unit_in_words(answer, machines, beyond['from'])}" if beyond["from"] else "nothing measured"
     workers = " workers" if answer["workers_per_node"] > 1 else ""
     if beyond["state"] == "withheld":
         return where, f"withheld: {beyond['why']}"
@@ -401,7 +404,9 @@ def stall_in_words(curve: Mapping[str, Any]) -> str:
         return f"not known: {curve['note']}"
     largest = curve["largest_considered"]
     below = f", interval from {curve['stall_not_below']}" if curve["stall_not_below"] < largest else ""
-    beyond = f" (beyond {curve['largest_measured']} predicted, not measured)"
+    beyond = (
+        f" (beyond {curve['largest_measured']} predicted, not measured)" if curve["largest_measured"] else ", predicted"
+    )
     return f"not reached up to {at_count(curve, largest)}{below}{beyond if largest > curve['largest_measured'] else ''}"
 
 

@@ -127,7 +127,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     )
     for row in _rows(tables["stalling"]):
         key = tuple(row[name] for name in SERIES)
-        widest = max(shares[key], key=lambda share: share["ranks"])
+        widest = max(shares.get(key, []), key=lambda share: share["ranks"], default=None)
         yield {
             **{name: row[name] for name in SERIES},
             "stall_ranks": _estimate(row, "stall_ranks") if row["reached"] else None,
@@ -149,7 +149,10 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "best_speedup": _estimate(row, "best_speedup"),
             "largest_measured": int(row["largest_measured"]),
             "largest_considered": int(row["largest_considered"]),
-            "data_wait": {"ranks": int(widest["ranks"]), "share": _estimate(widest, "share")},
+            "data_wait": {
+                "ranks": int(widest["ranks"] if widest else row["largest_considered"]),
+                "share": _estimate(widest, "share") if widest else None,
+            },
             "feeding": list(_feeding(fed.get(key, []))),
             "causes": list(_causes(causes.get(key, []))),
             "critical_path": list(_critical_path(paths.get(key, []))),

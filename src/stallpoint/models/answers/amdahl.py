@@ -54,9 +54,9 @@ def _compute_rows(compute: Compute, threshold: float) -> Iterator[dict[str, obje
 
 def _measured_rows(curves: Iterable[ScalingCurve], threshold: float) -> Iterator[dict[str, object]]:
     for curve in curves:
-        if not curve.strong:
+        if not (curve.strong and curve.measured):
             continue
-        point = curve.measured[curve.base].point
+        point = curve.origin
         n = [ranks / curve.base for ranks in curve.measured]
         times = np.stack([measured.parts.iteration_time for measured in curve.measured.values()], axis=-1)
         series = f"{point.storage}/{point.sync}/{point.prefetch}/{point.batch}" + _per_node(curve)

@@ -77,7 +77,7 @@ def withheld(
     `rows` are those of the controls table; `disturbed` are the points, as `point_key` names them, whose times are those
     of disturbed iterations.
     """
-    hardware = curve.measured[curve.base].point.hardware
+    hardware = curve.origin.hardware
     for row in rows:
         if row["hardware"] == hardware and not row["agrees"]:
             return (

@@ -34,7 +34,7 @@ def utilisation(parts: Parts) -> Ensemble:
 
 
 def _rows(curve: ScalingCurve, readers: Mapping[str, int]) -> Iterator[dict[str, object]]:
-    has = readers[curve.measured[curve.base].cells[0]]
+    has = readers[curve.points[curve.base].cells[0]]
     for place in curve.known:
         here, predicted = curve.at(place), curve.predicted.get(place)
         unknown = unknown_ensemble()

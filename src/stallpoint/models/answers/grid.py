@@ -44,18 +44,19 @@ def table(cluster: Cluster, curves: Iterable[ScalingCurve], nodes: Sequence[int]
     """Rows of the what_if_grid table, for the fastest curve of each network and hardware."""
     fastest: dict[tuple[str, str], ScalingCurve] = {}
     for curve in sorted((curve for curve in curves if not curve.withheld), key=_rate, reverse=True):
-        point = curve.measured[curve.base].point
+        point = curve.origin
         fastest.setdefault((point.network, point.hardware), curve)
     return [row for curve in fastest.values() for row in _rows(cluster, curve, nodes)]
 
 
 def _rate(curve: ScalingCurve) -> float:
-    """Most samples per second that were measured."""
-    return max(one.point.global_batch / float(one.parts.iteration_time[0]) for one in curve.measured.values())
+    """Most samples per second that were measured; 0 where none were."""
+    rates = (one.point.global_batch / float(one.parts.iteration_time[0]) for one in curve.measured.values())
+    return max(rates, default=0.0)
 
 
 def _rows(cluster: Cluster, curve: ScalingCurve, nodes: Sequence[int]) -> Iterator[dict[str, object]]:
-    measured = curve.measured[curve.base].point
+    measured = curve.origin
     for batch, size in product(BATCHES, GRADIENT_BYTES):
         asked = predict(_asked(cluster), curve, Scenario(batch=batch, gradient_bytes=size), nodes)
         for n, predicted in sorted(asked.predicted.items()) if asked else ():

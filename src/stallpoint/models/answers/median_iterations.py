@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from stallpoint.models.base.measured import SERIES, kept, trained
+from stallpoint.models.base.measured import SERIES, composed, kept, trained
 from stallpoint.models.base.statistics import groups
 from stallpoint.strategies.presets import NONE
 
@@ -30,10 +30,11 @@ class MedianIteration(NamedTuple):
 
 
 def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
-    """The cells, of any repeat, that stand for a run."""
+    """The cells, of any repeat, that stand for a run; none whose iterations are composed of parts."""
     runs_of: dict[tuple[object, ...], dict[tuple[object, ...], list[str]]] = {}
+    parts = composed(runs)
     for path, cell in trained(runs[runs["status"] == "ok"]).items():
-        if cell.ranks > 1 and cell.sync != NONE:
+        if cell.ranks > 1 and cell.sync != NONE and path not in parts:
             run = tuple(getattr(cell, name) for name in RUN)
             place = (-cell.ranks, *(getattr(cell, name) for name in SERIES))
             runs_of.setdefault(run, {}).setdefault(place, []).append(path)

@@ -136,11 +136,11 @@ def table(
 ) -> list[dict[str, object]]:
     """Rows of the next_cells table; `available` says how many nodes a hardware entry has, where that is known."""
     site = Site(jobs, fits, presets, available)
-    return [row for curve in curves for row in _rows(curve, site, threshold, seed)]
+    return [row for curve in curves if curve.measured for row in _rows(curve, site, threshold, seed)]
 
 
 def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Iterator[dict[str, object]]:
-    base = curve.measured[curve.base].point
+    base = curve.origin
     random = generator(seed, "next cells", *base.series)
     samples = draw(curve, random)
     if samples is None:
@@ -172,7 +172,7 @@ def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Itera
 
 def _candidates(curve: ScalingCurve, samples: CurveSamples, site: Site) -> list[Candidate]:
     """Every cell that could be run and takes time."""
-    base = curve.measured[curve.base].point
+    base = curve.origin
     most = site.available.get(base.hardware, max(curve.at(ranks).point.nodes for ranks in samples.ranks))
     preset = site.presets[base.sync]
     scheme = scheme_of(base.hardware, preset)

@@ -271,12 +271,12 @@ def _storages(cells: Iterable[TrainCell]) -> dict[tuple[str, str], dict[str, Tra
 
 
 def _rows(study: _Study, curve: ScalingCurve) -> list[dict[str, object]]:
-    most = max(curve.measured)
-    here, before = curve.measured[most].point, throughput(curve)
-    cell = study.cells.get(curve.measured[curve.base].cells[0])
+    most = max(curve.points)
+    here, before = curve.points[most].point, throughput(curve)
+    cell = study.cells.get(curve.points[curve.base].cells[0])
     if most not in before or cell is None:
         return []
-    few = replace(curve, measured={n: curve.measured[n] for n in (curve.base, most)})
+    few = replace(curve, points={n: curve.points[n] for n in (curve.base, most)})
     found = [_confirmed(remedy, cell) for remedy in _remedies(study, here, cell)]
     rows = [_row(study, few, here, remedy, before[most], cell) for remedy in found]
     rows.sort(key=lambda row: (VERDICTS.index(str(row["verdict"])), -np.nan_to_num(float(str(row["gain"])))))

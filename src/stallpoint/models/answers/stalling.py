@@ -114,7 +114,7 @@ def tables(
 
 
 def _labels(curve: ScalingCurve) -> dict[str, object]:
-    point = curve.measured[curve.base].point
+    point = curve.origin
     return {name: getattr(point, name) for name in SERIES}
 
 
@@ -143,14 +143,14 @@ def _row(
     last = stall.ranks if stall.reached else max(gained, default=None)
     return {
         **_labels(curve),
-        **(stall.columns if known else columns("stall_ranks", unknown)),
+        **(stall.columns if gained else columns("stall_ranks", unknown)),
         "reached": stall.reached,
         "basis": "measured" if last is None else gained[last],
         **_verdict_columns(curve, measured, threshold, mistrust),
         **_crossing_columns(curve, known),
         **columns("worthwhile_ranks", _worthwhile(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", _best_speedup(curve, known) if known else unknown),
-        "largest_measured": max(curve.measured),
+        "largest_measured": max(curve.measured, default=0),
         "largest_considered": stall.largest,
         "dominant_cause": dominant(curve, decisive) if decisive > curve.base else NOT_DISTINGUISHABLE,
         "withheld": curve.withheld,

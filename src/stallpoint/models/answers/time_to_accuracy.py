@@ -88,7 +88,7 @@ def _matched(
 
 
 def _first(curve: ScalingCurve) -> Point:
-    return curve.measured[curve.base].point
+    return curve.origin
 
 
 def _times(pair: Matched, noise: Callable[[Steps], Ensemble]) -> Iterator[dict[str, object]]:

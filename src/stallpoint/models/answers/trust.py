@@ -29,12 +29,12 @@ def shown(curves: Sequence[ScalingCurve], compute: Compute) -> list[ScalingCurve
 def _shown(curve: ScalingCurve, doubt: str) -> ScalingCurve:
     if not doubt:
         return curve
-    measured = {ranks: point for ranks, point in curve.predicted.items() if ranks in curve.measured}
-    return replace(curve, predicted=measured, withheld=doubt)
+    there = {ranks: point for ranks, point in curve.predicted.items() if ranks in curve.points}
+    return replace(curve, predicted=there, withheld=doubt)
 
 
 def _doubt(curve: ScalingCurve, curves: Iterable[ScalingCurve], compute: Compute) -> str:
-    point = curve.measured[curve.base].point
+    point = curve.origin
     alike = [one for one in curves if _place(one) == _place(curve)]
     errors = list(_errors(curve)) or [error for one in alike for error in _errors(one)]
     off = float(np.median(np.abs(errors))) if errors else 0.0
@@ -43,7 +43,7 @@ def _doubt(curve: ScalingCurve, curves: Iterable[ScalingCurve], compute: Compute
     for ranks, predicted in curve.predicted.items():
         at = predicted.point
         isolated = compute.passes(at.network, at.hardware, at.worker_batch)
-        if isolated is not None and ranks not in curve.measured:
+        if isolated is not None and ranks not in curve.points:
             _, _, high = estimate(predicted.parts.forward + predicted.parts.backward)
             value, low, _ = estimate(isolated)
             if high < low:
@@ -52,7 +52,7 @@ def _doubt(curve: ScalingCurve, curves: Iterable[ScalingCurve], compute: Compute
 
 
 def _place(curve: ScalingCurve) -> tuple[str, str]:
-    point = curve.measured[curve.base].point
+    point = curve.origin
     return point.network, point.hardware
 
 

@@ -53,7 +53,7 @@ def table(
         (model.curve(seen, list(truth)), truth)
         for measured in model.points_of_curves(points)
         if (seen := [one for one in measured if belongs(one.point)])
-        and (truth := {one.point.ranks: one for one in measured if larger(one.point)})
+        and (truth := {one.point.ranks: one for one in measured if larger(one.point) and not one.composed})
     ]
     errors = closure.errors([curve for curve, _ in curves])
     label = ", ".join(map(str, sorted({one.point.ranks for one in known if one.point.scaling in SCALINGS})))

@@ -243,13 +243,13 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
 def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Iterable[int]) -> ScalingCurve | None:
     """The curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole number.
 
-    Its ``measured`` points are those of `curve` under their new names: they say what was measured, not the scenario.
+    Its ``points`` are those of `curve` under their new names: they say what was measured, not the scenario.
     """
-    points = {n: (measured, changed_point(measured.point, scenario)) for n, measured in curve.measured.items()}
+    points = {n: (measured, changed_point(measured.point, scenario)) for n, measured in curve.points.items()}
     renamed = [replace(measured, point=point) for measured, point in points.values() if point is not None]
     if curve.base not in {measured.point.ranks for measured in renamed}:
         return None
-    elsewhere = changed(cluster, scenario, curve.measured[curve.base].point.hardware)
+    elsewhere = changed(cluster, scenario, curve.origin.hardware)
     per_node = scenario.workers_per_node or curve.per_node
     return DagModel(elsewhere).curve(renamed, counts(nodes, per_node), held_out=False)
 
@@ -297,7 +297,7 @@ def table(
 def _rows(
     cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Sequence[int], threshold: float
 ) -> Iterator[dict[str, object]]:
-    measured, before = curve.measured[curve.base].point, throughput(curve)
+    measured, before = curve.origin, throughput(curve)
     as_it_was = {name: getattr(Scenario(), name) for name in _OF_POINT}
     of_point = replace(scenario, **as_it_was) == Scenario()
     if scenario != Scenario() and of_point and changed_point(measured, scenario) == measured:
@@ -309,7 +309,7 @@ def _rows(
     after = throughput(predicted)
     # Presets whose collectives nobody measured are known on one worker alone.
     if curve.base not in before or curve.base not in after or len(after) < 2:
-        point = predicted.measured[curve.base].point
+        point = predicted.points[curve.base].point
         yield _row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
         return
     stall = predicted_stall(after, threshold)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -93,6 +93,8 @@ class Measured:
     parts: Parts
     of_cells: tuple[float, ...] = ()
     """Median iteration time of each of `cells`, s."""
+    composed: bool = False
+    """Whether any of `cells` says how long parts of an iteration took, and not the whole: then nobody measured that."""
 
     def on_curve(self, per_node: int) -> Measured:
         """As `Point.on_curve`."""
@@ -132,6 +134,12 @@ def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
     return {path: cell for path, cell in cells if isinstance(cell, TrainCell)}
 
 
+def composed(runs: pd.DataFrame) -> frozenset[str]:
+    """The training cells among `runs`, by their paths, whose iterations are put together from their layers' times."""
+    cells = trained(runs).items()
+    return frozenset(path for path, cell in cells if isinstance(cell, ImportedTrainCell) and cell.composed)
+
+
 def presets(runs: pd.DataFrame) -> dict[str, Preset]:
     """The presets that cells trained with, by the names they have in the column ``sync``.
 
@@ -146,15 +154,15 @@ def presets(runs: pd.DataFrame) -> dict[str, Preset]:
     return {cell.sync: preset_from(cell.preset) for cell in cells}
 
 
-def measured(steps: pd.DataFrame, seed: int, what: str = "measured") -> list[Measured]:
-    """Every measured point, with its ensembles; `steps` as `over_ranks` gives them.
+def measured(steps: pd.DataFrame, seed: int, what: str = "measured", composed: Collection[str] = ()) -> list[Measured]:
+    """Every measured point, with its ensembles; `steps` as `over_ranks` gives them, `composed` as `composed`.
 
     Those of another `what` are drawn apart, so that differences hold the uncertainty of both.
     """
-    return list(_points(steps, seed, what))
+    return list(_points(steps, seed, what, composed))
 
 
-def _points(steps: pd.DataFrame, seed: int, what: str) -> Iterator[Measured]:
+def _points(steps: pd.DataFrame, seed: int, what: str, composed: Collection[str]) -> Iterator[Measured]:
     names = [*TIMES, "matrix", "fully_connected"]
     usual = {hardware: scatter(rows, POINT, "iteration_time") for hardware, rows in groups(steps, "hardware")}
     for key, rows in groups(steps, POINT):
@@ -162,4 +170,5 @@ def _points(steps: pd.DataFrame, seed: int, what: str) -> Iterator[Measured]:
         times = bootstrap(rows[names], visits_of(rows), generator(seed, what, *key), np.mean, usual[point.hardware])
         of_cells = rows.groupby("cell")["iteration_time"].median()
         found = {name: times[:, index] for index, name in enumerate(names)}
-        yield Measured(point, tuple(of_cells.index), Parts.measured(**found), tuple(of_cells))
+        put_together = not set(composed).isdisjoint(of_cells.index)
+        yield Measured(point, tuple(of_cells.index), Parts.measured(**found), tuple(of_cells), put_together)

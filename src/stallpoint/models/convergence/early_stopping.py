@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.statistics import Ensemble, Scatter, bootstrap, columns, generator, groups
+from stallpoint.models.base.statistics import (
+    Ensemble,
+    Scatter,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    unknown_ensemble,
+)
 from stallpoint.models.convergence.steps import TRAINED
 from stallpoint.study.outcome import MOST_STEPS
 
@@ -49,7 +57,7 @@ def _rows(key: Sequence[Any], runs: pd.DataFrame, convergence: pd.DataFrame, see
             "verdict": compared(apart["difference_low"], apart["difference_high"]),
             **columns("speedup", np.full_like(accuracy, speedup)),
             **columns("early_speedup", early),
-            **columns("early_over_batch", early / speedup),
+            **columns("early_over_batch", unknown_ensemble() if batch == smallest else early / speedup),
         }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -46,9 +47,10 @@ class Predicted:
 
 @dataclass(frozen=True, eq=False)
 class ScalingCurve:
-    """One scaling curve: points measured and predicted, by worker count; the fewest workers are measured."""
+    """One scaling curve: points of the study and predicted ones, by worker count; the study has the fewest workers."""
 
-    measured: Mapping[int, Measured]
+    points: Mapping[int, Measured]
+    """The study's, also those whose iterations are composed of parts."""
     predicted: Mapping[int, Predicted]
     """By one model for all worker counts, from all cells."""
     held_out: Mapping[int, Predicted] = field(default_factory=dict)
@@ -56,25 +58,35 @@ class ScalingCurve:
     withheld: str = ""
     """Why there are no predictions where nobody measured; empty where there are."""
 
+    @cached_property
+    def measured(self) -> Mapping[int, Measured]:
+        """Those of the study whose iterations were measured."""
+        return {ranks: point for ranks, point in self.points.items() if not point.composed}
+
     @property
     def base(self) -> int:
         """The fewest workers, to which speedups refer."""
-        return min(self.measured)
+        return min(self.points)
+
+    @property
+    def origin(self) -> Point:
+        """The point on the fewest workers."""
+        return self.points[self.base].point
 
     @property
     def per_node(self) -> int:
         """Workers of a full node."""
-        return self.measured[self.base].point.workers_per_node
+        return self.origin.workers_per_node
 
     @property
     def strong(self) -> bool:
         """Whether the global mini-batch is split (strong scaling) or grows (weak)."""
-        return self.measured[self.base].point.scaling == "strong"
+        return self.origin.scaling == "strong"
 
     @property
     def known(self) -> list[int]:
         """Worker counts whose iteration time is known, rising; none where that on the fewest workers is not."""
-        if not _known(self.measured[self.base]):
+        if self.base in self.measured and not _known(self.measured[self.base]):
             return []
         usable = _known(self.predicted[self.base])
         predicted = (ranks for ranks, point in self.predicted.items() if usable and _known(point))

@@ -38,7 +38,7 @@ from stallpoint.study.workers import Place, counts, curves_of, place_of
 def learning(cluster: Cluster, points: Sequence[Measured], trainings: Trainings, pace: Pace, seed: int) -> Cluster:
     """`cluster` with the effects that its training cells show."""
     whole = [one for one in points if not (cluster.staged(one.point) or cluster.splits(one.point))]
-    sending = [one for one in whole if cluster.communicates(one.point)]
+    sending = [one for one in whole if cluster.communicates(one.point) and not one.composed]
     isolated = DagModel(cluster).isolated
 
     def reading(measured: Measured) -> Ensemble:
@@ -98,7 +98,8 @@ class DagModel:
         wanted = sorted({*measured, *(n for n in ranks if n > base)})
         places = {n: measured[n].point if n in measured else _elsewhere(measured[base].point, n) for n in wanted}
         predicted = {n: self._predict(point, measured) for n, point in places.items() if point is not None}
-        without = {n: self._hold_out(here, measured) for n, here in measured.items()} if held_out else {}
+        seen = {n: here for n, here in measured.items() if held_out and not here.composed}
+        without = {n: self._hold_out(here, measured) for n, here in seen.items()}
         return ScalingCurve(measured, predicted, without)
 
     def _predict(self, point: Point, curve: Mapping[int, Measured]) -> Predicted:

@@ -34,7 +34,7 @@ def not_measured(conclusions: Conclusions, left_out: Sequence[LeftOut]) -> Secti
     if imported := conclusions["imported"]:
         blocks += [
             "<h3>Imported</h3>",
-            "<p>Iteration times of imported training runs are composed of what their files say of its parts.</p>",
+            "<p>Where files say what layers took, and not the whole iteration, that is predicted from them.</p>",
             table(
                 ["cell", "files"],
                 [[row["cell"], row["source"]] for row in imported],

@@ -30,6 +30,15 @@ class ImportedTrainCell(TrainCell):
     """Model update, s."""
     format: str = field(default="layers", kw_only=True, metadata=LATER)
     """What the files are: ``layers``, or traces of a ``profiler``, which say themselves what the entry leaves out."""
+    iteration_time: float | None = field(default=None, kw_only=True, metadata=LATER)
+    """What an iteration took, s, as measured beside files of layers; None where nobody says it."""
+    isolated: bool = field(default=False, kw_only=True, metadata=LATER)
+    """Whether what was sent is left out: what a worker of a larger run computed, as if it had been alone."""
+
+    @property
+    def composed(self) -> bool:
+        """Whether its iterations are put together from the times of their layers: nobody measured them."""
+        return self.format == "layers" and self.iteration_time is None
 
     @property
     def recorded_ranks(self) -> int:
@@ -53,9 +62,11 @@ class ImportedCollectivesCell(Cell):
     backend: str
     reduction: str
     files: list[str]
-    """One file: what the program printed; or a profiler's traces, one for each rank that has one."""
+    """One file: what the program printed; or traces of a run, one for each rank that has one."""
     format: str
-    """``nccl-tests``, ``osu`` or ``profiler``."""
+    """``nccl-tests``, ``osu``, ``profiler`` or ``layers``."""
+    warmup: int = field(default=0, kw_only=True, metadata=LATER)
+    """Iterations of files of layers that are warm-up."""
 
     @property
     def recorded_ranks(self) -> int:
