@@ -11,7 +11,7 @@ shortest collective of any kind took for each of its rounds, and anything down t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from stallpoint.models.base.statistics import (
     generator,
     non_negative_fit,
 )
-from stallpoint.models.terms.reductions import REDUCTION_LAWS
+from stallpoint.models.terms.reductions import REDUCTION_LAWS, ReductionLaw
 
 RING, TREE = REDUCTION_LAWS["ring"], REDUCTION_LAWS["rabenseifner"]
 """NCCL goes round a ring, or up and down double trees, whose rounds grow with log p and whose bytes do not."""
@@ -78,7 +78,9 @@ class Link:
     alpha: Ensemble
     beta: Ensemble
     told_by: str = ""
-    """`LOG`, `RANKS` or `ONE_RANK`."""
+    """`LOG`, `COUNTS`, `RANKS` or `ONE_RANK`."""
+    trees: bool | None = None
+    """Whether messages went up and down trees, and not round a ring; None where one worker count does not tell."""
 
     def doubted(self, share: float, count: int) -> Link:
         """The same, as sure as `share` of the ranks and `count` iterations make it.
@@ -96,11 +98,58 @@ class Link:
         return replace(self, alpha=alpha, beta=beta)
 
 
-LOG, RANKS, ONE_RANK = "log", "ranks", "one rank"
+LOG, COUNTS, RANKS, ONE_RANK = "log", "worker counts", "ranks", "one rank"
 TRANSFERS = Scatter(0.05, 4.0)
 """How far transfers of one size lie apart from iteration to iteration, as far as few iterations do not show it."""
 _LEAST_LAST = 0.1
 """Probability that a traced rank came last, at least: the frontier stays in the interval."""
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """What replicas of one training sent to each other, [collectives] each."""
+
+    workers: Reals
+    """Replicas among which each was sent."""
+    rounds: Reals
+    """As in `Messages`."""
+    bytes: Reals
+    """As in `Messages`."""
+    seconds: Reals
+    """What each took, as long as on the rank that waited least."""
+    told: npt.NDArray[np.bool_]
+    """Whether that rank is known; if not, the time may hold waiting."""
+
+    @classmethod
+    def of(cls, rank: Rank, least: Reals | None = None) -> Transfers:
+        """Those of known size in a trace; `least` as in `learn`."""
+        sent, workers = rank.collectives, rank.groups.replicas
+        rounds, sizes = _rounds(rank), _bytes(rank)
+        least = np.full(len(sent), np.inf) if least is None else least
+        own = (rounds > 0) & (sent.bytes >= 0)
+        told = np.isfinite(least[own])
+        taken = np.minimum(sent.seconds, least)[own]
+        return cls(np.full(int(own.sum()), float(workers)), rounds[own], sizes[own], taken, told)
+
+    def __add__(self, other: Transfers) -> Transfers:
+        """Both, one after the other."""
+        both = ((getattr(self, of.name), getattr(other, of.name)) for of in fields(self))
+        return Transfers(*map(np.concatenate, both))
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Transfers:
+        """Those that are `chosen`."""
+        return Transfers(*(getattr(self, of.name)[chosen] for of in fields(self)))
+
+
+def _rounds(rank: Rank) -> Reals:
+    """Of each collective of a trace, as in `Messages`."""
+    return np.array([ROUNDS.get(kind, 0) for kind in rank.collectives.kind], np.float64) * rank.groups.data
+
+
+def _bytes(rank: Rank) -> Reals:
+    """Of each collective of a trace, as in `Messages`."""
+    whole = [rank.groups.replicas if kind == ALL_GATHER else 1.0 for kind in rank.collectives.kind]
+    return np.asarray(rank.collectives.bytes * np.array(whole))
 
 
 @dataclass(frozen=True)
@@ -194,7 +243,7 @@ class Known:
         if workers < 2:
             return np.zeros((len(sent.bytes), int(replicates.sum())))
         p = np.array(float(workers))
-        trees = self.trees[replicates] & (workers != self.workers)
+        trees = self.trees[replicates] & (workers != self.workers or bool(self.link.trees))
         latency, bandwidth = (
             np.where(trees, of_tree(p), of_ring(p)) / 2
             for of_tree, of_ring in ((TREE.latency, RING.latency), (TREE.bandwidth, RING.bandwidth))
@@ -255,18 +304,23 @@ def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
 
 
 def learn(
-    rank: Rank, link: Link | None = None, least: Reals | None = None, seed: int = 0, traced: int | None = None
+    rank: Rank,
+    link: Link | None = None,
+    least: Reals | None = None,
+    seed: int = 0,
+    traced: int | None = None,
+    elsewhere: Sequence[Transfers] = (),
 ) -> Known:
     """Learn from the collectives of a data-parallel training; raises `NotTold` where the trace lacks what that needs.
 
     `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took,
-    `traced` of them (None: of all where `least` is given, else of one).
+    `traced` of them (None: of all where `least` is given, else of one). `elsewhere` are the same training's transfers
+    among other numbers of workers.
     """
     if lacks := lacking(rank):
         raise NotTold(lacks)
     sent, workers, among_all = rank.collectives, rank.groups.replicas, rank.groups.data
-    rounds = np.array([ROUNDS.get(kind, 0) for kind in sent.kind], np.float64) * among_all
-    sizes = sent.bytes * np.array([workers if kind == ALL_GATHER else 1.0 for kind in sent.kind])
+    rounds, sizes = _rounds(rank), _bytes(rank)
     transfers = np.full(len(sent), np.inf) if least is None else least
     counts = np.bincount(sent.iteration[rounds > 0], minlength=len(rank.iterations.seconds))
     usual = int(np.bincount(counts[list(rank.replays)]).argmax())
@@ -287,15 +341,22 @@ def learn(
     seconds = np.concatenate([np.minimum(of.seconds, of.least)[of.rounds > 0] for of in messages])
     random = generator(seed, "trace", len(seconds), float(seconds.sum()))
     without_waiting = np.isfinite(np.concatenate([of.least[of.rounds > 0] for of in messages]))
-    if link is None and without_waiting.mean() >= _ENOUGH:
-        own = without_waiting
-        link = replace(_fitted(turns[own], moved[own], seconds[own], workers, random), told_by=RANKS)
-        link = link.doubted((traced or rank.workers) / rank.workers, len(chosen))
-    if link is None:
-        link = _frontier(turns, moved, seconds, workers, _most_latency(sent.where(among_all), workers), random)
-        link = replace(link, told_by=ONE_RANK).doubted(1 / rank.workers, len(chosen))
+    own = Transfers(np.full(len(turns), float(workers)), turns, moved, seconds, without_waiting)
     rings = all(name == "RING" for name, of_it in zip(sent.algorithm, rounds > 0, strict=True) if of_it)
+    if link is None:
+        latency = _most_latency(sent.where(among_all), workers)
+        several = sum((other for other in elsewhere if len(other.told)), own)
+        laws = (RING,) if rings or not rank.on_device or several is own else (RING, TREE)
+        link = _link(several, laws, latency, random)
+        share = 1 if link.told_by == ONE_RANK else traced or rank.workers
+        link = link.doubted(share / rank.workers, len(chosen))
+        if link.told_by == RANKS and several is not own:
+            link = replace(link, told_by=COUNTS)
+        else:
+            link = replace(link, trees=None)  # which one worker count does not tell
     trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
+    if link.trees is not None:
+        trees[:] = link.trees
     if not rank.on_device:
         trees[:] = False  # Gloo goes round a ring
     took = rank.iterations.seconds[chosen]
@@ -322,15 +383,26 @@ def _most_latency(sent: Collectives, workers: int) -> float:
     return float((sent.seconds[rounds > 0] / rounds[rounds > 0]).min())
 
 
-def _frontier(
-    rounds: Reals, sizes: Reals, seconds: Reals, workers: int, most: float, random: np.random.Generator
-) -> Link:
+def _link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, random: np.random.Generator) -> Link:
+    """α and β of the law that is nearest to the transfers; a round's latency is at most `latency`, s."""
+    if of.told.mean() < _ENOUGH:
+        return replace(_frontier(of, latency, random), told_by=ONE_RANK)
+    known = of.where(of.told)
+    found = [_fitted(known, law, random) for law in laws]
+    off = []
+    for law, link in zip(laws, found, strict=True):
+        seconds = _design(known, law) @ [link.alpha[0], link.beta[0]]
+        off.append(float(np.square(seconds / known.seconds - 1).sum()))
+    best = int(np.argmin(off))
+    return replace(found[best], told_by=RANKS, trees=laws[best] is TREE)
+
+
+def _frontier(of: Transfers, most: float, random: np.random.Generator) -> Link:
     """α and β of a ring that lies below all messages and nearest to them.
 
     Waiting is taken to be exponentially distributed: replicates are drawn by what each α then leaves to wait for.
     """
-    p = np.array(float(workers))
-    turns, moved = rounds * float(RING.latency(p)) / 2, rounds * float(RING.bandwidth(p)) / 2 * sizes
+    (turns, moved), seconds = _design(of, RING).T, of.seconds
     tried = np.linspace(0, most, _STEPS)
     # Of those alike the shortest alone can touch the frontier.
     alike, place = np.unique(np.stack([turns, moved]), axis=1, return_inverse=True)
@@ -339,7 +411,7 @@ def _frontier(
     slopes = np.array([max(0.0, float(((shortest - alike[0] * alpha) / alike[1]).min())) for alpha in tried])
     waiting = np.maximum(seconds.mean() - turns.mean() * tried - moved.mean() * slopes, 0.0)
     usual = waiting.min() + _SCATTER * seconds.mean()
-    likely = np.exp((waiting.min() - waiting) * len(sizes) / usual)
+    likely = np.exp((waiting.min() - waiting) * len(seconds) / usual)
     drawn = np.append(waiting.argmin(), random.choice(_STEPS, REPLICATES, p=likely / likely.sum()))
     return Link(tried[drawn], slopes[drawn])
 
@@ -347,16 +419,22 @@ def _frontier(
 def link_of(rows: Sequence[AllReduce], workers: int, seed: int = 0) -> Link:
     """α and β of a ring from another program's log of all-reduces, as `_fitted`."""
     sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
-    found = _fitted(np.full(len(rows), 2.0), sizes, seconds, workers, generator(seed, "log", len(rows)))
-    return replace(found, told_by=LOG)
+    count = len(rows)
+    sent = Transfers(np.full(count, float(workers)), np.full(count, 2.0), sizes, seconds, np.ones(count, np.bool_))
+    return replace(_fitted(sent, RING, generator(seed, "log", count)), told_by=LOG)
 
 
-def _fitted(rounds: Reals, sizes: Reals, seconds: Reals, workers: int, random: np.random.Generator) -> Link:
-    """α and β of a ring by least squares, of the messages and of messages drawn from them."""
-    p, count = np.array(float(workers)), len(rounds)
-    design = np.stack([rounds * float(RING.latency(p)) / 2, rounds * float(RING.bandwidth(p)) / 2 * sizes], -1)
+def _design(of: Transfers, law: ReductionLaw) -> Reals:
+    """What α and β are multiplied with, [collectives, 2]."""
+    latency, bandwidth = law.latency(of.workers), law.bandwidth(of.workers)
+    return np.stack([of.rounds * latency / 2, of.rounds * bandwidth / 2 * of.bytes], -1)
+
+
+def _fitted(of: Transfers, law: ReductionLaw, random: np.random.Generator) -> Link:
+    """α and β of a law by least squares, of the messages and of messages drawn from them."""
+    count, design = len(of.seconds), _design(of, law)
     drawn = np.concatenate([[np.arange(count)], random.integers(count, size=(REPLICATES, count))])
-    alpha, beta = np.moveaxis(non_negative_fit(design[drawn], seconds[drawn]), -1, 0)
+    alpha, beta = np.moveaxis(non_negative_fit(design[drawn], of.seconds[drawn]), -1, 0)
     return Link(alpha, beta)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,15 +38,32 @@ def explain(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """What each trace says, for JSON; times in s, shares in %. What it cannot say is None, with the reason in notes.
 
-    `log` are all-reduces among as many workers that another program timed: they then say how fast the link is.
+    `log` are all-reduces among as many workers that another program timed: they then say how fast the link is. Else
+    traces of the same training on other numbers of workers help to tell it.
     """
     sizes = {rank.groups.replicas for _, rank in ranks if rank and rank.groups.replicas > 1}
     links = {size: other_worker_counts.link_of(log, size) for size in sizes} if log else {}
     beside = _beside(ranks)
+    sent = _sent(ranks, beside)
     return [
-        _of_trace(trace, rank, beside.get(place), links.get(rank.groups.replicas) if rank else None, batch, threshold)
+        _of_trace(
+            trace, rank, beside.get(place), links.get(rank.groups.replicas) if rank else None,
+            [of for count, of in sent.items() if rank and count != rank.groups.replicas], batch, threshold,
+        )
         for place, (trace, rank) in enumerate(ranks)
-    ]
+    ]  # fmt: skip
+
+
+def _sent(
+    ranks: Sequence[tuple[Trace, Rank | None]], beside: Mapping[int, _Beside]
+) -> dict[int, other_worker_counts.Transfers]:
+    """What was sent among each number of replicas, by the first rank of each."""
+    found: dict[int, other_worker_counts.Transfers] = {}
+    for place, (_, rank) in enumerate(ranks):
+        if rank and rank.groups.replicas > 1 and rank.groups.replicas not in found:
+            least = beside[place].least if place in beside else None
+            found[rank.groups.replicas] = other_worker_counts.Transfers.of(rank, least)
+    return found
 
 
 @dataclass(frozen=True)
@@ -80,7 +97,7 @@ def _beside(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _Beside]:
 
 def _of_trace(
     trace: Trace, rank: Rank | None, beside: _Beside | None,
-    link: other_worker_counts.Link | None, batch: int | None, threshold: float,
+    link: other_worker_counts.Link | None, elsewhere: Sequence[other_worker_counts.Transfers], batch: int | None, threshold: float,
 ) -> dict[str, Any]:  # fmt: skip
     events, notes = trace.events, list(trace.notes)
     of_device = shares(events) if trace.computing else None
@@ -130,7 +147,7 @@ def _of_trace(
     try:
         told["predicted"] = other_worker_counts.predictions(
             other_worker_counts.learn(
-                rank, link, beside.least if beside else None, traced=beside.ranks if beside else 1
+                rank, link, beside.least if beside else None, traced=beside.ranks if beside else 1, elsewhere=elsewhere
             ),
             batch,
             threshold,
@@ -211,7 +228,12 @@ def in_words(told: Iterable[dict[str, Any]]) -> str:
 
 
 def across(told: Sequence[dict[str, Any]]) -> Iterable[str]:
-    """Which of several ranks comes last, and how much of their communication is waiting for others, in a sentence."""
+    """Of the ranks of each worker count which comes last, and how much of their communication is waiting for others."""
+    for size in dict.fromkeys(one["world_size"] for one in told):
+        yield from _across([one for one in told if one["world_size"] == size])
+
+
+def _across(told: Sequence[dict[str, Any]]) -> Iterable[str]:
     known = [one for one in told if one["waits"]]
     if len(known) < 2:
         return
@@ -284,7 +306,9 @@ def link(found: dict[str, Any]) -> str:
     of = found["link"]
     alpha, beta = (_estimate(of, name) for name in ("alpha_seconds", "beta_seconds_per_byte"))
     why = {
-        other_worker_counts.LOG: "by the log", other_worker_counts.RANKS: "by the rank that came last",
+        other_worker_counts.LOG: "by the log",
+        other_worker_counts.COUNTS: "by what was sent on several numbers of workers",
+        other_worker_counts.RANKS: "by the rank that came last",
         other_worker_counts.ONE_RANK: "at most, as one rank's communication is transfer and waiting, not told apart",
     }[of["told_by"]]  # fmt: skip
     return f"Link: α {interval(alpha, 1e6, ' µs')} a round, β {interval(beta, 1e9, ' ns')} a byte; {why}."

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planted_traces import Planted
+from planted_traces import BETA, Planted
 
 from stallpoint.errors import InputError
 from stallpoint.explain.intervals import both, length, union, without
@@ -274,3 +275,36 @@ def test_words_tell_the_prediction(told: dict[str, Any]) -> None:
 
 def test_worker_counts_are_doublings_of_one_and_of_those_traced() -> None:
     assert worker_counts(6) == [1, 2, 4, 6, 8, 12, 16, 24, 32, 48]
+
+
+@pytest.mark.parametrize("law", ["ring", "tree"])
+def test_traces_of_several_worker_counts_tell_the_law_of_their_messages(law: str, tmp_path: Path) -> None:
+    """Latency and law, of which messages of one size tell nothing on one number of workers."""
+
+    class OfLaw(Planted):
+        def message(self, size: int, workers: int | None = None) -> float:
+            p = workers or self.workers
+            rounds = 2 * (p - 1) if law == "ring" else 2 * math.ceil(math.log2(p))
+            return rounds * 1e-3 + 2 * (p - 1) / p * BETA * size
+
+    counts, size = (2, 4, 8), (20_000_000,)
+    files = []
+    for p in counts:
+        of_count = OfLaw(workers=p, message_bytes=size)
+        for rank in (0, 1):
+            of_count.rank = rank
+            trace = of_count.trace()
+            text = json.dumps(trace).replace("RING_LL", "LL") if law == "tree" else json.dumps(trace)
+            files.append(tmp_path / f"on{p}-rank{rank}.json")
+            files[-1].write_text(text)
+    told = explain(read_ranks(files))
+    for one in told:
+        assert one["predicted"]["link"]["told_by"] == "worker counts"
+        assert one["predicted"]["link"]["alpha_seconds"] == pytest.approx(1e-3, rel=0.05)
+    most = next(one for one in told if one["world_size"] == 8)["predicted"]
+    at = {row["workers"]: row for row in most["workers"]}
+    for workers in (16, 64):
+        true = OfLaw(workers=workers, message_bytes=size).seconds()
+        assert at[workers]["iteration_seconds"] == pytest.approx(true, rel=0.05)
+        assert at[workers]["iteration_seconds_low"] <= true <= at[workers]["iteration_seconds_high"]
+    assert "by what was sent on several numbers of workers" in in_words(told)
