@@ -310,3 +310,48 @@ def test_numbers_published_without_an_interval_are_as_far_off_as_the_claim_says(
     }  # fmt: skip
     (number,) = found(quantity, extrapolations=rates)
     assert (number.value, number.low, number.high) == pytest.approx((2.0, 2 * 0.95 / 1.05, 2 * 1.05 / 0.95))
+
+
+EFFICIENCY = {"table": "predictions", "column": "measured_efficiency", "for_each": "network"}
+
+
+def efficiencies(**of_ranks: list[float]) -> list[dict[str, Any]]:
+    """Rows of networks on 4, 8, ... workers; on the fewest each is compared with itself."""
+    return [
+        {"network": network, "ranks": 4 * 2**place, "measured_efficiency": value}
+        | ({"measured_efficiency_low": 1.0, "measured_efficiency_high": 1.0} if not place else {})
+        for network, values in of_ranks.items()
+        for place, value in enumerate(values)
+    ]
+
+
+def test_a_cell_compared_with_itself_tells_nothing() -> None:
+    rows_of = efficiencies(one=[1.0], two=[1.0, 0.5])
+    (judged,) = judge([claim(EFFICIENCY, {"below": 0.9})], evidence(predictions=rows_of))
+    assert [entry["verdict"] for entry in judged["combinations"]] == ["not tested", "holds"]
+    assert judged["combinations"][0]["missing"] == (
+        "measured_efficiency compares a cell with itself (ranks 4): needs another ranks"
+    )
+    assert judged["combinations"][1]["number"]["value"] == 0.5, "the median of what is compared with another"
+
+
+def test_of_two_sides_one_may_be_what_the_other_is_compared_with() -> None:
+    quantity = {**EFFICIENCY, "where": {"ranks": 8}, "over": {"where": {"ranks": 4}}}
+    (number,) = found(quantity, predictions=efficiencies(two=[1.0, 0.5]))
+    assert number.value == 0.5
+    both = {**EFFICIENCY, "for_each": [], "where": {"network": "one"}, "over": {"where": {"network": "other"}}}
+    (number,) = found(both, predictions=efficiencies(one=[1.0], other=[1.0]))
+    assert number.missing.endswith("needs another ranks")
+
+
+def test_ends_that_are_one_place_are_no_trend() -> None:
+    """The largest mini-batch beside the smallest, of which there is one, though the rows are not the same."""
+    quantity = {
+        **SHARE, "where": {"layer_type": "lrn", "worker_batch": "largest"}, "for_each": ["network", "hardware"],
+        "minus": {"where": {"layer_type": "fully-connected", "worker_batch": "smallest"}},
+    }  # fmt: skip
+    shares = [
+        {**SHARES[0], "layer_type": kind, "share": share} for kind, share in (("lrn", 0.1), ("fully-connected", 0.2))
+    ]
+    (number,) = found(quantity, layer_scaling=shares)
+    assert number.missing == "needs two different worker_batch"

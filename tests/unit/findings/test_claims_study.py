@@ -1,8 +1,10 @@
 """The papers' claims on a made-up study that has the data for every one of them."""
 
 import json
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -45,12 +47,19 @@ FACTS: Facts = {
 }
 
 
-def tables(read: set[str]) -> dict[str, pd.DataFrame]:
-    """Those that are `read` of the tables of one network, and the same rows again under the names of the others."""
+STUDY = {"batch": 128, "compute_batches": (128, 64, 32, 16, 8, 4, 1), "larger_batches": (1, 4, 16)}
+ONE_OF_EACH = STUDY | {"nodes": (4,), "compute_batches": (32,), "larger_batches": (1,)}
+"""One point of each curve, and so nothing with which to compare it."""
+
+
+def tables(read: set[str], made: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """Those that are `read` of the tables of one network, and the same rows again under the names of the others.
+
+    `made` is what the study has.
+    """
     layers = (*NETWORK, Layer("norm1", "lrn", 0.1e-3, 0.01e-3), Layer("drop6", "dropout", 0.3e-3, 0.001e-3))
     records = synthetic.study(
-        Truth(layers=layers), batch=128, compute_batches=(128, 64, 32, 16, 8, 4, 1), repeats=1, iterations=3, visits=3,
-        syncs=("naive", "none", "wfbp"), larger_batches=(1, 4, 16),
+        Truth(layers=layers), repeats=1, iterations=3, visits=3, syncs=("naive", "none", "wfbp"), **made,
     )  # fmt: skip
     fitted = fitting.fit(
         records,
@@ -113,10 +122,10 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
-def judged_claims() -> list[Judged]:
+def judged_claims(made: Mapping[str, Any] = STUDY) -> list[Judged]:
     claims = read_claims(claim_files([PAPERS], SHIPPED), documented())
     sides = [side for claim in claims if (of := claim.quantity) for side in (of.selection, of.other) if side]
-    return judge(claims, Evidence(tables({"controls", *(side.table for side in sides)}), FACTS))
+    return judge(claims, Evidence(tables({"controls", *(side.table for side in sides)}, made), FACTS))
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +157,38 @@ def test_verdicts_whose_answer_is_known(judged: dict[str, Judged]) -> None:
         "resnet50-uses-a-tenth-of-infiniband": "holds",
     }
     assert {name: judged[name]["verdict"] for name in expected} == expected
+
+
+COMPARED_WITH_ITSELF = {
+    "throughput-per-device-falls": "measured_efficiency compares a cell with itself (ranks 4",
+    "large-mini-batches-scale": "measured_efficiency compares a cell with itself (ranks 4",
+    "strong-scaling-loses-efficiency": "measured_efficiency compares a cell with itself (ranks 4",
+    "weak-scaling-keeps-efficiency": "measured_efficiency compares a cell with itself (ranks 4",
+    "weak-scaling-is-easier": "measured_speedup compares a cell with itself (ranks 4",
+    "caffe-mpi-scales-best": "measured_speedup compares a cell with itself (ranks 16",
+    "node-hours-grow-with-nodes": "needs two different ranks",
+    "communication-grows-with-workers": "needs two different ranks",
+    "large-batches-cost-accuracy": "needs two different batch",
+    "large-effective-batches-converge-worse": "needs two different batch",
+    "warm-up-keeps-accuracy": "needs two different batch",
+    "degenerate-products-are-slow": "needs two different worker_batch",
+    "stopping-early-is-as-fast": "early_over_batch is not known",
+}
+"""What claims lack where each curve has one point."""
+
+
+def test_no_claim_is_decided_by_a_cell_beside_itself() -> None:
+    judged = {claim["id"]: claim for claim in judged_claims(ONE_OF_EACH)}
+    for name, why in COMPARED_WITH_ITSELF.items():
+        assert judged[name]["verdict"] == UNTESTED, name
+        assert any(entry["missing"].startswith(why) for entry in judged[name]["combinations"]), judged[name]
+    told = [
+        (name, entry["labels"])
+        for name, claim in judged.items()
+        for entry in claim["combinations"]
+        if (found := entry["number"]) and found["value"] in (0, 1) and found["value"] == found["low"] == found["high"]
+    ]
+    assert not told
 
 
 def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str, Judged]) -> None:

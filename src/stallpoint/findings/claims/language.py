@@ -70,6 +70,11 @@ class Selection:
         return next(column for column in JUDGED_TABLES[self.table].columns if column.name == self.column)
 
     @property
+    def relative(self) -> bool:
+        """Whether the column is a ratio to another row of its table."""
+        return self.definition.relative
+
+    @property
     def has_interval(self) -> bool:
         """Whether the table holds the column's interval."""
         return f"{self.column}_low" in _names(self.table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -78,10 +78,19 @@ def no_value(selection: Selection, rows: pd.DataFrame) -> str:
     return f"{selection.column} is not known: {'; '.join(notes) or 'a part of it was not measured'}"
 
 
-def one_row(first: Selection, second: Selection) -> str:
-    """Why two selections that should differ are the same rows."""
-    columns = [column for column, wanted in second.where.items() if first.where.get(column) != wanted]
+def one_place(columns: Sequence[str]) -> str:
+    """Why two selections that should differ in `columns` do not."""
     return f"needs two different {', '.join(columns)}"
+
+
+def no_other(selection: Selection, rows: pd.DataFrame) -> str:
+    """Why rows of a relative column tell nothing: they are those that it refers to, and which others would tell."""
+    place = next(name for name in _PLACES if name in rows.columns)
+    return f"{selection.column} compares a cell with itself ({place} {_listed(rows[place])}): needs another {place}"
+
+
+_PLACES = ("ranks", "worker_batch", "batch")
+"""Columns in which a row differs from that to which it is compared: the first that its table has."""
 
 
 def _listed(values: pd.Series[Any]) -> str:

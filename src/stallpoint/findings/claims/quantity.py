@@ -19,7 +19,7 @@ import pandas as pd
 
 from stallpoint.findings.claims.facts import Facts, column_of
 from stallpoint.findings.claims.language import Quantity, Selection
-from stallpoint.findings.claims.missing import no_rows, no_value, one_row
+from stallpoint.findings.claims.missing import no_other, no_rows, no_value, one_place
 from stallpoint.findings.claims.row_choice import chosen, is_end
 from stallpoint.models.base.statistics import Reals, estimate, generator, resampled
 
@@ -45,6 +45,8 @@ class Number:
     rows: pd.Index[Any] = field(default_factory=lambda: pd.RangeIndex(0))
     basis: str = ""
     missing: str = ""
+    to_itself: str = ""
+    """Why the number compares cells with themselves; empty where it compares some with others."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,11 @@ class _Side:
         known = rows[rows[selection.column].notna()]
         if known.empty:
             return Number(labels, missing=no_value(selection, rows))
+        to_itself = ""
+        if selection.relative:
+            others = known[~_to_itself(selection, known)]
+            to_itself = "" if len(others) else no_other(selection, known)
+            known = others if len(others) else known
         value, low, high = _estimate(selection, known, labels)
         return Number(
             labels,
@@ -115,7 +122,19 @@ class _Side:
             censored=_is_censored(selection, known),
             rows=known.index,
             basis=_basis(selection, known),
+            to_itself=to_itself,
         )
+
+    def end(self, column: str, labels: Mapping[str, Any]) -> Any:
+        """The largest or smallest value of a column, whichever is wanted, among the rows of one combination."""
+        rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
+        return column_of(chosen(rows, self._ends, self._evidence.facts), column, self._evidence.facts).iloc[0]
+
+
+def _to_itself(selection: Selection, rows: pd.DataFrame) -> pd.Series[bool]:
+    """Which rows of a relative column are those that it refers to: the ratio of a cell to itself is 1 for certain."""
+    names = (selection.column, f"{selection.column}_low", f"{selection.column}_high")
+    return (rows[[name for name in names if name in rows]] == 1).all(axis=1)
 
 
 def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) -> Number:
@@ -124,12 +143,13 @@ def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) 
     missing = next((number.missing for number in found if number.missing), "")
     if missing:
         return Number(labels, missing=missing)
+    if all(number.to_itself for number in found):
+        return Number(labels, missing=found[0].to_itself)
     if quantity.other is None:
         return found[0]
     first, second = found
-    same = (quantity.selection.table, quantity.selection.column) == (quantity.other.table, quantity.other.column)
-    if same and first.rows.equals(second.rows):
-        return Number(labels, missing=one_row(quantity.selection, quantity.other))
+    if alike := _alike(quantity, labels, sides, first.rows.equals(second.rows)):
+        return Number(labels, missing=one_place(alike))
     combine = ratio if quantity.relation == "over" else difference
     value, low, high = combine((first.value, first.low, first.high), (second.value, second.low, second.high))
     return Number(
@@ -140,6 +160,21 @@ def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) 
         rows=first.rows.append(second.rows),
         basis=" and ".join(sorted({*first.basis.split(" and "), *second.basis.split(" and ")} - {""})),
     )
+
+
+def _alike(quantity: Quantity, labels: Mapping[str, Any], sides: Sequence[_Side], same_rows: bool) -> list[str]:
+    """Columns in which the two sides should differ and do not, so that cells are compared with themselves.
+
+    All of them where the sides are the `same_rows`; else those whose largest and smallest values are one.
+    """
+    first, other = quantity.selection, quantity.other
+    if other is None or (first.table, first.column) != (other.table, other.column):
+        return []
+    differ = [column for column, wanted in other.where.items() if first.where.get(column) != wanted]
+    if same_rows:
+        return differ
+    ends = [column for column in differ if is_end(first.where.get(column)) and is_end(other.where[column])]
+    return [column for column in ends if sides[0].end(column, labels) == sides[1].end(column, labels)]
 
 
 def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any]) -> tuple[float, float, float]:
