@@ -110,6 +110,13 @@ def test_two_workers_read_cold_and_warm_in_all_orders(
         assert cold == warm
 
 
+@pytest.mark.parametrize("name", ["texts", "sounds"])
+def test_what_no_network_here_decodes_is_read_and_not_decoded(ranks: Ranks, tmp_path: Path, name: str) -> None:
+    found = visited(ranks, tmp_path, name=name)
+    assert len(found.reads) == 3 * 2 * 2
+    assert {row["operation"] for row in found.operations} == {"stat", "open"}
+
+
 @pytest.mark.parametrize("drop_caches", [False, True])
 def test_a_pass_says_where_its_bytes_came_from(ranks: Ranks, tmp_path: Path, drop_caches: bool) -> None:
     found = visited(ranks, tmp_path, name="files", drop_caches=drop_caches)

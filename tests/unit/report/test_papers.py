@@ -323,6 +323,34 @@ def test_the_trace_stands_beside_theirs_by_layer(material: Material) -> None:
     assert list(rows.index)[:4] == ["data", "conv1", "relu1", "pool1"]
 
 
+@pytest.mark.parametrize(("paper", "name"), EVERY)
+def test_no_exhibit_is_made_with_an_empty_column_of_ours(paper: str, name: str, material: Material) -> None:
+    """Also where no run that several workers made communicates: preset none alone."""
+    quiet = {
+        table: rows[rows["sync"] == "none"] if "sync" in rows and "recipe" not in rows else rows
+        for table, rows in material.tables.items()
+    }
+    never = material.tables["layer_times"].assign(sync="none", all_reduce_start=np.nan, all_reduce_end=np.nan)
+    for tables in (material.tables, quiet, {**material.tables, "layer_times": never}):
+        try:
+            made = of(PAPERS[paper], name).make(Material(tables, PUBLISHED))
+        except (Missing, NoData):
+            continue
+        if isinstance(made.content, Typeset) and not made.missing:
+            frame = made.content.frame
+            columns = [name for name in frame if str(name).startswith(("ours", "predicted_communication"))]
+            assert all((frame[column].fillna(0) != 0).any() for column in columns)
+
+
+def test_the_fewest_workers_of_table_v_communicate(material: Material) -> None:
+    predictions = material.tables["predictions"]
+    silent = predictions.assign(sync="none", predicted_communication=0.0, measured_communication=0.0)
+    both = {**material.tables, "predictions": pd.concat([predictions, silent])}
+    assert "none" not in set(table(of(SHI, "table-5").make(Material(both, PUBLISHED)))["sync"])
+    with pytest.raises(Missing, match="that communicate"):
+        of(SHI, "table-5").make(Material({**both, "predictions": silent}, PUBLISHED))
+
+
 def test_the_trace_of_a_run_that_nothing_predicts_is_the_same(material: Material) -> None:
     """As of imported runs alone; only the wait for data is told by the predictions."""
     tables = {**material.tables, "predictions": material.tables["predictions"].iloc[:0]}

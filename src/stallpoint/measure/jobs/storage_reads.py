@@ -204,18 +204,21 @@ class _Visit:
                 self._operations(operation, metadata, [(_timed(do, file), 0) for file in files])
 
     def _decode(self, indices: list[int]) -> None:
-        """Time the decoding of samples that were read before; none where they are too small for the usual input."""
-        decoding = decoder(self._stored, _takes(self._stored))
-        buffers = decoding.buffers(1)
+        """Time the decoding of samples that were read before; none where the usual input cannot be made of them, as of
+        texts and sounds, which networks of the user's own decode."""
         rows = []
-        for index in indices:
-            data = self._stored.read(index)
-            start = time.perf_counter()
-            try:
+        try:
+            decoding = decoder(self._stored, _takes(self._stored))
+            buffers = decoding.buffers(1)
+            for index in indices:
+                data = self._stored.read(index)
+                start = time.perf_counter()
                 decoding.decode(index, data, buffers, 0)
-            except InputError:
-                return
-            rows.append((time.perf_counter() - start, len(data)))
+                rows.append((time.perf_counter() - start, len(data)))
+        except Unreadable:
+            raise
+        except InputError:
+            return
         self._operations("decode", "warm", rows)
 
     def _checkpoint(self, size: int) -> None:

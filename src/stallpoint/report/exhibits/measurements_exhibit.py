@@ -10,7 +10,7 @@ from stallpoint.report.exhibits import Made, Material, Missing
 from stallpoint.report.exhibits.of_study import SHI_NETWORKS, lacking, rows
 from stallpoint.report.typeset import Typeset
 
-CELLS = "train cells on two workers or more"
+CELLS = "train cells on two workers or more that communicate"
 KEY = [column.name for column in SERIES]
 POINT = [*KEY, "nodes", "ranks"]
 NAMES = {
@@ -34,7 +34,8 @@ MEANING = (
 def table(material: Material) -> Made:
     """A row for each curve, at the fewest workers that communicate."""
     frame = rows(material, "predictions", SHI_NETWORKS, CELLS)
-    frame = frame[(frame["ranks"] > 1) & ~frame["extrapolated"].astype(bool)]
+    communicates = (frame["predicted_communication"] > 0) | (frame["measured_communication"] > 0)
+    frame = frame[(frame["ranks"] > 1) & ~frame["extrapolated"].astype(bool) & communicates]
     if frame.empty:
         raise Missing(f"no {CELLS} of {' or '.join(SHI_NETWORKS)}")
     first = frame.sort_values(POINT, kind="stable").drop_duplicates(KEY)
