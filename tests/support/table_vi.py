@@ -18,9 +18,9 @@ def table_vi() -> TracedIteration:
 
 
 def table_vi_cell(**changes: Any) -> ImportedTrainCell:
-    """The only cell of the study of Table VI that comes with stallpoint, with its entry changed."""
+    """The run of the study of Table VI that comes with stallpoint, with its entry changed."""
     study = yaml.safe_load((ROOT / "config/studies/shi-2018-table-vi.yaml").read_text())
     study["hardware"]["k80-2gpu"]["traces"][0] |= {"files": str(TABLE_VI), **changes}
-    (cell,) = expand(study, SCHEMA).cells.values()
+    cell, *_ = expand(study, SCHEMA).cells.values()
     assert isinstance(cell, ImportedTrainCell)
     return cell
