@@ -21,7 +21,7 @@ from stallpoint.records.parquet import read, read_frames, write
 from stallpoint.records.tables import ENVIRONMENTS, NETWORK_LAYERS, RUNS, TIDY_TABLES
 from stallpoint.study.collect import collect
 from stallpoint.study.kinds import cell_from_json
-from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.study import Study
 
 ALONE: dict[str, Any] = {"hardware": {}, "matrix": [], "storage": {}}
@@ -108,7 +108,7 @@ def test_a_papers_table_is_archived_and_modelled_beside(tmp_path: Path) -> None:
         Path(file).write_text((ROOT / file).read_text())
         paper = study_of(**{**ALONE, **config, "collectives": {}})
         for path, cell in paper.cells.items():
-            assert isinstance(cell, ImportedTrainCell)
+            assert isinstance(cell, ImportedTrainCell | ImportedCollectivesCell)
             import_cell(cell, Path("results", paper.name, "raw", path))
         for name in ("report.html", "conclusions.json", "conclusions.md"):
             Path("results", paper.name, name).write_text("")

@@ -171,7 +171,6 @@ COMPARED_WITH_ITSELF = {
     "large-batches-cost-accuracy": "needs two different batch",
     "large-effective-batches-converge-worse": "needs two different batch",
     "warm-up-keeps-accuracy": "needs two different batch",
-    "degenerate-products-are-slow": "needs two different worker_batch",
     "stopping-early-is-as-fast": "early_over_batch is not known",
 }
 """What claims lack where each curve has one point."""

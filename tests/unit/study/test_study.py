@@ -12,7 +12,7 @@ from stallpoint.errors import InputError
 from stallpoint.study.catalogue import REGISTRIES
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
-from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.study import Study, expand
 
@@ -432,7 +432,8 @@ def test_imported_runs_are_cells_and_the_same_axes_again_are_repeats() -> None:
     hardware = imported()
     hardware["old"]["traces"].append({**TRACE, "files": ["again0.txt", "again1.txt"]})
     expanded = expand({"study": "old", "hardware": hardware, "sgemm": {"batches": 1}, "collectives": {}}, SCHEMA)
-    first, second = expanded.cells.values()
+    runs = [cell for cell in expanded.cells.values() if isinstance(cell, ImportedTrainCell)]
+    first, second = (cell for cell in runs if cell.ranks > 1)
     assert (first.kind, first.ranks, first.repeat, second.repeat) == ("imported-train", 2, 1, 2)
     assert first.path == (
         "imported-train/network~own-network/hardware~old/nodes~2/workers_per_node~1/batch~32/storage~nfs/scaling~weak/sync~wfbp/"
@@ -442,6 +443,20 @@ def test_imported_runs_are_cells_and_the_same_axes_again_are_repeats() -> None:
     assert (first.worker_batch, first.global_batch, first.iterations) == (32, 64, 100)
     assert "imported-train" in expanded.plan()
     assert [cell_from_json(cell.to_json()) for cell in (first, second)] == [first, second]
+    sent = [cell.files for cell in expanded.cells.values() if isinstance(cell, ImportedCollectivesCell)]
+    computed = [cell.files for cell in runs if cell.isolated]
+    assert sent == [first.files, second.files]
+    assert computed == [["trace.txt"], ["again0.txt"], ["again1.txt"]]
+
+
+def test_what_a_run_computed_counts_where_no_smaller_one_computed_as_much() -> None:
+    hardware = imported()
+    hardware["old"]["traces"] += [
+        {**TRACE, "files": ["alone.txt"], "scaling": "compute"}, {**TRACE, "files": ["half.txt"], "batch": 16}
+    ]  # fmt: skip
+    cells = expand({"study": "old", "hardware": hardware}, SCHEMA).cells.values()
+    isolated = [cell.files for cell in cells if isinstance(cell, ImportedTrainCell) and cell.isolated]
+    assert isolated == [["half.txt"]]
 
 
 def test_imported_all_reduces_take_the_place_of_the_job() -> None:
