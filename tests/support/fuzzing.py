@@ -116,7 +116,7 @@ def _claims(file: Path) -> None:
 def _trace(file: Path) -> None:
     config = yaml.safe_load((archived.ROOT / "config/studies/shi-2018-table-vi.yaml").read_text())
     config["hardware"]["k80-2gpu"]["traces"][0] |= {"files": str(file)}
-    (cell,) = expand(config, archived.SCHEMA).cells.values()
+    cell, *_ = expand(config, archived.SCHEMA).cells.values()
     assert isinstance(cell, ImportedTrainCell)
     describe_traced(cell.network, [str(file)])
     import_cell(cell, Path("imported"))

@@ -97,7 +97,8 @@ def _beside(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _Beside]:
 
 def _of_trace(
     trace: Trace, rank: Rank | None, beside: _Beside | None,
-    link: other_worker_counts.Link | None, elsewhere: Sequence[other_worker_counts.Transfers], batch: int | None, threshold: float,
+    link: other_worker_counts.Link | None, elsewhere: Sequence[other_worker_counts.Transfers],
+    batch: int | None, threshold: float,
 ) -> dict[str, Any]:  # fmt: skip
     events, notes = trace.events, list(trace.notes)
     of_device = shares(events) if trace.computing else None
