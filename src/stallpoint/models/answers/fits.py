@@ -25,6 +25,7 @@ alone: how much of the slope the blocks are was not measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -87,6 +88,7 @@ class Memory:
         self._tried = {tuple(row[name] for name in (*BESIDE_BATCH, "memory")): row for row in largest}
         self._networks, self._presets, self._cuts = networks, presets, cuts or {}
         self._peak_memory, self._environments = peak_memory, environments
+        self._available = cache(self._least_available)
 
     def held_out(self, point: Point) -> MemoryUse:
         """By what one worker alone takes, whether the point was trained or not."""
@@ -113,7 +115,7 @@ class Memory:
         if base is not None:
             layers, cuts = self._networks.get(point.network), self._cuts.get(point.network)
             peak = _peak(base, point, self._presets[point.sync], layers, _split(layers, cuts))
-        available = self._available(point, memory)
+        available = self._available(point.hardware, point.place[1], memory)
         tried = self._tried.get((*self._training(point), memory), {})
         return MemoryUse(memory, peak, available, _verdict(point.worker_batch, tried, peak, available))
 
@@ -132,10 +134,10 @@ class Memory:
         known = next((self._alone[key] for key in keys if key in self._alone), None)
         return _Base(known, None, (1, 1)) if known else None
 
-    def _available(self, point: Point, memory: str) -> float:
+    def _least_available(self, hardware: str, workers: int, memory: str) -> float:
         """What a worker may use on this hardware, with as many workers on a node where any trained so."""
-        here = self._peak_memory[self._peak_memory["hardware"] == point.hardware]
-        alike = here[here["ranks"] // here["nodes"] == point.place[1]]
+        here = self._peak_memory[self._peak_memory["hardware"] == hardware]
+        alike = here[here["ranks"] // here["nodes"] == workers]
         cells = (alike if len(alike) else here)["cell"]
         return float(self._environments.loc[self._environments["cell"].isin(cells), AVAILABLE[memory]].min())
 

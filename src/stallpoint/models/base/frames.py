@@ -49,7 +49,6 @@ def of_types(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
     Whole numbers of which some are not known (a counter that a node does not have) are real ones.
     """
     types = {column.name: _TYPES[column.type] for column in table.columns if column.type in _TYPES}
-    lacking = {name for name in rows.columns if types.get(name) == "int64" and rows[name].isna().any()}
-    return rows.astype({
-        name: "float64" if name in lacking else types[name] for name in rows.columns if name in types
-    })  # fmt: skip
+    others = {name: types[name] for name, now in rows.dtypes.items() if name in types and now != types[name]}
+    lacking = {name for name, wanted in others.items() if wanted == "int64" and rows[name].isna().any()}
+    return rows.astype({name: "float64" if name in lacking else wanted for name, wanted in others.items()})

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
-import pandas as pd
 
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
@@ -37,7 +36,7 @@ class Predicted:
     backward_over_forward: Ensemble | None = None
     """How much more other ranks slow down the backward than the forward pass, beside which nothing is sent; None where
     nothing is sent beside the backward pass."""
-    layers: pd.DataFrame | None = None
+    layers: Mapping[str, object] | None = None
     """The columns of layer_predictions for each layer, without uncertainty."""
     staged: bool = False
     """Whether workers have a stage of a pipeline each, so that they wait for each other's."""

@@ -13,7 +13,6 @@ from itertools import product
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from stallpoint.models import taskgraph
 from stallpoint.models.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Measured, Point
@@ -568,11 +567,11 @@ def _layer_table(
     sent: Sequence[Sequence[int]],
     start: Ensemble,
     end: Ensemble,
-) -> pd.DataFrame:
+) -> dict[str, object]:
     """The columns of layer_predictions; the backward pass is `slowed`, messages go from `start` to `end`."""
     of_layer = {layer: message for message, members in enumerate(sent) for layer in members}
     places = range(len(layers.names))
-    return pd.DataFrame({
+    return {
         "layer_index": places,
         "layer": layers.names,
         "layer_type": layers.types,
@@ -583,7 +582,7 @@ def _layer_table(
             f"predicted_all_reduce_{side}": [at[0, of_layer[at_]] if at_ in of_layer else np.nan for at_ in places]
             for side, at in (("start", start), ("end", end))
         },
-    })  # fmt: skip
+    }
 
 
 def _latency_share(messages: Messages, seconds: Ensemble, late: Ensemble) -> Ensemble:

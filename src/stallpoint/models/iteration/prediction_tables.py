@@ -72,7 +72,7 @@ def _of_layers(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> Ite
     for predicted in curve.held_out.values():
         key = (*predicted.point.placeless, *predicted.point.place)
         if predicted.layers is not None and key in measured:
-            layers = predicted.layers.set_index("layer_index")
+            layers = pd.DataFrame(predicted.layers).set_index("layer_index")
             beside = measured[key].reindex(layers.index)
             table = pd.concat([layers, beside], axis=1).reset_index()
             yield table.assign(**predicted.point.labels())

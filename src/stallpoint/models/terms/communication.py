@@ -258,7 +258,7 @@ def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = 
     """
     calls = of_messages(collectives, "collectives")
     idle = _fits(calls, seed)
-    busy = {} if contention is None else _while_computing(contention, calls, idle, seed)
+    busy = {} if contention is None or contention.empty else _while_computing(contention, calls, idle, seed)
     return {scheme: replace(links, while_computing=busy.get(scheme)) for scheme, links in idle.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,12 +57,12 @@ class TrainingData:
         self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
         self._samples: dict[tuple[str, ...], Ensemble] = {}
         self._chosen: dict[tuple[str, str, bool, frozenset[str]], pd.DataFrame] = {}
-        self._passes: dict[tuple[str, str, int], list[tuple[int, _Pass]]] = {}
+        passes: dict[tuple[str, str, int], list[tuple[tuple[str, ...], pd.DataFrame]]] = {}
         for key, rows in groups(storage_reads, _CURVE):
-            storage, hardware, readers, order, _ = key
+            storage, hardware, readers, *_ = key
             if rows["ranks"].nunique() > 1:
-                found = _read(rows, key, seed)
-                self._passes.setdefault((hardware, storage, readers), []).append((_ORDERS.index(order), found))
+                passes.setdefault((hardware, storage, readers), []).append((key, rows))
+        self._passes = {at: [_read(rows, key, seed) for key, rows in _likest(of)] for at, of in passes.items()}
 
     def seconds(
         self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
@@ -85,8 +85,7 @@ class TrainingData:
     def together(self) -> Iterator[ReadTogether]:
         """Every storage that two numbers of workers read at once, in the order nearest to that of training."""
         for (hardware, storage, readers), passes in self._passes.items():
-            _, chosen = min(passes, key=lambda entry: entry[0])
-            yield ReadTogether(hardware, storage, readers, chosen.visits, chosen.slowdown)
+            yield ReadTogether(hardware, storage, readers, passes[0].visits, passes[0].slowdown)
 
     def beside_gradients(
         self, measured: Measured, alone: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
@@ -135,8 +134,7 @@ class TrainingData:
         passes = self._passes.get((hardware, storage, readers)) or self._passes.get((hardware, storage, 1), [])
         if not passes or place == (1, 1):
             return np.array(1.0)
-        _, chosen = min(passes, key=lambda entry: (entry[0], _distance(entry[1].alone, read)))
-        return chosen.slowdown(place)
+        return min(passes, key=lambda one: _distance(one.alone, read)).slowdown(place)
 
 
 @dataclass(frozen=True)
@@ -186,6 +184,12 @@ def _growth(curve: BatchCurve, count: int) -> Ensemble:
     """Seconds at `count` over those at 1."""
     one = curve(1)[:, 0]
     return np.divide(curve(count)[:, 0], one, out=np.ones_like(one), where=one > 0)
+
+
+def _likest(passes: Sequence[tuple[tuple[str, ...], pd.DataFrame]]) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
+    """Those of `passes`, by `_CURVE`, whose order is nearest to that of training."""
+    orders = [_ORDERS.index(key[_CURVE.index("order")]) for key, _ in passes]
+    return [one for one, order in zip(passes, orders, strict=True) if order == min(orders)]
 
 
 def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _Pass:

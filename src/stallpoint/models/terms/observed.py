@@ -73,38 +73,62 @@ class Sending:
 
 def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
     """Reduce the rows of a cell, warm-up left out; nothing where nothing was sent."""
-    of_steps = layers[layers["rank"] == 0].pivot(index="iteration", columns="layer_index", values="message")
-    sent_in = {step: tuple(messages) for step, messages in zip(of_steps.index, of_steps.to_numpy(), strict=True)}
+    sent_in = _sent_in(layers[layers["rank"] == 0])
     ((commonest, _),) = Counter(sent_in.values()).most_common(1)
     if max(commonest) < 0:
         return None
     chosen = [step for step, messages in sent_in.items() if messages == commonest]
     iterations, layers = (frame[frame["iteration"].isin(chosen)] for frame in (iterations, layers))
-    own = iterations[list(OWN)].sum(axis=1)
-    begin = iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1)
-    times = iterations.assign(own=own, begin=begin, ended=begin + iterations["backward"])
-    sent = _messages(layers, times)
-    # The iteration alone tells steps of one cell apart; grouping by all of `_STEP` takes several times as long.
-    means = times.groupby("iteration")[[*PHASES, "iteration_time", "own"]].mean()
-    values = means[["forward", "backward", "update"]].assign(waiting=means["data_wait"])
-    under_way = sent.groupby(["iteration", "rank"])["beside"].sum().groupby("iteration").mean()
-    values["under_way"] = under_way.reindex(values.index).fillna(0.0)
+    steps, ranks = np.unique(iterations["iteration"]), np.unique(iterations["rank"])
+    at = np.searchsorted(steps, iterations["iteration"]), np.searchsorted(ranks, iterations["rank"])
+
+    def of_ranks(rows: pd.Series[float]) -> Reals:
+        """A value for each row of `iterations`, [steps, ranks]; not a number where a rank has no row."""
+        found = np.full((len(steps), len(ranks)), np.nan)
+        found[at] = rows
+        return found
+
+    parts = {name: of_ranks(iterations[name]) for name in PHASES}
+    own = of_ranks(iterations[list(OWN)].sum(axis=1))
+    begin = of_ranks(iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1))
+    layers = layers[layers["iteration"].isin(steps) & layers["rank"].isin(ranks)]
+    start, end = _spans(layers, "all_reduce", steps, ranks)
+    until = np.minimum(end, (begin + parts["backward"])[..., None])
+    beside = np.maximum(until - np.maximum(start, begin[..., None]), 0.0)
+    sent = np.isfinite(end).any(axis=-1)
     # As in `measured.over_ranks`: the rank that arrives last waits for nobody.
-    exposed = times.groupby("iteration")["exposed_communication"].min()
-    parts = sum(exposed if name == "exposed_communication" else means[name] for name in PHASES)
-    values["straggling"] = np.maximum(means["iteration_time"] - parts, 0.0)
-    wide = _on_last(sent, ["seconds", "beside"]).reindex(values.index).fillna(0.0)
-    gathers = _on_last(_gathers(layers), ["seconds"]).reindex(values.index).fillna(0.0)
-    mean = means["own"].reindex(times["iteration"]).to_numpy()
-    labels = iterations[_STEP].drop_duplicates("iteration")
+    means = {name: _mean(of) for name, of in parts.items()}
+    means["exposed_communication"] = np.fmin.reduce(parts["exposed_communication"], axis=1)
+    values = {
+        **{name: means[name] for name in ("forward", "backward", "update")},
+        "waiting": means["data_wait"],
+        "under_way": np.nan_to_num(_mean(np.where(sent, np.nansum(beside, axis=-1), np.nan))),
+        "straggling": np.maximum(_mean(of_ranks(iterations["iteration_time"])) - sum(means.values()), 0.0),
+    }
+    mean = _mean(own)
+    labels = iterations[_STEP].drop_duplicates("iteration").sort_values("iteration", ignore_index=True)
     return Sending(
         by_layer=tuple(int(message) for message in commonest),
-        steps=labels.merge(values.reset_index(), on="iteration", how="right"),
-        messages=wide.to_numpy(),
-        gathers=gathers.to_numpy(),
-        leads=((times["own"] - mean) / mean).to_numpy(),
-        ranks=int(iterations["rank"].nunique()),
+        steps=labels.assign(**values),
+        messages=np.hstack(_on_last(end - start, end - start, beside)),
+        gathers=_gathers(layers, steps, ranks),
+        leads=((own - mean[:, None]) / mean[:, None])[at],
+        ranks=len(ranks),
     )
+
+
+def _sent_in(layers: pd.DataFrame) -> dict[int, tuple[int, ...]]:
+    """The message of each layer, by iteration; rows of one rank."""
+    of_steps = layers.pivot(index="iteration", columns="layer_index", values="message")
+    return {step: tuple(messages) for step, messages in zip(of_steps.index, of_steps.to_numpy(), strict=True)}
+
+
+def _mean(of_ranks: Reals) -> Reals:
+    """Mean over the ranks that have a value, [steps]; not a number where none has one."""
+    known = ~np.isnan(of_ranks)
+    total: Reals = np.where(known, of_ranks, 0.0).sum(axis=1)
+    mean: Reals = np.divide(total, known.sum(axis=1), out=np.full_like(total, np.nan), where=known.any(axis=1))
+    return mean
 
 
 def by_messages(cells: Iterable[Sending]) -> Iterator[list[Sending]]:
@@ -133,29 +157,28 @@ def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatte
     )
 
 
-def _on_last(sent: pd.DataFrame, values: list[str]) -> pd.DataFrame:
-    """`values` of each message, on the rank that arrives last and waits for nobody: a row for each iteration."""
-    last = sent.groupby(["iteration", "rank"])["seconds"].sum().groupby("iteration").idxmin()
-    of_last = sent.set_index(["iteration", "rank"]).loc[list(last)].reset_index()
-    return of_last.pivot(index="iteration", columns="message", values=values)
-
-
-def _gathers(layers: pd.DataFrame) -> pd.DataFrame:
-    """One row for each all-gather ahead of the forward pass of each rank and iteration: how long it took."""
-    return _spans(layers[layers["gather_end"].notna()], "gather")
-
-
-def _messages(layers: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
-    """One row for each message of each rank and iteration: how long it took, and how long beside the backward pass."""
-    sent = _spans(layers, "all_reduce").merge(times[["iteration", "rank", "begin", "ended"]], on=["iteration", "rank"])
-    both = np.minimum(sent["end"], sent["ended"]) - np.maximum(sent["start"], sent["begin"])
-    return sent.assign(beside=np.maximum(both, 0.0))
-
-
-def _spans(layers: pd.DataFrame, what: str) -> pd.DataFrame:
-    """When the operation ``what`` of each message began and ended on each rank in each iteration, and its seconds."""
+def _spans(layers: pd.DataFrame, what: str, steps: Reals, ranks: Reals) -> tuple[Reals, Reals]:
+    """When the operation ``what`` of each message began and ended, [steps, ranks, messages]; not a number where there
+    is none."""
     rows = layers[layers["message"] >= 0]
-    spans = rows.groupby(["iteration", "rank", "message"], as_index=False).agg(
-        start=(f"{what}_start", "min"), end=(f"{what}_end", "max")
-    )
-    return spans.assign(seconds=spans["end"] - spans["start"])
+    messages = np.unique(rows["message"])
+    keys = zip(("iteration", "rank", "message"), (steps, ranks, messages), strict=True)
+    place = tuple(np.searchsorted(known, rows[name]) for name, known in keys)
+    begin, end = (np.full((len(steps), len(ranks), len(messages)), np.nan) for _ in range(2))
+    np.fmin.at(begin, place, rows[f"{what}_start"].to_numpy(dtype=np.float64))
+    np.fmax.at(end, place, rows[f"{what}_end"].to_numpy(dtype=np.float64))
+    return begin, end
+
+
+def _on_last(seconds: Reals, *values: Reals) -> list[Reals]:
+    """`values` [steps, ranks, messages] on the rank that arrives last and waits for nobody: that whose messages take
+    the fewest `seconds`. [steps, messages]; 0 where it has none."""
+    whole = np.where(np.isfinite(seconds).any(axis=-1), np.nansum(seconds, axis=-1), np.inf)
+    last = whole.argmin(axis=1)[:, None, None]
+    return [np.nan_to_num(np.take_along_axis(of, last, axis=1)[:, 0]) for of in values]
+
+
+def _gathers(layers: pd.DataFrame, steps: Reals, ranks: Reals) -> Reals:
+    """All-gathers ahead of the forward pass, [steps, messages], on the rank that arrives last."""
+    begin, end = _spans(layers[layers["gather_end"].notna()], "gather", steps, ranks)
+    return _on_last(end - begin, end - begin)[0]

@@ -65,8 +65,8 @@ class PiecewiseLine:
 
 def portions(starts: Reals, sizes: Reals) -> Reals:
     """Bytes of each of `sizes` [...] that fall into each piece, [..., pieces]."""
-    ends = np.append(starts[1:], np.inf)
-    return np.asarray(np.clip(sizes[..., None], starts, ends) - starts)
+    ends = np.array([*starts[1:], np.inf])
+    return np.asarray(np.minimum(np.maximum(sizes[..., None], starts), ends) - starts)
 
 
 def fit(samples: Samples) -> PiecewiseLine:
@@ -146,7 +146,7 @@ def typical(samples: Samples) -> Samples:
 
 def _misfit(samples: Samples, starts: Reals) -> float:
     """Root of the sum of squared relative errors."""
-    return _non_negative(*_relative(samples, starts, 0))[1]
+    return _non_negative(*_relative(_design(samples, starts), samples.seconds[0]))[1]
 
 
 def _non_negative(design: Reals, observed: Reals) -> tuple[Reals, float]:
@@ -165,10 +165,9 @@ def _design(samples: Samples, starts: Reals) -> Reals:
     return np.column_stack([samples.latency, samples.bandwidth[:, None] * portions(starts, samples.sizes)])
 
 
-def _relative(samples: Samples, starts: Reals, replicate: int) -> tuple[Reals, Reals]:
-    """Design and right-hand side of the fit in relative errors."""
-    seconds = samples.seconds[replicate]
-    return _design(samples, starts) / seconds[:, None], np.ones(len(seconds))
+def _relative(design: Reals, seconds: Reals) -> tuple[Reals, Reals]:
+    """Design and right-hand side of the fit in relative errors, of one replicate's `seconds`."""
+    return design / seconds[:, None], np.ones(len(seconds))
 
 
 def curve(samples: Samples, starts: Reals) -> PiecewiseLine:
@@ -185,6 +184,5 @@ def curve(samples: Samples, starts: Reals) -> PiecewiseLine:
     elif len(starts) == 1:
         found = non_negative_fit(design / samples.seconds[..., None], np.ones_like(samples.seconds))
     else:
-        replicates = range(len(samples.seconds))
-        found = np.array([_non_negative(*_relative(samples, starts, replicate))[0] for replicate in replicates])
+        found = np.array([_non_negative(*_relative(design, seconds))[0] for seconds in samples.seconds])
     return PiecewiseLine(starts, found[:, 0], found[:, 1:])
