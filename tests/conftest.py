@@ -4,9 +4,11 @@ import signal
 
 from hypothesis import settings
 
-# How long an example takes depends on what else the machine does.
-settings.register_profile("stallpoint", deadline=None)
-settings.load_profile("stallpoint")
+# How long an example takes depends on what else the machine does. By day a run is the same each time; the night looks
+# for more (`lanes.py` gives pytest the option).
+settings.register_profile("day", deadline=None, max_examples=20, derandomize=True)
+settings.register_profile("night", deadline=None, max_examples=150)
+settings.load_profile("day")
 
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts; tests may run there.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

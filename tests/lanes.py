@@ -43,10 +43,11 @@ class Lane:
     def command(self, workers: int, night: bool) -> list[str]:
         """Return the command line: `workers` at a time where the lane may share, nightly repetitions if `night`."""
         chosen = " and ".join(part for part in (self.marker, "" if night else "not night") if part)
+        examples = ["--hypothesis-profile=night"] if night else []
         shared = ["--numprocesses", str(workers)] if "--dist" in self.options else []
         output = ["-o", "junit_family=xunit1", f"--junitxml={RESULTS / self.name}.xml"]
         marked = ["-m", chosen] if chosen else []
-        return [sys.executable, "-m", "pytest", *self.options, *marked, *shared, *output]
+        return [sys.executable, "-m", "pytest", *self.options, *marked, *examples, *shared, *output]
 
 
 QUEUES = (

@@ -49,7 +49,10 @@ NOTHING: Conclusions = {
 
 def study() -> Tables:
     """Tidy and model tables of a study on ``cpu``, and the same once more as if it had run on ``gpu``."""
-    tidy = synthetic.study(networks=("alexnet", "googlenet"), syncs=("wfbp",), prefetches=(0,), repeats=1)
+    tidy = synthetic.study(
+        networks=("alexnet", "googlenet"), syncs=("wfbp",), prefetches=(0,), compute_batches=(64, 16, 4), repeats=1,
+        iterations=3,
+    )  # fmt: skip
     fitted = fitting.fit(tidy, nodes=[8], scenarios=scenarios([{"bandwidth": 10}]))
     tables = {
         **tidy,

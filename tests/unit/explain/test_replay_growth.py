@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from planted_traces import Planted
 
@@ -60,7 +60,6 @@ def by_every_path(graph: Graph, seconds: dict[int, float]) -> float:
     return float(_cycle_time(matrix[..., None])[0])
 
 
-@settings(max_examples=150, deadline=None)
 @given(graph_of_tasks(), st.data())
 def test_a_graph_that_is_summed_up_takes_as_long_as_every_path_of_it(
     drawn: tuple[Graph, list[bool]], data: st.DataObject

@@ -41,7 +41,7 @@ def late_by(*delays: float, **how: Any) -> list[Planted]:
     ]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     delays=st.lists(st.integers(1, 40), min_size=1, max_size=3),
     skews=st.lists(st.floats(-50, 50), min_size=4, max_size=4),

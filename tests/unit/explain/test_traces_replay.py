@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from all_reduce_samples import nccl_tests
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from planted_traces import ALPHA, BETA, Planted
 
@@ -35,7 +35,6 @@ sizes = st.lists(st.integers(1_000, 100_000_000), min_size=1, max_size=6).map(tu
 milliseconds = st.integers(0, 20).map(lambda number: number / 1e3)
 
 
-@settings(max_examples=25)
 @example(messages=(53287131, 1000, 1000, 1000, 1000), loading=0.0, backward=0.012, workers=8)
 @given(sizes, milliseconds, st.integers(1, 30).map(lambda number: number / 1e3), st.sampled_from([2, 3, 8]))
 def test_an_iteration_is_given_back(

@@ -296,7 +296,13 @@ def test_one_node_count_is_no_curve() -> None:
     assert "No prediction could be compared" in text
 
 
-@pytest.mark.parametrize("column", ["data_wait", "update", "exposed_communication", "forward"])
+@pytest.mark.parametrize(
+    "column",
+    [
+        "forward",
+        *(pytest.param(one, marks=pytest.mark.night) for one in ("data_wait", "update", "exposed_communication")),
+    ],
+)
 def test_a_part_that_was_not_timed_is_not_known(column: str) -> None:
     records = study(**SMALL)
     records["iterations"][column] = float("nan")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trace_samples as samples
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from planted_traces import Planted
 
@@ -133,7 +133,6 @@ def test_a_graph_with_a_circle_is_refused(tmp_path: Path) -> None:
         read(trace.write(tmp_path / "circle.et"))
 
 
-@settings(max_examples=40, deadline=None)
 @given(format=st.sampled_from([*WRITERS]), data=st.data())
 def test_what_is_cut_off_is_read_in_part_or_refused_in_words(
     format: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

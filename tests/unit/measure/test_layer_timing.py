@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -271,7 +271,6 @@ def test_parameters_with_several_gradients_in_one_pass_are_named() -> None:
 CALLS = ("a", "b", "nothing", "function", "residual", "checkpoint")
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(CALLS), max_size=12))
 def test_in_any_order_of_calls_each_layer_gets_the_work_it_did(order: list[str]) -> None:
     def how(it: Calls, values: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
@@ -11,7 +11,6 @@ from stallpoint.models.fitting import fit
 OPTIONS = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
 
 
-@settings(deadline=None)
 @given(st.floats(0, 1), st.floats(0.001, 1000))
 def test_the_serial_fraction_of_exact_times_is_found(serial: float, single: float) -> None:
     n = np.array([1, 2, 4, 16])
@@ -35,7 +34,6 @@ def test_known_stalling_points() -> None:
     assert speedup_limit(np.array(0.1)) == pytest.approx(10)
 
 
-@settings(deadline=None)
 @given(st.floats(0.001, 0.4), st.floats(0.02, 0.5))
 def test_doubling_at_the_stalling_point_gains_the_threshold(serial: float, threshold: float) -> None:
     def speedup(nodes: float) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from visiting_cells import train
 
@@ -69,7 +69,6 @@ def test_staging_pays_after_what_it_took_over_what_an_epoch_saves() -> None:
     assert found["epochs_low"] < found["epochs"] < found["epochs_high"]
 
 
-@settings(max_examples=20, deadline=None)
 @given(shared=st.floats(0.01, 10), staged=st.floats(0.01, 10))
 def test_it_never_pays_where_the_copy_is_read_slower(shared: float, staged: float) -> None:
     found = row(max(shared, staged) + 0.001, min(shared, staged))

@@ -194,7 +194,7 @@ def planted(law: BySize, n: int, sizes: np.ndarray) -> np.ndarray:
     return 20e-6 * latency + 1e-9 * bandwidth * sizes
 
 
-@pytest.mark.parametrize("nodes", [(2, 4), (2, 4, 8)])
+@pytest.mark.parametrize("nodes", [pytest.param((2, 4), marks=pytest.mark.night), (2, 4, 8)])
 @pytest.mark.parametrize("law", [BySize(("ring",)), SWITCHED, BySize(("binary-tree",))], ids=lambda law: law.laws[-1])
 def test_the_law_of_a_library_is_found_for_each_size(law: BySize, nodes: Sequence[int]) -> None:
     sizes = SIZES.astype(float)

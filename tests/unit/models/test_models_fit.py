@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from stallpoint.models.base.frames import Tables
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.terms.trainings import COLUMNS
 from stallpoint.records import parquet
-from stallpoint.records.tables import MODEL_TABLES, TABLES
+from stallpoint.records.tables import MODEL_TABLES, TIDY_TABLES
 
 NODES = [1, 2, 4, 8]
 
@@ -26,9 +27,15 @@ def fit(tables: dict[str, pd.DataFrame], **options: Any) -> dict[str, pd.DataFra
     return fitting.fit(tables, scenarios=scenarios([{"bandwidth": 10}]), **options)
 
 
+SMALL: dict[str, Any] = {
+    "storages": ("local",), "prefetches": (0,), "compute_batches": (64, 16, 4), "repeats": 1, "iterations": 3,
+}  # fmt: skip
+"""A study that has something for every table."""
+
+
 @pytest.fixture(scope="module")
 def tables() -> dict[str, pd.DataFrame]:
-    return study(nodes=(1, 2, 4), repeats=1, prefetches=(0,))
+    return study(**SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -70,32 +77,28 @@ def test_a_seed_is_of_intervals_alone(tables: dict[str, pd.DataFrame], fitted: d
     assert np.array_equal(fitted["communication"]["alpha"], other["alpha"])
 
 
-def test_the_same_records_give_the_same_numbers_read_from_files_too(
-    tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame], tmp_path: Path
-) -> None:
-    read = {}
-    for name, table in tables.items():
-        parquet.write(TABLES[name], table, tmp_path / name)
-        read[name] = parquet.read(TABLES[name], tmp_path / name).to_pandas()
-        read[name] = read[name].astype({c: "category" for c in ("network", "storage", "layer") if c in table})
-    for name, table in fit(read, nodes=NODES).items():
-        pd.testing.assert_frame_equal(table, fitted[name])
-
-
-def test_tables_read_a_few_cells_at_a_time_give_the_same_numbers(
+def test_the_same_records_give_the_same_numbers_read_from_files_a_few_cells_at_a_time(
     tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "AT_ONCE", 500)
+    monkeypatch.setattr(parquet, "AT_ONCE", 100)
     cells = list(tables["runs"]["cell"])
-    for table in COLUMNS:
-        rows = tables[table.name].sort_values("cell", key=lambda cell: cell.map(cells.index), kind="stable")
-        parquet.write(table, pa.Table.from_pandas(rows, table.schema, preserve_index=False), tmp_path / table.name)
-    others = {name: rows for name, rows in tables.items() if TABLES[name] not in COLUMNS}
-    files = {table.name: tmp_path / table.name for table in COLUMNS}
-    parts = list(parquet.cells_at_once(COLUMNS, files, cells))
+    files = {table.name: tmp_path / table.name for table in TIDY_TABLES}
+    for table in TIDY_TABLES:
+        rows = tables[table.name]
+        if table in COLUMNS:
+            rows = rows.sort_values("cell", key=lambda cell: cell.map(cells.index), kind="stable")
+        parquet.write(table, pa.Table.from_pandas(rows, table.schema, preserve_index=False), files[table.name])
+    others = parquet.read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)
+    parts = [as_categories(part) for part in parquet.cells_at_once(COLUMNS, files, cells)]
     assert len(parts) > 4
-    for name, table in fit(others, parts=parts, nodes=NODES).items():
+    for name, table in fit(as_categories(others), parts=parts, nodes=NODES).items():
         pd.testing.assert_frame_equal(table, fitted[name])
+
+
+def as_categories(frames: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The frames with some of their names in another type."""
+    named = ("network", "storage", "layer")
+    return {key: rows.astype({name: "category" for name in named if name in rows}) for key, rows in frames.items()}
 
 
 OF_TRAINING = {
@@ -141,7 +144,7 @@ def test_a_missing_kind_of_record_leaves_the_other_tables(tables: dict[str, pd.D
 
 
 def test_nothing_measured_gives_empty_tables() -> None:
-    nothing = {name: pd.DataFrame(columns=list(table)) for name, table in study(nodes=(1,), repeats=1).items()}
+    nothing = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in TIDY_TABLES}
     fitted = fit(nothing, nodes=NODES)
     for table in MODEL_TABLES:
         assert fitted[table.name].empty
@@ -181,7 +184,7 @@ def test_node_counts_of_the_caller_are_predicted(tables: dict[str, pd.DataFrame]
 
 
 def test_gradients_slow_down_beside_data_that_comes_over_their_link() -> None:
-    tables = study(nodes=(1, 2), repeats=1)
+    tables = study(nodes=(1, 2), repeats=1, iterations=3, syncs=("wfbp",))
     own, together = (
         fit(tables, nodes=NODES, shared_links=links)["predictions"].query("nodes > 1 and scaling == 'strong'")
         for links in ([], ["shared"])
@@ -194,7 +197,7 @@ def test_gradients_slow_down_beside_data_that_comes_over_their_link() -> None:
 
 
 def test_workers_alone_validate_nothing() -> None:
-    alone = study(nodes=(1,), repeats=1)
+    alone = study(**SMALL | {"nodes": (1,)})
     for name in ("iterations", "layers"):
         alone[name] = alone[name][alone[name]["scaling"] == "compute"]
     fitted = fit(alone, nodes=NODES)
@@ -203,7 +206,7 @@ def test_workers_alone_validate_nothing() -> None:
 
 
 def test_pieces_reach_the_table() -> None:
-    tables = study(nodes=(1, 2), repeats=1)
+    tables = study(**SMALL | {"nodes": (1, 2)})
     rows = tables["collectives"]
     sizes = rows["message_bytes"].iloc[0] * 2 ** np.arange(14)
     one = rows[rows["message_bytes"] == rows["message_bytes"].iloc[0]]

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models.base.statistics import REPLICATES
@@ -39,7 +39,6 @@ def test_messages_that_outgrow_the_cache_get_a_piece_of_their_own(noise: float) 
     assert pieces.residual(curve, measured) < max(1e-6, 2 * noise)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(1e-6, 1.0), min_size=6, max_size=9))
 def test_never_negative_never_falling_and_without_jumps(seconds: list[float]) -> None:
     drawn = samples(np.array(seconds))

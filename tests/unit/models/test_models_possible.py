@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import study
 
@@ -21,7 +21,6 @@ def ensemble(seconds: list[float], deviations: list[float]) -> np.ndarray:
     return np.array(seconds) * np.exp(logs)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=5, max_size=5), st.lists(st.floats(0.001, 0.3), min_size=5, max_size=5))
 def test_what_is_corrected_is_possible_and_what_is_possible_stays(seconds: list[float], noise: list[float]) -> None:
     times = ensemble(seconds, noise)

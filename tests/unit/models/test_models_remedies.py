@@ -47,11 +47,10 @@ def test_the_first_remedy_of_a_planted_problem_is_the_right_one(name: str) -> No
 def table() -> pd.DataFrame:
     """Of a cluster that has several workers on a node, a slow shared storage and noise."""
     truth = Truth(noise=0.1, contention=3.0, inside=(5e-6, 1e-10), read=2e-3)
-    records = study(
-        truth, places=[(1, 1), (1, 2), (1, 4), (2, 4)], storages=("shared", "local"), syncs=("wfbp", "horovod"),
-        prefetches=(0, 2), repeats=1,
-    )  # fmt: skip
-    return fit(records, nodes=[1, 2, 4])["remedies"]
+    options: dict[str, Any] = {"places": [(1, 1), (1, 2), (1, 4), (2, 4)], "repeats": 1}
+    several = study(truth, storages=("shared", "local"), syncs=("wfbp",), prefetches=(0, 2), **options)
+    fused = study(truth, storages=("shared",), syncs=("horovod",), prefetches=(0,), **options)
+    return pd.concat([fit(records, nodes=[1, 2, 4])["remedies"] for records in (several, fused)], ignore_index=True)
 
 
 def test_verdicts_follow_intervals_and_rank_remedies(table: pd.DataFrame) -> None:

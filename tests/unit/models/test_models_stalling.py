@@ -48,7 +48,7 @@ def row(seconds: list[float], *, threshold: float = 0.1, efficiency: float = 0.5
     return found
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(times, st.floats(0.01, 0.98), st.floats(0.01, 0.98))
 def test_stalling_comes_no_later_when_more_is_asked_for(seconds: list[float], one: float, other: float) -> None:
     low, high = sorted([one, other])
@@ -56,7 +56,7 @@ def test_stalling_comes_no_later_when_more_is_asked_for(seconds: list[float], on
     assert row(seconds, efficiency=high)["worthwhile_ranks"] <= row(seconds, efficiency=low)["worthwhile_ranks"]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(times, st.sampled_from([2.0**power for power in (-20, -3, 1, 10)]))
 def test_the_unit_of_time_does_not_matter(seconds: list[float], factor: float) -> None:
     before, after = row(seconds), row(seconds, factor=factor)

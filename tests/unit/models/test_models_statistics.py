@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import nnls
@@ -129,7 +129,6 @@ def test_estimate_holds_its_value_and_tells_infinite_from_unknown() -> None:
     assert columns("x", np.array([2.0, 2.0])) == {"x": 2.0, "x_low": 2.0, "x_high": 2.0}
 
 
-@settings(deadline=None)
 @given(
     arrays(float, 6, elements=st.floats(0.1, 100), unique=True),
     arrays(float, 6, elements=st.floats(0.01, 100)),
@@ -142,7 +141,6 @@ def test_fit_is_the_non_negative_least_squares_solution(x: Reals, y: Reals) -> N
     assert np.linalg.norm((design @ found - y) / np.sqrt(y)) == pytest.approx(distance, abs=1e-6)
 
 
-@settings(deadline=None)
 @given(
     arrays(float, 6, elements=st.floats(0.1, 100), unique=True),
     arrays(float, 6, elements=st.floats(-100, 100)),
@@ -154,7 +152,6 @@ def test_what_is_fitted_may_be_negative(x: Reals, y: Reals) -> None:
     assert np.linalg.norm(design @ found - y) == pytest.approx(nnls(design, y)[1], abs=1e-6)
 
 
-@settings(deadline=None)
 @given(
     arrays(float, 6, elements=st.floats(0.1, 100), unique=True),
     arrays(float, 6, elements=st.floats(0.01, 100)),

@@ -131,7 +131,6 @@ def test_what_fell_beyond_the_fast_links_is_not_expected_to_fall_again() -> None
 
 
 @given(efficiencies, st.floats(-5, 5))
-@settings(deadline=None, max_examples=30)
 def test_the_rate_of_a_lone_worker_is_integrated_out(values: list[float], shift: float) -> None:
     series = Series.of(table(list(range(1, 8)), np.arange(1, 8) * np.array(values)))
     likelihood = Likelihood.of(series, across_nodes=False)
@@ -208,7 +207,7 @@ def test_a_law_that_others_cannot_imitate_is_chosen(name: str) -> None:
 # --- properties of predictions --------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(counts, efficiencies, st.floats(1e-6, 1e9))
 def test_rates_in_another_unit_give_predictions_in_that_unit(
     workers: list[int], values: list[float], factor: float
@@ -221,7 +220,7 @@ def test_rates_in_another_unit_give_predictions_in_that_unit(
     assert there["law"].tolist() == here["law"].tolist()
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(counts, efficiencies)
 def test_the_order_of_rows_does_not_matter(workers: list[int], values: list[float]) -> None:
     rates = table(workers, np.array(workers) * values[: len(workers)])
@@ -229,7 +228,6 @@ def test_the_order_of_rows_does_not_matter(workers: list[int], values: list[floa
     pd.testing.assert_frame_equal(extrapolate(rates, 0.5), extrapolate(shuffled, 0.5))
 
 
-@settings(deadline=None, max_examples=20)
 @given(counts, efficiencies)
 def test_predictions_are_positive_and_inside_their_intervals(workers: list[int], values: list[float]) -> None:
     workers = sorted(workers)

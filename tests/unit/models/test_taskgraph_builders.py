@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from drawing import timeline
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
@@ -112,7 +112,6 @@ def test_figure_1_with_the_copy_ahead() -> None:
     assert found.start["forward 1 of 1 on 0"] == found.end["update of 0"] == 16
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(PRESETS)), st.booleans(), st.lists(st.integers(0, 40 * 2**20), min_size=1, max_size=8))
 def test_every_preset_is_a_job(name: str, prefetch: bool, gradient_bytes: list[int]) -> None:
     preset = PRESETS[name].preset
@@ -141,7 +140,6 @@ def test_fused_layers_wait_for_each_other() -> None:
 factors = st.lists(st.floats(1.0, 3.0), min_size=2, max_size=5)
 
 
-@settings(deadline=None)
 @given(factors, st.sampled_from(["naive", "wfbp"]))
 def test_all_wait_for_the_slowest_of_unequal_workers(slower: list[float], name: str) -> None:
     def costs(factor: float) -> Costs:

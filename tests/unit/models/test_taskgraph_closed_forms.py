@@ -2,7 +2,7 @@
 
 import closed_forms
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models.taskgraph import Costs, Message, equation, iteration_tasks, schedule
@@ -57,7 +57,6 @@ def test_exposed_communication_of_figure_1() -> None:
     assert (start.tolist(), end.tolist()) == ([9, 11], [11, 14])
 
 
-@settings(deadline=None)
 @given(costs)
 def test_schedule_agrees_with_equations_1_and_2(c: Drawn) -> None:
     t_f, t_b = c.t_f_and_t_b
@@ -67,7 +66,6 @@ def test_schedule_agrees_with_equations_1_and_2(c: Drawn) -> None:
     assert c.simulated("naive", prefetch=False, workers=1, alone=True) == pytest.approx(one)
 
 
-@settings(deadline=None)
 @given(costs)
 def test_schedule_agrees_with_equation_3(c: Drawn) -> None:
     t_f, t_b = c.t_f_and_t_b
@@ -80,7 +78,6 @@ def test_schedule_agrees_with_equation_3(c: Drawn) -> None:
     )
 
 
-@settings(deadline=None)
 @given(costs)
 def test_schedule_agrees_with_equations_4_and_5(c: Drawn) -> None:
     t_f, t_b = c.t_f_and_t_b
@@ -90,7 +87,6 @@ def test_schedule_agrees_with_equations_4_and_5(c: Drawn) -> None:
     assert by_start == pytest.approx(closed_forms.wfbp_seconds(c.t_io, c.t_h2d, t_f, t_b, c.exposed, c.t_u))
 
 
-@settings(deadline=None)
 @given(costs)
 def test_schedule_agrees_with_equation_6(c: Drawn) -> None:
     single = c.simulated("caffe-mpi", prefetch=True, workers=1, alone=True)
@@ -100,7 +96,6 @@ def test_schedule_agrees_with_equation_6(c: Drawn) -> None:
         assert closed_forms.speedup(4, single, several) == pytest.approx(expected)
 
 
-@settings(deadline=None)
 @given(costs, st.sampled_from(["naive", "wfbp", "caffe-mpi"]), st.booleans())
 def test_iteration_seconds_are_those_of_the_schedule(c: Drawn, preset: str, prefetch: bool) -> None:
     overlap = PRESETS[preset].preset.start == "layer-ready"

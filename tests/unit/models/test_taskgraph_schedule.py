@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
@@ -53,7 +53,6 @@ def test_input_neither_slows_nor_is_slowed() -> None:
     assert (found.end["message"], found.end["step"]) == (2, 3)
 
 
-@settings(deadline=None)
 @given(jobs)
 def test_where_nothing_slows_anything_messages_go_in_turn(job: list[tuple[float, float]]) -> None:
     steps, messages = np.array(job).T
@@ -66,7 +65,6 @@ def test_where_nothing_slows_anything_messages_go_in_turn(job: list[tuple[float,
     assert found.end[last] == pytest.approx(steps.sum())
 
 
-@settings(max_examples=30, deadline=None)
 @given(jobs, st.floats(1.0, 4.0), st.floats(1.0, 4.0))
 def test_it_is_what_small_steps_of_time_give(job: list[tuple[float, float]], slower: float, longer: float) -> None:
     steps, messages = np.array(job).T

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models.taskgraph import Message, ShardedCosts, runs_of, schedule, sharded_tasks
@@ -31,7 +31,6 @@ def test_a_block_is_gathered_while_the_one_before_computes() -> None:
     assert iteration(replace(FSDP, gather_ahead=0), [(0,), (1,), (2,)], f=2, b=3, g=1, r=1) == 24.5
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     st.integers(1, 5), st.integers(1, 3), *[st.floats(0.1, 5)] * 2, st.floats(0, 1), st.floats(0, 5), st.integers(0, 3)
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import synthetic
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
@@ -28,7 +28,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(max_examples=150, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_changes_no_number(folder: Path, place: float, bit: int) -> None:
     file = folder / "layers.parquet"
@@ -44,7 +43,6 @@ def test_a_flipped_bit_changes_no_number(folder: Path, place: float, bit: int) -
         file.write_bytes(whole)
 
 
-@settings(max_examples=150, deadline=None)
 @given(bit=st.integers(0, 8 * 4000 - 1))
 def test_a_flipped_bit_in_the_footer_is_found(folder: Path, bit: int) -> None:
     # Unchecked, Arrow ends the whole process for some, and takes other numbers of rows for granted.

@@ -55,7 +55,7 @@ def tables_of(**study: Any) -> Tables:
 
 @pytest.fixture(scope="module")
 def tables(once: Once) -> Tables:
-    return once(tables_of)
+    return once(lambda: tables_of(iterations=3))
 
 
 @pytest.fixture(scope="module")
@@ -352,7 +352,7 @@ def test_the_time_line_is_one_iteration_as_recorded(tables: Tables) -> None:
 
 
 def test_overlap_offers_every_network_and_starts_with_wait_free_back_propagation() -> None:
-    fitted = fitting.fit(synthetic.study(networks=("alexnet", "googlenet"), repeats=1), nodes=[])
+    fitted = fitting.fit(synthetic.study(networks=("alexnet", "googlenet"), repeats=1, iterations=3), nodes=[])
     chart = spec("overlap", {name: fitted[name] for name in CHARTS["overlap"].tables})
     (menu,) = (parameter for parameter in chart["params"] if parameter["name"] == "overlap_run")
     assert len(menu["bind"]["options"]) == 4  # two networks, two ways of synchronising

@@ -158,7 +158,6 @@ def test_the_size_of_an_update_is_that_of_the_step_whose_gradient_it_is() -> Non
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40))
-@settings(max_examples=25)
 def test_staleness_counts_the_updates_since_the_worker_took_its_weights(order: list[int]) -> None:
     one = server(Rules(workers=4))
     taken = dict.fromkeys(range(4), 0)

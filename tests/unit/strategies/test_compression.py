@@ -5,7 +5,7 @@ from threading import Barrier
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.measure.synchronisation.compression import CODECS, FewerBits, Largest
@@ -87,7 +87,6 @@ def test_fewer_bits_give_all_ranks_the_same_sum_within_the_error(bits: int, tole
     assert sizes == [(RANKS + 1) * CODECS[bits].size(part)] * RANKS
 
 
-@settings(deadline=None, max_examples=20)
 @given(st.integers(1, 40), st.sampled_from([0.01, 0.3, 0.9]), st.sampled_from(sorted(CODECS)), st.integers(1, 4))
 def test_nothing_is_lost_by_sending_the_largest_alone(length: int, share: float, bits: int, rounds: int) -> None:
     device = torch.device("cpu")
