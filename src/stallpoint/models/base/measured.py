@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.parts import Parts
-from stallpoint.models.base.statistics import bootstrap, generator, groups, scatter, visits_of
+from stallpoint.models.base.parts import PATH, STRAGGLING, Parts
+from stallpoint.models.base.statistics import bootstrap, generator, groups, scatter_of_parts, visits_of
 from stallpoint.records import tables as records
 from stallpoint.strategies.presets import Preset, preset_from
 from stallpoint.study.kinds import cell_from_json
@@ -30,6 +30,12 @@ FULLY_CONNECTED = "fully-connected"
 MATRIX_LAYERS = ("convolution", FULLY_CONNECTED, "attention")
 """Layer types whose time goes into matrix products whose shape or number depends on b (Keuper & Pfreundt, section III;
 `networks.products` says which)."""
+_MOVES_WITH = {
+    "communication": ("exposed_communication",),
+    "matrix": ("forward", "backward"),
+    "fully_connected": ("forward", "backward"),
+}
+"""Times that are no parts of the path of their own, and the parts with which they deviate from visit to visit."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,8 @@ class Measured:
     """Median iteration time of each of `cells`, s."""
     composed: bool = False
     """Whether any of `cells` says how long parts of an iteration took, and not the whole: then nobody measured that."""
+    visits: int = 0
+    """How many there were; 0 where that is not known."""
 
     def on_curve(self, per_node: int) -> Measured:
         """As `Point.on_curve`."""
@@ -163,12 +171,19 @@ def measured(steps: pd.DataFrame, seed: int, what: str = "measured", composed: C
 
 
 def _points(steps: pd.DataFrame, seed: int, what: str, composed: Collection[str]) -> Iterator[Measured]:
-    names = [*TIMES, "matrix", "fully_connected"]
-    usual = {hardware: scatter(rows, POINT, "iteration_time") for hardware, rows in groups(steps, "hardware")}
+    others = [name for name in PATH if name != STRAGGLING]
+    steps = steps.assign(straggling=steps["iteration_time"] - steps[others].sum(axis=1, skipna=False))
+    usual = {
+        hardware: scatter_of_parts(rows, POINT, "iteration_time", PATH, list(_MOVES_WITH.values()))
+        for hardware, rows in groups(steps, "hardware")
+    }
+    names = [*PATH, "iteration_time", *_MOVES_WITH]
     for key, rows in groups(steps, POINT):
         point = Point(*key)
-        times = bootstrap(rows[names], visits_of(rows), generator(seed, what, *key), np.mean, usual[point.hardware])
+        of_visits = visits_of(rows)
+        times = bootstrap(rows[names], of_visits, generator(seed, what, *key), np.mean, usual[point.hardware])
         of_cells = rows.groupby("cell")["iteration_time"].median()
-        found = {name: times[:, index] for index, name in enumerate(names)}
+        found = {name: times[:, index] for index, name in enumerate(names) if name != STRAGGLING}
         put_together = not set(composed).isdisjoint(of_cells.index)
-        yield Measured(point, tuple(of_cells.index), Parts.measured(**found), tuple(of_cells), put_together)
+        parts, count = Parts.measured(**found), of_visits.nunique()
+        yield Measured(point, tuple(of_cells.index), parts, tuple(of_cells), put_together, count)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from stallpoint.models.base.statistics import Ensemble, unknown_ensemble
 
+STRAGGLING = "straggling"
 PATH = (
-    "data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update", "straggling",
+    "data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update", STRAGGLING,
 )  # fmt: skip
 """Parts of the critical path, in the order of an iteration."""
 

@@ -58,12 +58,19 @@ def underlying(curve: ScalingCurve) -> dict[int, Reals]:
     if len(there) == 2:
         return {one.point.ranks: logs[1:, index] + np.log(one.point.ranks) for index, one in enumerate(there)}
     ends = np.quantile(logs[1:], (_QUANTILES[1], _QUANTILES[2]), axis=0)
-    deviations = np.maximum((ends[1] - ends[0]) / NORMAL_INTERVAL, LEAST_SCATTER)
+    deviations = np.maximum(_by_itself(logs[1:], (ends[1] - ends[0]) / NORMAL_INTERVAL), LEAST_SCATTER)
     places = Places.of(pd.DataFrame([_place(one.point) for one in there]))
     relative, once, nothing = np.round(logs[0] - logs[0, 0], 9), np.ones(len(there)), np.zeros(len(there))
     series = Series(places, relative, deviations**2, once, nothing, float(logs[0, 0]), FACTORS, DRIFTS)
     draws = choose(series, places).underlying(REPLICATES) + np.log(places.workers)
     return {one.point.ranks: draws[:, index] for index, one in enumerate(there)}
+
+
+def _by_itself(logs: Reals, deviations: Reals) -> Reals:
+    """The `deviations` of the points less what all have in common, as rounds of visits have: it moves no gain."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        together = np.corrcoef(logs.T)[np.triu_indices(logs.shape[1], 1)]
+    return np.asarray(deviations * np.sqrt(1 - np.clip(np.nan_to_num(together).mean(), 0.0, 1.0)))
 
 
 def _place(point: Point) -> dict[str, float]:
