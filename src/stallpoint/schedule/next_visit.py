@@ -14,6 +14,7 @@ import random
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeGuard
 
 from stallpoint.schedule.agenda import Limits
@@ -121,18 +122,31 @@ def series_of(cell: Cell) -> tuple[object, ...]:
 
 def speedups(visited: Iterable[Visited]) -> list[Speedup]:
     """Every speedup that the cells give: each curve's worker counts against its fewest."""
+    return _distinct((base, other) for base, *others in _curves(visited) for other in others)
+
+
+def gains(visited: Iterable[Visited]) -> list[Speedup]:
+    """What each worker count of a curve gains over the next smaller one."""
+    return _distinct(pair for curve in _curves(visited) for pair in pairwise(curve))
+
+
+def _curves(visited: Iterable[Visited]) -> Iterator[list[Visited]]:
+    """Cells whose worker counts alone differ, rising."""
     series: dict[tuple[object, ...], list[Visited]] = {}
     for one in visited:
         if (key := series_of(one.cell)) and not one.ended:
             series.setdefault(key, []).append(one)
-    found: dict[tuple[int, int], Speedup] = {}
     for members in series.values():
         for places in curves_of(one.cell.place for one in members).values():
-            curve = [one for one in members if one.cell.place in places]
-            base, *others = sorted(curve, key=lambda one: one.cell.ranks)
-            for other in others:
-                width = math.hypot(half_width(base.medians), half_width(other.medians))
-                found[id(base), id(other)] = Speedup(base, other, math.expm1(width))
+            yield sorted((one for one in members if one.cell.place in places), key=lambda one: one.cell.ranks)
+
+
+def _distinct(pairs: Iterable[tuple[Visited, Visited]]) -> list[Speedup]:
+    """The speedups of pairs of cells, of which some are on several curves."""
+    found: dict[tuple[int, int], Speedup] = {}
+    for base, other in pairs:
+        width = math.hypot(half_width(base.medians), half_width(other.medians))
+        found[id(base), id(other)] = Speedup(base, other, math.expm1(width))
     return list(found.values())
 
 
@@ -156,7 +170,7 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
     if not limits.precision:
         return Choice(None, "visits")
     known = speedups(visited)
-    again = [one for one in _doubtful(visited, known) if one.visits < 2 * one.wanted]
+    again = [one for one in _doubtful(visited, [*known, *gains(visited)]) if one.visits < 2 * one.wanted]
     if again:
         return _visit(min(again, key=lambda one: one.visits), visited)  # in turns: whatever slows one down hits all
     unmet = [one for one in known if one.half_width > limits.precision]

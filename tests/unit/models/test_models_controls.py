@@ -1,5 +1,6 @@
 """Cells that do the same must agree, and no speedup is more than its machine can have: answers that are known."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,59 @@ def test_a_speedup_beyond_any_machine_is_withheld_if_it_is_sure(speedup: float, 
     found = curve(speedup * np.concatenate([[1.0], np.linspace(1 - spread, 1 + spread, REPLICATES)]))
     reason = withheld(found, [])
     assert reason == ("a speedup of 2.50 on n = 2 is more than any machine has" if doubted else "")
+
+
+def long_curve(seconds: Mapping[int, float], visits: int = 4, spread: float = 0.01) -> ScalingCurve:
+    """Strong scaling with these iteration times, each known to about 1.6 times `spread`."""
+    random = np.random.default_rng(1)
+    zero = dict.fromkeys(
+        ("data_wait", "host_to_device", "backward", "communication", "exposed_communication", "update", "matrix",
+         "fully_connected"), np.zeros(1 + REPLICATES),
+    )  # fmt: skip
+    measured = {}
+    for nodes, value in seconds.items():
+        time = value * np.exp(spread * np.append(0.0, random.standard_normal(REPLICATES)))
+        point = Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, 1, nodes, nodes, 64, 64 // nodes)
+        parts = Parts.measured(**zero, forward=time, iteration_time=time)
+        measured[nodes] = Measured(point, (f"cell of {nodes}",), parts, visits=visits)
+    predicted = {
+        nodes: Predicted(one.point, "eq. 5", "measured at b", one.parts, latency_share=0 * one.parts.forward)
+        for nodes, one in measured.items()
+    }
+    return ScalingCurve(measured, predicted)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "factor", "named"),
+    [
+        (8, 1.5, "measure n = 8, cell of 8 again"),  # too slow: to 16 it seems to gain 2.9 times
+        (8, 0.5, "a speedup of 14.04 on n = 8"),  # too fast
+        (1, 1.4, "a speedup of 2.75 on n = 2"),
+        (32, 0.7, "measure n = 32, cell of 32 again"),
+        (8, 1.0, ""),
+        (8, 1.1, ""),
+    ],
+)
+def test_a_cell_that_makes_a_gain_impossible_is_named(wrong: int, factor: float, named: str) -> None:
+    times = {nodes: 0.02 + 0.98 / nodes for nodes in (1, 2, 4, 8, 16, 32)}
+    found = long_curve(times | {wrong: factor * times[wrong]})
+    reason = withheld(found, [])
+    assert named in reason
+    assert bool(reason) == bool(named)
+    (row,), _ = stalling([found], 0.1, 0.5)
+    assert row["verdict"] == ("withheld" if named else "scales")
+
+
+@pytest.mark.parametrize(("visits", "verdict"), [(1, "undecided"), (4, "scales")])
+def test_a_step_onto_the_second_node_is_told_by_one_visit_only_where_it_is_large(visits: int, verdict: str) -> None:
+    """The second node gains 15 % in place of 70 %, each time known to about 8 %: no law says what a step is."""
+    times = {1: 1.0} | {nodes: 1 / 1.15 / 1.8 ** (np.log2(nodes) - 1) for nodes in (2, 4, 8, 16)}
+    (row,), _ = stalling([long_curve(times, visits, spread=0.03)], 0.1, 0.5)
+    told = row["verdict"], row["verdict_ranks"]
+    assert (told == ("undecided", 1)) == (verdict == "undecided")
+    clear = {nodes: 1 / nodes for nodes in (1, 2, 4, 8, 16)}
+    (row,), _ = stalling([long_curve(clear, visits, spread=0.03)], 0.1, 0.5)
+    assert row["verdict"] == "scales"
 
 
 def test_a_verdict_that_is_withheld_says_why() -> None:

@@ -2,12 +2,14 @@
 
 *A/A controls*: on one worker all presets do the same, and so do a compute cell and a strong one of the same b. Their
 iteration times must agree within their intervals (Holm's correction over all pairs of a hardware entry, as one in ten
-90 % intervals misses by chance). *Speedups*: n times the workers are at most n times as fast.
+90 % intervals misses by chance). *Speedups*: n times the workers are at most n times as fast, over the fewest and from
+each measured count to the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from scipy.stats import norm
@@ -88,7 +90,41 @@ def withheld(
         if point_key(measured.point) in disturbed:
             return f"most iterations on n = {ranks} were disturbed and count for want of others"
     for ranks in sorted(set(curve.measured) & set(curve.known)):
-        value, low, _ = estimate(curve.speedup(ranks, "measured"))
-        if low > SUPERLINEAR * ranks / curve.base:
+        if superlinear(curve, curve.base, ranks):
+            value = float(curve.speedup(ranks, "measured")[0])
             return f"a speedup of {value:.2f} on n = {ranks} is more than any machine has"
-    return ""
+    return _impossible_gain(curve)
+
+
+def _impossible_gain(curve: ScalingCurve) -> str:
+    """Which measured points make a gain between neighbours impossible, and by how much; empty where none do.
+
+    The point is named without which gains are most like a machine's: it took too long, or not long enough, in all of
+    its visits.
+    """
+    there = sorted(set(curve.measured) & set(curve.known))
+    pair = next((pair for pair in pairwise(there) if superlinear(curve, *pair)), None)
+    if pair is None:
+        return ""
+
+    def without(left_out: int) -> float:
+        """The largest gain of the others, over what their workers grow by."""
+        others = pairwise(ranks for ranks in there if ranks != left_out)
+        return max((float(_gain(curve, few, many)[0]) * few / many for few, many in others), default=0.0)
+
+    few, many = pair
+    named = min(pair, key=without)
+    cells = ", ".join((f"n = {named}", *curve.measured[named].cells))
+    gain = float(_gain(curve, few, many)[0])
+    beyond = f"throughput grows {gain:.2f} times from n = {few} to n = {many}, more than any machine's"
+    return f"{beyond}: measure {cells} again"
+
+
+def superlinear(curve: ScalingCurve, few: int, many: int) -> bool:
+    """Whether what `many` workers gain over `few`, both measured, is surely more than any machine has."""
+    _, low, _ = estimate(_gain(curve, few, many))
+    return low > SUPERLINEAR * many / few
+
+
+def _gain(curve: ScalingCurve, few: int, many: int) -> Ensemble:
+    return np.asarray(curve.speedup(many, "measured") / curve.speedup(few, "measured"))

@@ -11,7 +11,7 @@ from stallpoint.models.answers.attribution import NOT_DISTINGUISHABLE, dominant
 from stallpoint.models.answers.controls import withheld
 from stallpoint.models.answers.stall_probability import Stall
 from stallpoint.models.base.measured import SERIES, Measured
-from stallpoint.models.base.statistics import Ensemble, Reals, columns, estimate, unknown_ensemble
+from stallpoint.models.base.statistics import INTERVAL, Ensemble, Reals, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
 from stallpoint.models.scaling.study_curves import underlying
 from stallpoint.study.workers import place_of
@@ -177,13 +177,29 @@ def _open(curve: ScalingCurve, said: str, ranks: int, threshold: float) -> int |
     """The worker count whose doubling a verdict is sure of, but not the interval of the measured speedup; else None.
 
     Where every doubling up to `ranks` pays, the whole interval there lies above what the least of such doublings make;
-    where the first one does not pay, the whole interval of its double lies below.
+    where the first one does not pay, the whole interval of its double lies below. A doubling onto the second node is a
+    step that no law knows of: visited once, it has to pay, or not, by what was measured there alone.
     """
+    for n in sorted(n for n in curve.measured if n <= ranks and _is_step(curve, n)):
+        pays = float((np.log(_gain(curve, n))[1:] >= np.log1p(threshold)).mean())
+        if (pays if said == "scales" or n < ranks else 1 - pays) < INTERVAL:
+            return n
     if ranks > curve.base:
         _, low, _ = estimate(curve.speedup(ranks, "measured"))
         return None if low >= (1 + threshold) ** np.log2(ranks / curve.base) else ranks // 2
     _, _, high = estimate(curve.speedup(2 * ranks, "measured"))
     return None if said == "stalls" and high < 1 + threshold else ranks
+
+
+def _is_step(curve: ScalingCurve, ranks: int) -> bool:
+    """Whether twice `ranks` are on several nodes and `ranks` on one, and either was visited once."""
+    both = [curve.measured[n] for n in (ranks, 2 * ranks) if n in curve.measured and curve.basis(n) == "measured"]
+    return [one.point.nodes > 1 for one in both] == [False, True] and 1 in [one.visits for one in both]
+
+
+def _gain(curve: ScalingCurve, ranks: int) -> Ensemble:
+    """Throughput at twice `ranks` over that at `ranks`, as measured there."""
+    return np.asarray(curve.speedup(2 * ranks, "measured") / curve.speedup(ranks, "measured"))
 
 
 def _note(curve: ScalingCurve, known: Sequence[int], gained: Mapping[int, object]) -> str:
