@@ -52,7 +52,7 @@ def test_each_curve_stands_with_its_interval_and_cause(text: str, conclusions: C
         speedup = curve["best_speedup"]
         assert interval(speedup) in text
         assert curve["dominant_cause"] in text
-    assert "not up to 8, measured up to 4" in text  # weak scaling does not stall
+    assert "not reached up to n = 8 (beyond 4 predicted, not measured)" in text  # weak scaling does not stall
 
 
 def test_each_target_stands_on_the_first_screen_and_with_all_that_reached_it(
@@ -73,7 +73,7 @@ def card(conclusions: Conclusions, *changes: dict[str, object]) -> str:
 
 def test_a_card_says_what_was_measured_and_apart_what_is_predicted(conclusions: Conclusions) -> None:
     first = conclusions["answers"][0]
-    beyond = {"state": "predicted", "from": 2, "to": 16, "stall_ranks": None, "why": ""}
+    beyond = {"state": "gains", "from": 2, "to": 16, "stall_ranks": None, "probability": 0.95, "why": ""}
     text = card(conclusions, {"state": "scales", "ranks": 2, "beyond": beyond})
     assert "alexnet gains up to 2 nodes on cpu." in text
     order = [

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from stallpoint.models.answers.remedies import HELPS, UNDECIDED
+from stallpoint.models.base.statistics import INTERVAL, NORMAL_INTERVAL, as_of_one_kind
 
 Curve: TypeAlias = Mapping[str, Any]
 """An entry of ``curves`` in the conclusions."""
@@ -31,24 +34,59 @@ def leading(curves: Sequence[Curve]) -> Curve:
 
 def _fastest(curve: Curve, end: str = "value") -> float:
     """The largest throughput at any measured number of workers, or the `end` (low or high) of its interval there."""
-    rates = [at["samples_per_second"] for at in curve["measured"] if at["samples_per_second"]]
-    best = max(rates, key=lambda rate: rate["value"] or 0.0, default=None)
-    return float(best[end] or 0.0) if best else 0.0
+    best = _fastest_point(curve)
+    return float(best["samples_per_second"][end] or 0.0) if best else 0.0
 
 
-def may_be_as_fast(best: Curve, curves: Sequence[Curve]) -> int:
-    """Of the other curves those whose throughput is not surely below that of the best."""
+def _fastest_point(curve: Curve) -> Mapping[str, Any] | None:
+    """The measured number of workers with the largest throughput."""
+    points: list[Mapping[str, Any]] = [at for at in curve["measured"] if at["samples_per_second"]]
+    return max(points, key=lambda at: float(at["samples_per_second"]["value"] or 0.0), default=None)
+
+
+def _may_be_as_fast(best: Curve, curves: Sequence[Curve]) -> list[Curve]:
+    """The other curves whose throughput is not surely below that of the best."""
     least = _fastest(best, "low")
-    return sum(_fastest(curve, "high") >= least for curve in curves if curve is not best)
+    return [curve for curve in curves if curve is not best and _fastest(curve, "high") >= least]
+
+
+def as_chosen(best: Curve, curves: Sequence[Curve]) -> list[dict[str, Any]]:
+    """The measured points of the best of `curves`, its fastest one without what it owes to having been chosen.
+
+    The fastest of many curves is so by chance, too. As large as it is expected to be beside those that may be as fast
+    (`as_of_one_kind`), it has its rate, its time and its speedup.
+    """
+    fastest = {id(curve): _fastest_point(curve) for curve in (best, *_may_be_as_fast(best, curves))}
+    rates = [point["samples_per_second"] for point in fastest.values() if point]
+    if len(rates) < 2 or any(not (rate["low"] and rate["high"]) for rate in rates):
+        return [dict(at) for at in best["measured"]]
+    values, lows, highs = (np.log([rate[end] for rate in rates]) for end in ("value", "low", "high"))
+    factor = float(np.exp(as_of_one_kind(values, (highs - lows) / NORMAL_INTERVAL)[0] - values[0]))
+    chosen = fastest[id(best)]
+    base = best["measured"][0]
+    of_base = factor if chosen is base else 1.0
+    return [_times(at, factor if at is chosen else 1.0, of_base) for at in best["measured"]]
+
+
+def _times(at: Mapping[str, Any], rate: float, of_base: float) -> dict[str, Any]:
+    """A measured point at `rate` times its rate, where the fewest workers have `of_base` times theirs."""
+    factors = {"samples_per_second": rate, "seconds": 1 / rate, "speedup": rate / of_base, "efficiency": rate / of_base}
+    changed = {
+        name: {end: None if value is None else value * factor for end, value in at[name].items()}
+        for name, factor in factors.items()
+        if at[name]
+    }
+    return {**at, **changed}
 
 
 def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answer:
     best = leading(alike)
-    at = _decisive(best)
+    measured = as_chosen(best, alike)
+    at = _decisive(best, measured)
     return {
         **{name: best[name] for name in (*PLACE, "sync", "prefetch", "batch", "workers_per_node")},
         "curves": len(alike),
-        "as_fast": may_be_as_fast(best, alike),
+        "as_fast": len(_may_be_as_fast(best, alike)),
         "differ": [
             name
             for name in ("sync", "prefetch", "batch", "workers_per_node")
@@ -57,7 +95,7 @@ def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answe
         "state": best["verdict"],
         "ranks": best["verdict_ranks"],
         "why_withheld": best["note"] if best["verdict"] == "withheld" or not best["verdict_ranks"] else "",
-        "base": best["measured"][0] if best["measured"] else None,
+        "base": measured[0] if measured else None,
         "at": at,
         "likely": best["measured_stall"],
         "deciding": best["deciding_ranks"],
@@ -68,14 +106,13 @@ def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answe
     }
 
 
-def _decisive(curve: Curve) -> Mapping[str, Any] | None:
-    """The measured point that shows the verdict: where it scales to or stalls, or the double in question."""
-    larger = {at["ranks"]: at for at in curve["measured"][1:]}
+def _decisive(curve: Curve, measured: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The `measured` point that shows the verdict: where it scales to or stalls, or the double in question."""
+    larger = {at["ranks"]: at for at in measured[1:]}
     ranks = curve["verdict_ranks"]
     for wanted in (2 * ranks, ranks) if curve["verdict"] == "undecided" else (ranks, 2 * ranks):
         if wanted in larger:
-            found: Mapping[str, Any] = larger[wanted]
-            return found
+            return larger[wanted]
     return larger[max(larger)] if larger else None
 
 
@@ -90,15 +127,35 @@ def _cause(curve: Curve, ranks: int) -> dict[str, Any] | None:
 
 
 def _beyond(curve: Curve) -> dict[str, Any]:
-    """What is said of worker counts nobody measured."""
+    """What is said of worker counts nobody measured: what is likely, by `predicted`, or how likely it is."""
     largest = curve["largest_measured"]
-    found = {"from": largest, "to": curve["largest_considered"], "stall_ranks": None, "why": ""}
+    found = {"from": largest, "to": curve["largest_considered"], "stall_ranks": None, "probability": None, "why": ""}
     if curve["withheld"]:
         return found | {"state": "withheld", "why": curve["withheld"]}
-    if curve["largest_considered"] <= largest or curve["verdict"] in ("stalls", "withheld"):
-        return found | {"state": "nothing"}
-    stalls = curve["stall_ranks"] if curve["reached"] and curve["basis"] == "predicted" else None
-    return found | {"state": "predicted", "stall_ranks": stalls}
+    state, probability = predicted(curve)
+    stalls = curve["stall_ranks"] if state == "stalls" else None
+    return found | {"state": state, "stall_ranks": stalls, "probability": probability}
+
+
+def predicted(curve: Curve) -> tuple[str, float | None]:
+    """``gains``, ``stalls`` or ``undecided`` beyond what was measured, and the probability that it gains throughout.
+
+    ``nothing``, where nothing beyond was predicted or it stalls before.
+    """
+    beyond = curve["largest_considered"] > curve["largest_measured"]
+    if not beyond or not curve["known_stall"] or curve["verdict"] in ("stalls", "withheld"):
+        return "nothing", None
+    probability = no_stall(curve)
+    if probability >= INTERVAL:
+        return "gains", probability
+    if 1 - probability >= INTERVAL and curve["reached"] and curve["basis"] == "predicted":
+        return "stalls", probability
+    return "undecided", probability
+
+
+def no_stall(curve: Curve) -> float:
+    """The probability that it does not stall up to the largest number of workers that is known."""
+    return sum(float(entry["probability"]) for entry in curve["known_stall"] if not entry["stalls"])
 
 
 def _helps(curve: Curve) -> list[Mapping[str, Any]]:

@@ -7,10 +7,12 @@ from statistics import median
 from typing import Any
 
 from stallpoint.findings.conclusions.alike import alike_in_words
+from stallpoint.findings.conclusions.answers import no_stall
 from stallpoint.findings.conclusions.numbers import Estimate
 from stallpoint.models.answers.fits import NO, UNKNOWN, YES
 from stallpoint.models.answers.fits import UNDECIDED as MAY_FIT
 from stallpoint.models.answers.remedies import HELPS, TRAINS_OTHERWISE, UNDECIDED
+from stallpoint.models.base.statistics import INTERVAL
 from stallpoint.study.workers import place_in_words
 from stallpoint.text import interval, number
 
@@ -155,8 +157,10 @@ def beyond_in_words(answer: Mapping[str, Any], machines: Sequence[Mapping[str, A
         return where, f"withheld: {beyond['why']}"
     if beyond["state"] == "nothing":
         return where, ""
-    if beyond["stall_ranks"]:
+    if beyond["state"] == "stalls":
         return where, f"predicted to stall at {interval(beyond['stall_ranks'])}{workers}"
+    if beyond["state"] == "undecided":
+        return where, f"undecided whether it gains up to {beyond['to']}{workers} ({probable(beyond['probability'])})"
     return where, f"predicted to gain up to {beyond['to']}{workers}"
 
 
@@ -248,6 +252,11 @@ def probabilities_in_words(
     )
 
 
+def probable(probability: float) -> str:
+    """``P = 0.58``, as draws tell it."""
+    return "P > 0.99" if probability > 1 - LEAST_NAMED else f"P = {probability:.2f}"
+
+
 def chance_in_words(probability: float) -> str:
     """In per cent; draws tell none beyond 99 %."""
     return "over 99 %" if probability > 1 - LEAST_NAMED else f"{100 * probability:.0f} %"
@@ -267,19 +276,6 @@ def verdict_in_words(curve: Mapping[str, Any]) -> str:
     """What was measured of one curve."""
     told = curve["verdict"] != "withheld" and curve["verdict_ranks"]
     return f"{verdict_in_short(curve)}{', ' if told else ': '}{reason_in_words(curve)}"
-
-
-def predicted_in_words(curve: Mapping[str, Any]) -> str:
-    """What is predicted beyond what was measured; empty where nothing is, or where it stalls before."""
-    if curve["note"] or curve["verdict"] in ("stalls", "withheld"):
-        return ""
-    if curve["reached"]:
-        stall = curve["stall_ranks"]
-        there = stall["value"] == stall["low"] == stall["high"] == curve["verdict_ranks"]
-        where = "there" if there else f"at {at_count(curve, interval(stall))}"
-        return f"predicted to stall {where}" if curve["basis"] == "predicted" else ""
-    largest = curve["largest_considered"]
-    return f"predicted not to stall up to {at_count(curve, largest)}" if largest > curve["largest_measured"] else ""
 
 
 ENDED = {
@@ -396,18 +392,22 @@ def rivals_in_words(answer: Mapping[str, Any]) -> str:
 
 
 def stall_in_words(curve: Mapping[str, Any]) -> str:
-    """Where a curve stalls, or why nobody knows."""
+    """Where a curve stalls, or why nobody knows; how likely that is, where it is not likely enough to be said."""
+    if curve["note"] and not curve["reached"]:
+        return f"not known: {curve['note']}"
+    scales = no_stall(curve)
+    likely = max(scales, 1 - scales) >= INTERVAL
+    undecided = "" if likely else "undecided: "
     if curve["reached"]:
         where = interval(curve["stall_ranks"])
-        return f"{where}, measured" if curve["basis"] == "measured" else f"{where}, predicted, not measured"
-    if curve["note"]:
-        return f"not known: {curve['note']}"
+        basis = "measured" if curve["basis"] == "measured" else "predicted, not measured"
+        return f"{undecided}{where}, {basis}{'' if likely else f' ({probable(1 - scales)})'}"
     largest = curve["largest_considered"]
     below = f", interval from {curve['stall_not_below']}" if curve["stall_not_below"] < largest else ""
-    beyond = (
-        f" (beyond {curve['largest_measured']} predicted, not measured)" if curve["largest_measured"] else ", predicted"
-    )
-    return f"not reached up to {at_count(curve, largest)}{below}{beyond if largest > curve['largest_measured'] else ''}"
+    measured = curve["largest_measured"]
+    told = [f"beyond {measured} predicted, not measured" if measured else "predicted"] * (largest > measured)
+    beside = f" ({'; '.join(told)})" if (told := [*([] if likely else [probable(scales)]), *told]) else ""
+    return f"{undecided}not reached up to {at_count(curve, largest)}{below}{beside}"
 
 
 def crossing_in_words(curve: Mapping[str, Any]) -> str:

@@ -181,8 +181,11 @@ def _remedy_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
 def _scenario_in_words(curve: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
     if entry["note"]:
         return [f"not known: {entry['note']}", ""]
-    stalls = interval(entry["stall_ranks"]) if entry["stall_ranks"] else f"not up to {entry['largest_considered']}"
-    return [f"× {interval(entry['gain'])}, {at_count(curve, entry['ranks'])}" if entry["gain"] else "not known", stalls]
+    gain = f"× {interval(entry['gain'])}, {at_count(curve, entry['ranks'])}" if entry["gain"] else "not known"
+    largest = entry["largest_considered"]
+    if entry["stall_ranks"]:
+        return [gain, interval(entry["stall_ranks"])]
+    return [gain, f"not up to {largest}" if entry["stall_not_below"] == largest else f"undecided up to {largest}"]
 
 
 def _cause_table(curves: list[dict[str, Any]]) -> str:

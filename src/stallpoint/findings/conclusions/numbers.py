@@ -243,6 +243,7 @@ def _what_if(rows: list[dict[str, Any]], ranks: int) -> Iterator[dict[str, Any]]
             "ranks": ranks,
             "gain": _estimate(there[0], "gain") if there else None,
             "stall_ranks": _estimate(first, "stall_ranks") if first["reached"] else None,
+            "stall_not_below": None if first["reached"] or first["note"] else int(first["stall_ranks_low"]),
             "largest_considered": int(max(row["ranks"] for row in of_scenario)),
             "note": first["note"],
         }

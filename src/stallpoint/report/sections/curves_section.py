@@ -38,17 +38,9 @@ def curves(conclusions: Conclusions) -> Section:
 
 def _row(curve: Mapping[str, Any]) -> list[str]:
     return [
-        verdict_in_words(curve), _stall(curve), curve["dominant_cause"], crossing_in_words(curve),
+        verdict_in_words(curve), stall_in_words(curve), curve["dominant_cause"], crossing_in_words(curve),
         worthwhile_in_words(curve), interval(curve["best_speedup"]), _wait(curve), next_in_words(curve),
     ]  # fmt: skip
-
-
-def _stall(curve: Mapping[str, Any]) -> str:
-    if curve["reached"]:
-        return f"{interval(curve['stall_ranks'])}, {curve['basis']}"
-    if curve["note"]:
-        return stall_in_words(curve)
-    return f"not up to {curve['largest_considered']}, measured up to {curve['largest_measured']}"
 
 
 def _wait(curve: Mapping[str, Any]) -> str:
