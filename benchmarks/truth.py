@@ -2,7 +2,8 @@
 
 Made-up measurements (`planted`), with a scatter between jobs, between visits and between iterations, go through the
 same functions as real ones. Coverage is that of 90 % intervals. Computing times follow (`truth_computing`), stalling
-points (`truth_stalling`), causes (`truth_causes`), claims (`truth_claims`), steps to a target (`truth_steps`), then
+points (`truth_stalling`), causes (`truth_causes`), claims (`truth_claims`), steps to a target (`truth_steps`), shares of
+an iteration (`truth_shares`), what visits tell (`truth_visits`) and what was chosen, or is wrong (`truth_choices`), then
 what is carried to more nodes: all-reduces (`truth_laws`) and rates (`truth_scaling`).
 """
 
@@ -13,12 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import truth_causes
+import truth_choices
 import truth_claims
 import truth_computing
 import truth_laws
 import truth_scaling
+import truth_shares
 import truth_stalling
 import truth_steps
+import truth_visits
 from judging import COVERAGE, holds, shares
 from noises import NOISES, Noise
 from paired import Figure
@@ -37,7 +41,10 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
     """Figures and lines to print; neither argument is used, as nothing here is timed."""
     figures: list[Figure] = []
     lines = ["truth: answers that were planted"]
-    topics = (truth_computing, truth_stalling, truth_causes, truth_claims, truth_steps, truth_laws, truth_scaling)
+    topics = (
+        truth_computing, truth_stalling, truth_causes, truth_claims, truth_steps, truth_shares, truth_visits, truth_choices,
+        truth_laws, truth_scaling,
+    )  # fmt: skip
     for study in (*map(_study, NOISES), *(topic.figures() for topic in topics)):
         found = list(study)
         figures += found

@@ -8,17 +8,36 @@ from collections.abc import Callable, Iterator, Sequence
 from noises import NOISES
 from paired import Figure
 
+CARRIED = "at 64"
+"""Of quantities that are carried to 64 nodes."""
 RANGE = re.compile(r"([\d.]+)-([\d.]+)")
 
 
 def tables(figures: Sequence[Figure]) -> Iterator[str]:
-    """Lines of Markdown: quantities by noise, then what is carried to 64 nodes by law."""
+    """Lines of Markdown: quantities by noise, then by case, then what is carried to 64 nodes by law."""
     noises = [noise.name for noise in NOISES]
     by_noise = [one for one in figures if one.candidate in noises]
     yield from _table("quantity", by_noise, lambda one: one.quantity, lambda one: one.candidate)
     yield ""
-    laws = [one for one in figures if one.candidate not in noises]
+    others = [one for one in figures if one.candidate not in noises]
+    cases = [one for one in others if not one.quantity.endswith(CARRIED)]
+    yield from _by_case(cases)
+    laws = [one for one in others if one.quantity.endswith(CARRIED)]
     yield from _table("law", laws, lambda one: one.candidate, lambda one: one.quantity)
+
+
+def _by_case(figures: Sequence[Figure]) -> Iterator[str]:
+    """A table for all cases that have the same quantities."""
+    cases: dict[str, dict[str, Figure]] = {}
+    for one in figures:
+        cases.setdefault(one.candidate, {})[one.quantity] = one
+    for quantities in dict.fromkeys(map(tuple, cases.values())):
+        yield "| " + " | ".join(["case", *quantities]) + " |"
+        yield "| " + " | ".join(["---"] * (len(quantities) + 1)) + " |"
+        for case, found in cases.items():
+            if tuple(found) == quantities:
+                yield "| " + " | ".join([case, *map(_number, found.values())]) + " |"
+        yield ""
 
 
 def _table(

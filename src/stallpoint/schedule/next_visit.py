@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeGuard
+from typing import Self, TypeGuard
 
 from stallpoint.schedule.agenda import Limits
 from stallpoint.study.cells import Cell
@@ -84,6 +84,20 @@ class Speedup:
     half_width: float
     """Half the length of its 90 % interval, relative; infinite where a cell has too few visits."""
 
+    @classmethod
+    def of(cls, base: Visited, other: Visited) -> Self:
+        """As certain as the visits to both cells make it."""
+        return cls(base, other, _of_two(base.medians, other.medians))
+
+    @property
+    def steady(self) -> float:
+        """The largest half-width with, and without, the last visit to either cell.
+
+        Visits that end once an interval is narrow end where it is too narrow by chance: it has to be so at two looks.
+        """
+        base, other = self.base.medians, self.other.medians
+        return max(self.half_width, _of_two(base[:-1], other), _of_two(base, other[:-1]))
+
     @property
     def doubtful(self) -> bool:
         """Whether all of its interval is more than such workers can have."""
@@ -95,6 +109,11 @@ class Speedup:
         faster = math.exp(statistics.fmean(self.base.medians) - statistics.fmean(self.other.medians))
         low = faster * other.global_batch / base.global_batch / (1 + self.half_width)
         return low > SUPERLINEAR * other.ranks / base.ranks
+
+
+def _of_two(base: Sequence[float], other: Sequence[float]) -> float:
+    """Half the length of the 90 % interval of the ratio of two cells, relative."""
+    return math.expm1(math.hypot(half_width(base), half_width(other)))
 
 
 def half_width(medians: Sequence[float]) -> float:
@@ -143,11 +162,7 @@ def _curves(visited: Iterable[Visited]) -> Iterator[list[Visited]]:
 
 def _distinct(pairs: Iterable[tuple[Visited, Visited]]) -> list[Speedup]:
     """The speedups of pairs of cells, of which some are on several curves."""
-    found: dict[tuple[int, int], Speedup] = {}
-    for base, other in pairs:
-        width = math.hypot(half_width(base.medians), half_width(other.medians))
-        found[id(base), id(other)] = Speedup(base, other, math.expm1(width))
-    return list(found.values())
+    return list({(id(base), id(other)): Speedup.of(base, other) for base, other in pairs}.values())
 
 
 @dataclass(frozen=True)
@@ -173,10 +188,10 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
     again = [one for one in _doubtful(visited, [*known, *gains(visited)]) if one.visits < 2 * one.wanted]
     if again:
         return _visit(min(again, key=lambda one: one.visits), visited)  # in turns: whatever slows one down hits all
-    unmet = [one for one in known if one.half_width > limits.precision]
+    unmet = [one for one in known if one.steady > limits.precision]
     if not unmet:
         return Choice(None, "precision")
-    for speedup in sorted(unmet, key=lambda one: -one.half_width):
+    for speedup in sorted(unmet, key=lambda one: -one.steady):
         ends = [one for one in (speedup.base, speedup.other) if one.visits < MOST * one.cell.visits]
         if ends:
             return _visit(max(ends, key=_narrowing), visited)

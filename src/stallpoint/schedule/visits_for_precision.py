@@ -21,10 +21,14 @@ def visits(noise: float | None, least: int, precision: float, *, shared: bool = 
 
 
 def wanted(noise: float, least: int, precision: float) -> int:
-    """Visits to each of two cells until the 90 % interval of their speedup is narrow enough; `MOST` times at most."""
+    """Visits to each of two cells until the 90 % interval of their speedup is narrow enough; `MOST` times at most.
+
+    It has to be so without the last visit to one of them, too (`Speedup.steady`).
+    """
     most = MOST * least
-    for count in range(max(FEWEST, least), most):
-        if math.expm1(math.sqrt(2) * _student(count - 1) * noise / math.sqrt(count)) <= precision:
+    for count in range(max(FEWEST + 1, least), most):
+        ends = (_student(visits - 1) * noise / math.sqrt(visits) for visits in (count, count - 1))
+        if math.expm1(math.hypot(*ends)) <= precision:
             return count
     return most
 

@@ -133,6 +133,28 @@ def test_intervals_of_few_visits_are_wide() -> None:
     assert half_width([0.0, 0.2] * 2) < half_width([0.0, 0.2]) / 4
 
 
+def test_an_interval_that_is_narrow_once_does_not_end_it() -> None:
+    """The last visits to both cells agree with the ones before by chance: without either, the speedup is not known."""
+    one, two = (Visited(train(nodes, visits=3)) for nodes in (1, 2))
+    one.medians, two.medians = [0.0, 0.0, 0.0, 0.0], [0.0, 0.04, 0.02, 0.02]
+    one.durations = two.durations = [1.0] * 4
+    (speedup,) = speedups([one, two])
+    assert speedup.half_width < 0.02 < speedup.steady
+    assert choose([one, two], Limits(precision=0.02), 1).place == 1
+    two.medians = [0.0, 0.005, 0.002, 0.002]
+    assert choose([one, two], Limits(precision=0.02), 1).reason == "precision"
+
+
+def test_a_gain_between_neighbours_that_no_machine_can_have_is_visited_as_often_again() -> None:
+    cells = [replace(train(nodes, visits=4), batch=4, worker_batch=4 // nodes) for nodes in (1, 2, 4)]
+
+    def find(one: Visited) -> tuple[float, float]:
+        return {1: 1.0, 2: 0.9, 4: 0.25}[one.cell.nodes], 1.0
+
+    visited, _, _ = simulate(cells, find, Limits(precision=0.1))
+    assert [one.visits for one in visited] == [4, 8, 8]
+
+
 def test_speedups_are_of_one_curve_against_its_fewest_nodes() -> None:
     cells = [train(4), train(1), train(2), train(2, network="vgg16"), train(1, scaling="compute"), sgemm()]
     found = speedups(map(Visited, cells))
