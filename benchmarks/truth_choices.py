@@ -16,7 +16,7 @@ from stallpoint.models.answers.stalling import tables
 from stallpoint.models.base.measured import Measured, measured
 from stallpoint.models.base.statistics import Ensemble, estimate
 
-TRIALS = 60
+TRIALS = 40
 PRESETS = 9
 NOISES = (
     Noise("four visits 3 %", visits=0.03),

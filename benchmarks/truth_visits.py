@@ -24,7 +24,7 @@ from stallpoint.schedule.next_visit import Visited, choose
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from visiting_cells import train
 
-TRIALS = 60
+TRIALS = 40
 ITERATIONS = 5
 
 
