@@ -2,9 +2,9 @@
 
 Made-up measurements (`planted`), with a scatter between jobs, between visits and between iterations, go through the
 same functions as real ones. Coverage is that of 90 % intervals. Computing times follow (`truth_computing`), stalling
-points (`truth_stalling`), causes (`truth_causes`), claims (`truth_claims`), steps to a target (`truth_steps`), shares of
-an iteration (`truth_shares`), what visits tell (`truth_visits`) and what was chosen, or is wrong (`truth_choices`), then
-what is carried to more nodes: all-reduces (`truth_laws`) and rates (`truth_scaling`).
+points (`truth_stalling`), causes (`truth_causes`), claims (`truth_claims`), steps to a target (`truth_steps`), shares
+of an iteration (`truth_shares`), what visits tell (`truth_visits`) and what was chosen, or is wrong
+(`truth_choices`), then what is carried to more nodes: all-reduces (`truth_laws`) and rates (`truth_scaling`).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
     figures: list[Figure] = []
     lines = ["truth: answers that were planted"]
     topics = (
-        truth_computing, truth_stalling, truth_causes, truth_claims, truth_steps, truth_shares, truth_visits, truth_choices,
-        truth_laws, truth_scaling,
+        truth_computing, truth_stalling, truth_causes, truth_claims, truth_steps, truth_shares, truth_visits,
+        truth_choices, truth_laws, truth_scaling,
     )  # fmt: skip
     for study in (*map(_study, NOISES), *(topic.figures() for topic in topics)):
         found = list(study)
