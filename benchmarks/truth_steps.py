@@ -17,7 +17,7 @@ from paired import Figure
 from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, UNDECIDED, steps_of
 from stallpoint.strategies.presets import PRESETS
 
-TRIALS, SEEDS, THRESHOLD = 60, 3, 0.1
+TRIALS, SEEDS, THRESHOLD = 30, 3, 0.1
 LADDERS = {"five B": 32 * 4 ** np.arange(5), "eight B": 16 * 2 ** np.arange(8)}
 BENDS = {"bend 0.6": 0.6, "bend 1": 1.0, "bend 1.6": 1.6, "bend 2.5": 2.5, "bend 4": 4.0}
 SCATTERS = {"seeds 3 %": (0.03, 0.0), "seeds 10 %, 3 % beside the law": (0.10, 0.03)}

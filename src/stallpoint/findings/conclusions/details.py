@@ -369,8 +369,8 @@ def _imported_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
     if rows:
         yield "## Imported"
         yield (
-            "Not measured here, but read from files. Those of training runs say how long the parts of an iteration "
-            "took; iteration times are composed of them, and stand above where measured ones do."
+            "Not measured here, but read from files. Where these say how long layers took, and not the whole "
+            "iteration, that is predicted from them."
         )
         yield markdown_table(["cell", "files"], ([f"`{row['cell']}`", plain(row["source"])] for row in rows))
 
