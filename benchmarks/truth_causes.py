@@ -1,7 +1,8 @@
 """Causes that were planted: how often a decisive verdict names another one.
 
 On four workers an iteration loses 100 ms to one cause and 50 ms to the next, beside 250 ms of computing that scales.
-Isolated times are measured by cells of their own, which scatter like all others.
+Isolated times are measured by cells of their own, which scatter like all others. Then one rank of several lags by 100
+ms in all iterations, and the others wait for it: how often intervals hold what that costs, and that nothing interferes.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from judging import shares
+from judging import COVERAGE, holds, shares
 from noises import NOISES, Noise
 from paired import Figure
 
 from stallpoint.models.answers.attribution import DOMINANT, losses, verdicts
-from stallpoint.models.base.measured import TIMES, Measured, measured
+from stallpoint.models.base.measured import TIMES, Measured, measured, over_ranks
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.terms.effects import IsolatedTimes, Messages
 
@@ -28,12 +29,17 @@ LOST, NEXT = 0.1, 0.05
 WORKERS = 4
 COMPUTE, DATA, UPDATE = 1.0, 0.02, 0.02
 """On one worker, s."""
+LAGGING = (2, 4, 8)
+"""Ranks, of which the last lags."""
+STUDIES = 12
+"""Of each number of them: reducing over ranks takes 0.2 s."""
 
 
 def figures() -> Iterator[Figure]:
     """How often a decisive verdict names another cause, and how often the right one, for each noise."""
     for noise in NOISES:
         yield from _study(noise)
+        yield from _lagging(noise)
 
 
 def _study(noise: Noise) -> Iterator[Figure]:
@@ -65,13 +71,67 @@ def planted_curve(lost: Mapping[str, float], noise: Noise, random: np.random.Gen
     one = {"compute": COMPUTE, "data_wait": DATA, "update": UPDATE}
     frames = [_cell(one, 1, "strong", noise, random), _cell(several, WORKERS, "strong", noise, random)]
     frames.append(_cell({"compute": computing}, 1, "compute", noise, random))
-    points = {(point.point.nodes, point.point.scaling): point for point in measured(pd.concat(frames), seed)}
-    alone = points[1, "compute"].parts
+    return _curve(measured(pd.concat(frames), seed), WORKERS)
+
+
+def _lagging(noise: Noise) -> Iterator[Figure]:
+    """How often the interval of what a lagging rank costs holds `LOST`, and that of interference holds nothing."""
+    for ranks in LAGGING:
+        held: dict[str, list[bool]] = {"straggling": [], "interference": []}
+        for trial in range(STUDIES):
+            random = np.random.default_rng([2018, ranks, trial])
+            lost = losses(lagging_curve(ranks, LOST, noise, random, trial), ranks)
+            for cause, truth in zip(held, (LOST, 0.0), strict=True):
+                held[cause].append(holds(lost[cause], truth))
+        found = {f"one of {ranks} ranks lags: {cause} held": answers for cause, answers in held.items()}
+        yield from shares(noise.name, found, dict.fromkeys(found, COVERAGE), STUDIES)
+
+
+def lagging_curve(ranks: int, lag: float, noise: Noise, random: np.random.Generator, seed: int) -> ScalingCurve:
+    """A curve on one worker and on several, of which the last computes `lag` s longer than the others."""
+    one = {"compute": COMPUTE, "data_wait": DATA, "update": UPDATE}
+    frames = [
+        _cell(one, 1, "strong", noise, random),
+        _ranks(ranks, lag, noise, random),
+        _cell({"compute": COMPUTE / ranks}, 1, "compute", noise, random),
+    ]
+    return _curve(measured(pd.concat(frames), seed), ranks)
+
+
+def _ranks(ranks: int, lag: float, noise: Noise, random: np.random.Generator) -> pd.DataFrame:
+    """Rows as `over_ranks` makes them of those of every rank, each of which jitters as iterations do."""
+    common = noise.factors(random)[..., None]
+    computing = (
+        common * COMPUTE / ranks * np.exp(noise.iterations * random.standard_normal((*common.shape[:-1], ranks)))
+    )
+    computing[..., -1:] += lag * common
+    exposed = computing.max(-1, keepdims=True) - computing
+    data, update = common * DATA / ranks, common * UPDATE / ranks
+    repeat, visit, iteration, rank = np.indices(computing.shape).reshape(4, -1)
+    in_order = (repeat * noise.of_job + visit) * noise.of_visit + iteration
+    seconds = {
+        "forward": computing / 3, "backward": 2 * computing / 3, "exposed_communication": exposed,
+        "communication": exposed, "data_wait": data, "update": update,
+        "iteration_time": computing + exposed + data + update,
+    }  # fmt: skip
+    times = {name: np.broadcast_to(of, computing.shape).ravel() for name, of in seconds.items()}
+    rows = pd.DataFrame({
+        "repeat": repeat + 1, "visit": visit + 1, "iteration": in_order, "rank": rank, "warmup": False,
+        **dict.fromkeys((*TIMES, "read", "decode"), 0.0), **times, **_point(ranks, "strong"),
+    })  # fmt: skip
+    rows["cell"] = [f"strong/{ranks}/{at}" for at in rows["repeat"]]
+    return over_ranks(rows, rows.assign(layer_type="convolution"))
+
+
+def _curve(points: list[Measured], workers: int) -> ScalingCurve:
+    """Of points on one worker and on `workers`, and of computing alone."""
+    known = {(point.point.nodes, point.point.scaling): point for point in points}
+    alone = known[1, "compute"].parts
     nothing = np.empty((1, 0))
     isolated = IsolatedTimes(
         alone.forward, alone.backward, alone.update, alone.matrix, alone.fully_connected, Messages(nothing, nothing, 0)
     )
-    there = {nodes: points[nodes, "strong"] for nodes in (1, WORKERS)}
+    there = {nodes: known[nodes, "strong"] for nodes in (1, workers)}
     return ScalingCurve(there, {nodes: _predicted(point, isolated) for nodes, point in there.items()})
 
 
@@ -86,11 +146,6 @@ def _cell(
     """Rows as `measured.over_ranks` gives them; all of computing is convolutions."""
     factors = noise.factors(random)
     repeat, visit, iteration = np.indices(factors.shape).reshape(3, -1)
-    point: dict[str, Any] = {
-        "network": "made-up", "hardware": "cpu", "storage": "local", "scaling": scaling, "sync": "preset",
-        "prefetch": 0, "batch": 32, "workers_per_node": 1, "nodes": nodes, "ranks": nodes, "global_batch": 32,
-        "worker_batch": 32 // nodes,
-    }  # fmt: skip
     computing = parts["compute"]
     times = dict.fromkeys((*TIMES, "matrix", "fully_connected"), 0.0)
     times |= {name: seconds for name, seconds in parts.items() if name in times}
@@ -98,4 +153,12 @@ def _cell(
     times["iteration_time"] = sum(parts.values())
     seconds = {name: value * factors.ravel() for name, value in times.items()}
     frame = pd.DataFrame({"repeat": repeat + 1, "visit": visit + 1, "iteration": iteration, **seconds})
-    return frame.assign(**point, cell=f"{scaling}/{nodes}")
+    return frame.assign(**_point(nodes, scaling), cell=f"{scaling}/{nodes}")
+
+
+def _point(nodes: int, scaling: str) -> dict[str, Any]:
+    return {
+        "network": "made-up", "hardware": "cpu", "storage": "local", "scaling": scaling, "sync": "preset",
+        "prefetch": 0, "batch": 32, "workers_per_node": 1, "nodes": nodes, "ranks": nodes, "global_batch": 32,
+        "worker_batch": 32 // nodes,
+    }  # fmt: skip

@@ -155,40 +155,15 @@ class _ChangedData:
 
 @dataclass(frozen=True)
 class _ChangedEffects:
-    """What training takes where waiting for the slowest worker takes `factor` times as long.
-
-    All of the waiting is put down to one worker. Of n workers it computes x times as long as the others if it lags by
-    the share s of their mean: x = (1 + s)(n - 1) / (n - 1 - s). The mean falls with it.
-    """
+    """What training takes where waiting for the slowest worker takes `factor` times as long; the others stay as they
+    are."""
 
     original: LearnedEffects
     factor: float
 
     def __call__(self, point: Point, held_out: bool = False) -> Effects:
-        known, others = self.original(point, held_out), point.ranks - 1
-        before, after = (
-            _mean_over_others(share, others) for share in (known.straggling, known.straggling * self.factor)
-        )
-        less = after / before
-        return replace(
-            known,
-            straggling=known.straggling * self.factor,
-            forward=np.maximum(known.forward * less, 1.0),
-            backward=np.maximum(known.backward * less, 1.0),
-        )
-
-
-def _mean_over_others(share: Ensemble, others: int) -> Ensemble:
-    """The mean of all workers over the `others`, of which one more lags by `share` of that mean."""
-    if not others:
-        return np.ones_like(share)
-    lag = np.clip(share, 0.0, MOST_LAG * others)
-    slowest = (1 + lag) * others / (others - lag)
-    return np.asarray((others + slowest) / (others + 1))
-
-
-MOST_LAG = 0.9
-"""Of what one worker can lag behind the mean at most, n - 1 times it: beyond, others lag too."""
+        known = self.original(point, held_out)
+        return replace(known, straggling=known.straggling * self.factor)
 
 
 @dataclass(frozen=True)

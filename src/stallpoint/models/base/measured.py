@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from stallpoint.models.base.lagging import waited_for
 from stallpoint.models.base.parts import PATH, STRAGGLING, Parts
 from stallpoint.models.base.statistics import bootstrap, generator, groups, scatter_of_parts, visits_of
 from stallpoint.records import tables as records
@@ -119,14 +120,21 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     layers in `Parts`.
 
     Communication is that of the rank which waits least, the last to arrive: what the others spend beyond it is waiting
-    for it. All else is the mean over ranks. Of the iteration time too: over many iterations every rank takes as long,
-    while the largest of each would count a rank's late start and the next one's late end twice. What is left of the
-    iteration is then the cost of ranks being unequal.
+    for it. All else is the mean over ranks, without those that lag throughout (`lagging`): what these take longer the
+    others wait for. The iteration time is the mean of all: over many iterations every rank takes as long, while the
+    largest of each would count a rank's late start and the next one's late end twice. What is left of the iteration is
+    then the cost of ranks being unequal.
     """
-    reduced = dict.fromkeys((*TIMES, *READING), "mean") | {"communication": "min", "exposed_communication": "min"}
     frame = kept(iterations)
-    steps = frame.groupby(list(STEP), as_index=False).agg(reduced)
-    of_layers, ranks = kept(layers), frame.groupby(["cell", "iteration"]).size()
+    typical = frame[~waited_for(frame)]
+    reduced = {"iteration_time": "mean", "communication": "min", "exposed_communication": "min"}
+    means = dict.fromkeys((name for name in (*TIMES, *READING) if name not in reduced), "mean")
+    steps = typical.groupby(list(STEP), as_index=False).agg(means)
+    steps = steps.merge(frame.groupby(["cell", "iteration"], as_index=False).agg(reduced), on=["cell", "iteration"])
+    steps = steps[[*STEP, *TIMES, *READING]]
+    of_layers, ranks = kept(layers), typical.groupby(["cell", "iteration"]).size()
+    if len(typical) < len(frame):
+        of_layers = of_layers.merge(typical[["cell", "rank"]].drop_duplicates(), on=["cell", "rank"])
     for name, types in {"matrix": MATRIX_LAYERS, "fully_connected": (FULLY_CONNECTED,)}.items():
         rows = of_layers[of_layers["layer_type"].isin(types)]
         seconds = (rows["forward"] + rows["backward"]).groupby([rows["cell"], rows["iteration"]]).sum()

@@ -15,7 +15,8 @@ PATH = (
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Seconds of one iteration, means over its workers; ensembles [1 + REPLICATES], not a number where unknown.
+    """Seconds of one iteration, means over its workers that do not lag; ensembles [1 + REPLICATES], not a number where
+    unknown.
 
     Those in `PATH` add up to `iteration_time`; the others are parts of them, or hidden behind them.
     """
@@ -32,7 +33,7 @@ class Parts:
     """Of the communication what comes after the backward pass."""
     update: Ensemble = field(default_factory=unknown_ensemble)
     straggling: Ensemble = field(default_factory=unknown_ensemble)
-    """What the slowest worker takes beyond the mean of all."""
+    """What the slowest worker takes beyond the mean of those that do not lag."""
     matrix: Ensemble = field(default_factory=unknown_ensemble)
     """Forward and backward of the layers in `measured.MATRIX_LAYERS`."""
     fully_connected: Ensemble = field(default_factory=unknown_ensemble)

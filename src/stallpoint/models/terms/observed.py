@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from stallpoint.models.base.lagging import OWN, waited_for
 from stallpoint.models.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootstrap, visits_of
-from stallpoint.models.terms.stragglers import OWN
 from stallpoint.records.tables import PHASES
 
 _STEP = ["cell", "repeat", "visit", "iteration"]
@@ -39,7 +39,8 @@ class Observed:
     sent: list[list[int]]
     """Layers of each message, in the order of sending."""
     leads: Reals
-    """How much longer than the mean of all ranks each rank's own part of each iteration took, over that mean."""
+    """How much longer than the mean of the ranks that do not lag each rank's own part of each iteration took, over
+    that mean."""
     ranks: int
 
 
@@ -88,6 +89,8 @@ def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
         found[at] = rows
         return found
 
+    lags = waited_for(iterations)
+    typical = ~np.isin(ranks, iterations["rank"][lags])
     parts = {name: of_ranks(iterations[name]) for name in PHASES}
     own = of_ranks(iterations[list(OWN)].sum(axis=1))
     begin = of_ranks(iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1))
@@ -97,7 +100,7 @@ def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
     beside = np.maximum(until - np.maximum(start, begin[..., None]), 0.0)
     sent = np.isfinite(end).any(axis=-1)
     # As in `measured.over_ranks`: the rank that arrives last waits for nobody.
-    means = {name: _mean(of) for name, of in parts.items()}
+    means = {name: _mean(of[:, typical]) for name, of in parts.items()}
     means["exposed_communication"] = np.fmin.reduce(parts["exposed_communication"], axis=1)
     values = {
         **{name: means[name] for name in ("forward", "backward", "update")},
@@ -105,14 +108,14 @@ def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
         "under_way": np.nan_to_num(_mean(np.where(sent, np.nansum(beside, axis=-1), np.nan))),
         "straggling": np.maximum(_mean(of_ranks(iterations["iteration_time"])) - sum(means.values()), 0.0),
     }
-    mean = _mean(own)
+    mean = _mean(own[:, typical])
     labels = iterations[_STEP].drop_duplicates("iteration").sort_values("iteration", ignore_index=True)
     return Sending(
         by_layer=tuple(int(message) for message in commonest),
         steps=labels.assign(**values),
         messages=np.hstack(_on_last(end - start, end - start, beside)),
         gathers=_gathers(layers, steps, ranks),
-        leads=((own - mean[:, None]) / mean[:, None])[at],
+        leads=((own - mean[:, None]) / mean[:, None])[at][lags if lags.any() else slice(None)],
         ranks=len(ranks),
     )
 

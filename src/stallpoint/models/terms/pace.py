@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from stallpoint.models.base.lagging import lagging
 from stallpoint.models.base.measured import kept
 from stallpoint.models.base.statistics import (
     REPLICATES,
@@ -36,7 +37,7 @@ class Pace:
     known: dict[str, dict[Place, Ensemble]]
     """Seconds of a piece, in the unit of that hardware's pieces."""
     leads: dict[str, dict[Place, Ensemble]]
-    """How much longer the slowest rank takes for a piece than the mean of all, over that mean."""
+    """How much longer the slowest rank takes for a piece than the mean of those that do not lag, over that mean."""
 
     def ratio(self, hardware: str, place: Place, reference: Place) -> Ensemble:
         """Time at `place` over that at `reference`, nearer to 1 the less certain; of what was measured nearest."""
@@ -62,7 +63,8 @@ def fit(contention: pd.DataFrame, seed: int) -> Pace:
     for (hardware, nodes, ranks), here in groups(rows, ["hardware", "nodes", "ranks"]):
         random, place = generator(seed, "pace", hardware, nodes, ranks), (nodes, ranks // nodes)
         known.setdefault(hardware, {})[place] = bootstrap(here["piece"], visits_of(here), random, usual=usual[hardware])
-        together = here.groupby(["repeat", "visit", "operation", "message_bytes", "sample"])["piece"]
-        lead = together.max() / together.mean() - 1
+        by = ["repeat", "visit", "operation", "message_bytes", "sample"]
+        lags = lagging(here["piece"], here["repeat"], here.groupby(by).ngroup(), here["rank"])
+        lead = here.groupby(by)["piece"].max() / here[~lags].groupby(by)["piece"].mean() - 1
         leads.setdefault(hardware, {})[place] = bootstrap(lead, visits_of(lead.index.to_frame(index=False)), random)
     return Pace(known, leads)

@@ -6,9 +6,6 @@ import numpy as np
 
 from stallpoint.models.base.statistics import Reals
 
-OWN = ("data_wait", "host_to_device", "forward", "backward")
-"""Parts of an iteration that a worker spends without waiting for others."""
-
 
 def expected_lead(values: Reals, workers: int) -> float:
     """Expected maximum of `workers` draws from `values`: value number j of m is it with (j^n - (j-1)^n) / m^n."""

@@ -1,0 +1,59 @@
+"""Ranks that lag behind the others, iteration after iteration: what they take longer is their own, not the mean rank's.
+
+A mean over all p ranks holds a p-th of what one of them takes longer, and calls it computing. Jitter, which meets now
+this rank and now that one, is in the mean of them all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+OWN = ("data_wait", "host_to_device", "forward", "backward")
+"""Parts of an iteration that a worker spends without waiting for others."""
+SURE = 3.0
+"""Standard errors, over iterations, that a rank's time has to lie above that of the reference rank."""
+WAITED_FOR = 0.5
+"""Part of a rank's lag that others have to spend waiting in communication for it to be one: stages of a pipeline, and
+workers that do not wait for each other, may differ without anyone lagging."""
+_ROUNDING = 1e-6
+
+
+def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: pd.Series) -> npt.NDArray[np.bool_]:
+    """Which rows, each the `seconds` of a rank in a step of a cell, are of a rank that lags.
+
+    The reference rank of a cell is the lower median of its ranks by their means: of two ranks the faster one.
+    """
+    rows = pd.DataFrame({
+        "cell": cells.to_numpy(), "step": steps.to_numpy(), "rank": ranks.to_numpy(), "seconds": np.asarray(seconds),
+    })  # fmt: skip
+    means = rows.groupby(["cell", "rank"], observed=True)["seconds"].mean().reset_index()
+    place = means.groupby("cell", observed=True)["seconds"].rank(method="first")
+    count = means.groupby("cell", observed=True)["seconds"].transform("size")
+    reference = means[place == (count + 1) // 2]
+    of_reference = rows.merge(reference[["cell", "rank"]], on=["cell", "rank"])[["cell", "step", "seconds"]]
+    rows = rows.merge(of_reference, on=["cell", "step"], how="left", suffixes=("", "_of_reference"))
+    rows["longer"] = rows["seconds"] - rows["seconds_of_reference"]
+    found = rows.groupby(["cell", "rank"], observed=True).agg(
+        longer=("longer", "mean"), error=("longer", "sem"), reference=("seconds_of_reference", "mean")
+    )
+    lags = found["longer"] > np.maximum(SURE * found["error"], _ROUNDING * found["reference"])
+    return lags.reindex(pd.MultiIndex.from_frame(rows[["cell", "rank"]])).to_numpy(dtype=np.bool_)
+
+
+def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows of the iterations table are of a rank that lags and that the others wait for."""
+    own, cells = iterations[list(OWN)].sum(axis=1), iterations["cell"]
+    lags = lagging(own, cells, iterations["iteration"], iterations["rank"])
+    if not lags.any():
+        return lags
+    both = pd.DataFrame({"own": own, "waits": iterations["exposed_communication"]}).groupby(
+        [cells, iterations["rank"], pd.Series(lags, iterations.index, name="lags")], observed=True
+    )
+    of_ranks = both.mean().reset_index()
+    others = of_ranks[~of_ranks["lags"]].groupby("cell", observed=True)[["own", "waits"]].mean()
+    others = others.reindex(of_ranks["cell"]).reset_index(drop=True)
+    waited = others["waits"] - of_ranks["waits"] >= WAITED_FOR * (of_ranks["own"] - others["own"])
+    known = of_ranks.assign(lags=of_ranks["lags"] & waited).set_index(["cell", "rank"])["lags"]
+    return known.reindex(pd.MultiIndex.from_frame(iterations[["cell", "rank"]])).to_numpy(dtype=np.bool_)
