@@ -40,7 +40,7 @@ class Observed:
     """Layers of each message, in the order of sending."""
     leads: Reals
     """How much longer than the mean of the ranks that do not lag each rank's own part of each iteration took, over
-    that mean."""
+    that mean; where some lag, of these alone, as they are among the ranks however many there are."""
     ranks: int
 
 
