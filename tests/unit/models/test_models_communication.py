@@ -229,14 +229,16 @@ def test_a_switch_is_found_and_named_where_it_is() -> None:
     many = pd.concat([rows.assign(visit=visit, seconds=rows["seconds"] * (1 + visit / 1000)) for visit in range(1, 9)])
     fits = communication.fit(many, seed=0)[SCHEME]
     assert fits.over_nodes.laws.value == SWITCHED
-    assert "recursive-doubling then rabenseifner" in communication.table({SCHEME: fits})[-1]["fit"]
+    assert communication.table({SCHEME: fits})[-1]["fit"] == SWITCHED.name
     assert SWITCHED.name == "recursive-doubling below 32768 B, rabenseifner"
     assert all_reduce_seconds(fits.at(64), 64, [2**16])[0] == pytest.approx(planted(SWITCHED, 64, [2.0**16]), rel=0.01)
 
 
 def test_a_forced_scheme_keeps_its_law_whatever_fits_better() -> None:
     rows = records(lambda n, sizes: planted(SWITCHED, n, sizes), (2, 4, 8), workers=1).assign(reduction="ring")
-    assert communication.fit(rows, seed=0)["cpu", "mpi", "ring", ALL_REDUCE].over_nodes.laws.name == "ring"
+    laws = communication.fit(rows, seed=0)["cpu", "mpi", "ring", ALL_REDUCE].over_nodes.laws
+    assert {option.laws for option in laws.options} == {("ring",)}
+    assert laws.name.startswith("ring")
 
 
 def test_messages_beside_computing_go_by_the_same_laws() -> None:

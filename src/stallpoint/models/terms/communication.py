@@ -2,6 +2,7 @@
 
 α + β·m, in several pieces where the measured sizes ask for it (`pieces`). Between places, which are numbers of nodes
 and of workers on each, the law of the reduction scheme holds (`reductions`); that of a library is found (`law_choice`).
+How far times depart from it at measured places is carried to others (`law_departures`).
 Links have two levels: inside a node, learned from all-reduces among the workers of one, and between nodes.
 """
 
@@ -29,6 +30,7 @@ from stallpoint.models.base.statistics import (
 )
 from stallpoint.models.terms import law_choice, pieces
 from stallpoint.models.terms.law_choice import Timed
+from stallpoint.models.terms.law_departures import Departures
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.pieces import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
@@ -99,6 +101,8 @@ class Fit:
     """What is spent inside a node before messages go between nodes; None unless each node counts as one."""
     left: Left | None = None
     """What the line leaves of the measured sizes; None for a law over places."""
+    departures: Departures | None = None
+    """What the law leaves at measured places, and beyond them; None for a place, and where nothing tells."""
     rival: Fit | None = None
     """The other of flat and by node, where no place tells the two apart: every other replicate follows it."""
 
@@ -131,7 +135,8 @@ class Fit:
     def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Fit:
         """The same with `latency` times the latency and `bandwidth` times the bandwidth."""
         betas = self.line.betas / np.reshape(bandwidth, (-1, 1))
-        line = replace(self.line, alpha=self.line.alpha * latency, betas=betas)
+        latencies = {name: getattr(self.line, name) * latency for name in ("alpha", "floor", "constant")}
+        line = replace(self.line, betas=betas, **latencies)
         inside = self.inside and self.inside.changed(latency=latency, bandwidth=bandwidth)
         rival = self.rival and self.rival.changed(latency=latency, bandwidth=bandwidth)
         return replace(self, line=line, inside=inside, rival=rival)
@@ -233,6 +238,9 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
         more_latency, more_bandwidth = fit.line.parts(sizes, *fit.laws.factors(parties, sizes))
         if fit.left is not None:
             more_bandwidth = more_bandwidth * fit.left(sizes)
+        if fit.departures is not None:
+            factor = fit.departures(parties, sizes)
+            more_latency, more_bandwidth = more_latency * factor, more_bandwidth * factor
         latency, bandwidth = latency + more_latency, bandwidth + more_bandwidth
     if fit.rival is not None:
         mine = np.reshape(np.arange(len(latency)) % 2 == 0, (-1, *([1] * sizes.ndim)))
@@ -317,9 +325,10 @@ def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
 def _fits(
     calls: pd.Series[float], seed: int, known: Mapping[Scheme, Laws] | None = None
 ) -> dict[Scheme, Communication]:
-    """Fits of seconds by `_CALL`; `known` are laws that are known already."""
-    frame = calls.rename("seconds").reset_index()
-    return {key: _fit_scheme(key, rows, seed, (known or {}).get(key)) for key, rows in groups(frame, _SCHEME)}
+    """Fits of seconds by `_CALL`; `known` are laws that are known already of what computing and messages take from each
+    other."""
+    frame, departs = calls.rename("seconds").reset_index(), known is None
+    return {key: _fit_scheme(key, rows, seed, (known or {}).get(key), departs) for key, rows in groups(frame, _SCHEME)}
 
 
 def table(fits: Mapping[Scheme, Communication]) -> list[dict[str, object]]:
@@ -348,20 +357,15 @@ _Key = tuple[int, int, int]
 """Nodes, ranks, message size."""
 
 
-def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | None) -> Communication:
-    """`known` are the laws of a library that are known already."""
+def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | None, departs: bool) -> Communication:
+    """`known` are laws that are known already; `departs` as `_Chosen` has it."""
     samples: dict[_Key, Ensemble] = {}
     usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
         # The same draws of visits for every operation and size: a slow visit is slow throughout.
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random, usual=usual)
-    law = law_name(scheme)
-    known = Laws.only(law) if law_of(law) else known
-
-    def laws_of(samples: Mapping[_Key, Ensemble]) -> Laws:
-        return known or _chosen(samples, generator(seed, "laws", *scheme[:3]))
-
+    laws = known or _Chosen(law_name(scheme), (seed, "laws", *scheme[:3]), departs)
     places = sorted({(nodes, ranks) for nodes, ranks, _ in samples})
     one = Laws.only("place")
     of_place = {place: {key: of for key, of in samples.items() if key[:2] == place} for place in places}
@@ -372,17 +376,27 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
     inside = None
     if within:
         by_workers = {workers: fit for (nodes, workers), fit in by_place.items() if nodes == 1}
-        inside = Inside(by_workers, _fit(laws_of(within), within))
-    return Communication(by_place, inside, _over_nodes(laws_of(between), between, inside) if between else None)
+        inside = Inside(by_workers, _fit(laws, within))
+    return Communication(by_place, inside, _over_nodes(laws, between, inside) if between else None)
 
 
-def _chosen(samples: Mapping[_Key, Ensemble], random: np.random.Generator) -> Laws:
-    """The laws of a library whose messages go from rank to rank."""
-    _, ranks, sizes = _columns(samples)
-    return law_choice.choose_laws(Timed(ranks, sizes, np.stack(list(samples.values()), axis=-1)), random)
+@dataclass(frozen=True)
+class _Chosen:
+    """Laws that are chosen for what was timed: those of a scheme's `law`, or of a library."""
+
+    law: str
+    key: tuple[int, *tuple[str, ...]]
+    """The seed, and what else draws depend on."""
+    departs: bool
+    """Whether times depart from them; what messages and computing take from each other is no time of a message."""
+
+    def __call__(self, timed: Timed) -> tuple[Laws, Departures | None]:
+        """The laws, and how far times depart from them."""
+        laws, departures = law_choice.choose_laws(self.law, timed, generator(*self.key))
+        return laws, departures if self.departs else None
 
 
-def _over_nodes(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Inside | None) -> Fit:
+def _over_nodes(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside | None) -> Fit:
     """The fit over all places on several nodes.
 
     With several workers on a node the library may take each node as one: whether it does is asked of the place with the
@@ -392,13 +406,15 @@ def _over_nodes(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Inside | N
     if inside is None:
         return flat
     alone = all(nodes == ranks for nodes, ranks, _ in samples)
-    by_node = laws if alone else Laws.only(HIERARCHICAL)
+    by_node = (
+        laws if alone else replace(laws, law=HIERARCHICAL) if isinstance(laws, _Chosen) else Laws.only(HIERARCHICAL)
+    )
     node_by_node = _fit(by_node, samples, inside)
     most = max((ranks, nodes) for nodes, ranks, _ in samples)[::-1]
     smaller, largest = ({key: of for key, of in samples.items() if (key[:2] == most) == last} for last in (False, True))
     if alone or not smaller:
         return replace(node_by_node, rival=flat)
-    better = _error(_fit(by_node, smaller, inside), largest) < _error(_fit(laws, smaller), largest)
+    better = _error(_fit(node_by_node.laws, smaller, inside), largest) < _error(_fit(flat.laws, smaller), largest)
     return node_by_node if better else flat
 
 
@@ -417,7 +433,7 @@ def _columns(samples: Mapping[_Key, Ensemble]) -> tuple[Reals, Reals, Reals]:
     return nodes, ranks, sizes
 
 
-def _fit(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Inside | None = None) -> Fit:
+def _fit(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside | None = None) -> Fit:
     nodes, ranks, sizes = _columns(samples)
     observed = np.stack(list(samples.values()), axis=-1)
     if inside is not None:
@@ -430,7 +446,12 @@ def _fit(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Inside | None = N
             nodes, ranks, sizes, left, observed = (of[..., tells] for of in (nodes, ranks, sizes, left, observed))
         observed = np.maximum(left, 1e-3 * observed)
     timed = Timed(nodes if inside is not None else ranks, sizes, observed)
+    departures = None
+    if isinstance(laws, _Chosen):
+        laws, departures = laws(timed)
     points = timed.under(laws.value)
+    if departures is not None:
+        timed = replace(timed, seconds=observed / departures(timed.parties, sizes))
     line = law_choice.line(timed, laws)
     return Fit(
         laws=laws,
@@ -441,6 +462,7 @@ def _fit(laws: Laws, samples: Mapping[_Key, Ensemble], inside: Inside | None = N
         residual=pieces.residual(line, points),
         inside=inside,
         left=_left(points, line) if laws.value.laws == ("place",) else None,
+        departures=departures,
     )
 
 

@@ -1,9 +1,11 @@
-"""The law that a library's all-reduce follows at each message size, and how sure that is.
+"""The law that all-reduces follow at each message size, and how sure that is.
 
-A library chooses its algorithm itself, by the message size. Possible is each law for all sizes, and each pair of which
-the second, for larger messages, moves fewer bytes or takes more steps, as libraries switch (Thakur, Rabenseifner &
-Gropp 2005, section 4.5). How likely each is comes of the largest node count, predicted from the others; with one node
-count all stay possible. Replicates draw from them, so that intervals hold what is not known of the law.
+A library chooses its algorithm itself, by the message size, or by a rank's part of it. Possible is each law for all
+sizes, and each pair of which the second, for larger messages, moves fewer bytes or takes more steps, as libraries
+switch (Thakur, Rabenseifner & Gropp 2005, section 4.5). Whatever the law, a part of the latency may not grow with the
+ranks (starting a kernel, entering the library), and no message may take less than a floor. How likely each is comes of
+all node counts (`law_departures`); with one all stay possible. Replicates draw from them, so that intervals hold what
+is not known of the law.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
-from stallpoint.models.terms import pieces
+from stallpoint.models.terms import law_departures, pieces
+from stallpoint.models.terms.law_departures import Departures, Fitted
 from stallpoint.models.terms.pieces import PiecewiseLine, Samples
-from stallpoint.models.terms.reductions import BySize, Laws
+from stallpoint.models.terms.reductions import BySize, Laws, law_of
 
-SWITCHED = 0.5
-"""Probability that a library has two laws, before anything was measured: most do."""
+PRIOR = {"single": 0.4, "switched": 0.25, "switched per rank": 0.1, "constant": 0.15, "floor": 0.1}
+"""Probability of each kind of law before anything was measured."""
+FORCED = 0.75
+"""That of a forced scheme's law as it stands."""
 LIBRARY = {"recursive-doubling": 0.5, "binary-tree": 0.5, "rabenseifner": 1.0, "ring": 1.0}
 """Laws of libraries, in the order in which they are taken for larger messages, and how much each counts before
 anything was measured: those that grow alike count as one."""
@@ -30,8 +35,10 @@ PAIRS = tuple(
     for large in _NAMES[place + 1 :]
     if (small, large) != ("recursive-doubling", "binary-tree")  # which grow alike
 )
-LAW_ERROR = 0.05
-"""Standard deviation, relative, of what an α-β law leaves of a message size: caches, protocols, segments."""
+STILL = (0.25, 0.5, 0.75)
+"""Parts of the latency on two ranks that may not grow, where one count alone was measured."""
+NEAR_FLOOR = 1.25
+"""Messages take the floor if they take no more than so many times the shortest one."""
 FURTHER = 8
 """Times the largest node count for which the value is to be near what is possible."""
 NEGLIGIBLE = 1e-3
@@ -54,79 +61,130 @@ class Timed:
         return Samples(self.sizes, *option.factors(self.parties, self.sizes), self.seconds)
 
 
-def options(sizes: Reals) -> tuple[tuple[BySize, ...], Reals]:
-    """What is possible of a library timed at `sizes`, and how likely each is before its times are looked at."""
-    measured = np.unique(sizes)
-    # Between two measured sizes nobody knows where the switch is.
-    between = np.sqrt(measured[:-1] * measured[1:])
-    single = [BySize((law,)) for law in LIBRARY]
-    switched = [BySize(pair, (float(size),)) for pair in PAIRS for size in between]
-    parts = ((single, 1 - SWITCHED), (switched, SWITCHED)) if switched else ((single, 1.0),)
-    probability = [whole * _counts(part) / _counts(part).sum() for part, whole in parts]
-    return (*single, *switched), np.concatenate(probability)
+def options(law: str, timed: Timed) -> tuple[tuple[BySize, ...], Reals]:
+    """What is possible of a scheme's `law`, or of a library where that is none, and how likely each is before its times
+    are looked at."""
+    names = (law,) if law_of(law) else _NAMES
+    grow = [name for name in names if (growing := law_of(name)) and np.ptp(growing.latency(np.array([2.0, 64.0])))]
+    found: dict[str, list[BySize]] = {
+        "single": [BySize((name,)) for name in names],
+        "constant": [BySize((name,), constant=True) for name in grow],
+        "floor": [BySize((name,), floor=True) for name in names],
+    }
+    if len(np.unique(timed.parties)) == 1:
+        found["constant"] = [BySize((name,), still=still) for name in grow for still in STILL]
+    if names is _NAMES:
+        for kind, sizes in (("switched", timed.sizes), ("switched per rank", timed.sizes / timed.parties)):
+            measured = np.unique(sizes)
+            # Between two measured sizes nobody knows where the switch is.
+            between = np.sqrt(measured[:-1] * measured[1:])
+            per_rank = kind != "switched"
+            found[kind] = [BySize(pair, (float(size),), per_rank) for pair in PAIRS for size in between]
+    possible = {kind: of_kind for kind, of_kind in found.items() if of_kind}
+    weights = {kind: PRIOR[kind] if kind != "single" or names is _NAMES else FORCED for kind in possible}
+    prior = [weights[kind] * _counts(of_kind) / _counts(of_kind).sum() for kind, of_kind in possible.items()]
+    together = np.concatenate(prior)
+    return tuple(option for of_kind in possible.values() for option in of_kind), together / together.sum()
 
 
 def _counts(possible: Sequence[BySize]) -> Reals:
-    return np.array([np.prod([LIBRARY[law] for law in option.laws]) for option in possible])
+    return np.array([np.prod([LIBRARY.get(law, 1.0) for law in option.laws]) for option in possible])
 
 
-def choose_laws(timed: Timed, random: np.random.Generator) -> Laws:
-    """The laws that fit `timed`, drawn by their probability."""
-    possible, prior = options(timed.sizes)
-    probability = _probability(timed, possible, prior)
+def choose_laws(law: str, timed: Timed, random: np.random.Generator) -> tuple[Laws, Departures | None]:
+    """The laws that fit `timed`, drawn by their probability, and how far times depart from them.
+
+    Of the scheme's `law`, or of a library. Where sizes tell no latency from bandwidth, nothing is known of departures.
+    """
+    possible, prior = options(law, timed)
+    starts = pieces.breaks(_largest(timed).under(BySize(("place",))))
+    typical = Timed(timed.parties, timed.sizes, timed.seconds[:1])
+    fitted = [_fitted(typical, option, starts) for option in possible]
+    known = np.flatnonzero([of is not None for of in fitted])
+    reference = float(timed.parties.max())
+    if not len(known):
+        value = int(prior.argmax())
+        return Laws(possible, np.append(value, random.choice(len(possible), REPLICATES, p=prior)), reference), None
+    possible_fits = [of for of in fitted if of is not None]
+    parts = (timed.parties, timed.sizes, timed.seconds, _bandwidth(timed, starts))
+    posterior = law_departures.posterior(*parts, possible_fits, prior[known])
+    probability = posterior.of_options
     kept = np.flatnonzero(probability > NEGLIGIBLE * probability.max())
-    possible = tuple(possible[place] for place in kept)
-    probability = probability[kept] / probability[kept].sum()
-    value = _nearest_to_all(timed, possible, probability)
-    return Laws(possible, np.append(value, random.choice(len(possible), size=REPLICATES, p=probability)))
+    possible = tuple(possible[place] for place in known[kept])
+    value = _nearest_to_all(timed, possible, probability[kept], starts)
+    drawn = random.choice(len(kept), size=REPLICATES, p=probability[kept] / probability[kept].sum())
+    drawn = np.append(value, drawn)
+    return Laws(possible, drawn, reference), posterior.departures(kept[drawn], random)
 
 
 def line(timed: Timed, laws: Laws) -> PiecewiseLine:
     """The curve of each replicate under its law; all have the pieces that the law taken to hold asks for."""
     starts = pieces.breaks(timed.under(laws.value))
     alpha, betas = np.empty(len(laws.drawn)), np.empty((len(laws.drawn), len(starts)))
+    floor, constant = np.zeros((2, len(laws.drawn)))
+    at_floor = _at_floor(timed)
     for place in np.unique(laws.drawn):
         chosen = laws.drawn == place
-        under = Timed(timed.parties, timed.sizes, timed.seconds[chosen]).under(laws.options[place])
-        found = pieces.curve(under, starts)
+        here = Timed(timed.parties, timed.sizes, timed.seconds[chosen])
+        found = _curve(here, laws.options[place], starts, at_floor)
         alpha[chosen], betas[chosen] = found.alpha, found.betas
-    return PiecewiseLine(starts, alpha, betas)
+        floor[chosen], constant[chosen] = found.floor, found.constant
+    return PiecewiseLine(starts, alpha, betas, floor, constant)
 
 
-def _probability(timed: Timed, possible: Sequence[BySize], prior: Reals) -> Reals:
-    """Probability of each option by how well it predicts the largest count from the others, [options]."""
-    largest = timed.parties == timed.parties.max()
-    if largest.all():
-        return prior
-    known, left_out = _part(timed, ~largest), _part(timed, largest)
-    nearest = known.parties == known.parties.max()
-    starts = pieces.breaks(_part(known, nearest).under(BySize(("place",))))
-    off = np.array([_errors(known, left_out, option, starts) for option in possible])
-    if not np.isfinite(off).all():
-        return prior
-    # What they are predicted from is about as noisy as what is predicted.
-    noise = 2 * np.atleast_2d(np.cov(np.log(left_out.seconds[1:]).T)) + LAW_ERROR**2 * np.eye(len(left_out.sizes))
-    squares = np.einsum("os,os->o", off, np.linalg.solve(noise, off.T).T)
-    density = prior * np.exp(-(squares - squares.min()) / 2)
-    return np.asarray(density / density.sum())
+def _curve(timed: Timed, option: BySize, starts: Reals, at_floor: np.ndarray) -> PiecewiseLine:
+    """The fit under `option`; with a floor to the messages above it."""
+    samples = timed.under(option)
+    if not option.floor or at_floor.all():
+        return pieces.curve(samples, starts, constant=option.constant)
+    above = pieces.curve(samples.where(~at_floor), starts)
+    if not np.isfinite(above.alpha).all():  # all above the floor is beyond a break
+        straight = pieces.curve(samples.where(~at_floor), np.zeros(1))
+        above = PiecewiseLine(starts, straight.alpha, np.repeat(straight.betas, len(starts), axis=-1))
+    return PiecewiseLine(starts, above.alpha, above.betas, np.exp(np.log(timed.seconds[:, at_floor]).mean(-1)))
 
 
-def _part(timed: Timed, chosen: np.ndarray) -> Timed:
+def _at_floor(timed: Timed) -> np.ndarray:
+    return np.asarray(timed.seconds[0] <= NEAR_FLOOR * timed.seconds[0].min())
+
+
+def _fitted(timed: Timed, option: BySize, starts: Reals) -> Fitted | None:
+    """What the value is under `option`, and by how much each parameter changes it; None where they cannot be told."""
+    at_floor = _at_floor(timed)
+    found = _curve(timed, option, starts, at_floor)
+    if not np.isfinite(found.alpha).all():
+        return None
+    under = timed.under(option)
+    whole = found(under.sizes, under.latency, under.bandwidth)[0]
+    of_pieces = under.bandwidth[:, None] * found.betas[0] * pieces.portions(starts, under.sizes)
+    constant = np.broadcast_to(found.constant, whole.shape)
+    of_each = np.column_stack([found.alpha[0] * under.latency, of_pieces, constant]) / whole[:, None]
+    raised = np.reshape(found.floor > of_each.sum(-1) * whole, (-1, 1))
+    return Fitted(np.log(whole), np.column_stack([np.where(raised, 0.0, of_each), raised]))
+
+
+def _bandwidth(timed: Timed, starts: Reals) -> Reals:
+    """The part of each size's time at the largest count that is bandwidth, [sizes]."""
+    sizes = np.unique(timed.sizes)
+    place = pieces.curve(pieces.typical(_largest(timed).under(BySize(("place",)))), starts)
+    latency, bandwidth = place.parts(sizes, np.ones(len(sizes)), np.ones(len(sizes)))
+    return np.asarray(bandwidth[0] / np.maximum(latency[0] + bandwidth[0], np.finfo(float).tiny))
+
+
+def _largest(timed: Timed) -> Timed:
+    chosen = timed.parties == timed.parties.max()
     return Timed(timed.parties[chosen], timed.sizes[chosen], timed.seconds[:, chosen])
 
 
-def _errors(known: Timed, left_out: Timed, option: BySize, starts: Reals) -> Reals:
-    """log(predicted / measured) of each message that was left out."""
-    fitted = pieces.curve(pieces.typical(known.under(option)), starts)
-    there = left_out.under(option)
-    return np.asarray(np.log(fitted(there.sizes, there.latency, there.bandwidth)[0] / there.seconds[0]))
-
-
-def _nearest_to_all(timed: Timed, possible: Sequence[BySize], probability: Reals) -> int:
+def _nearest_to_all(timed: Timed, possible: Sequence[BySize], probability: Reals, starts: Reals) -> int:
     """The option whose times on more nodes are the least off from what is possible, on average."""
     sizes = np.unique(timed.sizes)
     further = Timed(np.full(len(sizes), FURTHER * timed.parties.max()), sizes, np.ones((1, len(sizes))))
-    starts = pieces.breaks(_part(timed, timed.parties == timed.parties.max()).under(BySize(("place",))))
-    carried = np.array([_errors(timed, further, option, starts) for option in possible])
-    apart = np.abs(carried[:, None] - carried).mean(-1)
+    typical, at_floor = Timed(timed.parties, timed.sizes, timed.seconds[:1]), _at_floor(timed)
+    carried = []
+    for option in possible:
+        there = further.under(option)
+        found = _curve(typical, option, starts, at_floor)(there.sizes, there.latency, there.bandwidth)[0]
+        carried.append(np.log(np.maximum(found, np.finfo(float).tiny)))
+    apart = np.abs(np.array(carried)[:, None] - np.array(carried)).mean(-1)
     return int(np.argmin(apart @ probability))

@@ -47,6 +47,10 @@ class PiecewiseLine:
     """[1 + REPLICATES]; not a number where the samples do not tell it from β."""
     betas: Ensemble
     """Seconds for each byte, [1 + REPLICATES, pieces]."""
+    floor: Ensemble | float = 0.0
+    """Seconds that every message takes at least, [1 + REPLICATES]; what it adds is latency."""
+    constant: Ensemble | float = 0.0
+    """Seconds of latency, whatever it is multiplied with, [1 + REPLICATES]."""
 
     def __call__(self, sizes: npt.ArrayLike, latency: npt.ArrayLike, bandwidth: npt.ArrayLike) -> Ensemble:
         """Seconds for `sizes` bytes [...], [1 + REPLICATES, ...]; the factors are numbers or of the same shape."""
@@ -58,9 +62,12 @@ class PiecewiseLine:
     ) -> tuple[Ensemble, Ensemble]:
         """The seconds that are latency, and those that are bandwidth."""
         inside = portions(self.starts, np.asarray(sizes, dtype=np.float64))
-        alpha = self.alpha.reshape(-1, *([1] * (inside.ndim - 1)))
+        alpha, floor, constant = (
+            np.reshape(seconds, (-1, *([1] * (inside.ndim - 1)))) for seconds in (self.alpha, self.floor, self.constant)
+        )
         carried = np.asarray(bandwidth) * np.tensordot(self.betas, inside, axes=(1, -1))
-        return np.broadcast_to(alpha * np.asarray(latency), carried.shape), carried
+        of_latency = np.broadcast_to(constant + alpha * np.asarray(latency), carried.shape)
+        return np.maximum(of_latency, floor - carried), carried
 
 
 def portions(starts: Reals, sizes: Reals) -> Reals:
@@ -170,15 +177,22 @@ def _relative(design: Reals, seconds: Reals) -> tuple[Reals, Reals]:
     return design / seconds[:, None], np.ones(len(seconds))
 
 
-def curve(samples: Samples, starts: Reals) -> PiecewiseLine:
+def curve(samples: Samples, starts: Reals, *, constant: bool = False) -> PiecewiseLine:
     """The fit with these pieces, in relative errors; by `non_negative_fit` where a line is all there can be.
 
-    So few sizes cannot show that they need pieces, and relative errors might give up the largest for the rest.
+    So few sizes cannot show that they need pieces, and relative errors might give up the largest for the rest. With a
+    `constant` beside them, which several node counts tell from the latency.
     """
     design = _design(samples, starts)
+    if constant:
+        design = np.column_stack([design, np.ones(len(design))])
     if np.linalg.matrix_rank(design / np.abs(design).max(axis=0).clip(min=1e-300)) < design.shape[1]:
         unknown = np.full((len(samples.seconds), design.shape[1]), np.nan)
-        return PiecewiseLine(starts, unknown[:, 0], unknown[:, 1:])
+        return PiecewiseLine(starts, unknown[:, 0], unknown[:, 1 : 1 + len(starts)])
+    if constant:
+        relative = design / samples.seconds[..., None]
+        found = np.array([_non_negative(each, np.ones(len(each)))[0] for each in relative])
+        return PiecewiseLine(starts, found[:, 0], found[:, 1:-1], constant=found[:, -1])
     if len(starts) == 1 and _most(samples) < 2:
         found = non_negative_fit(design, samples.seconds)
     elif len(starts) == 1:

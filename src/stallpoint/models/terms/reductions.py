@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
+from stallpoint.models.base.statistics import INTERVAL, REPLICATES, Ensemble, Reals
 from stallpoint.strategies.presets import SHARDED, servers_of
 
 
@@ -62,6 +62,7 @@ def law_of(scheme: str) -> ReductionLaw | None:
     return ReductionLaw(RING.latency, lambda p: 2 * (p - 1) / np.minimum(servers, p))
 
 
+_TAILS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 CERTAIN = 0.95
 """Part of the draws from which on laws are named alone."""
 
@@ -73,22 +74,33 @@ class BySize:
     laws: tuple[str, ...]
     """Schemes that `law_of` knows, for sizes that rise."""
     switches: tuple[float, ...] = ()
-    """Sizes from which on the next law holds, bytes."""
+    """Sizes from which on the next law holds, bytes; with `per_rank` sizes over ranks."""
+    per_rank: bool = False
+    constant: bool = False
+    """Whether the latency has a part that does not grow with the ranks, as long as a fit says."""
+    still: float = 0.0
+    """Part of the latency on two ranks that does not grow, where one count alone was measured and no fit can say."""
+    floor: bool = False
+    """Whether no message takes less than a time that is the same for all sizes and ranks."""
 
     @property
     def name(self) -> str:
         """The laws, and where one ends, e.g. ``recursive-doubling below 32768 B, rabenseifner``."""
-        ends = [f"{law} below {size:.0f} B" for law, size in zip(self.laws, self.switches, strict=False)]
-        return ", ".join([*ends, self.laws[-1]])
+        unit = "B for each rank" if self.per_rank else "B"
+        ends = [f"{law} below {size:.0f} {unit}" for law, size in zip(self.laws, self.switches, strict=False)]
+        more = {"a constant time": self.constant or self.still, "a floor": self.floor}
+        return ", ".join([*ends, self.laws[-1], *(name for name, has in more.items() if has)])
 
     def factors(self, parties: Reals, sizes: Reals) -> tuple[Reals, Reals]:
         """What α and β·m are multiplied with, for messages of `sizes` [...] among `parties` [...]."""
-        place = np.searchsorted(self.switches, sizes, side="right")
+        place = np.searchsorted(self.switches, sizes / parties if self.per_rank else sizes, side="right")
         laws = [law for name in self.laws if (law := law_of(name))]
         latency, bandwidth = (
             np.choose(place, [np.broadcast_to(of(parties), np.shape(sizes)) for of in factor])
             for factor in ([law.latency for law in laws], [law.bandwidth for law in laws])
         )
+        if self.still:
+            latency = self.still * laws[0].latency(np.array(2.0)) + (1 - self.still) * latency
         return latency, bandwidth
 
 
@@ -99,6 +111,8 @@ class Laws:
     options: tuple[BySize, ...]
     drawn: npt.NDArray[np.int64]
     """Place among `options`, [1 + REPLICATES]; the first is what is taken to hold."""
+    reference: float = 2.0
+    """Ranks of the largest place measured."""
 
     @classmethod
     def only(cls, law: str) -> Laws:
@@ -124,7 +138,21 @@ class Laws:
         return f"average ({', '.join(ordered[:most])})"
 
     def factors(self, parties: float, sizes: Reals) -> tuple[Ensemble, Ensemble]:
-        """What α and β·m are multiplied with for messages of `sizes` [...], each [1 + REPLICATES, ...]."""
+        """What α and β·m are multiplied with for messages of `sizes` [...], each [1 + REPLICATES, ...].
+
+        The value grows beyond what was measured as the middle of what is possible: latency, which may grow with the
+        ranks or with their logarithm, as the geometric middle of its interval, bandwidth as the median.
+        """
+        latency, bandwidth = self._drawn(parties, sizes)
+        if len(self.options) > 1 and parties > self.reference:
+            known = self._drawn(self.reference, sizes)
+            low, high = np.quantile((latency / known[0])[1:], _TAILS, axis=0, method="inverted_cdf")
+            latency[0] = known[0][0] * np.sqrt(low * high)
+            growth = (bandwidth / known[1])[1:]
+            bandwidth[0] = known[1][0] * np.quantile(growth, 0.5, axis=0, method="inverted_cdf")
+        return latency, bandwidth
+
+    def _drawn(self, parties: float, sizes: Reals) -> tuple[Ensemble, Ensemble]:
         found = [option.factors(np.array(float(parties)), sizes) for option in self.options]
         latency, bandwidth = (np.stack(of)[self.drawn] for of in zip(*found, strict=True))
         return latency, bandwidth

@@ -1,0 +1,232 @@
+"""How far all-reduces depart from their law, and what that says of node counts that nobody ran.
+
+The logarithm of a time is that of the law plus what departs from it, of which each part is normal:
+
+    job          s_j at each node count, the same for all sizes: counts are measured by jobs of their own
+    size         s_r at each size, half of it the same at all counts: caches, protocols, segments
+    drift        of what is latency at the largest count, and of what is bandwidth, s_l and s_b for each doubling of the
+                 ranks beyond the fewest: a slope and a random walk about it, each, for links that contend and
+                 algorithms that change with the ranks
+
+(Kennedy & O'Hagan 2001, "Bayesian calibration of computer models": a model, and a Gaussian process of what it leaves.)
+The four come of the records, together with the law: the density of all times is the product of that of each
+node count given the smaller ones, so that a law which misses the largest count, carried from the others, is less
+likely, or drifts by as much. Where no count departs from the law, s_l and s_b are 0, and so is what is added to its
+intervals. With the fewest count alone nothing tells of drift, and the laws are all the bounds there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
+
+JOB = {0.0: 0.7, 0.05: 0.22, 0.15: 0.08}
+"""Standard deviations s_j and how likely each is before anything was measured: equal jobs were up to 5 % apart."""
+SIZE = {0.003: 0.8, 0.05: 0.15, 0.15: 0.05}
+"""The same of s_r."""
+DRIFT = {0.0: 0.92, 0.08: 0.03, 0.25: 0.03, 0.6: 0.02}
+"""The same of s_l, and of s_b, for each doubling."""
+SAID_BEFORE = 2.0
+"""Standard deviation of the logarithm of α, of each β and of a floor before anything was measured."""
+NEGLIGIBLE = 1e-3
+"""Probability of scales below which they play no part in the value."""
+FURTHEST = 12
+"""Doublings of the largest count beyond which nothing drifts further."""
+
+
+Scales: TypeAlias = tuple[float, float, float, float]
+"""s_j, s_r, s_l and s_b."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A law fitted to the value of all times."""
+
+    log_seconds: Reals
+    """[entries]."""
+    shares: Reals
+    """What each parameter has of each time: how its logarithm changes that of the time, [entries, parameters]."""
+
+
+@dataclass(frozen=True)
+class Departures:
+    """What departs from the law of each replicate."""
+
+    doublings: Reals
+    """Logarithms to base 2 of ranks, rising, [counts]."""
+    sizes: Reals
+    """Bytes, rising."""
+    log_ratio: Ensemble
+    """Logarithm of times over those of the law, [1 + REPLICATES, counts, sizes]."""
+
+    def __call__(self, parties: npt.ArrayLike, sizes: npt.ArrayLike) -> Ensemble:
+        """The factor at `sizes` bytes [...] among `parties` [...], between known ones by logarithms; [1 + REPLICATES,
+        ...]."""
+        count = np.interp(
+            np.log2(np.asarray(parties, dtype=np.float64)), self.doublings, np.arange(len(self.doublings))
+        )
+        size = np.interp(np.log(np.maximum(sizes, 1.0)), np.log(self.sizes), np.arange(len(self.sizes)))
+        found = np.zeros((len(self.log_ratio), *np.broadcast_shapes(count.shape, size.shape)))
+        for (row, of_row), (column, of_column) in product(_beside(count), _beside(size)):
+            at = self.log_ratio[:, np.minimum(row, len(self.doublings) - 1), np.minimum(column, len(self.sizes) - 1)]
+            found += of_row * of_column * at
+        return np.asarray(np.exp(found))
+
+
+def _beside(place: Reals) -> list[tuple[npt.NDArray[np.int64], Reals]]:
+    """Both places beside each, and the part that each has."""
+    below = np.floor(place).astype(np.int64)
+    return [(below, below + 1 - place), (below + 1, place - below)]
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What the records say of options, and of how far times depart from each."""
+
+    grid: _Grid
+    entries: npt.NDArray[np.int64]
+    """Of each time its place in the grid."""
+    fitted: Sequence[Fitted]
+    log_seconds: Ensemble
+    noise: Reals
+    scales: Sequence[Scales]
+    probability: Reals
+    """[options, scales]."""
+
+    @property
+    def of_options(self) -> Reals:
+        """Whatever the scales."""
+        return np.asarray(self.probability.sum(-1))
+
+    def departures(self, option: npt.NDArray[np.int64], random: np.random.Generator) -> Departures:
+        """Draw what departs from the law of each replicate, given its `option` [1 + REPLICATES]; of the value the mean.
+
+        A draw from before the records is corrected by how far it is from them (Matheron's rule): in each replicate what
+        its own times depart from the law.
+        """
+        found = np.zeros((1 + REPLICATES, self.grid.points))
+        of_option = self.probability / self.of_options[:, None]
+        scale = [random.choice(len(self.scales), p=of_option[at]) for at in option[1:]]
+        for place, at in sorted(set(zip(scale, option[1:].tolist(), strict=True))):
+            chosen = 1 + np.flatnonzero((np.array(scale) == place) & (option[1:] == at))
+            before = self.grid.draw(self.scales[place], len(chosen), random)
+            of_law = SAID_BEFORE * random.standard_normal((len(chosen), self.fitted[at].shares.shape[1]))
+            off = self.log_seconds[chosen] - self.fitted[at].log_seconds
+            off = off - before[:, self.entries] - of_law @ self.fitted[at].shares.T
+            found[chosen] = before + off @ self._gain(at, place)
+        first = int(option[0])
+        off = self.log_seconds[0] - self.fitted[first].log_seconds
+        for likely in np.flatnonzero(of_option[first] > NEGLIGIBLE):
+            found[0] += of_option[first, likely] * (off @ self._gain(first, int(likely)))
+        return self.grid.departures(found)
+
+    def _gain(self, option: int, scale: int) -> Reals:
+        """By what residuals of the times [entries] are multiplied to be expected departures [points of the grid]."""
+        among = self.grid.covariance(self.scales[scale])
+        shares = SAID_BEFORE * self.fitted[option].shares
+        whole = among[np.ix_(self.entries, self.entries)] + self.noise + shares @ shares.T
+        return np.asarray(cho_solve((cholesky(whole, lower=True), True), among[self.entries]))
+
+
+class _Grid:
+    """Measured counts and sizes, and doublings of the largest count."""
+
+    def __init__(self, parties: Reals, sizes: Reals, bandwidth: Reals) -> None:
+        """`bandwidth`: the part of each size's time that is bandwidth, [sizes]."""
+        measured = np.log2(np.unique(parties))
+        self.doublings = np.concatenate([measured, measured[-1] + np.arange(1.0, 1 + FURTHEST)])
+        self.sizes = np.unique(sizes)
+        self.points = len(self.doublings) * len(self.sizes)
+        self._count, self._size = (of.ravel() for of in np.indices((len(self.doublings), len(self.sizes))))
+        self._since = self.doublings - self.doublings[0]
+        self._parts = np.stack([1 - bandwidth, bandwidth])
+        self._same_count = self._count[:, None] == self._count
+        self._same_size = self._size[:, None] == self._size
+        drift = np.minimum(self._since[:, None], self._since) + self._since[:, None] * self._since
+        of_sizes = self._parts[:, :, None] * self._parts[:, None]
+        self._drifts = drift[np.ix_(self._count, self._count)] * of_sizes[:, self._size][:, :, self._size]
+
+    def places(self, parties: Reals, sizes: Reals) -> npt.NDArray[np.int64]:
+        """The points of times among `parties` of `sizes`."""
+        count = np.searchsorted(self.doublings, np.log2(parties) - 1e-9)
+        return np.asarray(count * len(self.sizes) + np.searchsorted(self.sizes, sizes))
+
+    def covariance(self, scales: Scales) -> Reals:
+        """Of departures, [points, points]."""
+        job, size, *drifts = np.square(scales)
+        own = size * self._same_size * (1 + self._same_count) / 2
+        return np.asarray(job * self._same_count + own + np.tensordot(drifts, self._drifts, axes=1))
+
+    def draw(self, scales: Scales, count: int, random: np.random.Generator) -> Reals:
+        """Departures before anything was measured, [count, points]."""
+        job, size, *drifts = scales
+        shape = len(self.doublings), len(self.sizes)
+        of_jobs = job * random.standard_normal((count, shape[0], 1))
+        of_sizes = size * np.sqrt(0.5) * random.standard_normal((count, 1, shape[1]))
+        own = size * np.sqrt(0.5) * random.standard_normal((count, *shape))
+        steps = random.standard_normal((count, shape[0], 2)) * np.sqrt(np.diff(self._since, prepend=0.0))[:, None]
+        walks = np.cumsum(steps, axis=1) + random.standard_normal((count, 1, 2)) * self._since[:, None]
+        return np.asarray((of_jobs + of_sizes + own + walks * drifts @ self._parts).reshape(count, -1))
+
+    def departures(self, log_ratio: Ensemble) -> Departures:
+        """Those of each point."""
+        shaped = log_ratio.reshape(len(log_ratio), len(self.doublings), len(self.sizes))
+        return Departures(self.doublings, self.sizes, shaped)
+
+
+def _noise(parties: Reals, log_seconds: Ensemble) -> Reals:
+    """Covariance of times between visits, [entries, entries]: of each count what all sizes share, and what each has of
+    its own. Few visits would tell no more of so many sizes."""
+    found = np.zeros((len(parties), len(parties)))
+    for count in np.unique(parties):
+        here = np.flatnonzero(parties == count)
+        among = np.atleast_2d(np.cov(log_seconds[1:, here].T))
+        own = np.diag(among)
+        common = (among.sum() - own.sum()) / max(1, len(here) * (len(here) - 1))
+        common = float(np.clip(common, 0.0, own.min()))
+        found[np.ix_(here, here)] = common + np.diag(own - common)
+    return found
+
+
+def posterior(
+    parties: Reals, sizes: Reals, seconds: Ensemble, bandwidth: Reals, fitted: Sequence[Fitted], prior: Reals
+) -> Posterior:
+    """What `seconds` [1 + REPLICATES, entries] say of laws `fitted` to their value, as likely as `prior` has each.
+
+    `bandwidth` is the part of the time that is bandwidth at each size, [sizes].
+    """
+    grid = _Grid(parties, sizes, bandwidth)
+    entries = grid.places(parties, sizes)
+    logs = np.log(seconds)
+    noise = _noise(parties, logs)
+    drifts = DRIFT if len(np.unique(parties)) > 1 else {0.0: 1.0}
+    levels = (JOB, SIZE, drifts, drifts)
+    scales = list(product(*levels))
+    before = [np.prod([of[level] for of, level in zip(levels, scale, strict=True)]) for scale in scales]
+    most = max(of.shares.shape[1] for of in fitted)
+    shares = np.zeros((len(fitted), len(entries), most))
+    for place, of in enumerate(fitted):
+        shares[place, :, : of.shares.shape[1]] = SAID_BEFORE * of.shares
+    off = np.stack([logs[0] - of.log_seconds for of in fitted], axis=-1)
+    density = np.empty((len(fitted), len(scales)))
+    columns = np.concatenate([off, shares.transpose(1, 0, 2).reshape(len(entries), -1)], axis=-1)
+    for place, scale in enumerate(scales):
+        among = grid.covariance(scale)[np.ix_(entries, entries)] + noise
+        root = cholesky(among, lower=True)
+        solved = solve_triangular(root, columns, lower=True)
+        alone, of_shares = solved[:, : len(fitted)], solved[:, len(fitted) :].reshape(len(entries), len(fitted), most)
+        inner = np.einsum("eok,eol->okl", of_shares, of_shares) + np.eye(most)
+        cross = np.einsum("eok,eo->ok", of_shares, alone)
+        squares = (alone**2).sum(0) - np.einsum("ok,ok->o", cross, np.linalg.solve(inner, cross[..., None])[..., 0])
+        volume = np.log(np.diag(root)).sum() + np.linalg.slogdet(inner)[1] / 2
+        density[:, place] = np.log(prior) + np.log(before[place]) - squares / 2 - volume
+    probability = np.exp(density - density.max())
+    return Posterior(grid, entries, fitted, logs, noise, scales, probability / probability.sum())
