@@ -1,7 +1,7 @@
 """Simulation-based calibration of the scaling laws (Talts et al. 2018).
 
-Rates are made by a law whose coefficients are drawn from its prior, fitted up to 16 workers and predicted at 64. What
-is refused counts apart.
+Rates are made by a law whose coefficients are drawn from its prior, with a mini-batch that stays (weak scaling), fitted
+up to 16 workers and predicted at 64. What is refused counts apart.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def _study(law: Law, noise: float) -> Iterator[Figure]:
 def _trial(law: Law, noise: float, trial: int) -> tuple[bool, float]:
     """Whether a new measurement is in the interval, and how far off the law's own rate is; not a number if refused."""
     random = np.random.default_rng([2018, trial, round(1000 * noise)])
-    workers, unknown = np.array(COUNTS, dtype=np.float64), np.full(len(COUNTS), np.nan)
-    places = Places(workers, unknown, unknown)
+    workers, batch = np.array(COUNTS, dtype=np.float64), np.full(len(COUNTS), 32.0)
+    places = Places(workers, np.full(len(COUNTS), np.nan), batch)
     model = Model.of(law, places)
     truth = workers * np.exp(-model.log_time(random.standard_normal((1, len(model.priors))), places)[0])
     measured = truth * np.exp(noise * random.standard_normal(len(workers)))
     rates = pd.DataFrame({
-        "series": "s", "workers": COUNTS, "workers_per_node": np.nan, "batch_per_worker": np.nan,
+        "series": "s", "workers": COUNTS, "workers_per_node": np.nan, "batch_per_worker": batch,
         "samples_per_second": [*measured[:-1], np.nan],
     })  # fmt: skip
     found = extrapolate(rates).iloc[-1]

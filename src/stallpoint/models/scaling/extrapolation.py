@@ -20,6 +20,8 @@ from stallpoint.text import Progress
 
 FURTHEST = 2.0
 """Factor between a fitted rate and the law's, above which the law is not taken to describe the series."""
+TOLD_APART = 0.1
+"""Difference between rates, as a logarithm, from which on it is asked whether scaling is weak or strong."""
 MOST_COUNTS = 256
 """Counts that are predicted one by one; of a longer series the others lie on straight lines between them."""
 MOST_SERIES = 20_000
@@ -51,7 +53,8 @@ class Fitted:
         counts = np.unique(self.rows["workers"].to_numpy(np.int64))
         ends = self._quantiles(counts)
         law = self.choice.name if self.choice else unidentifiable(self.counts)
-        if misfit := self._misfit(counts, ends[:, 1]):
+        misfit = self._misfit(counts, ends[:, 1])
+        if misfit:
             ends[:], law = np.nan, misfit
         wide = too_wide(ends[:, 0], ends[:, 2])
         ends[wide] = np.nan
@@ -61,7 +64,7 @@ class Fitted:
             "predicted": ends[:, 1],
             "lower": ends[:, 0],
             "upper": ends[:, 2],
-            "law": laws,
+            "law": laws if misfit else [f"{law}{asked}" for law, asked in zip(laws, self._asked(counts), strict=True)],
         })  # fmt: skip
 
     def _quantiles(self, counts: Reals) -> Reals:
@@ -77,6 +80,19 @@ class Fitted:
         rates = self.choice.predict(Places.of(rows)) + np.log(rows["workers"].to_numpy(np.float64))
         ends = np.array([_mixed(rates[:, here], rows["rows"].to_numpy()[here]) for here in _positions(rows, at)])
         return np.exp([np.interp(steps, np.log(at), end) for end in ends.T]).T
+
+    def _asked(self, counts: Reals) -> Iterator[str]:
+        """For each of `counts` beyond those fitted, what the mini-batch would decide; else nothing."""
+        beyond = counts > max(self.counts, default=0)
+        farthest = self.rows[self.rows["workers"] == counts[-1]].drop_duplicates(PLACE).iloc[:1]
+        medians = self.choice.readings(Places.of(farthest)) if self.choice and beyond.any() else None
+        if medians is None or abs(float(medians[0, 0] - medians[1, 0])) < TOLD_APART:
+            yield from [""] * len(counts)
+            return
+        weak, strong = np.exp(medians[:, 0]) * counts[-1]
+        both = " or ".join(f"{float(f'{rate:.3g}'):,.10g}" for rate in (weak, strong))
+        asked = f"; batch_per_worker would tell weak from strong scaling: {both} at {counts[-1]} workers"
+        yield from np.where(beyond, asked, "")
 
     def _misfit(self, counts: Reals, predicted: Reals) -> str:
         """Why the laws do not describe what was fitted, such as rates that jump; empty where they do."""

@@ -54,6 +54,10 @@ class Law:
     """What crosses a node's link grows with all workers, not with the nodes: one ring passes through every worker."""
     overlaps: bool = False
     """Overheads are communication beside the backward pass: only what exceeds the overlap is exposed."""
+    shared: bool = False
+    """What limits may be one for all nodes (a server, a file system, a switch), so that no node adds to it."""
+    of_rates: bool = False
+    """The law says how the rate grows, whatever the mini-batch: its overhead is not paid for each mini-batch."""
     prior_weight: float = 1.0
     """How likely the law is before anything was measured, relative to the others."""
 
@@ -78,11 +82,6 @@ def _amdahl(c: Sequence[Reals], n: Reals) -> Reals:
     return np.asarray(c[0] * (n - 1))
 
 
-def _gustafson(c: Sequence[Reals], n: Reals) -> Reals:
-    serial = c[0] / (1 + c[0])
-    return np.asarray(n / (serial + (1 - serial) * n) - 1)
-
-
 def _usl(c: Sequence[Reals], n: Reals) -> Reals:
     return np.asarray(c[0] * ((n - 1) + c[1] * n * (n - 1)))
 
@@ -91,8 +90,12 @@ def _slowest_link(c: Sequence[Reals], n: Reals) -> Reals:
     return np.asarray(c[0] * 2 * (n - 1) / n * np.where(n > c[1], 1 + c[2], 1.0))
 
 
-def _power(c: Sequence[Reals], n: Reals) -> Reals:
-    return np.expm1(np.minimum(_log(c, n), 5.0))
+def _growing(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.where(n > 1, c[0] * np.exp(np.minimum(c[1] * np.log(np.maximum(n, 2) / 2), 20.0)), 0.0)
+
+
+def _divided(c: Sequence[Reals], n: Reals) -> Reals:
+    return np.asarray(_constant(c, n) - c[1] / (1 + c[1]) * (1 - 1 / n))
 
 
 def _saturation(c: Sequence[Reals], n: Reals) -> Reals:
@@ -105,6 +108,10 @@ COMMUNICATION = Prior("communication", 0.3, 1.0)
 """The same for all of the communication, hidden or not."""
 DOUBLING = Prior("per_doubling", 0.25, 1.0)
 """Growth of the overhead with each further doubling, in units of the first step: 0 in a ring, 1 in a tree."""
+GROWTH = Prior("growth", 0.3, 1.0)
+"""Power of the workers with which communication grows: 0 in a ring, 1 at a server; a tree is between them."""
+DIVIDED = Prior("divided_part", 0.05, 1.0)
+"""Part of a lone worker's iteration that workers divide among themselves, over the part that each has to do."""
 WORKER = Prior("per_worker", 0.03, 1.2)
 """Growth of the overhead with each further worker, in units of the first step."""
 LATENCY = Prior("latency", 0.02, 1.2)
@@ -119,11 +126,12 @@ LIMIT = Prior("limit", 16.0, 1.5)
 """Workers that a shared resource (the storage, the host's decoding) can feed."""
 OVERLAP = Prior("overlap", 0.3, 0.7)
 """Communication that the backward pass hides."""
-FLOOR = Prior("floor", 0.2, 1.0)
+FLOOR = Prior("floor", 0.05, 1.5)
 """Part of the iteration that does not get shorter with the mini-batch, over the part that does."""
 
 NODE_FIRST = Prior("node_first", 0.12, 1.3)
 NODE_COMMUNICATION = Prior("node_communication", 0.5, 1.0)
+NODE_GROWTH = Prior("node_growth", 0.3, 1.0)
 NODE_DOUBLING = Prior("node_per_doubling", 0.5, 1.0)
 NODE_WORKER = Prior("node_per_node", 0.03, 1.2)
 SHARING = Prior("link_sharing", 0.2, 1.0)
@@ -134,24 +142,24 @@ _LOG_NODES = Term((NODE_FIRST, NODE_DOUBLING), _log)
 _LINEAR_NODES = Term((NODE_FIRST, NODE_WORKER), _linear)
 _RING_NODES = Term((NODE_FIRST, LATENCY), _ring)
 _CONSTANT_NODES = Term((NODE_FIRST,), _constant)
-_EXPOSED = Term((COMMUNICATION, DOUBLING), _log), Term((NODE_COMMUNICATION, NODE_DOUBLING), _log)
+_EXPOSED = Term((COMMUNICATION, GROWTH), _growing), Term((NODE_COMMUNICATION, NODE_GROWTH), _growing)
 
 LAWS = (
     Law("constant", Term((FIRST,), _constant), _LOG_NODES),
     Law("ring", Term((FIRST, LATENCY), _ring), _RING_NODES, through_workers=True),
     Law("slowest-link", Term((FIRST, REACH, SLOWER), _slowest_link), _RING_NODES, through_workers=True),
     Law("log", Term((FIRST, DOUBLING), _log), _LOG_NODES),
-    Law("power", Term((FIRST, DOUBLING), _power), _LOG_NODES),
-    Law("gustafson", Term((FIRST,), _gustafson), _CONSTANT_NODES),
     Law("dag", *_EXPOSED, overlaps=True),
-    Law("linear", Term((FIRST, WORKER), _linear), _LINEAR_NODES),
-    Law("amdahl", Term((SERIAL,), _amdahl), _LINEAR_NODES),
-    Law("usl", Term((CONTENTION, COHERENCY), _usl), _LINEAR_NODES),
-    Law("saturation", Term((FIRST, LIMIT), _saturation), _CONSTANT_NODES, prior_weight=0.5),
+    Law("linear", Term((FIRST, WORKER), _linear), _LINEAR_NODES, shared=True),
+    Law("amdahl", Term((SERIAL,), _amdahl), _LINEAR_NODES, shared=True, of_rates=True),
+    Law("usl", Term((CONTENTION, COHERENCY), _usl), _LINEAR_NODES, shared=True, of_rates=True),
+    Law("divided", Term((FIRST, DIVIDED), _divided), _LOG_NODES, shared=True, of_rates=True, prior_weight=0.5),
+    Law("saturation", Term((FIRST, LIMIT), _saturation), _CONSTANT_NODES, shared=True, of_rates=True, prior_weight=0.5),
 )
 """Every law; docs/models/scaling-laws.md has the formulas.
 
-Before anything was measured all are equally likely, but for `saturation`: until its wall is met it is `constant`."""
+Before anything was measured all are equally likely, but for `saturation` and `divided`: until its wall is met, or as
+long as nothing is divided, each is `constant`."""
 
 
 @dataclass(frozen=True)
@@ -160,17 +168,26 @@ class Model:
 
     law: Law
     across_nodes: bool
-    """Some places have several nodes, others several workers on a node."""
+    """Some places have several nodes, others several workers on a node, and the law tells them apart."""
     reference_batch: float
     """Mini-batch of the smallest place where it varies between places (strong scaling); else not a number."""
+    shared: bool = False
+    """All nodes share what limits: workers count, wherever they are, though nodes are known."""
+    split: bool = False
+    """The mini-batch, which is not known, is taken for a share of one global batch (strong scaling)."""
 
     @classmethod
-    def of(cls, law: Law, places: Places) -> Model:
+    def of(cls, law: Law, places: Places, shared: bool = False, split: bool = False) -> Model:
         """The law as `places`, the smallest of them first, ask for it."""
-        known = bool(np.isfinite(places.nodes).all())
-        placed = known and len(set(places.nodes)) > 1 and bool((places.nodes != places.workers).any())
-        varies = bool(np.isfinite(places.batch).all()) and len(set(places.batch)) > 1
-        return cls(law, placed, float(places.batch[0]) if varies else float("nan"))
+        batch = np.full(len(places), np.nan) if law.of_rates else _batch(places, split)
+        varies = bool(np.isfinite(batch).all()) and len(set(batch)) > 1
+        placed = places.across_nodes and not shared
+        return cls(law, placed, float(batch[0]) if varies else float("nan"), shared, split)
+
+    @property
+    def name(self) -> str:
+        """The law's name, and how it is read."""
+        return f"{'strong ' * self.split}{'shared ' * self.shared}{self.law.name}"
 
     @property
     def strong(self) -> bool:
@@ -199,14 +216,13 @@ class Model:
             overhead = inside + np.where(places.nodes > 1, self._between(c[own:], places), 0.0)
         else:
             overhead = self.law.worker.overhead(c[:own], places.workers)
-        if self.law.overlaps:
-            overhead = np.maximum(0.0, overhead - c[-2 if self.strong else -1])
-        if not self.strong:
-            return np.log1p(overhead)
         # Communication and the floor are paid once for each mini-batch, of fewer samples the more workers.
-        smaller = self.reference_batch / places.batch
-        floor = c[-1] / (1 + c[-1])
-        return np.asarray(np.log((1 - floor) + (floor + overhead) * smaller))
+        smaller = self.reference_batch / _batch(places, self.split) if self.strong else np.ones(len(places))
+        cost = overhead * smaller
+        if self.law.overlaps:
+            cost = np.maximum(0.0, cost - c[-2 if self.strong else -1])
+        floor = c[-1] / (1 + c[-1]) if self.strong else 0.0
+        return np.asarray(np.log1p(cost + floor * (smaller - 1)))
 
     def _between(self, c: Sequence[Reals], places: Places) -> Reals:
         """Overhead of the link between nodes, [draws, places]."""
@@ -216,3 +232,25 @@ class Model:
         # 0 for one worker on each node, 1 for two, below 2 for any number: links saturate.
         sharing = 2 * (1 - places.nodes / places.workers)
         return np.asarray(node.overhead(c, places.nodes) + c[0] * c[len(node.priors)] * sharing)
+
+
+def models(laws: Sequence[Law], places: Places) -> list[tuple[Model, float]]:
+    """Every reading of each law at `places`, with how likely it is before anything was measured.
+
+    Where the mini-batch is not known, scaling is weak or strong; where nodes are, what limits may be one for all.
+    """
+    known = bool(np.isfinite(places.batch).all())
+    found = []
+    for law in laws:
+        shares = {False: 0.5, True: 0.5} if law.shared and places.across_nodes else {False: 1.0}
+        splits = {False: 1.0} if known or law.of_rates else {False: 0.5, True: 0.5}
+        found += [
+            (Model.of(law, places, shared, split), law.prior_weight * one * other)
+            for shared, one in shares.items()
+            for split, other in splits.items()
+        ]
+    return found
+
+
+def _batch(places: Places, split: bool) -> Reals:
+    return 1 / places.workers if split else places.batch

@@ -9,13 +9,13 @@ average the laws with their weights; a law whose weight reaches `WINS` is named 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from stallpoint.models.base.statistics import Reals
-from stallpoint.models.scaling.laws import LAWS, Law, Model
+from stallpoint.models.scaling.laws import LAWS, Law, models
 from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
 from stallpoint.models.scaling.posterior import PREDICTIVE_DRAWS, Posterior, posterior
 from stallpoint.models.scaling.series_placement import Places, Series
@@ -35,6 +35,8 @@ class Choice:
     posteriors: Sequence[Posterior]
     weights: Reals
     """[laws], sum 1."""
+    across_nodes: bool
+    """As `Places.across_nodes`, of what was measured and is wanted together."""
 
     @property
     def winner(self) -> Posterior | None:
@@ -46,10 +48,10 @@ class Choice:
     def name(self) -> str:
         """That law, or ``average`` with the laws that make up most of it."""
         if self.winner:
-            return self.winner.model.law.name
+            return self.winner.model.name
         order = np.argsort(-self.weights, kind="stable")
         most = order[: int(np.searchsorted(np.cumsum(self.weights[order]), 0.5)) + 1]
-        return f"average ({', '.join(self.posteriors[index].model.law.name for index in most)})"
+        return f"average ({', '.join(self.posteriors[index].model.name for index in most)})"
 
     def predict(self, places: Places) -> Reals:
         """Draws of a new measurement: logarithm of a worker's samples per second, [draws, places]."""
@@ -60,10 +62,24 @@ class Choice:
             parts.append(self.posteriors[index].predict(places, onward, seed=index, which=some))
         return np.concatenate(parts)
 
+    def readings(self, places: Places) -> Reals | None:
+        """What weak and what strong scaling would give: median logarithm of a worker's rate, [2, places].
+
+        None where the measurements tell which of them it is, or nothing depends on it.
+        """
+        strong = np.array([one.model.split for one in self.posteriors])
+        either = np.array([not one.model.law.of_rates for one in self.posteriors])
+        shares = np.array([self.weights[either & ~strong].sum(), self.weights[strong].sum()])
+        if shares.min() <= (1 - WINS) * shares.sum():
+            return None
+        parts = [np.where(which, self.weights, 0.0) for which in (either & ~strong, strong)]
+        medians = [np.median(replace(self, weights=part / part.sum()).predict(places), axis=0) for part in parts]
+        return np.array(medians)
+
     def underlying(self, count: int) -> Reals:
         """Draws of the series without its noise, the laws averaged: as `Posterior.underlying`, [count, places]."""
         first = self.posteriors[0]
-        smoothing = Smoothing.of(first.series, first.model.across_nodes)
+        smoothing = Smoothing.of(first.series, self.across_nodes)
         shares = self._shares(count)
         return np.concatenate([self.posteriors[index].underlying(smoothing, of_it, index) for index, of_it in shares])
 
@@ -79,22 +95,21 @@ class Choice:
 
     def _onward(self, places: Places) -> Continuation:
         first = self.posteriors[0]
-        return Continuation.of(first.series, places, first.model.across_nodes)
+        return Continuation.of(first.series, places, self.across_nodes)
 
 
 def choose(series: Series, wanted: Places, laws: Sequence[Law] = LAWS) -> Choice:
     """Every law fitted to `series`, which has at least `FEWEST_COUNTS` counts, to predict at `wanted` places."""
     beginning = series.up_to(series.counts[1])
     every = series.places.then(wanted)
-    across_nodes = Model.of(laws[0], every).across_nodes
+    across_nodes = every.across_nodes
     whole, start = (Likelihood.of(part, across_nodes) for part in (series, beginning))
     posteriors, log_weights = [], []
-    for law in laws:
-        model = Model.of(law, every)
+    for model, prior in models(laws, every):
         posteriors.append(posterior(model, series, whole))
         before = posterior(model, beginning, start).log_evidence
-        log_weights.append(np.log(law.prior_weight) + posteriors[-1].log_evidence - before)
-    return Choice(posteriors, np.exp(log_weights - log_sum(np.array(log_weights))))
+        log_weights.append(np.log(prior) + posteriors[-1].log_evidence - before)
+    return Choice(posteriors, np.exp(log_weights - log_sum(np.array(log_weights))), across_nodes)
 
 
 def too_wide(lower: Reals, upper: Reals) -> npt.NDArray[np.bool_]:

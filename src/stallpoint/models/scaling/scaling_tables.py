@@ -75,7 +75,7 @@ def _parameters(series: Fitted) -> Iterator[dict[str, object]]:
             note = vague if posterior.narrowing[index] > NARROWED else ""
             estimate = {"value": value, "value_low": low, "value_high": high}
             yield {
-                "law": posterior.model.law.name, "weight": weight, "coefficient": prior.name, **estimate, "note": note,
+                "law": posterior.model.name, "weight": weight, "coefficient": prior.name, **estimate, "note": note,
             }  # fmt: skip
 
 

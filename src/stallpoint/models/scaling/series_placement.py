@@ -47,6 +47,12 @@ class Places:
     def __len__(self) -> int:
         return len(self.workers)
 
+    @property
+    def across_nodes(self) -> bool:
+        """Whether some places have several nodes, and others several workers on a node."""
+        known = bool(np.isfinite(self.nodes).all())
+        return known and len(set(self.nodes)) > 1 and bool((self.nodes != self.workers).any())
+
     def at(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Places:
         """Some of the places."""
         return Places(self.workers[rows], self.nodes[rows], self.batch[rows])

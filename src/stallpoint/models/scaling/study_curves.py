@@ -115,7 +115,7 @@ def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
 
 def _each(choice: Choice, wanted: Places) -> Iterator[tuple[str, float, Reals]]:
     for fitted, weight in zip(choice.posteriors, choice.weights, strict=True):
-        yield fitted.model.law.name, float(weight), choice.of_law(fitted, wanted)
+        yield fitted.model.name, float(weight), choice.of_law(fitted, wanted)
 
 
 def _quantiles(draws: Reals, wanted: Places) -> Reals:
