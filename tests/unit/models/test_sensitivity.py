@@ -348,13 +348,13 @@ LAW_RATES = {law.name: law for law in LAWS if law.name in ("log", "ring", "amdah
 
 def rates(law: Law) -> pd.DataFrame:
     """Rates by the law's usual coefficients, 2 % of noise, the last left out; and the truth of that."""
-    workers, unknown = np.array(COUNTS, dtype=np.float64), np.full(len(COUNTS), np.nan)
-    places_ = Places(workers, unknown, unknown)
+    workers, batch = np.array(COUNTS, dtype=np.float64), np.full(len(COUNTS), 32.0)
+    places_ = Places(workers, np.full(len(COUNTS), np.nan), batch)
     model = Model.of(law, places_)
     truth = workers * np.exp(-model.log_time(np.zeros((1, len(model.priors))), places_)[0])
     seen = truth * np.exp(0.02 * np.random.default_rng(1).standard_normal(len(COUNTS)))
     return pd.DataFrame({
-        "series": "s", "workers": COUNTS, "workers_per_node": np.nan, "batch_per_worker": np.nan,
+        "series": "s", "workers": COUNTS, "workers_per_node": np.nan, "batch_per_worker": batch,
         "samples_per_second": [*seen[:-1], np.nan], "truth": truth,
     })  # fmt: skip
 
