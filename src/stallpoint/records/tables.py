@@ -1395,7 +1395,7 @@ EXTRAPOLATION = Table(
         Column("predicted", REAL, "1/s", "samples per second; empty where the data cannot tell"),
         Column("lower", REAL, "1/s", "lower end of the 90 % interval of a new measurement"),
         Column("upper", REAL, "1/s", "upper end of the 90 % interval of a new measurement"),
-        Column("law", TEXT, None, "law chosen, or the laws averaged, or why there is no prediction"),
+        Column("law", TEXT, None, "law or laws averaged, or why nothing is predicted; and what would tell more"),
     ),
 )
 

@@ -138,9 +138,7 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
     At least the three smallest measured counts are fitted. `InputError` for a table of too many series.
     """
     if (count := rates["series"].nunique()) > MOST_SERIES:
-        raise InputError(
-            f"{count} series; at most {MOST_SERIES:,} are fitted at once (some 10 each second): split them"
-        )
+        raise InputError(f"{count} series; at most {MOST_SERIES:,} are fitted at once (some 5 each second): split them")
     progress = Progress("scaling laws of series", np.ones(count).tolist(), silent=count < MANY_SERIES)
     for done, (name, rows) in enumerate(groups(rates, "series"), start=1):
         measured = rows[rows["samples_per_second"].notna()]
