@@ -64,5 +64,5 @@ def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
 @lru_cache
 def _weights(network: Hashable, of: frozenset[int] | None = None) -> int:
     """Bytes of all that is learned, or of layers at these positions."""
-    every = enumerate(layers(cast(Network, network).outline()))
+    every = enumerate(layers(cast(Network, network).sketch()))
     return sum(layer.gradient_bytes for place, layer in every if of is None or place in of)

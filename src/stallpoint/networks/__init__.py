@@ -35,6 +35,9 @@ class Network(Protocol):
     def outline(self) -> nn.Module:
         """The network where running it costs least: its layers and shapes."""
 
+    def sketch(self) -> nn.Module:
+        """The network where building it costs least: its layers; it need not run."""
+
     def build(self, seed: int) -> nn.Module:
         """The network in training mode with fresh weights, the same for the same seed."""
 
@@ -91,6 +94,10 @@ class RegisteredNetwork:
         with torch.device("meta"):
             network: nn.Module = getattr(import_module(f"stallpoint.networks.{module}"), function)()
         return network
+
+    def sketch(self) -> nn.Module:
+        """The same: it is not run before it is built."""
+        return self.outline()
 
     def build(self, seed: int) -> nn.Module:
         """The network in training mode with fresh weights, the same for the same seed."""

@@ -50,12 +50,11 @@ class OwnNetwork:
 
         It is run on two samples; `InputError` where that fails or gives no loss.
         """
-        import torch
+        return _where_it_works(self._tried)
 
-        try:
-            return self._tried(torch.device("meta"))
-        except Exception:  # whatever a network asks of its values; the CPU tells whether it is an error
-            return self._tried(torch.device("cpu"))
+    def sketch(self) -> nn.Module:
+        """The network as it is built, without values where it can be; not run, which takes seconds of loading."""
+        return _where_it_works(self._built_on)
 
     def build(self, seed: int) -> nn.Module:
         """The network in training mode with fresh weights, the same for the same seed."""
@@ -77,13 +76,16 @@ class OwnNetwork:
             self._refuse(f"{self.function}() returned {type(network).__name__}, not an nn.Module")
         return network if _takes_labels(network) else WithLoss(network)
 
+    def _built_on(self, device: torch.device) -> nn.Module:
+        with device:
+            return self._built().train()
+
     def _tried(self, device: torch.device) -> nn.Module:
         import torch
 
-        with device:
-            network = self._built().train()
-            with self._telling("forward"), torch.no_grad():
-                loss = network(*self.takes.example(2, device))
+        network = self._built_on(device)
+        with device, self._telling("forward"), torch.no_grad():
+            loss = network(*self.takes.example(2, device))
         if not isinstance(loss, torch.Tensor) or loss.ndim or not loss.is_floating_point():
             self._refuse("forward(inputs, labels) should return the loss, a scalar")
         if not any(parameter.requires_grad for parameter in network.parameters()):
@@ -110,6 +112,16 @@ class OwnNetwork:
 
     def _refuse(self, problem: str, cause: Exception | None = None) -> NoReturn:
         raise InputError(f"networks.{self.name}.build: {problem}") from cause
+
+
+def _where_it_works(make: Callable[[torch.device], nn.Module]) -> nn.Module:
+    """What is made on PyTorch's meta device where that works, else on the CPU."""
+    import torch
+
+    try:
+        return make(torch.device("meta"))
+    except Exception:  # whatever a network asks of its values; the CPU tells whether it is an error
+        return make(torch.device("cpu"))
 
 
 def file_of(entry: Mapping[str, Any]) -> Path | None:

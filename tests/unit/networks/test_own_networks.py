@@ -161,6 +161,14 @@ def test_others_are_described_without_values() -> None:
     assert {parameter.device.type for parameter in network.outline().parameters()} == {"meta"}
 
 
+def test_a_sketch_is_not_run() -> None:
+    sketch = own_network("mine", {"build": "nets/mine.py:Wrong", **IMAGES}).sketch()
+    assert [(layer.type, layer.gradient_bytes) for layer in layers(sketch)] == [
+        ("convolution", 4 * (5 * 4 * 9 + 4)), ("loss", 0),
+    ]  # fmt: skip
+    assert {parameter.device.type for parameter in sketch.parameters()} == {"meta"}
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
