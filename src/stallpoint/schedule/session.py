@@ -227,6 +227,8 @@ class Pool:
     starts: int = 0
     starting: float = 0.0
     """Time that starting them took, s."""
+    cannot_run: dict[str, CannotRun] = field(default_factory=dict)
+    """Why MPI does not work here, for each scheme where it does not."""
     kills: set[str] = field(default_factory=set)
     """Paths of cells whose processes were killed once, and nobody said why."""
 
@@ -242,6 +244,7 @@ class Pool:
         try:
             processes = self._started(scheme, orders[0].cell)
         except CannotRun as error:
+            self.cannot_run[scheme] = error
             for order in orders:
                 write_failure(order.cell, order.folder, began, str(error))
             return [""] * len(orders)
@@ -262,6 +265,8 @@ class Pool:
         return self.visit(order)
 
     def _started(self, scheme: str, cell: Cell) -> Processes:
+        if scheme in self.cannot_run:  # it is the launcher or the MPI library: other cells find the same
+            raise self.cannot_run[scheme]
         if scheme not in self.running:
             alike = [one for one in self.cells if forced(one.scheme) == scheme]
             begin = time.monotonic()

@@ -196,10 +196,14 @@ def test_a_launcher_that_is_not_there_is_named(place: Path) -> None:
         take_turns(agenda([collectives()], place / "visits"), launcher="nosuchrun -n {ranks}", log=place / "log")
 
 
-def test_a_launcher_that_starts_another_number_is_a_result(place: Path) -> None:
-    one = f"{Path(sys.executable).with_name('mpirun')} --oversubscribe -n 1"
-    take_turns(agenda([collectives()], place / "visits"), launcher=one, log=place / "log")
-    assert "the job needs 2 MPI ranks and MPI started 1" in str(run_of(collectives(), place)["reason"])
+def test_a_launcher_that_starts_another_number_is_a_result_of_all_cells_and_tried_once(place: Path) -> None:
+    mpirun = Path(sys.executable).with_name("mpirun")
+    one = f"sh -c 'echo started >>starts && exec {mpirun} --oversubscribe -n 1 $*' sh"
+    cells = [collectives(), train(2)]
+    take_turns(agenda(cells, place / "visits"), launcher=one, log=place / "log")
+    for cell in cells:
+        assert "the job needs 2 MPI ranks and MPI started 1" in str(run_of(cell, place)["reason"])
+    assert (place / "starts").read_text() == "started\n"
 
 
 MANY = 100_000
