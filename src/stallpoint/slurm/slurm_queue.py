@@ -86,6 +86,8 @@ class Queue:
     _said: dict[str, str] = field(default_factory=dict)
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
     """When a job was first found in a state that should not last."""
+    _refused: set[tuple[str, str]] = field(default_factory=set)
+    """Rules of jobs that will never start, and why: Snakemake submits them again."""
 
     def submitted(self, job: str, rule: str) -> None:
         """Snakemake waits for a job."""
@@ -121,10 +123,14 @@ class Queue:
                 yield f"job {job} ({rule}) waits: {reason}{why}"
 
     def hopeless(self, now: float, patience: float) -> dict[str, str]:
-        """Jobs that will never start, with the reason: Slurm has said so for `patience` seconds."""
-        return {
-            job: reason for (job, reason), since in self._since.items() if reason != "GONE" and now - since >= patience
+        """Jobs that will never start, with the reason: Slurm has said so for `patience` seconds, or of one before."""
+        refused = {
+            job: reason
+            for (job, reason), since in self._since.items()
+            if reason != "GONE" and (now - since >= patience or (self.jobs[job], reason) in self._refused)
         }
+        self._refused |= {(self.jobs[job], reason) for job, reason in refused.items()}
+        return refused
 
     def gone(self, now: float) -> list[str]:
         """Jobs that Slurm does not know any more, though Snakemake still waits for them."""

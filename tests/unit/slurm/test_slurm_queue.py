@@ -32,6 +32,10 @@ def test_a_job_that_can_never_start_is_hopeless_after_a_while() -> None:
     assert jobs.hopeless(60, 60) == {"7": "PartitionTimeLimit"}
     said(jobs, "7|PENDING|Resources\n", 70)
     assert jobs.hopeless(200, 60) == {}, "an administrator has changed the partition"
+    jobs.ended("7")
+    jobs.submitted("8", "take_turns_k80")
+    said(jobs, "8|PENDING|PartitionTimeLimit\n", 210)
+    assert jobs.hopeless(210, 60) == {"8": "PartitionTimeLimit"}, "Snakemake submitted it again, as it was"
 
 
 def test_the_end_of_a_job_is_said_before_snakemake_notices_it() -> None:
