@@ -9,6 +9,7 @@ beside its budget, the slowest folders, and what failed with the command that ru
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -27,6 +29,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ".venv/tests"
 """JUnit files and logs of the last run, one of each for a lane."""
 SHOWN_FAILURES = 8
+PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Lane:
     marker: str
     """Chooses tests, beside those of the night."""
     budget: int
-    """CPU seconds that the lane may take in ``make test``, all its processes together."""
+    """CPU seconds that the lane may take in ``make test``, all its processes together, those of Slurm's jobs too."""
 
     def command(self, workers: int, night: bool) -> list[str]:
         """Return the command line: `workers` at a time where the lane may share, nightly repetitions if `night`."""
@@ -113,10 +116,23 @@ def run(lane: Lane, workers: int, night: bool) -> Ran:
     began = time.monotonic()
     log = RESULTS / f"{lane.name}.log"
     with log.open("w") as output:
-        process = subprocess.Popen(lane.command(workers, night), cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        command = [sys.executable, __file__, "--adopt", *lane.command(workers, night)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
     print(log.read_text(), flush=True)
     return Ran(lane, os.waitstatus_to_exitcode(status), time.monotonic() - began, usage.ru_utime + usage.ru_stime)
+
+
+def adopt(command: list[str]) -> int:
+    """Run a command as the parent of all that it leaves (daemons of the cluster, their jobs): CPU time counts so."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    process, ended = os.posix_spawn(command[0], command, os.environ), 0
+    while ended != process:
+        ended, status = os.wait()
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    return os.waitstatus_to_exitcode(status)
 
 
 def folders(found: Iterable[Case]) -> list[tuple[float, int, str]]:
@@ -156,6 +172,8 @@ def summary(ran: list[Ran], wall: float, night: bool) -> list[str]:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--adopt"]:
+        sys.exit(adopt(sys.argv[2:]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--night", action="store_true", help="repetitions, too (make test-all)")
     parser.add_argument("--lane", choices=[lane.name for queue in QUEUES for lane in queue])

@@ -144,13 +144,13 @@ class Cluster:
             (SLURM / name).touch(mode=0o600 if name == "slurmdbd.conf" else 0o644)  # slurmdbd insists
             (SLURM / name).write_text(f"{MARKER}\n{text}")
         make_bridge(f"{self.network}.1")
+        start_controller(self.controller)
         mounting: Sequence[str] = ()
         if self.storage and self.storage_link:
             connect(self.storage)
             storage_node.serve(self.storage)
             shape_link(self.storage, self.storage_link)
             mounting = storage_node.mounting(self.storage)
-        start_controller(self.controller)
         for node in self.nodes:
             start_node(node, self.node_cores, self.node_link, mounting)
         self.keep_busy(self.node_cores)
@@ -358,6 +358,7 @@ def slurm_files(cluster: Cluster) -> dict[str, str]:
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory",
         "SlurmdParameters": "config_overrides",  # a node has the CPUs written here, not this machine's
+        "SchedulerParameters": "batch_sched_delay=0",  # else a job waits up to 3 s for others to be scheduled with
         "ReturnToService": "2",
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": cluster.controller.address,

@@ -199,7 +199,7 @@ class History:
 def histories(examples: int, faults: int, seed: int) -> Iterable[Tally]:
     """Draw so many histories, each with so many faults."""
     tallies: dict[str, Tally] = {}
-    with Cluster.read().kept_up() as cluster:
+    with Cluster.running().kept_up() as cluster:
         for example in range(examples):
             draw = random.Random(f"{seed} {example}")
             with tempfile.TemporaryDirectory(prefix="stallpoint-history-") as scratch:

@@ -1,8 +1,13 @@
+"""The Slurm cluster with a storage node, and a study that was run on it: what several files of tests share."""
+
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from checkout import ON_SLURM, Checkout
 from cluster import Cluster, obstacle
+from site_study import TABLES, new_checkout
 
 
 @pytest.fixture(scope="session")
@@ -11,5 +16,14 @@ def cluster() -> Iterator[Cluster]:
     if problem := obstacle():
         refuse = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         refuse(problem)
-    with Cluster.read().kept_up() as cluster:
+    with Cluster.read(Path(__file__).with_name("storage.toml")).kept_up() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def finished(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout whose study has been measured."""
+    checkout = new_checkout(tmp_path_factory.mktemp("checkout"))
+    ran = checkout.run_snakemake(*ON_SLURM, TABLES)
+    assert ran.status == 0, ran.text
+    return checkout

@@ -85,14 +85,6 @@ srun --ntasks=4 hostname
 LONG = 86_399  # s; a job that would outlive the cluster
 
 
-@pytest.fixture(scope="module")
-def stopped(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, down, for the last tests of this file; it is up again afterwards."""
-    cluster.down()
-    yield cluster
-    cluster.up()
-
-
 @pytest.fixture
 def limited(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster, to be limited; it has its configured limits afterwards."""
@@ -147,11 +139,11 @@ def test_a_batch_job_starts_in_the_repository_and_finds_the_cluster(cluster: Clu
 
 def test_nothing_is_faster_than_a_limited_link(limited: Cluster) -> None:
     limited.link("40mbit")
-    assert limited.status().count("link 40mbit") == 4
+    assert limited.status().count("link 40mbit") == 5
     seconds = float(srun("--nodes=2", "--ntasks=2", "--mpi=pmix", sys.executable, "-c", SEND))
     assert seconds > 0.9 * 2_000_000 * 8 / 40e6
     limited.link(UNLIMITED)
-    assert limited.status().count(f"link {UNLIMITED}") == 4
+    assert limited.status().count(f"link {UNLIMITED}") == 5
 
 
 def test_a_receiver_puts_off_no_acknowledgement(cluster: Cluster) -> None:
@@ -208,26 +200,46 @@ def test_up_twice_is_harmless(cluster: Cluster) -> None:
     assert program.processes() == before
 
 
+def test_the_program_tells_whether_the_cluster_is_up(cluster: Cluster) -> None:
+    answer = subprocess.run([program.__file__, "status"], capture_output=True, text=True)
+    assert answer.returncode == 0
+    assert answer.stdout.startswith("cluster: up\n")
+    assert str(LOGS) in answer.stdout
+
+
 def test_up_repairs_what_a_crash_left(cluster: Cluster) -> None:
-    wait_until(lambda: not program.signal_processes(signal.SIGKILL), PATIENCE, "the processes did not end")
-    assert not cluster.is_up()
-    cluster.up()
-    assert cluster.is_up()
-
-
-def test_down_leaves_nothing_but_the_logs(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.cores("0.5")
-    job = submit(tmp_path, f"#!/bin/sh\ntrap '' TERM\nsleep {LONG} & sleep {LONG}\n")
-    wait_until(lambda: state(job) == "RUNNING", PATIENCE, "the job did not start")
-    cluster.down()
+    """The accounts are gone first, then all else."""
+    for process in program.processes():
+        if command_of(str(process)).startswith("slurmdbd"):
+            os.kill(process, signal.SIGKILL)
     try:
-        assert remains() == []
-        assert sorted(HOME.iterdir()) == [LOGS]
-        assert (LOGS / "slurmctld.log").stat().st_size > 0
+        wait_until(lambda: not cluster.is_up(), PATIENCE, "it counts as up without its accounts")
+        assert "accounts: gone" in cluster.status()
+        wait_until(lambda: not program.signal_processes(signal.SIGKILL), PATIENCE, "the processes did not end")
+        assert set(cluster.states().values()) == {"gone"}
     finally:
         cluster.up()
     assert cluster.is_up()
+    assert "accounts: kept" in cluster.status()
     assert srun("hostname").startswith("node")
+
+
+@pytest.fixture(scope="module")
+def stopped(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster, down for the last tests of this file, from the middle of a job that ignores what it is told."""
+    cluster.cores("0.5")
+    script = f"#!/bin/sh\ntrap '' TERM\nsleep {LONG} & sleep {LONG}\n"
+    job = submit(tmp_path_factory.mktemp("job"), script)
+    wait_until(lambda: state(job) == "RUNNING", PATIENCE, "the job did not start")
+    cluster.down()
+    yield cluster
+    cluster.up()
+
+
+def test_down_leaves_nothing_but_the_logs(stopped: Cluster) -> None:
+    assert remains() == []
+    assert sorted(HOME.iterdir()) == [LOGS]
+    assert (LOGS / "slurmctld.log").stat().st_size > 0
 
 
 def remains() -> list[str]:
@@ -255,25 +267,6 @@ def command_of(pid: str) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ""
-
-
-def test_without_its_accounts_the_cluster_is_not_up(cluster: Cluster) -> None:
-    for process in program.processes():
-        if command_of(str(process)).startswith("slurmdbd"):
-            os.kill(process, signal.SIGKILL)
-    try:
-        wait_until(lambda: not cluster.is_up(), PATIENCE, "it counts as up")
-        assert "accounts: gone" in cluster.status()
-    finally:
-        cluster.up()
-    assert "accounts: kept" in cluster.status()
-
-
-def test_the_program_tells_whether_the_cluster_is_up(cluster: Cluster) -> None:
-    answer = subprocess.run([program.__file__, "status"], capture_output=True, text=True)
-    assert answer.returncode == 0
-    assert answer.stdout.startswith("cluster: up\n")
-    assert str(LOGS) in answer.stdout
 
 
 def test_a_database_that_does_not_start_is_named(stopped: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from stallpoint.models.taskgraph.compilation import WORTH_COMPILING
 
 ROOT = Path(__file__).parents[2]
 ON_SLURM = (
-    "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "3",
+    "--profile", "slurm", "--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1",
 )  # fmt: skip
 """Options of Snakemake for the test cluster, where a study is small: jobs that have ended are soon noticed."""
 IMPATIENT = (sys.executable, "-P", str(Path(__file__).with_name("impatient.py")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from stallpoint.measure import constants
@@ -28,9 +29,9 @@ QUICK = {
 """The same, of what is measured for longer than it takes, to be told from what disturbs it."""
 
 
-def source(module: str = "") -> str:
-    """Lines of Python that set them, in the module itself or by its name."""
-    return "".join(f"{module and f'{module}.'}{name} = {value}\n" for name, value in CONSTANTS.items())
+def source(values: Mapping[str, object] = CONSTANTS) -> str:
+    """Lines of Python that set these in the module itself."""
+    return "".join(f"{name} = {value}\n" for name, value in values.items())
 
 
 def put(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,10 @@ def _become(call: Call) -> None:
 
 
 def _answer_calls() -> None:
-    import snakemake.cli  # noqa: F401  # before it is copied
+    import jsonschema  # noqa: F401  # before it is copied, with what Snakemake and the workflow load besides
+    import pandas  # noqa: F401
+    import pyarrow  # noqa: F401
+    import snakemake.cli  # noqa: F401
 
     for line in sys.stdin:
         if not (copy := os.fork()):
