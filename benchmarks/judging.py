@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from paired import Figure
@@ -10,6 +10,8 @@ from paired import Figure
 from stallpoint.models.base.statistics import estimate
 
 COVERAGE = "0.85-0.95"
+Study = Callable[[], Iterator[Figure]]
+"""Planted answers of one case, judged: a program runs those of several cases at once."""
 _SURE = 1.645
 """Standard errors on each side of a 90 % interval."""
 

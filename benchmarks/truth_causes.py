@@ -8,11 +8,12 @@ ms in all iterations, and the others wait for it: how often intervals hold what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from judging import COVERAGE, holds, shares
+from judging import COVERAGE, Study, holds, shares
 from noises import NOISES, Noise
 from paired import Figure
 
@@ -35,11 +36,11 @@ STUDIES = 12
 """Of each number of them: reducing over ranks takes 0.2 s."""
 
 
-def figures() -> Iterator[Figure]:
+def studies() -> Iterator[Study]:
     """How often a decisive verdict names another cause, and how often the right one, for each noise."""
     for noise in NOISES:
-        yield from _study(noise)
-        yield from _lagging(noise)
+        yield partial(_study, noise)
+        yield partial(_lagging, noise)
 
 
 def _study(noise: Noise) -> Iterator[Figure]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from judging import COVERAGE, shares
+from judging import COVERAGE, Study, shares
 from noises import Noise
 from paired import Figure
 from planted import THRESHOLD, amdahl, curves, steps
@@ -34,16 +35,16 @@ STEPS = {"a step that gains 5 %": 1.05, "a step that gains 15 %": 1.15}
 ONCE = Noise("one visit, 5 %", visits=0.05, of_job=1)
 
 
-def figures() -> Iterator[Figure]:
+def studies() -> Iterator[Study]:
     """Coverage and bias of the chosen rate; verdicts with a wrong cell, and at a step near the threshold."""
     for noise in NOISES:
         for apart in UNEQUAL:
-            yield from _chosen(noise, apart)
+            yield partial(_chosen, noise, apart)
     for noise in CELL_NOISES:
         for name, factor in FACTORS.items():
-            yield from _wrong(noise, name, factor)
+            yield partial(_wrong, noise, name, factor)
     for name, gain in STEPS.items():
-        yield from _at_step(name, gain)
+        yield partial(_at_step, name, gain)
 
 
 def _chosen(noise: Noise, apart: float) -> Iterator[Figure]:

@@ -8,9 +8,10 @@ measured where that is the only one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
-from judging import shares
+from judging import Study, shares
 from noises import NOISES, Noise
 from paired import Figure
 
@@ -32,13 +33,13 @@ EFFICIENCY = {
 }  # fmt: skip
 
 
-def figures() -> Iterator[Figure]:
+def studies() -> Iterator[Study]:
     """Wrong and right decisive verdicts on claims about all and about any, for each noise."""
     for noise in NOISES:
         for case, false in PLANTED.items():
-            yield from _study(noise, case, false)
+            yield partial(_study, noise, case, false)
         for count in (1, 4):
-            yield from _efficiencies(noise, count)
+            yield partial(_efficiencies, noise, count)
 
 
 def _study(noise: Noise, case: str, false: int) -> Iterator[Figure]:

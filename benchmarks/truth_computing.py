@@ -7,9 +7,10 @@ sample costs at most twice as much as on one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
-from judging import shares
+from judging import Study, shares
 from noises import NOISES, Noise
 from paired import Figure
 from planted import steps
@@ -25,10 +26,10 @@ WORTHWHILE, EFFICIENCY = 8, 0.5
 BEYOND_ROUNDING = 1e-6
 
 
-def figures() -> Iterator[Figure]:
+def studies() -> Iterator[Study]:
     """How often times cannot be, and too many nodes look worthwhile, with and without the correction."""
     for noise in NOISES:
-        yield from _found(noise)
+        yield partial(_found, noise)
 
 
 def _found(noise: Noise) -> Iterator[Figure]:

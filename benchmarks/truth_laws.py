@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
-from judging import holds, shares
+from judging import Study, holds, shares
 from paired import Figure
 
 from stallpoint.models.answers.stalling import predicted_stall
@@ -86,12 +87,12 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def figures() -> Iterator[Figure]:
+def studies() -> Iterator[Study]:
     """Coverage, half width and median error at 64 nodes, all sizes together, and wrong verdicts, for each kind."""
     for name, kind in KINDS.items():
         for noise in kind.noises:
             for counts in COUNTS:
-                yield from _study(name, kind, noise, counts)
+                yield partial(_study, name, kind, noise, counts)
 
 
 def _study(name: str, kind: Kind, noise: float, counts: Sequence[int]) -> Iterator[Figure]:

@@ -7,10 +7,11 @@ up to 16 workers and predicted at 64. What is refused counts apart.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pandas as pd
-from judging import COVERAGE, shares
+from judging import COVERAGE, Study, shares
 from paired import Figure
 
 from stallpoint.models.scaling.extrapolation import extrapolate
@@ -23,11 +24,11 @@ COUNTS = (1, 2, 4, 8, 16, 64)
 """The last is predicted from the others."""
 
 
-def figures() -> Iterator[Figure]:
+def studies() -> Iterator[Study]:
     """Coverage, refusals and median error of each law at each noise."""
     for law in LAWS:
         for noise in NOISES:
-            yield from _study(law, noise)
+            yield partial(_study, law, noise)
 
 
 def _study(law: Law, noise: float) -> Iterator[Figure]:

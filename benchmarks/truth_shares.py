@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
-from judging import COVERAGE, holds, shares
+from judging import COVERAGE, Study, holds, shares
 from paired import Figure
 
 from stallpoint.models.base.measured import TIMES, Measured, measured
@@ -59,11 +60,11 @@ SHARES = {
 }
 
 
-def figures() -> Iterator[Figure]:
+def studies() -> Iterator[Study]:
     """Coverage of each share, of the iteration time and of speedups, at one, two and four visits."""
     for apart in APART:
         for visits in (1, 2, 4):
-            yield from _study(apart, visits)
+            yield partial(_study, apart, visits)
 
 
 def _study(apart: Apart, visits: int) -> Iterator[Figure]:

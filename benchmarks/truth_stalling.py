@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from judging import shares
+from judging import Study, shares
 from noises import NOISES, Noise
 from paired import Figure
 from planted import THRESHOLD, Truth, amdahl, curves, steps
@@ -51,11 +52,11 @@ TRUTHS = (
 )
 
 
-def figures() -> Iterator[Figure]:
+def studies() -> Iterator[Study]:
     """How often each stalling point is held, given and missed, and the median estimate, for each noise."""
     for noise in NOISES:
         for planted in TRUTHS:
-            yield from _found(planted, noise)
+            yield partial(_found, planted, noise)
 
 
 def _found(planted: Planted, noise: Noise) -> Iterator[Figure]:

@@ -7,11 +7,12 @@ side of B_crit alone. Runs at five or eight B, each with three seeds; true steps
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pandas as pd
-from judging import COVERAGE, holds, shares
+from judging import COVERAGE, Study, holds, shares
 from paired import Figure
 
 from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, UNDECIDED, steps_of
@@ -26,13 +27,18 @@ HELD, BETWEEN, WRONG, GIVEN = "B_crit", "steps between", "regimes wrong", "regim
 WANTED = {HELD: COVERAGE, BETWEEN: COVERAGE, WRONG: "<= 0.05"}
 
 
-def figures() -> Iterator[Figure]:
+def studies() -> Iterator[Study]:
     """Coverage of B_crit and of steps between the trained B, and regimes, for each bend and scatter."""
-    for (ladder, batches), (bend, a), (scatter, of) in product(LADDERS.items(), BENDS.items(), SCATTERS.items()):
-        found: dict[str, list[bool]] = {name: [] for name in (HELD, BETWEEN, WRONG, GIVEN)}
-        for trial in range(TRIALS):
-            _study(found, batches, a, *of, np.random.default_rng([1905, trial, len(batches), round(10 * a)]))
-        yield from shares(f"steps: {bend}, {ladder}, {scatter}", found, WANTED, TRIALS)
+    for ladder, bend, scatter in product(LADDERS, BENDS, SCATTERS):
+        yield partial(_case, ladder, bend, scatter)
+
+
+def _case(ladder: str, bend: str, scatter: str) -> Iterator[Figure]:
+    batches, a, of = LADDERS[ladder], BENDS[bend], SCATTERS[scatter]
+    found: dict[str, list[bool]] = {name: [] for name in (HELD, BETWEEN, WRONG, GIVEN)}
+    for trial in range(TRIALS):
+        _study(found, batches, a, *of, np.random.default_rng([1905, trial, len(batches), round(10 * a)]))
+    yield from shares(f"steps: {bend}, {ladder}, {scatter}", found, WANTED, TRIALS)
 
 
 def _study(

@@ -8,11 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from judging import COVERAGE, holds, shares
+from judging import COVERAGE, Study, holds, shares
 from paired import Figure
 from planted import curves
 
@@ -60,13 +61,13 @@ STOPPED = 0.05
 """Standard deviation between visits to a cell that are stopped when they are precise enough."""
 
 
-def figures() -> Iterator[Figure]:
+def studies() -> Iterator[Study]:
     """Coverage and half-width of speedups, and coverage of times, for each way of visiting."""
     for study in STUDIES:
-        yield from _study(study)
+        yield partial(_study, study)
     for least in (2, 4):
         for precision in PRECISIONS:
-            yield from _stopped(least, precision)
+            yield partial(_stopped, least, precision)
 
 
 def _study(study: Visits) -> Iterator[Figure]:

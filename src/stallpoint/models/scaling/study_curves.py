@@ -69,7 +69,8 @@ def underlying(curve: ScalingCurve) -> dict[int, Reals]:
 def _by_itself(logs: Reals, deviations: Reals) -> Reals:
     """The `deviations` of the points less what all have in common, as rounds of visits have: it moves no gain."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        together = np.corrcoef(logs.T)[np.triu_indices(logs.shape[1], 1)]
+        every: Reals = np.asarray(np.corrcoef(logs.T))
+        together = every[np.triu_indices(logs.shape[1], 1)]
     return np.asarray(deviations * np.sqrt(1 - np.clip(np.nan_to_num(together).mean(), 0.0, 1.0)))
 
 
