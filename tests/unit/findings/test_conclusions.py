@@ -410,7 +410,7 @@ def answer(*curves: dict[str, Any], error: float | None = None) -> dict[str, Any
         (
             curve("undecided", 0, **ONE),
             "Undecided",
-            "alexnet: undecided, as no worker count was measured together with its double",
+            "alexnet: undecided, as only n = 1 was measured",
         ),
         (curve("withheld", 2, note="cells differ"), "Withheld", "alexnet: withheld, as cells differ"),
     ],

@@ -36,9 +36,9 @@ from torch import nn
 from virtual_time import sleep
 
 from stallpoint.measure.mpi import MPI
-from stallpoint.measure.optimiser import Sgd
-from stallpoint.measure.pipeline import InputPipeline
-from stallpoint.measure.synchronisation.mpi import MpiCommunicator
+from stallpoint.measure.training.optimiser import Sgd
+from stallpoint.measure.training.pipeline import InputPipeline
+from stallpoint.measure.synchronisation.mpi_communicator import MpiCommunicator
 
 
 def planted(place, function):

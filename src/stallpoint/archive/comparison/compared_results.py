@@ -22,7 +22,7 @@ _ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
 NEEDED: dict[Table, tuple[str, ...]] = {
     RUNS: ("cell", "kind", "hardware", "started", "settings"),
     ENVIRONMENTS: ("cell", "node"),
-    ITERATIONS: (*_ROW, *TIMES, *READING),
+    ITERATIONS: (*_ROW, "rank", *TIMES, *READING),
     LAYERS: (*_ROW, "rank", "layer", "layer_type", "forward", "backward"),
     STALLING: (*SERIES, "verdict", "verdict_ranks"),
     DISTURBANCES: ("cell", "iteration", "left_out"),

@@ -168,13 +168,13 @@ MOST_HELPS = 3
 """Remedies that are named: the first to try."""
 
 
-def helps_in_words(answer: Mapping[str, Any]) -> str:
-    """What would help first where most workers were measured, as predicted; empty where nothing would."""
+def helps_in_words(answer: Mapping[str, Any], limit: int = MOST_HELPS) -> str:
+    """What would help first where most workers were measured, `limit` remedies; empty where nothing would."""
     if answer["beyond"]["state"] == "withheld":
         return ""
     sure = [f"{named_in_words(one)}: {gained_in_words(one)}" for one in answer["helps"] if one["verdict"] == HELPS]
     open_ = [named_in_words(one) for one in answer["helps"] if one["verdict"] == UNDECIDED]
-    told = sure[:MOST_HELPS] or ([f"undecided whether {' or '.join(open_[:MOST_HELPS])}"] if open_ else [])
+    told = sure[:limit] or ([f"undecided whether {' or '.join(open_[:limit])}"] if open_ else [])
     return f"{'; '.join(told)} (predicted, {at_count(answer, answer['helps'][0]['ranks'])})" if told else ""
 
 

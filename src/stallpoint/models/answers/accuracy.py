@@ -12,7 +12,7 @@ HEAD = (
 )  # fmt: skip
 PUBLISHED = "Shi et al. (2018): 9.4 %, 4.7 % and 4.6 % on average (AlexNet, GoogLeNet, ResNet-50; GPUs)"
 """Mean errors that they state for their predictions."""
-ALL = "all"
+EVERY = "all"
 
 
 def rows(validation: pd.DataFrame) -> list[list[str]]:
@@ -41,9 +41,9 @@ def _rows(validation: pd.DataFrame) -> Iterator[list[str]]:
     for (network, sync), part in validation.groupby(["network", "sync"]):
         yield [str(network), str(sync), *_numbers(part)]
     for network, part in validation.groupby("network"):
-        yield [str(network), ALL, *_numbers(part)]
+        yield [str(network), EVERY, *_numbers(part)]
     if not validation.empty:
-        yield [ALL, ALL, *_numbers(validation)]
+        yield [EVERY, EVERY, *_numbers(validation)]
 
 
 def _numbers(part: pd.DataFrame) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
 from stallpoint.models.terms import law_departures, pieces
-from stallpoint.models.terms.law_departures import Departures, Fitted
+from stallpoint.models.terms.law_departures import Departures, OptionFit
 from stallpoint.models.terms.pieces import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import BySize, Laws, law_of
 
@@ -41,7 +41,7 @@ NEAR_FLOOR = 1.25
 """Messages take the floor if they take no more than so many times the shortest one."""
 FURTHER = 8
 """Times the largest node count for which the value is to be near what is possible."""
-NEGLIGIBLE = 1e-3
+UNLIKELY = 1e-3
 """Probability below which an option plays no part."""
 
 
@@ -107,9 +107,9 @@ def choose_laws(law: str, timed: Timed, random: np.random.Generator) -> tuple[La
         return Laws(possible, np.append(value, random.choice(len(possible), REPLICATES, p=prior)), reference), None
     possible_fits = [of for of in fitted if of is not None]
     parts = (timed.parties, timed.sizes, timed.seconds, _bandwidth(timed, starts))
-    posterior = law_departures.posterior(*parts, possible_fits, prior[known])
+    posterior = law_departures.departures(*parts, possible_fits, prior[known])
     probability = posterior.of_options
-    kept = np.flatnonzero(probability > NEGLIGIBLE * probability.max())
+    kept = np.flatnonzero(probability > UNLIKELY * probability.max())
     possible = tuple(possible[place] for place in known[kept])
     value = _nearest_to_all(timed, possible, probability[kept], starts)
     drawn = random.choice(len(kept), size=REPLICATES, p=probability[kept] / probability[kept].sum())
@@ -148,7 +148,7 @@ def _at_floor(timed: Timed) -> np.ndarray:
     return np.asarray(timed.seconds[0] <= NEAR_FLOOR * timed.seconds[0].min())
 
 
-def _fitted(timed: Timed, option: BySize, starts: Reals) -> Fitted | None:
+def _fitted(timed: Timed, option: BySize, starts: Reals) -> OptionFit | None:
     """What the value is under `option`, and by how much each parameter changes it; None where they cannot be told."""
     at_floor = _at_floor(timed)
     found = _curve(timed, option, starts, at_floor)
@@ -160,7 +160,7 @@ def _fitted(timed: Timed, option: BySize, starts: Reals) -> Fitted | None:
     constant = np.broadcast_to(found.constant, whole.shape)
     of_each = np.column_stack([found.alpha[0] * under.latency, of_pieces, constant]) / whole[:, None]
     raised = np.reshape(found.floor > of_each.sum(-1) * whole, (-1, 1))
-    return Fitted(np.log(whole), np.column_stack([np.where(raised, 0.0, of_each), raised]))
+    return OptionFit(np.log(whole), np.column_stack([np.where(raised, 0.0, of_each), raised]))
 
 
 def _bandwidth(timed: Timed, starts: Reals) -> Reals:

@@ -36,9 +36,9 @@ DRIFT = {0.0: 0.92, 0.08: 0.03, 0.25: 0.03, 0.6: 0.02}
 """The same of s_l, and of s_b, for each doubling."""
 SAID_BEFORE = 2.0
 """Standard deviation of the logarithm of α, of each β and of a floor before anything was measured."""
-NEGLIGIBLE = 1e-3
+UNLIKELY = 1e-3
 """Probability of scales below which they play no part in the value."""
-FURTHEST = 12
+MAX_DOUBLINGS = 12
 """Doublings of the largest count beyond which nothing drifts further."""
 
 
@@ -47,7 +47,7 @@ Scales: TypeAlias = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
-class Fitted:
+class OptionFit:
     """A law fitted to the value of all times."""
 
     log_seconds: Reals
@@ -88,13 +88,13 @@ def _beside(place: Reals) -> list[tuple[npt.NDArray[np.int64], Reals]]:
 
 
 @dataclass(frozen=True)
-class Posterior:
+class DeparturePosterior:
     """What the records say of options, and of how far times depart from each."""
 
     grid: _Grid
     entries: npt.NDArray[np.int64]
     """Of each time its place in the grid."""
-    fitted: Sequence[Fitted]
+    fitted: Sequence[OptionFit]
     log_seconds: Ensemble
     noise: Reals
     scales: Sequence[Scales]
@@ -124,7 +124,7 @@ class Posterior:
             found[chosen] = before + off @ self._gain(at, place)
         first = int(option[0])
         off = self.log_seconds[0] - self.fitted[first].log_seconds
-        for likely in np.flatnonzero(of_option[first] > NEGLIGIBLE):
+        for likely in np.flatnonzero(of_option[first] > UNLIKELY):
             found[0] += of_option[first, likely] * (off @ self._gain(first, int(likely)))
         return self.grid.departures(found)
 
@@ -142,7 +142,7 @@ class _Grid:
     def __init__(self, parties: Reals, sizes: Reals, bandwidth: Reals) -> None:
         """`bandwidth`: the part of each size's time that is bandwidth, [sizes]."""
         measured = np.log2(np.unique(parties))
-        self.doublings = np.concatenate([measured, measured[-1] + np.arange(1.0, 1 + FURTHEST)])
+        self.doublings = np.concatenate([measured, measured[-1] + np.arange(1.0, 1 + MAX_DOUBLINGS)])
         self.sizes = np.unique(sizes)
         self.points = len(self.doublings) * len(self.sizes)
         self._count, self._size = (of.ravel() for of in np.indices((len(self.doublings), len(self.sizes))))
@@ -196,9 +196,9 @@ def _noise(parties: Reals, log_seconds: Ensemble) -> Reals:
     return found
 
 
-def posterior(
-    parties: Reals, sizes: Reals, seconds: Ensemble, bandwidth: Reals, fitted: Sequence[Fitted], prior: Reals
-) -> Posterior:
+def departures(
+    parties: Reals, sizes: Reals, seconds: Ensemble, bandwidth: Reals, fitted: Sequence[OptionFit], prior: Reals
+) -> DeparturePosterior:
     """What `seconds` [1 + REPLICATES, entries] say of laws `fitted` to their value, as likely as `prior` has each.
 
     `bandwidth` is the part of the time that is bandwidth at each size, [sizes].
@@ -229,4 +229,4 @@ def posterior(
         volume = np.log(np.diag(root)).sum() + np.linalg.slogdet(inner)[1] / 2
         density[:, place] = np.log(prior) + np.log(before[place]) - squares / 2 - volume
     probability = np.exp(density - density.max())
-    return Posterior(grid, entries, fitted, logs, noise, scales, probability / probability.sum())
+    return DeparturePosterior(grid, entries, fitted, logs, noise, scales, probability / probability.sum())

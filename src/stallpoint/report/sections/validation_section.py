@@ -18,7 +18,7 @@ def validation(tables: Tables) -> Section:
         known = ", ".join(sorted(set(rows["calibration"])))
         words = f"Predicted with the training on {known} workers known, and nothing of the training on more."
         lines = accuracy.rows(rows)
-        about = [{} if network == accuracy.ALL else {"network": network} for network, *_ in lines]
+        about = [{} if network == accuracy.EVERY else {"network": network} for network, *_ in lines]
         text = paragraph(" ".join([words, accuracy.repeatability(rows), f"{accuracy.PUBLISHED}."]))
         text += table(accuracy.HEAD, lines, about, file=FILE)
     return Section("validation-table", "Validation", text)
