@@ -114,7 +114,7 @@ def _answer(one: Answer, answers: Sequence[Answer], machines: Machines) -> str:
         "most likely": likely_in_words(one),
         "largest loss": "" if one["why_withheld"] else cause_in_words(one),
         where: beyond,
-        "would help": helps_in_words(one, limit=2),
+        "would help": helps_in_words(one, limit=1),
         "curve": _which(one, answers),
     }
     texts = "".join(f"<p>{f'<b>{name}</b> ' if name else ''}{escape(text)}</p>" for name, text in lines.items() if text)
