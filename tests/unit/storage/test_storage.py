@@ -144,9 +144,10 @@ def test_raw_images_are_generated_as_large_as_a_network_needs_them(tmp_path: Pat
     prepare(storage, generate=2, seed=1)
     with closing(storage.open()) as images, pytest.raises(InputError, match="256x256 pixels are too small for a 299"):
         images.decode(0, images.read(0), 299)
-    prepare(storage, generate=2, seed=1, shape=Squares(299))
-    with closing(storage.open()) as images:
-        assert images.decode(0, images.read(0), 299).shape == (3, 299, 299)
+    for size in (299, 32):
+        prepare(storage, generate=2, seed=1, shape=Squares(size))
+        with closing(storage.open()) as images:
+            assert images.decode(0, images.read(0), size).shape == (3, size, size)
 
 
 def test_generating_never_overwrites_a_users_images(tmp_path: Path) -> None:
