@@ -1,5 +1,6 @@
 """The library's rooms lie in order along the data, and each module has one place and one name."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def test_each_name_stands_for_one_module() -> None:
     assert HOUSE.repeated() == {}
+
+
+def test_the_journey_of_a_measurement_has_few_stops_and_each_is_there() -> None:
+    stops = re.findall(r"\| `([\w/]+\.py)`, `(\w+)` \|", (ROOT / "docs/journey.md").read_text())
+    assert 10 <= len(stops) <= 15
+    for file, name in stops:
+        assert re.search(rf"^(def|class) {name}\b", (HOUSE.library / file).read_text(), re.MULTILINE), (file, name)
 
 
 @pytest.fixture
