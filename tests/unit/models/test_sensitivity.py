@@ -211,7 +211,7 @@ def test_dominant_causes_stay(other: Other, monkeypatch: pytest.MonkeyPatch) -> 
 
 LINKS = [
     *each(law_choice, "PRIOR"),
-    *twice(law_choice, "FURTHER", "NEGLIGIBLE"),
+    *twice(law_choice, "FURTHER", "UNLIKELY"),
     *others(law_choice, "NEAR_FLOOR", 1.1, 1.5),
     *each(law_choice, "LIBRARY"),
     *each(law_departures, "JOB"),
