@@ -217,7 +217,7 @@ LINKS = [
     *each(law_departures, "JOB"),
     *each(law_departures, "SIZE"),
     *each(law_departures, "DRIFT"),
-    *twice(law_departures, "SAID_BEFORE", "FURTHEST"),
+    *twice(law_departures, "SAID_BEFORE", "MAX_DOUBLINGS"),
     *others(pieces, "WORTH", 1.125, 1.5),
     *twice(pieces, "MOST_PIECES"),
     *twice(communication, "MOST_LEFT", "LEAST_LEFT"),
