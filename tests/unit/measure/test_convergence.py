@@ -33,7 +33,7 @@ SAMPLES = 250
 CLASSES = 5
 KILLED = """
 import os, signal
-from stallpoint.measure import convergence
+from stallpoint.measure.jobs import convergence
 save, saved = convergence._save, []
 def then_killed(*state):
     save(*state)

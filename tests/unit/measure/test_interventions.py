@@ -127,7 +127,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
         ("loader", "fixed-mini-batch", "training data", SLEEP),
         ("send", "no-communication", "communication", SLEEP),  # one message
         ("update", "no-update", "model update", SLEEP),
-        ("rank", "no-communication", "straggling", SLEEP),  # twice that on one rank: beyond the mean of both
+        ("rank", "no-communication", "straggling", 2 * SLEEP),  # on one rank, for which the other waits
     ],
 )
 def test_what_was_planted_is_found_by_leaving_it_out_and_on_the_critical_path(

@@ -288,7 +288,7 @@ def test_the_launcher_names_a_rank_that_was_killed(folder: Path) -> None:
 
 DYING = """
 import os
-from stallpoint.measure import train
+from stallpoint.measure.jobs import train
 
 step, done = train.Trainer.step, []
 

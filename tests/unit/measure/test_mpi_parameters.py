@@ -26,7 +26,7 @@ PROGRAM = """
 import json, sys
 import numpy as np
 from stallpoint.errors import CannotRun
-from stallpoint.measure import mpi_parameters
+from stallpoint.measure.jobs import mpi_parameters
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.world import World
 sys.path[:0] = sys.argv[2:]

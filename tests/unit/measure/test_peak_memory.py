@@ -16,8 +16,9 @@ PLANT = f"""
 import sys
 import torch
 from torch import nn
-from stallpoint.measure import memory, resident
+from stallpoint.measure import resident
 from stallpoint.measure.machine.peak_memory import PeakMemory
+from stallpoint.measure.training import allocator as memory
 
 class Known:
     name = "planted"

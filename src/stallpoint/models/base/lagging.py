@@ -18,6 +18,8 @@ WAITED_FOR = 0.5
 """Part of a rank's lag that others have to spend waiting in communication for it to be one: stages of a pipeline, and
 workers that do not wait for each other, may differ without anyone lagging."""
 _ROUNDING = 1e-6
+_SILENT = 1e-3
+"""Part of computing that a rank may spend looking for messages where none is sent."""
 
 
 def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: pd.Series) -> npt.NDArray[np.bool_]:
@@ -43,7 +45,10 @@ def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: p
 
 
 def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which rows of the iterations table are of a rank that lags and that the others wait for."""
+    """Which rows of the iterations table are of a rank that lags and that the others wait for, or would wait for.
+
+    Where nothing is sent nobody waits: there the rank lags for itself alone, and is none of the others either.
+    """
     own, cells = iterations[list(OWN)].sum(axis=1), iterations["cell"]
     lags = lagging(own, cells, iterations["iteration"], iterations["rank"])
     if not lags.any():
@@ -55,5 +60,7 @@ def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
     others = of_ranks[~of_ranks["lags"]].groupby("cell", observed=True)[["own", "waits"]].mean()
     others = others.reindex(of_ranks["cell"]).reset_index(drop=True)
     waited = others["waits"] - of_ranks["waits"] >= WAITED_FOR * (of_ranks["own"] - others["own"])
-    known = of_ranks.assign(lags=of_ranks["lags"] & waited).set_index(["cell", "rank"])["lags"]
+    of_cells = of_ranks.groupby("cell", observed=True)
+    silent = of_cells["waits"].transform("max") <= _SILENT * of_cells["own"].transform("mean")
+    known = of_ranks.assign(lags=of_ranks["lags"] & (waited | silent)).set_index(["cell", "rank"])["lags"]
     return known.reindex(pd.MultiIndex.from_frame(iterations[["cell", "rank"]])).to_numpy(dtype=np.bool_)

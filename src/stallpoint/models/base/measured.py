@@ -121,13 +121,13 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
     Communication is that of the rank which waits least, the last to arrive: what the others spend beyond it is waiting
     for it. All else is the mean over ranks, without those that lag throughout (`lagging`): what these take longer the
-    others wait for. The iteration time is the mean of all: over many iterations every rank takes as long, while the
+    others wait for. The iteration time is their mean, too: over many iterations every rank takes as long, while the
     largest of each would count a rank's late start and the next one's late end twice. What is left of the iteration is
     then the cost of ranks being unequal.
     """
     frame = kept(iterations)
     typical = frame[~waited_for(frame)]
-    reduced = {"iteration_time": "mean", "communication": "min", "exposed_communication": "min"}
+    reduced = {"communication": "min", "exposed_communication": "min"}
     means = dict.fromkeys((name for name in (*TIMES, *READING) if name not in reduced), "mean")
     steps = typical.groupby(list(STEP), as_index=False).agg(means)
     steps = steps.merge(frame.groupby(["cell", "iteration"], as_index=False).agg(reduced), on=["cell", "iteration"])
