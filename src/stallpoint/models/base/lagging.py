@@ -47,20 +47,26 @@ def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: p
 def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Which rows of the iterations table are of a rank that lags and that the others wait for, or would wait for.
 
-    Where nothing is sent nobody waits: there the rank lags for itself alone, and is none of the others either.
+    Where nothing is sent nobody waits, and iterations are as long as each rank makes them: there a rank lags for itself
+    alone, and is none of the others either.
     """
     own, cells = iterations[list(OWN)].sum(axis=1), iterations["cell"]
     lags = lagging(own, cells, iterations["iteration"], iterations["rank"])
     if not lags.any():
         return lags
-    both = pd.DataFrame({"own": own, "waits": iterations["exposed_communication"]}).groupby(
+    times = iterations[["exposed_communication", "communication", "iteration_time"]].set_axis(
+        ["waits", "sends", "takes"], axis="columns"
+    )
+    both = times.assign(own=own).groupby(
         [cells, iterations["rank"], pd.Series(lags, iterations.index, name="lags")], observed=True
     )
     of_ranks = both.mean().reset_index()
-    others = of_ranks[~of_ranks["lags"]].groupby("cell", observed=True)[["own", "waits"]].mean()
+    others = of_ranks[~of_ranks["lags"]].groupby("cell", observed=True)[["own", "waits", "takes"]].mean()
     others = others.reindex(of_ranks["cell"]).reset_index(drop=True)
-    waited = others["waits"] - of_ranks["waits"] >= WAITED_FOR * (of_ranks["own"] - others["own"])
+    lag = WAITED_FOR * (of_ranks["own"] - others["own"])
+    waited = others["waits"] - of_ranks["waits"] >= lag
     of_cells = of_ranks.groupby("cell", observed=True)
-    silent = of_cells["waits"].transform("max") <= _SILENT * of_cells["own"].transform("mean")
+    silent = of_cells["sends"].transform("max") <= _SILENT * of_cells["own"].transform("mean")
+    silent &= of_ranks["takes"] - others["takes"] >= lag
     known = of_ranks.assign(lags=of_ranks["lags"] & (waited | silent)).set_index(["cell", "rank"])["lags"]
     return known.reindex(pd.MultiIndex.from_frame(iterations[["cell", "rank"]])).to_numpy(dtype=np.bool_)
