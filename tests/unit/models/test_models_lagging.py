@@ -67,6 +67,13 @@ def test_ranks_that_nobody_waits_for_are_in_the_mean() -> None:
     assert point.parts.forward[0] == pytest.approx((COMPUTING + LAG / 2) / 3)
 
 
+def test_where_nothing_is_sent_a_lagging_rank_is_none_of_the_others() -> None:
+    own = computing(2, [LAG], 0.0)
+    rows, layers = tables(own, waits=0.0)
+    (point,) = measured(over_ranks(rows.assign(iteration_time=own.ravel()), layers), seed=0)
+    assert point.parts.iteration_time[0] == pytest.approx(COMPUTING)
+
+
 def test_equal_ranks_single_steps_and_one_rank_have_none_that_lags() -> None:
     same = np.full((STEPS, 4), COMPUTING)
     for own in (same, same[:, :1], computing(4, [LAG], 0.0)[:1]):
