@@ -31,15 +31,14 @@ import torch
 from stallpoint.measure import job, resident, synchronisation
 from stallpoint.measure.clock import host_mark
 from stallpoint.measure.device import device_of
-from stallpoint.measure.jobs import co_running as contention
-from stallpoint.measure.jobs import collectives
+from stallpoint.measure.jobs import co_running, collectives
 from stallpoint.measure.jobs.operations import Operations
 from stallpoint.measure.jobs.train import Trainer
 from stallpoint.measure.machine.sensors import gpu_max_clock
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.assembly import communicating
 from stallpoint.measure.synchronisation.communicator import communicator
-from stallpoint.measure.training import allocator as memory
+from stallpoint.measure.training import allocator
 from stallpoint.measure.training.pipeline import MiniBatch
 from stallpoint.measure.training.precision import allow_only
 from stallpoint.measure.world import World
@@ -392,7 +391,7 @@ def nccl(on: Setting) -> Iterator[Row]:
         collectives.measure(cell, world, keep)
         device = device_of(cell)
         communicates = communicator(cell.backend, cell.reduction, 0, world, device)
-        contention.measure(cell, world, Operations(communicates, max(cell.message_bytes), device), keep)
+        co_running.measure(cell, world, Operations(communicates, max(cell.message_bytes), device), keep)
         communicates.close()
 
     folder = on.run(cell, measure)
@@ -490,7 +489,7 @@ class Training:
     """A trainer of one worker, and a mini-batch in pinned memory."""
 
     def __init__(self, on: Setting, network: str, batch: int, device: torch.device) -> None:
-        memory.keep_freed()
+        allocator.keep_freed()
         allow_only("float32")
         known = find(network)
         inputs, labels = known.takes.example(batch, torch.device("cpu"))

@@ -28,7 +28,7 @@ from stallpoint.measure.jobs.train import Trainer
 from stallpoint.measure.machine.sentinel import Sentinel
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.resident import network
-from stallpoint.measure.training import allocator as memory
+from stallpoint.measure.training import allocator
 from stallpoint.measure.training.instrumentation import timing_cost
 from stallpoint.measure.training.pipeline import MiniBatch
 from stallpoint.measure.world import World
@@ -213,7 +213,7 @@ def put(values: Mapping[str, Any]) -> Iterator[None]:
 def measure(rounds: int, file: Path) -> None:
     """What a rank of the job does; the first round is warm-up."""
     torch.set_num_threads(1)
-    memory.keep_freed()
+    allocator.keep_freed()
     world, random = World.start(RANKS), np.random.default_rng(0)
     found: dict[str, dict[str, list[float]]] = {}
     for number in range(rounds + 1):

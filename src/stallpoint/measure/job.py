@@ -34,8 +34,7 @@ from stallpoint.measure.machine.sensors import Sensors, kernel_id
 from stallpoint.measure.machine.sentinel import sentinel_of
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.training import kernel_library as kernels
-from stallpoint.measure.training import precision
+from stallpoint.measure.training import kernel_library, precision
 from stallpoint.measure.world import World, first_process
 from stallpoint.records import parquet
 from stallpoint.records.tables import CONVERSIONS, ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, STALENESS, VISITS, Table
@@ -131,7 +130,7 @@ class _Visit:
             environment.choose_gpu(self.world)
         torch.set_num_threads(self.cell.threads_per_worker)
         precision.allow_only(self.cell.precision)
-        kernels.choose(self.cell)
+        kernel_library.choose(self.cell)
         job = own_job.own_job() if self.world.rank == 0 else None
         given = self.world.comm.bcast(own_job.memory_of_node(job))
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, given))

@@ -23,6 +23,7 @@ from stallpoint.models.answers import (
     grid,
     halvings,
     hidden_communication,
+    intervention_savings,
     largest_batch,
     median_iterations,
     next_cells,
@@ -38,20 +39,18 @@ from stallpoint.models.answers import (
     validation,
     what_if,
 )
-from stallpoint.models.answers import intervention_savings as interventions
 from stallpoint.models.answers.median_iterations import MedianIteration
 from stallpoint.models.answers.what_if import Scenario
 from stallpoint.models.base.frames import Rows, Tables, of_types
 from stallpoint.models.base.measured import Measured, composed, measured, over_ranks, point_key, presets, trained
 from stallpoint.models.base.statistics import groups
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
-from stallpoint.models.iteration import prediction_tables as predictions
+from stallpoint.models.iteration import prediction_tables
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel, learning
-from stallpoint.models.scaling import study_curves as scaling_curves
-from stallpoint.models.terms import communication, data, matrix_products, pace, peaks, storage_rates
-from stallpoint.models.terms import copy_rates as copies
+from stallpoint.models.scaling import study_curves
+from stallpoint.models.terms import communication, copy_rates, data, matrix_products, pace, peaks, storage_rates
 from stallpoint.models.terms.compute import Compute, layer_scaling
 from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
 from stallpoint.records import disturbances
@@ -108,10 +107,10 @@ def fit(
         "sgemm_speedup": lambda: matrix_products.sgemm_speedup(tidy["sgemm"], seed),
         "matrix_products": lambda: matrix_products.table(tidy["sgemm"], known.libraries, seed),
         "communication": lambda: communication.table(known.links),
-        "predictions": lambda: predictions.predictions(known.curves, seen.steps),
+        "predictions": lambda: prediction_tables.predictions(known.curves, seen.steps),
         "validation": lambda: validation.table(seen, known.points, calibration_nodes, known.cluster_of),
-        "layer_predictions": lambda: predictions.layer_predictions(known.curves, seen.first_ranks),
-        "layer_times": lambda: predictions.layer_times(seen.first_ranks),
+        "layer_predictions": lambda: prediction_tables.layer_predictions(known.curves, seen.first_ranks),
+        "layer_times": lambda: prediction_tables.layer_times(seen.first_ranks),
         "median_iterations": lambda: known.shown[0],
         "median_layers": lambda: known.shown[1],
         "amdahl": lambda: amdahl.table(known.compute, known.training, threshold),
@@ -134,16 +133,18 @@ def fit(
         "data_share": lambda: data.data_share(known.placed),
         "feeding": lambda: feeding.table(known.training, runs),
         "saturation": lambda: saturation.table(known.reading.together(), nodes, threshold),
-        "rates": lambda: scaling_curves.rates(known.training),
-        "scaling_laws": lambda: scaling_curves.scaling_laws(known.training),
+        "rates": lambda: study_curves.rates(known.training),
+        "scaling_laws": lambda: study_curves.scaling_laws(known.training),
         "halvings": lambda: halvings.table(known.compute, known.products),
         "curve_distances": lambda: curve_distances.table(known.compute, known.products),
         "hidden_communication": lambda: hidden_communication.table(known.curves, known.seen, known.presets),
-        "interventions": lambda: interventions.table(known.curves, known.seen, reduced.intervened, known.presets, seed),
+        "interventions": lambda: intervention_savings.table(
+            known.curves, known.seen, reduced.intervened, known.presets, seed
+        ),
         "comparisons": lambda: comparisons.table(known.communicating),
         "traffic": lambda: traffic.table(known.placed, seen.networks, tidy["storage_reads"], epoch_samples),
         "break_even": lambda: break_even.table(known.seen, runs, tidy["staging"], tidy["conversions"], seed),
-        "copy_rates": lambda: copies.copy_rates(tidy["copies"], seed),
+        "copy_rates": lambda: copy_rates.copy_rates(tidy["copies"], seed),
         "utilisation": lambda: utilisation.table(
             known.placed, seen.networks, multiply_adds or {}, tokens or {}, rated or {}, epoch_samples
         ),

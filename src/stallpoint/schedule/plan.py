@@ -21,8 +21,7 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.schedule import memory_forecast as memory
-from stallpoint.schedule import visits_for_precision
+from stallpoint.schedule import memory_forecast, visits_for_precision
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.expected import BASES, Expectations, Expected, Interval, around
 from stallpoint.schedule.ledger import Measurement
@@ -291,7 +290,7 @@ def planned(
         starts = len({forced(one.cell.scheme) for one in block})
         jobs.append(Job(name, orders, limits, max(one.cell.nodes for one in block), start.times(starts), between))
     cells = (one.cell for block in blocks.values() for one in block)
-    return Plan(study, jobs, together, asks, memory.expected(cells, results / "models"))
+    return Plan(study, jobs, together, asks, memory_forecast.expected(cells, results / "models"))
 
 
 def read(file: Path) -> list[dict[str, Any]]:

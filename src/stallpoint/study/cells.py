@@ -93,7 +93,7 @@ class Cell:
 
     @property
     def like(self) -> tuple[str, ...]:
-        """What tells it from cells of its kind that take another time: a network, a storage, a backend."""
+        """Values that cells of a kind with similar visit times share: a network, a storage, a backend."""
         return ()
 
     def seconds(self, known: work.Known) -> float:

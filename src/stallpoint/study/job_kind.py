@@ -14,7 +14,7 @@ from stallpoint.study.cells import Cell
 
 @dataclass(frozen=True)
 class Asked:
-    """What a study trains, and asks of cells beside it."""
+    """Training cells of a study, and what a kind needs to add its own cells beside them."""
 
     config: Mapping[str, Any]
     presets: Mapping[str, Preset]

@@ -137,7 +137,7 @@ class Trained(Protocol):
 
 
 def iteration(cell: Trained, known: Known) -> float:
-    """Return the seconds of one iteration that its network and data are to blame for."""
+    """Return the seconds of one iteration that depend on its network and data."""
     assert known.size
     operations = 2 * PASSES * known.size.multiply_adds * cell.worker_batch
     if cell.device == "cuda":

@@ -25,8 +25,7 @@ from stallpoint.measure.device import device_of
 from stallpoint.measure.jobs.train import Trainer, on_device
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.training import allocator as memory
-from stallpoint.measure.training import checkpoint
+from stallpoint.measure.training import allocator, checkpoint
 from stallpoint.measure.training.evaluation import LARGEST, SMALLEST, Classes, Evaluation, InTurn, check_labels
 from stallpoint.measure.training.gradient_norms import GradientNorms
 from stallpoint.measure.training.optimisers import RecipeOptimiser
@@ -86,7 +85,7 @@ def split(samples: int, share: float) -> tuple[Indices, Indices]:
 
 def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
     """Train until the run ends, and keep every evaluation; goes on from a checkpoint that an earlier visit left."""
-    memory.keep_freed()
+    allocator.keep_freed()
     known, device, preset = network_of(cell), device_of(cell), preset_from(cell.preset)
     training, validation, labels = _samples(cell)
     if cell.batch > len(training):

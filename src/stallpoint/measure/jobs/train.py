@@ -26,7 +26,7 @@ from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation import Gathered, Received, Sent
 from stallpoint.measure.synchronisation.delayed import Delays
-from stallpoint.measure.training import allocator as memory
+from stallpoint.measure.training import allocator
 from stallpoint.measure.training.device_prefetch import DevicePrefetch
 from stallpoint.measure.training.gradient_norms import GradientNorms
 from stallpoint.measure.training.instrumentation import Instrumentation
@@ -373,7 +373,7 @@ def iterations(
     `ArithmeticError` where the loss is no number, or the ranks' weights differ in the end though their preset
     communicates: such times count for nothing.
     """
-    memory.keep_freed()
+    allocator.keep_freed()
     network = network_of(cell)
     preset, device = preset_from(cell.preset), device_of(cell)
     torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ

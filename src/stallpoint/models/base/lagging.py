@@ -1,7 +1,7 @@
-"""Ranks that lag behind the others, iteration after iteration: what they take longer is their own, not the mean rank's.
+"""Ranks that lag behind the others in every iteration: their lag is straggling, and no part of the mean computing time.
 
-A mean over all p ranks holds a p-th of what one of them takes longer, and calls it computing. Jitter, which meets now
-this rank and now that one, is in the mean of them all.
+A mean over all p ranks would count a p-th of one rank's lag as computing. Jitter, which slows another rank in each
+iteration, stays in the mean of all ranks.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: p
 
 
 def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which rows of the iterations table are of a rank that lags and that the others wait for, or would wait for.
+    """Return which rows of the iterations table belong to a rank that lags and that the others wait for.
 
-    Where nothing is sent nobody waits, and iterations are as long as each rank makes them: there a rank lags for itself
-    alone, and is none of the others either.
+    Where nothing is sent no rank waits and each takes its own time: there, too, a lagging rank is excluded from the
+    mean, so that leaving communication out is compared with ranks that do not lag.
     """
     own, cells = iterations[list(OWN)].sum(axis=1), iterations["cell"]
     lags = lagging(own, cells, iterations["iteration"], iterations["rank"])

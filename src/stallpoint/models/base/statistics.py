@@ -115,7 +115,7 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Composed:
-    """How far visits lie apart of what is the sum of its parts: each part by itself, too."""
+    """Scatter between visits of a sum and of each of its parts."""
 
     whole: Scatter
     parts: Sequence[Scatter]
@@ -218,7 +218,7 @@ class _Logs:
 
 
 def _unvisited(within: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
-    """What is to be thought before anything was visited twice: `unknown`, or less where iterations are alike.
+    """Return the prior scatter of visits before any cell was visited twice: `unknown`, or less if iterations agree.
 
     `within` are variances of the iterations of visits.
     """

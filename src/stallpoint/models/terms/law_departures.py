@@ -9,10 +9,10 @@ The logarithm of a time is that of the law plus what departs from it, of which e
                  algorithms that change with the ranks
 
 (Kennedy & O'Hagan 2001, "Bayesian calibration of computer models": a model, and a Gaussian process of what it leaves.)
-The four come of the records, together with the law: the density of all times is the product of that of each
+The four are estimated from the records together with the law: the density of all times is the product of that of each
 node count given the smaller ones, so that a law which misses the largest count, carried from the others, is less
-likely, or drifts by as much. Where no count departs from the law, s_l and s_b are 0, and so is what is added to its
-intervals. With the fewest count alone nothing tells of drift, and the laws are all the bounds there are.
+likely, or drifts by as much. Where no count departs from the law, s_l and s_b are 0 and widen no interval. From a
+single node count drift cannot be estimated: the laws alone bound what is predicted.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ class Departures:
 
 
 def _beside(place: Reals) -> list[tuple[npt.NDArray[np.int64], Reals]]:
-    """Both places beside each, and the part that each has."""
+    """Return the grid places below and above each place, each with its weight in linear interpolation."""
     below = np.floor(place).astype(np.int64)
     return [(below, below + 1 - place), (below + 1, place - below)]
 
 
 @dataclass(frozen=True)
 class DeparturePosterior:
-    """What the records say of options, and of how far times depart from each."""
+    """Posterior probabilities of the options, and of the departures from each, given the records."""
 
     grid: _Grid
     entries: npt.NDArray[np.int64]
@@ -129,7 +129,7 @@ class DeparturePosterior:
         return self.grid.departures(found)
 
     def _gain(self, option: int, scale: int) -> Reals:
-        """By what residuals of the times [entries] are multiplied to be expected departures [points of the grid]."""
+        """Return the matrix [entries, points of the grid] from residuals of the times to expected departures."""
         among = self.grid.covariance(self.scales[scale])
         shares = SAID_BEFORE * self.fitted[option].shares
         whole = among[np.ix_(self.entries, self.entries)] + self.noise + shares @ shares.T
@@ -199,7 +199,7 @@ def _noise(parties: Reals, log_seconds: Ensemble) -> Reals:
 def departures(
     parties: Reals, sizes: Reals, seconds: Ensemble, bandwidth: Reals, fitted: Sequence[OptionFit], prior: Reals
 ) -> DeparturePosterior:
-    """What `seconds` [1 + REPLICATES, entries] say of laws `fitted` to their value, as likely as `prior` has each.
+    """Return the posterior of laws `fitted` to the value of `seconds` [1 + REPLICATES, entries], given their `prior`.
 
     `bandwidth` is the part of the time that is bandwidth at each size, [sizes].
     """
