@@ -8,6 +8,7 @@
 #   make gpu     all that one GPU can show, on a machine without a network too (docs/gpu-site.md); GPU="PART ..." for some
 #   make mutants small defects planted in the source, and which of them tests find; MUTANTS="--all" takes an hour
 #   make house   the library's rooms: order, circles, sizes
+#   make words   words of the documentation, private words of the source, messages (WORDS=--messages), a draw to be read
 #   make docs    the documentation as a site, in site/
 PYTHON ?= python3
 VENV := .venv
@@ -22,7 +23,7 @@ UV := $(BIN)/uv pip install --python $(BIN)/python -c $(VENV)/requirements.txt
 INSTALL = { test -z "$(SITE_PACKAGES)" && $(PIP) uv && $(PIP) torch numpy && $(UV) -e '.[$(EXTRAS)]'; } || $(PIP) -e '.[$(EXTRAS)]'
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup run test test-all check bench chaos mutants house gpu docs cluster-up cluster-down lock clean
+.PHONY: help setup run test test-all check bench chaos mutants house words gpu docs cluster-up cluster-down lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -66,6 +67,9 @@ mutants: setup
 
 house: setup
 	@PYTHONPATH=tests/support $(BIN)/python -m house
+
+words: setup
+	@PYTHONPATH=tests/support $(BIN)/python -m words $(WORDS)
 
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
